@@ -20,7 +20,8 @@ FIRST_SECONDS = 3.0  # of tests before the others are even collected
 BUDGET_SECONDS = 60.0  # of tests for one mutant, as long as they took without one
 _SLOWER = 4.0
 _PATIENCE_SECONDS = 30.0
-_NO_TESTS = 5
+_FAILED, _NO_TESTS = 1, 5
+_UNNAMED = f"pytest ended with {_FAILED}"
 
 
 class End(StrEnum):
@@ -96,7 +97,8 @@ class Trial:
 def isolated(command: Iterable[str | Path]) -> list[str]:
     """A command with a /dev/shm and processes of its own, which end with it, where this user may have them."""
     own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    mount = 'mount -t tmpfs -o size=1g,mode=1777 brickd-mutants /dev/shm && exec "$@"'
+    # No exec: a test that runs as process 1 is one that a host never sees.
+    mount = 'mount -t tmpfs -o size=1g,mode=1777 brickd-mutants /dev/shm && "$@"; exit $?'
     line = [*map(str, command)]
     if shutil.which("unshare") and subprocess.run([*own, "true"], capture_output=True, check=False).returncode == 0:
         return [*own, "sh", "-c", mount, "sh", *line]
@@ -145,8 +147,14 @@ def attempt(tree: Path, python: Path, tests: Known, number: int, file: str) -> T
     chosen, reaching = tests.of(number, file), len(tests.reaching.get(number, ()))
     if not chosen:
         return Trial(End.UNREACHED, 0, 0)
-    by = next(filter(None, (_killer(tree, python, part, number) for part in tests.parts(chosen))), None)
+    by = next(filter(None, (_sure_killer(tree, python, part, number) for part in tests.parts(chosen))), None)
     return Trial(End.SURVIVED if by is None else End.KILLED, len(chosen), reaching, by or "")
+
+
+def _sure_killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
+    """As `_killer`, where that names a test or a sudden end; what names neither is tried again."""
+    by = _killer(tree, python, part, number)
+    return _killer(tree, python, part, number) if by == _UNNAMED else by
 
 
 def _killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
