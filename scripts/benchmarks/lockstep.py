@@ -37,7 +37,7 @@ class Group:
 def lockstep(place: Workplace, group: Group) -> Iterator[Callable[[], None]]:
     """The workers of a group, who begin as soon as they are told to: by the function."""
     gcc = needs.tool("gcc", "Debian: gcc")
-    sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("brick_*.c")))
+    sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     command: tuple[str | Path, ...] = (gcc, *_FLAGS, f"-I{_AGENT / 'include'}", *sources, "-lm")
     program = str(needs.compiled(place.folder / "lockstep", command))
     worker, brick, percent = group.slow or (-1, BRICKS[0], 0.0)

@@ -22,7 +22,7 @@ _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread")
 def paced(place: Workplace, workers: int, rate: int, what: What, bricks: int = BRICKS) -> Iterator[Callable[[], None]]:
     """So many workers that record so many records a second together, as soon as they are told to: by the function."""
     gcc = needs.tool("gcc", "Debian: gcc")
-    sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("brick_*.c")))
+    sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     include = f"-I{_AGENT / 'include'}"
     program = str(needs.compiled(place.folder / "paced", (gcc, *_FLAGS, include, *sources)))
     with started(place, (program, str(workers), str(rate // workers), str(bricks), what), workers) as stdin:

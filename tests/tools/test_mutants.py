@@ -244,11 +244,11 @@ def test_what_an_import_comes_to_is_reached_by_each_test_and_a_call_by_its_own(t
 
 @pytest.mark.slow
 def test_the_mutants_of_a_module_are_tried_and_the_document_says_what_became_of_them(tmp_path: Path) -> None:
-    options = "--module turns --sample 3 --seed 1 --json --tests tests/test_turns.py"
+    options = "--module drain_order --sample 3 --seed 1 --json --tests tests/daemon/test_turns.py"
     command = [f"{ROOT}/scripts/mutants", *options.split(), "--keep", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     said = json.loads(done.stdout)
     assert (said["seed"], said["mutants"], said["killed"] + said["survived"]) == (1, 3, 3)
     assert said["killed"] >= 1
     assert all({"file", "line", "change"} <= each.keys() for each in said["survivors"])
-    assert len((tmp_path / "turns-3-1.jsonl").read_text().splitlines()) == 3
+    assert len((tmp_path / "drain_order-3-1.jsonl").read_text().splitlines()) == 3

@@ -22,7 +22,7 @@ _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-fPIC", "-
 def cases(folder: Path) -> list[Case]:
     """One span."""
     gcc = needs.tool("gcc", "Debian: gcc")
-    sources = (Path(__file__).with_name("writer.c"), *sorted((_AGENT / "src").glob("brick_*.c")))
+    sources = (Path(__file__).with_name("writer.c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     include = f"-I{_AGENT / 'include'}"
     native = needs.library(folder / "libwriter.so", (gcc, *_FLAGS, include, *sources))
     segment = native.open_segment(f"{os.environ['BRICKD_SHM_PREFIX']}c-".encode())
