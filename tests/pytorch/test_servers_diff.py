@@ -73,6 +73,7 @@ def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def test_a_healthy_fleet_whose_requests_are_unique_has_equal_weights_and_no_output_compared(server: Server) -> None:
     until(lambda: told("weights").get("services", [{}])[0].get("equal") == WORKERS)
+    until(lambda: not any(worker["ledger"]["events"]["in_ring"] for worker in document("workers")["workers"]))
     said = document("diff", "api")
     assert (said["evidence"], said["verdict"], said["diverged"]) == ("weights", "identical", 0)
     assert (said["outputs"]["evidence"], said["outputs"]["compared"]) == ("input", 0)
