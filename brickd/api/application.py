@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import sys
 import traceback
@@ -37,40 +38,14 @@ from brickd.base.users import as_user, user_name
 from brickd.client import protocol
 from brickd.datasources.world import World
 from brickd.errors import BrickdError, NotPermitted, WrongQuestion
+from brickd.query import queries
 from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting
 from brickd.query.parameters import Number
-from brickd.query.queries import (
-    BricksQuery,
-    CoverageQuery,
-    DiffQuery,
-    EventsQuery,
-    FingerprintsQuery,
-    HangQuery,
-    InspectQuery,
-    SourceQuery,
-    StatusQuery,
-    StragglersQuery,
-    TreeQuery,
-    WeightsQuery,
-    WorkersQuery,
-)
+from brickd.query.queries import EventsQuery, FingerprintsQuery, HangQuery, InspectQuery, StatusQuery
 from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, parameters
+from brickd.query.verbs import VERBS
 from brickd.recording.session import Recorder
-from brickd.views import (
-    bricks,
-    coverage,
-    diff,
-    events,
-    fingerprints,
-    hang,
-    inspect,
-    source,
-    status,
-    stragglers,
-    tree,
-    weights,
-    workers,
-)
+from brickd.views import events, fingerprints, hang, inspect, status
 from brickd.views.common import Answer, begun
 
 Given = ParamSpec("Given")
@@ -144,31 +119,15 @@ class Application:
         self._streams = event_stream.Streams(limits.streams)
         self._endpoints = [
             Endpoint("GET", "", NoParameters, self._index, "The daemon, and every path that it answers."),
-            self._view("status", StatusQuery, status.answer, "Totals over all workers, and problems."),
-            self._view("workers", WorkersQuery, workers.answer, "Every worker in full."),
-            self._view("bricks", BricksQuery, bricks.answer, "Totals of every brick."),
-            self._view("tree", TreeQuery, tree.answer, "The call tree over all workers."),
-            self._view("source", SourceQuery, source.answer, "The sources that kernels were compiled from."),
-            Endpoint("GET", "/hang", HangQuery, self._hang, "The open spans, after two looks."),
-            self._view(
-                "stragglers",
-                StragglersQuery,
-                stragglers.answer,
-                "The workers that are slow, in which brick, since when.",
-            ),
-            self._view("diff", DiffQuery, diff.answer, "Where numbers first differ, and which worker is wrong."),
+            *map(self._verb, (name for name, verb in VERBS.items() if verb.query and verb.served)),
             self._view(
                 protocol.FINGERPRINTS,
                 FingerprintsQuery,
                 fingerprints.answer,
                 "The fingerprints that the daemon keeps.",
             ),
-            self._view("coverage", CoverageQuery, coverage.answer, "Which computed values were compared."),
-            self._view("weights", WeightsQuery, weights.answer, "Whether replicas hold the same parameters."),
             self._control("/weights/rescan", Rescanning, self._rescan, "Make workers read their parameters again."),
-            self._view("inspect", InspectQuery, inspect.answer, "One segment in full."),
             self._view("inspect/{name:path}", InspectQuery, inspect.answer, "The same, with the name in the path."),
-            Endpoint("GET", "/events", EventsQuery, self._events, "The events that the daemon logged."),
             Endpoint(
                 "GET",
                 "/events/stream",
@@ -275,6 +234,15 @@ class Application:
             return Reply(await self._in_thread(lambda: _told(answer(self._served, asked))))
 
         return Endpoint("GET", f"/{path}", question, answered, help)
+
+    def _verb(self, name: str) -> Endpoint:
+        """What a verb asks, answered by the view of the same name."""
+        question: type[Query] = getattr(queries, VERBS[name].query)
+        others: dict[str, Callable[[Any], Awaitable[Response]]] = {"hang": self._hang, "events": self._events}
+        if name in others:
+            return Endpoint("GET", f"/{name}", question, others[name], VERBS[name].help)
+        view = importlib.import_module(f"brickd.views.{name}")
+        return self._view(name, question, view.answer, VERBS[name].help)
 
     def _control(
         self, path: str, order: type[Query], answer: Callable[[Any], Awaitable[Response]], help: str

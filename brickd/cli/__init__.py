@@ -1,6 +1,6 @@
 """The command `brickd`: one file per verb, all of them reached from here.
 
-Owns: the table of verbs, the way from any error to one line and an exit code, what happens when the reader of stdout
+Owns: the way from any error to one line and an exit code, what happens when the reader of stdout
 has gone. Must not know: what a verb does; it imports none until it runs. Invariants: every end of the process is a code
 of `Exit` or 130, a defect included (a bare traceback would exit 1, which says "differs"), but for `run`, which ends as
 a shell does that cannot begin a command; a verb returns None or an `Exit`.
@@ -14,7 +14,7 @@ import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,50 +22,12 @@ from brickd.base import escape
 from brickd.cli.output import say
 from brickd.cli.shell_completion import VARIABLE, answer
 from brickd.errors import BrickdError, Exit
+from brickd.query.verbs import VERBS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _INTERRUPTED = 130
-
-
-class Verb(NamedTuple):
-    """Where a verb is ('module:attribute', a click command) and its line in the list of verbs."""
-
-    target: str
-    help: str
-
-
-VERBS = {
-    "status": Verb("brickd.cli.status:status", "Show totals over all workers, problems first."),
-    "workers": Verb("brickd.cli.workers:workers", "List every worker: threads, spans, losses, memory, open spans."),
-    "bricks": Verb("brickd.cli.bricks:bricks", "Show the totals of every brick."),
-    "tree": Verb("brickd.cli.tree:tree", "Show the call tree over all workers: totals, self times, shares."),
-    "source": Verb("brickd.cli.source:source", "List the sources that kernels were compiled from, or print one."),
-    "roofline": Verb("brickd.cli.roofline:roofline", "Compare each brick with the peak performance of a device."),
-    "hang": Verb("brickd.cli.hang:hang", "Show which spans are open, and name the worker that is stuck."),
-    "stragglers": Verb(
-        "brickd.cli.stragglers:stragglers", "Name the worker that is slow, in which brick, at what cost."
-    ),
-    "coverage": Verb("brickd.cli.coverage:coverage", "Show which computed values were compared, and which were not."),
-    "diff": Verb("brickd.cli.diff:diff", "Show where the numbers of workers first differ, and why."),
-    "weights": Verb("brickd.cli.weights:weights", "Check whether replicas hold the same parameters."),
-    "up": Verb("brickd.cli.up:up", "Start the daemon."),
-    "down": Verb("brickd.cli.down:down", "Stop the daemon; the next one continues from its state."),
-    "record": Verb("brickd.cli.record:record", "Record what workers do into a file."),
-    "inspect": Verb("brickd.cli.inspect:inspect", "Show one segment in full: header, lanes, ledger, rings."),
-    "events": Verb("brickd.cli.events:events", "List the events that the daemon logged."),
-    "set": Verb("brickd.cli.set:set_", "Change what the workers of a service record."),
-    "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
-    "calibrate": Verb("brickd.cli.calibrate:calibrate", "Measure the peak performance of this machine."),
-    "doctor": Verb("brickd.cli.doctor:doctor", "Find what keeps brickd from working here, with the fix."),
-    "run": Verb("brickd.cli.run:run", "Run a command; time and compare its torch models."),
-    "demo": Verb("brickd.cli.demo:demo", "Run a demonstration: four workers, one damaged, one slow."),
-    "completion": Verb(
-        "brickd.cli.completion:completion", "Print the script that completes brickd commands in a shell."
-    ),
-    "version": Verb("brickd.cli.version:version", "Print the versions of brickd, Python and the segment format."),
-}
 
 
 class _Group(click.Group):
@@ -77,8 +39,7 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module, attribute = VERBS[cmd_name].target.split(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = getattr(importlib.import_module(f"brickd.cli.{cmd_name}"), cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:

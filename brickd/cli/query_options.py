@@ -15,8 +15,8 @@ import click
 
 from brickd.cli.shell_completion import Complete, complete_workers, with_recordings
 from brickd.query.parameters import Choice, Parameter, Switch
-from brickd.query.queries import VERBS
 from brickd.query.query import Query, default, parameters
+from brickd.query.verbs import VERBS
 from brickd.recording.rotation import parted
 
 Result = TypeVar("Result")
@@ -35,7 +35,7 @@ def asks(
         recorded: whether a recording may be asked as well: the verb receives those that are named as `recordings`.
             None: if the query is a verb's.
     """
-    takes_recordings = kind in VERBS.values() if recorded is None else recorded
+    takes_recordings = kind.__name__ in (verb.query for verb in VERBS.values()) if recorded is None else recorded
 
     def decorate(verb: Verb[Result]) -> Verb[Result]:
         @functools.wraps(verb)

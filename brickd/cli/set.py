@@ -19,10 +19,10 @@ from brickd.query.orders import Setting, sentence
 from brickd.shm.sampling import ALL, DEFAULT
 
 
-@click.command("set")
+@click.command()
 @asks(Setting, complete_services)
 @output_options
-def set_(question: Setting, output: str) -> None:
+def set(question: Setting, output: str) -> None:
     """Change what the workers of a service record.
 
     Applies to the workers that run now and to workers that start later. Stopping the daemon restores the setting with

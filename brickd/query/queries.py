@@ -6,7 +6,6 @@ Owns: the parameters of each, and the words that documents use for reasons. Must
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -217,23 +216,6 @@ class WorkersQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
 
-
-# What a verb of the same name asks; each may be asked of recordings too.
-VERBS: Mapping[str, type[Query]] = {
-    "bricks": BricksQuery,
-    "coverage": CoverageQuery,
-    "diff": DiffQuery,
-    "events": EventsQuery,
-    "hang": HangQuery,
-    "inspect": InspectQuery,
-    "roofline": RooflineQuery,
-    "source": SourceQuery,
-    "status": StatusQuery,
-    "stragglers": StragglersQuery,
-    "tree": TreeQuery,
-    "weights": WeightsQuery,
-    "workers": WorkersQuery,
-}
 
 # Why fingerprints of one place are not compared, by the name of each reason in documents.
 REASONS = {

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from brickd.query.queries import VERBS
+from brickd.query.verbs import takes_recordings
 
 
 def command(document: Mapping[str, Any], said: str) -> str:
@@ -48,7 +48,7 @@ def _of_recordings(said: str, paths: Sequence[str]) -> str:
         program, verb, *words = shlex.split(said)
     except ValueError:  # no words, or no end of one: a recording holds anything
         program, verb, words = "", "", []
-    if program != "brickd" or verb not in VERBS:
+    if program != "brickd" or not takes_recordings(verb):
         verb, words = "workers", []
     names = [word for word in words if word not in ("--", *paths)]
     return f"brickd {verb} {as_arguments([*paths, *names])}"

@@ -39,7 +39,7 @@ UNKNOWN = Verdict(None)
 
 def absent(verb: str) -> str | None:
     """Why a verb cannot be asked; None: it can."""
-    from brickd.cli import VERBS
+    from brickd.query.verbs import VERBS
 
     return None if verb in VERBS else f"brickd has no verb {verb}"
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import click
 
-from brickd.cli import VERBS
 from brickd.cli import brickd as group
+from brickd.query.verbs import VERBS
 
 
 class Paragraph(NamedTuple):

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verbs import brickd, started
 
-from brickd.cli import VERBS
 from brickd.cli import brickd as group
 from brickd.cli.shell_completion import SHELLS, _means_itself, script
+from brickd.query.verbs import VERBS
 
 # What readline does at a TAB: it sets these, calls the function, reads COMPREPLY. The arguments: the script, the place
 # of the cursor, the line.
@@ -198,9 +198,9 @@ def loaded_at(words: str, cword: int) -> set[str]:
 
 def test_a_tab_on_a_verb_loads_no_verb_and_one_behind_it_loads_that_verb_alone() -> None:
     base = ("base", "base.escape", "base.locks", "errors")
-    words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.shell_completion")}
+    words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.shell_completion", "query", "query.verbs")}
     assert loaded_at("brickd st", 1) == {"brickd"} | words
-    verbs = {verb.target.partition(":")[0] for verb in VERBS.values()}
+    verbs = {f"brickd.cli.{verb}" for verb in VERBS}
     for verb in ("prune", "status"):
         assert loaded_at(f"brickd {verb} --", 2) & verbs == {f"brickd.cli.{verb}"}
 

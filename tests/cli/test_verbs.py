@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,9 +17,10 @@ from faults import Start
 from made_up import HOSTILE
 from verbs import brickd, document, sheet, started
 
+from brickd import views
 from brickd.base.units import NOBODY
-from brickd.cli import VERBS
 from brickd.cli import brickd as group
+from brickd.query.verbs import VERBS, takes_recordings
 
 # Each with the key of its rows; `weights` answers with another exit code where there is nothing to compare, `roofline`
 # where nothing was measured to compare with.
@@ -54,6 +57,14 @@ def test_these_are_the_verbs_that_are_asked_about_workers() -> None:
     }
     about = "[RECORDING]... [WORKER|SERVICE]..."
     assert {verb for verb, metavars in arguments.items() if about in metavars} == {*ASKED, "roofline", "weights"}
+
+
+def test_the_verbs_that_take_recordings_are_those_with_a_view_and_roofline() -> None:
+    """The views `status` and others; `fingerprints` is for the API alone."""
+    found = pkgutil.iter_modules(views.__path__, "brickd.views.")
+    answering = {name for _, name, _ in found if hasattr(importlib.import_module(name), "answer")}
+    named = {name.rpartition(".")[2] for name in answering} - {"fingerprints"}
+    assert set(filter(takes_recordings, VERBS)) == named | {"roofline"}
 
 
 @pytest.mark.parametrize("verb", ASKED)

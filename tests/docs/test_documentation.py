@@ -16,7 +16,7 @@ from documentation import cli_page, hooks, links, manual, site
 from documentation import commands as commands_module
 from documentation.commands import commands
 
-from brickd.cli import VERBS
+from brickd.query.verbs import VERBS
 
 NAVIGATION = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
 

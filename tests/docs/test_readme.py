@@ -16,7 +16,7 @@ import pytest
 from conftest import ROOT
 from pages import Command, Reader, blocks, commands
 
-from brickd.cli import VERBS
+from brickd.query.verbs import VERBS
 
 README = (ROOT / "README.md").read_text()
 TUTORIAL = (ROOT / "docs" / "getting-started.md").read_text()

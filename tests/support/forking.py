@@ -86,7 +86,8 @@ def _verb() -> Callable[[], None]:
     import click
 
     from brickd import views
-    from brickd.cli import VERBS, brickd, main
+    from brickd.cli import brickd, main
+    from brickd.query.verbs import VERBS
 
     for verb in VERBS:
         brickd.get_command(click.Context(brickd), verb)

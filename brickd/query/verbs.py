@@ -1,0 +1,61 @@
+"""The verbs of `brickd`: the one list of them.
+
+Owns: each verb's line in the help, the query that it asks, whether a daemon answers that. Must not know: how a query is
+answered, or shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer to its query is
+`brickd.views.NAME:answer`, at a daemon `GET /v1/NAME`. It imports nothing, since each start of `brickd` loads it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """A verb.
+
+    Attributes:
+        help: its line in the list of verbs.
+        query: name of the class in `brickd.query.queries`; it may be asked of recordings too. Empty: the verb acts.
+        served: whether a daemon answers the query.
+    """
+
+    help: str
+    query: str = ""
+    served: bool = True
+
+
+VERBS = {
+    "status": Verb("Show totals over all workers, problems first.", "StatusQuery"),
+    "workers": Verb("List every worker: threads, spans, losses, memory, open spans.", "WorkersQuery"),
+    "bricks": Verb("Show the totals of every brick.", "BricksQuery"),
+    "tree": Verb("Show the call tree over all workers: totals, self times, shares.", "TreeQuery"),
+    "source": Verb("List the sources that kernels were compiled from, or print one.", "SourceQuery"),
+    "roofline": Verb("Compare each brick with the peak performance of a device.", "RooflineQuery", served=False),
+    "hang": Verb("Show which spans are open, and name the worker that is stuck.", "HangQuery"),
+    "stragglers": Verb("Name the worker that is slow, in which brick, at what cost.", "StragglersQuery"),
+    "coverage": Verb("Show which computed values were compared, and which were not.", "CoverageQuery"),
+    "diff": Verb("Show where the numbers of workers first differ, and why.", "DiffQuery"),
+    "weights": Verb("Check whether replicas hold the same parameters.", "WeightsQuery"),
+    "up": Verb("Start the daemon."),
+    "down": Verb("Stop the daemon; the next one continues from its state."),
+    "record": Verb("Record what workers do into a file."),
+    "inspect": Verb("Show one segment in full: header, lanes, ledger, rings.", "InspectQuery"),
+    "events": Verb("List the events that the daemon logged.", "EventsQuery"),
+    "set": Verb("Change what the workers of a service record."),
+    "prune": Verb("Remove the segments of dead workers."),
+    "calibrate": Verb("Measure the peak performance of this machine."),
+    "doctor": Verb("Find what keeps brickd from working here, with the fix."),
+    "run": Verb("Run a command; time and compare its torch models."),
+    "demo": Verb("Run a demonstration: four workers, one damaged, one slow."),
+    "completion": Verb("Print the script that completes brickd commands in a shell."),
+    "version": Verb("Print the versions of brickd, Python and the segment format."),
+}
+
+
+def takes_recordings(verb: str) -> bool:
+    """Whether a recording may be asked instead of this machine.
+
+    >>> takes_recordings("status"), takes_recordings("up"), takes_recordings("nonsense")
+    (True, False, False)
+    """
+    return verb in VERBS and VERBS[verb].query != ""
