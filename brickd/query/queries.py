@@ -166,13 +166,6 @@ class RooflineQuery(Query):
 
 
 @dataclass(frozen=True)
-class ServicesQuery(Query):
-    """Of which services."""
-
-    names: tuple[str, ...] = given(Names("names of services", metavar="[SERVICE]...", key="name", positional=True), ())
-
-
-@dataclass(frozen=True)
 class SourceQuery(Query):
     """The text of which source; none: which sources there are."""
 

@@ -27,7 +27,6 @@ class Verb(NamedTuple):
 VERBS = {
     "status": Verb("Show totals over all workers, problems first.", "StatusQuery"),
     "workers": Verb("List every worker: threads, spans, losses, memory, open spans.", "WorkersQuery"),
-    "services": Verb("List the services and how many workers each has.", "ServicesQuery"),
     "bricks": Verb("Show the totals of every brick.", "BricksQuery"),
     "tree": Verb("Show the call tree over all workers: totals, self times, shares.", "TreeQuery"),
     "source": Verb("List the sources that kernels were compiled from, or print one.", "SourceQuery"),
