@@ -519,18 +519,24 @@ static inline uint32_t brick_bucket(uint64_t ticks)
 
 /* ---- rings ------------------------------------------------------------- */
 
+/* Every kind of record: NAME, number, name, struct. This is the one list of them, for C and for Python. A reader skips
+ * a kind that it does not know by its count of slots, and counts it. */
+#define BRICK_SPAN_KINDS(K)                                                                                             \
+    K(SPAN, 1, span, span)                                                                                              \
+    K(STEP, 2, step, span) /* since 1.1: a span that was an engine's step, with rows and valid rows */
+#define BRICK_EVENT_KINDS(K)                                                                                            \
+    K(DEFER, 3, defer, defer)          /* since 1.2: work was handed to a device; its end comes to be known later */    \
+    K(FINALIZE, 4, finalize, finalize) /* since 1.2: the host has waited for a stream: what started until then is over */ \
+    K(MEASURED, 5, measured, measured) /* since 1.2: how long the device says that one deferred start took */          \
+    K(CHECKED, 6, checked, checked)    /* since 1.3: what a site's tensors came to; the only one of several slots */    \
+    K(SOURCE, 7, source, source_piece) /* since 1.6: a piece of a kernel's source */
+
 enum brick_kind {
     BRICK_KIND_NONE = 0,
-    BRICK_KIND_SPAN = 1, /* span ring only */
-    BRICK_KIND_STEP = 2, /* since 1.1, span ring only: a span that was an engine's step, with rows and valid rows */
-    /* since 1.2, event ring only: */
-    BRICK_KIND_DEFER = 3,    /* work was handed to a device: its start; its end comes to be known later */
-    BRICK_KIND_FINALIZE = 4, /* the host has waited for a stream: what started there until then is over */
-    BRICK_KIND_MEASURED = 5, /* how long the device says that one deferred start took */
-    /* since 1.3, event ring only: */
-    BRICK_KIND_CHECKED = 6, /* what a site's tensors came to; the only one of several slots */
-    /* since 1.6, event ring only: */
-    BRICK_KIND_SOURCE = 7, /* a piece of a kernel's source */
+#define BRICK_KIND(NAME, number, name, record) BRICK_KIND_##NAME = (number),
+    BRICK_SPAN_KINDS(BRICK_KIND)
+    BRICK_EVENT_KINDS(BRICK_KIND)
+#undef BRICK_KIND
 };
 
 /* A record takes one or more slots; the first begins with these 16 bytes, the
@@ -556,8 +562,6 @@ struct brick_span {
     uint64_t elements; /* of a step: its rows */
     uint64_t bytes;    /* of a step: its valid rows, which are the elements of its summary */
 };
-BRICK_ASSERT(sizeof(struct brick_span) == sizeof(struct brick_record), "a span is one slot");
-BRICK_ASSERT(offsetof(struct brick_span, kind) == offsetof(struct brick_record, kind), "one head for all kinds");
 
 /* Deferred work, since 1.2. A finalize closes the starts of its stream (or of
  * every stream) that are not later than its ticks, whichever lanes they stand
@@ -595,9 +599,6 @@ struct brick_measured {
     uint64_t elapsed_ns;
     uint64_t reserved[4];
 };
-BRICK_ASSERT(sizeof(struct brick_defer) == sizeof(struct brick_record), "a start is one slot");
-BRICK_ASSERT(sizeof(struct brick_finalize) == sizeof(struct brick_record), "a finalize is one slot");
-BRICK_ASSERT(sizeof(struct brick_measured) == sizeof(struct brick_record), "a measurement is one slot");
 
 /* What kernels are compiled from, since 1.6, in pieces. Those of one source may stand in several lanes and come in any
  * order; its end says how many there are. The writer keeps as much of the ring free of them as of weights: what finds no
@@ -615,7 +616,6 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
 #define BRICK_SOURCE_PIECE 40u
 #define BRICK_SOURCE_MAX 1048576u /* bytes of a text; a longer one is not told */
 #define BRICK_SOURCE_LABEL 1000u  /* of a name and of a path: those are cut */
-BRICK_ASSERT(sizeof(struct brick_source_piece) == sizeof(struct brick_record), "a piece is one slot");
 
 /* What a site's tensors came to, since 1.3: this slot, one on the shape of its
  * output, and two for each tensor, the output first. What a fingerprint is
@@ -664,8 +664,13 @@ struct brick_tensor_sums {
 struct brick_tensor_sketch {
     float places[16];
 };
-BRICK_ASSERT(sizeof(struct brick_checked) == sizeof(struct brick_record), "the first slot");
-BRICK_ASSERT(offsetof(struct brick_checked, kind) == offsetof(struct brick_record, kind), "one head for all kinds");
+#define BRICK_KIND(NAME, number, name, record)                                                                          \
+    BRICK_ASSERT((number) < BRICK_KINDS, "its drops have a counter");                                                   \
+    BRICK_ASSERT(sizeof(struct brick_##record) == sizeof(struct brick_record), "its first slot is one cache line");     \
+    BRICK_ASSERT(offsetof(struct brick_##record, kind) == offsetof(struct brick_record, kind), "one head for all kinds");
+BRICK_SPAN_KINDS(BRICK_KIND)
+BRICK_EVENT_KINDS(BRICK_KIND)
+#undef BRICK_KIND
 BRICK_ASSERT(sizeof(struct brick_output) == sizeof(struct brick_record), "the second slot");
 BRICK_ASSERT(sizeof(struct brick_tensor_sums) == sizeof(struct brick_record), "a tensor's first slot");
 BRICK_ASSERT(sizeof(struct brick_tensor_sketch) == sizeof(struct brick_record), "a tensor's second slot");

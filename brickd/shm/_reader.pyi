@@ -22,6 +22,7 @@ RATE_NONE: int
 RATE_ALL: int
 CONTROL_OFF: int
 CONTROL_SPANS: int
+KINDS: tuple[tuple[int, str, str, bool], ...]  # number, name, struct, whether it is an event
 KIND_SPAN: int
 KIND_STEP: int
 KIND_DEFER: int

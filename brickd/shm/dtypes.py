@@ -60,7 +60,7 @@ def records(slots: bytes) -> Array:
 def span_records(slots: bytes) -> Array:
     """The spans among a ring's slots, in order; records of other kinds are left out whole."""
     found = records(slots)
-    spans: Array = found[np.isin(found["kind"], SPANS) & (found["slots"] == 1)].view(dtype("span"))
+    spans: Array = found[np.isin(found["kind"], [*SPANS]) & (found["slots"] == 1)].view(dtype("span"))
     return spans
 
 

@@ -18,13 +18,9 @@ from typing import Any
 from brickd.shm import _reader
 
 SLOT_BYTES = 64
-SPANS = (_reader.KIND_SPAN, _reader.KIND_STEP)  # the kinds of records that are spans
-EVENTS = (
-    _reader.KIND_DEFER, _reader.KIND_FINALIZE, _reader.KIND_MEASURED, _reader.KIND_CHECKED, _reader.KIND_SOURCE,
-)  # fmt: skip
-_TEXTS = ("other", "span", "step", "defer", "finalize", "measured", "checked", "source")
-_NAMES = dict(zip((0, *SPANS, *EVENTS), _TEXTS, strict=True))
-_STRUCTS = {_reader.KIND_SOURCE: "source_piece"}  # where it is called otherwise than the kind
+_NAMES = {0: "other"} | {number: name for number, name, _, _ in _reader.KINDS}
+SPANS = {number: struct for number, _, struct, is_event in _reader.KINDS if not is_event}
+_EVENTS = {number: struct for number, _, struct, is_event in _reader.KINDS if is_event}
 RELATIONS = ("local", "replicated", "partial", "moved")
 DTYPES = (
     None, "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
@@ -71,7 +67,7 @@ def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
 
 def spans(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
     """The spans among the records, in order, and how many records there were that are none, by reason."""
-    return _found(slots, dict.fromkeys(SPANS, "span"))
+    return _found(slots, SPANS)
 
 
 def events(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
@@ -80,7 +76,7 @@ def events(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
     A checksum has its `output`, the second slot, and `tensors`: the fields of the two slots of each, the output first.
     Values that its recording left out are None, the seed's checksum included.
     """
-    return _found(slots, {kind: _STRUCTS.get(kind, kind_name(kind)) for kind in EVENTS})
+    return _found(slots, _EVENTS)
 
 
 def checked_head(slots: bytes) -> dict[str, Any]:

@@ -73,7 +73,31 @@ def places(record: str) -> dict[str, tuple[int, int]]:
     }
 
 
-@pytest.mark.parametrize("record", ["defer", "finalize", "measured", "checked"])
+EVENTS = [struct for _, _, struct, is_event in _reader.KINDS if is_event]
+
+
+def test_each_kind_of_records_has_its_number_its_constant_and_a_name_of_its_own() -> None:
+    names = [name for _, name, _, _ in _reader.KINDS]
+    assert [number for number, *_ in _reader.KINDS] == list(range(1, len(names) + 1))
+    assert [getattr(_reader, f"KIND_{name.upper()}") for name in names] == list(range(1, len(names) + 1))
+    assert [records.kind_name(number) for number in range(len(names) + 2)] == [
+        "other",
+        *names,
+        f"kind_{len(names) + 1}",
+    ]
+
+
+def test_the_golden_segments_have_a_record_of_each_kind() -> None:
+    found = set()
+    for minor in forge.MINORS:
+        with forge.segment_of(forge.golden(minor)) as segment:
+            for number, _, _ in segment.read().lanes:
+                found |= {each["kind"] for each in records.spans(segment.ring(number, events=False)[1])[0]}
+                found |= {each["kind"] for each in records.events(segment.ring(number, events=True)[1])[0]}
+    assert found == {number for number, *_ in _reader.KINDS}, WHAT_TO_DO
+
+
+@pytest.mark.parametrize("record", EVENTS)
 def test_a_kind_of_records_that_a_minor_added_has_the_head_of_all(record: str) -> None:
     fields = places(record)
     head = {row[0]: (row[1], struct.calcsize(f"<{row[3]}")) for row in of("record")[:4]}
@@ -82,9 +106,7 @@ def test_a_kind_of_records_that_a_minor_added_has_the_head_of_all(record: str) -
     }
 
 
-@pytest.mark.parametrize(
-    "record", ["defer", "finalize", "measured", "checked", "output", "tensor_sums", "tensor_sketch"]
-)
+@pytest.mark.parametrize("record", [*EVENTS, "output", "tensor_sums", "tensor_sketch"])
 def test_the_table_covers_every_byte_of_a_slot_that_a_minor_added(record: str) -> None:
     fields = places(record)
     ends = [offset + size for offset, size in fields.values()]

@@ -138,11 +138,23 @@ static int judge(const struct image *image)
 
 static void change(struct image *image);
 
+static int is_event(uint16_t kind)
+{
+    switch (kind) {
+#define KIND(NAME, number, name, record) case BRICK_KIND_##NAME:
+        BRICK_EVENT_KINDS(KIND)
+#undef KIND
+        return kind != BRICK_KIND_CHECKED; /* those are kept apart */
+    default:
+        return 0;
+    }
+}
+
 static void check_drain(const struct brick_drain *d)
 {
     for (size_t i = 0; i < d->events.count; i++) {
         const struct brick_record *r = &d->events.records[i];
-        if (r->slots != 1 || r->kind < BRICK_KIND_DEFER || r->kind > BRICK_KIND_MEASURED)
+        if (r->slots != 1 || !is_event(r->kind))
             wrong("an event of a kind that nobody knows");
         if (r->kind == BRICK_KIND_DEFER && r->payload >= d->reader.header.paths)
             wrong("a start on a path that is none");

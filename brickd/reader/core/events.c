@@ -5,24 +5,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int known(uint16_t kind) { return kind >= BRICK_KIND_DEFER && kind <= BRICK_KIND_SOURCE; }
-
-/* No time and no amount that can be has the highest bit. */
-static int possible(const struct brick_record *r, uint32_t paths, uint32_t sites)
+/* Whether a record can be true: one function for each kind in BRICK_EVENT_KINDS. No valid time or amount has the
+ * highest bit. */
+static int defer_possible(const struct brick_events *e, const struct brick_defer *r)
 {
-    const struct brick_checked *checked = (const struct brick_checked *)(const void *)r;
-    const struct brick_defer *defer = (const struct brick_defer *)(const void *)r;
-    const struct brick_finalize *finalize = (const struct brick_finalize *)(const void *)r;
-    const struct brick_measured *measured = (const struct brick_measured *)(const void *)r;
-    if (r->kind == BRICK_KIND_CHECKED)
-        return brick_checked_possible(checked) && checked->site < sites;
-    if (r->slots != 1)
-        return 0;
-    if (r->kind == BRICK_KIND_DEFER)
-        return defer->path < paths && (int64_t)(defer->start | defer->elements | defer->bytes) >= 0;
-    if (r->kind == BRICK_KIND_FINALIZE)
-        return (int64_t)finalize->ticks >= 0;
-    return r->kind != BRICK_KIND_MEASURED || (int64_t)measured->elapsed_ns >= 0;
+    return r->slots == 1 && r->path < e->paths && (int64_t)(r->start | r->elements | r->bytes) >= 0;
+}
+
+static int finalize_possible(const struct brick_events *e, const struct brick_finalize *r)
+{
+    (void)e;
+    return r->slots == 1 && (int64_t)r->ticks >= 0;
+}
+
+static int measured_possible(const struct brick_events *e, const struct brick_measured *r)
+{
+    (void)e;
+    return r->slots == 1 && (int64_t)r->elapsed_ns >= 0;
+}
+
+static int checked_possible(const struct brick_events *e, const struct brick_checked *r)
+{
+    return brick_checked_possible(r) && r->site < e->sites;
+}
+
+static int source_possible(const struct brick_events *e, const struct brick_source_piece *r)
+{
+    (void)e;
+    return r->slots == 1;
+}
+
+enum judged { IMPOSSIBLE, POSSIBLE, UNKNOWN };
+
+static enum judged judge(const struct brick_events *e, const struct brick_record *r)
+{
+    switch (r->kind) {
+#define KIND(NAME, number, name, record)                                                                                \
+    case BRICK_KIND_##NAME:                                                                                             \
+        return name##_possible(e, (const struct brick_##record *)(const void *)r) ? POSSIBLE : IMPOSSIBLE;
+        BRICK_EVENT_KINDS(KIND)
+#undef KIND
+    default:
+        return UNKNOWN;
+    }
 }
 
 /* Room for so many more. 0: there is no memory. */
@@ -87,12 +112,13 @@ int brick_events_take(struct brick_events *e, struct brick_event_cursor *c, cons
             c->position += left - i;
             return 1;
         }
-        if (r->sequence <= c->sequence || (known(r->kind) && !possible(r, e->paths, e->sites))) {
+        const enum judged judged = judge(e, r);
+        if (r->sequence <= c->sequence || judged == IMPOSSIBLE) {
             e->rejected++;
         } else {
-            if (known(r->kind) && !append(e, r, count - i))
+            if (judged == POSSIBLE && !append(e, r, count - i))
                 return 0;
-            e->skipped += !known(r->kind);
+            e->skipped += judged == UNKNOWN;
             follow(e, c, r->sequence);
         }
         c->records++;

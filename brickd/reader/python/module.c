@@ -150,6 +150,31 @@ static PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
     return (PyTypeObject *)type;
 }
 
+/* Each kind of record as KIND_NAME; KINDS has them all: number, name, struct, whether it is an event. */
+static int kinds_add(PyObject *module)
+{
+    static const struct {
+        const char *constant, *name, *record;
+        int number, event;
+    } kinds[] = {
+#define SPAN_KIND(NAME, number, name, record) {"KIND_" #NAME, #name, #record, number, 0},
+#define EVENT_KIND(NAME, number, name, record) {"KIND_" #NAME, #name, #record, number, 1},
+        BRICK_SPAN_KINDS(SPAN_KIND) BRICK_EVENT_KINDS(EVENT_KIND)
+    };
+    const Py_ssize_t count = (Py_ssize_t)(sizeof kinds / sizeof *kinds);
+    PyObject *rows = PyTuple_New(count);
+    int failed = rows == NULL;
+    for (Py_ssize_t i = 0; !failed && i < count; i++) {
+        PyObject *row = Py_BuildValue("issO", kinds[i].number, kinds[i].name, kinds[i].record,
+                                      kinds[i].event ? Py_True : Py_False);
+        failed = row == NULL || PyTuple_SetItem(rows, i, row) != 0
+                 || PyModule_AddIntConstant(module, kinds[i].constant, kinds[i].number) != 0;
+    }
+    failed = failed || PyModule_AddObjectRef(module, "KINDS", rows) != 0;
+    Py_XDECREF(rows);
+    return failed ? -1 : 0;
+}
+
 static int reader_exec(PyObject *module)
 {
     struct reader_state *state = PyModule_GetState(module);
@@ -166,7 +191,7 @@ static int reader_exec(PyObject *module)
     if (segment == NULL || fold == NULL || summaries == NULL || recording == NULL || state->drain == NULL
         || state->packed == NULL || state->prints == NULL || state->spool == NULL)
         return -1;
-    if (PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
+    if (kinds_add(module) != 0 || PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
         || PyModule_AddStringConstant(module, "PREFIX", BRICK_PREFIX) != 0
         || PyModule_AddStringConstant(module, "DIRECTORY", BRICK_DIRECTORY) != 0
         || PyModule_AddStringConstant(module, "REMOVED_NAME", BRICK_REMOVED_NAME) != 0
@@ -185,13 +210,6 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "RATE_ALL", BRICK_RATE_ALL) != 0
         || PyModule_AddIntConstant(module, "CONTROL_OFF", BRICK_CONTROL_OFF) != 0
         || PyModule_AddIntConstant(module, "CONTROL_SPANS", BRICK_CONTROL_SPANS) != 0
-        || PyModule_AddIntConstant(module, "KIND_SPAN", BRICK_KIND_SPAN) != 0
-        || PyModule_AddIntConstant(module, "KIND_STEP", BRICK_KIND_STEP) != 0
-        || PyModule_AddIntConstant(module, "KIND_DEFER", BRICK_KIND_DEFER) != 0
-        || PyModule_AddIntConstant(module, "KIND_FINALIZE", BRICK_KIND_FINALIZE) != 0
-        || PyModule_AddIntConstant(module, "KIND_MEASURED", BRICK_KIND_MEASURED) != 0
-        || PyModule_AddIntConstant(module, "KIND_CHECKED", BRICK_KIND_CHECKED) != 0
-        || PyModule_AddIntConstant(module, "KIND_SOURCE", BRICK_KIND_SOURCE) != 0
         || PyModule_AddIntConstant(module, "SOURCE_PIECE", BRICK_SOURCE_PIECE) != 0
         || PyModule_AddIntConstant(module, "SOURCE_MAX", BRICK_SOURCE_MAX) != 0
         || PyModule_AddIntConstant(module, "SOURCE_LABEL", BRICK_SOURCE_LABEL) != 0
