@@ -238,9 +238,6 @@ unsigned brick_measured(uint64_t id, uint64_t elapsed_ns);
  * on it until now, by any thread, is over. Where nothing is, this does nothing. */
 unsigned brick_finalize(const uint64_t *stream);
 
-/* A moment that the host numbers: brickd inspect shows it among the events. */
-unsigned brick_moment(uint64_t id);
-
 /* How much deferred work of this process no finalize has covered yet. Exact while
  * no stream is finalized as work is deferred on it. Streams with work that pends
  * are counted apart up to 64; that of further ones is only known to be covered

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.8.
+/* brick_shm.h - the shared-memory format of brickd, version 1.7.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -185,7 +185,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 8
+#define BRICK_MINOR 7
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -529,8 +529,7 @@ static inline uint32_t brick_bucket(uint64_t ticks)
     K(FINALIZE, 4, finalize, finalize) /* since 1.2: the host has waited for a stream: what started until then is over */ \
     K(MEASURED, 5, measured, measured) /* since 1.2: how long the device says that one deferred start took */          \
     K(CHECKED, 6, checked, checked)    /* since 1.3: what a site's tensors came to; the only one of several slots */    \
-    K(SOURCE, 7, source, source_piece) /* since 1.6: a piece of a kernel's source */                                    \
-    K(MOMENT, 8, moment, moment)       /* since 1.8: a moment that the host numbers */
+    K(SOURCE, 7, source, source_piece) /* since 1.6: a piece of a kernel's source */
 
 enum brick_kind {
     BRICK_KIND_NONE = 0,
@@ -598,16 +597,6 @@ struct brick_measured {
     uint16_t kind;     /* BRICK_KIND_MEASURED */
     uint64_t id;
     uint64_t elapsed_ns;
-    uint64_t reserved[4];
-};
-
-struct brick_moment {
-    uint64_t sequence;
-    uint32_t reserved0;
-    uint16_t slots;    /* 1 */
-    uint16_t kind;     /* BRICK_KIND_MOMENT */
-    uint64_t ticks;
-    uint64_t id;       /* the host's own */
     uint64_t reserved[4];
 };
 
@@ -802,9 +791,7 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
     F(tensor_sums, reserved, 'B') \
     F(tensor_sketch, places, 'f') \
     F(source_piece, sequence, 'Q') F(source_piece, piece, 'I') F(source_piece, slots, 'H') F(source_piece, kind, 'H') F(source_piece, hash, 'Q') \
-    F(source_piece, text, 'B') \
-    F(moment, sequence, 'Q') F(moment, reserved0, 'I') F(moment, slots, 'H') F(moment, kind, 'H') F(moment, ticks, 'Q') \
-    F(moment, id, 'Q') F(moment, reserved, 'Q')
+    F(source_piece, text, 'B')
 
 struct brick_field {
     const char *record; /* the struct, without its prefix */

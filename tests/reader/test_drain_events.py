@@ -26,12 +26,11 @@ def numbered(many: int, first: int = 1) -> dtypes.Array:
 
 
 SOURCE = _reader.KIND_SOURCE
-MOMENT = _reader.KIND_MOMENT
-KNOWN = (DEFER, FINALIZE, MEASURED, SOURCE, MOMENT)
+KNOWN = (DEFER, FINALIZE, MEASURED, SOURCE)
 AMOUNT = st.sampled_from([0, 1, 2**48, 2**63 - 1, 2**63, U64])
 RECORD = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from([*KNOWN, *KNOWN, 0, SPAN, 9, 65535]),
+        "kind": st.sampled_from([*KNOWN, *KNOWN, 0, SPAN, 8, 65535]),
         "slots": st.sampled_from([1, 1, 1, 1, 2, 4, 0, 65535]),
         "path": st.sampled_from([0, 63, 64, 2**32 - 1]),
         "gap": st.sampled_from([1, 1, 1, 3, 0, -1]),
@@ -42,7 +41,7 @@ RECORD = st.fixed_dictionaries(
 
 def believable(one: Any) -> bool:
     """Of a kind that is known: whether it can be."""
-    of_kind = {DEFER: ("start", "elements", "bytes"), FINALIZE: ("start",), MEASURED: ("stream",), MOMENT: ("start",)}
+    of_kind = {DEFER: ("start", "elements", "bytes"), FINALIZE: ("start",), MEASURED: ("stream",)}
     amounts = of_kind.get(int(one["kind"]), ())
     return one["slots"] == 1 and (one["kind"] != DEFER or one["path"] < 64) and all(one[a] < 2**63 for a in amounts)
 

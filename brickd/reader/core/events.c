@@ -35,12 +35,6 @@ static int source_possible(const struct brick_events *e, const struct brick_sour
     return r->slots == 1;
 }
 
-static int moment_possible(const struct brick_events *e, const struct brick_moment *r)
-{
-    (void)e;
-    return r->slots == 1 && (int64_t)r->ticks >= 0;
-}
-
 enum judged { IMPOSSIBLE, POSSIBLE, UNKNOWN };
 
 static enum judged judge(const struct brick_events *e, const struct brick_record *r)
