@@ -23,6 +23,7 @@ first span, never at import.
 """
 
 import os
+import sys
 
 from brick_agent import _multiprocessing as _multiprocessing
 from brick_agent._core import (
@@ -80,16 +81,30 @@ else:
         "instrument": "_torch.instrument",
         "source": "_kernel_source",
         "uninstrument": "_torch.instrument",
+        # Not public, but old pickles name them.
+        "BrickStats": "_compat.profiler.stats",
+        "CategoryStats": "_compat.profiler.stats",
+        "Source": "_kernel_source",
+        "TileStats": "_compat.profiler.tiles",
+        "TracePair": "_compat.kernel_trace.pair",
     }
 
     def __getattr__(name):
-        """What few hosts need is imported where it is asked for."""
+        """Import what few hosts need on first use."""
         if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        found = globals()[name] = getattr(import_module(f"brick_agent.{_LATE[name]}"), name)
-        return found
+        value = globals()[name] = getattr(import_module(f"brick_agent.{_LATE[name]}"), name)
+        return value
+
+
+# Old pickles name these modules, which are gone: this module has each name that such a pickle looks for there.
+_MOVED = (
+    *("_bricks", "_instrument", "_native", "_nodes", "_profiler", "_sources", "_stats", "_tiles", "_timing"),
+    *("_traces", "_traces_compared", "_traces_paired", "_traces_run"),
+)
+sys.modules.update((f"{__name__}.{module}", sys.modules[__name__]) for module in _MOVED)
 
 
 def get_include() -> str:

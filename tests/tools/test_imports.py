@@ -110,6 +110,26 @@ def test_a_pickle_names_what_is_public_by_its_public_path() -> None:
     assert (Divergence.__module__, errors.BrickdError.__module__) == ("brickd.divergence", "brickd.errors")
 
 
+def test_a_pickle_from_before_the_modules_moved_loads() -> None:
+    # In a new process, which has imported nothing: the pickle alone imports what it needs.
+    load = f"""
+import pickle
+old = pickle.load(open({str(ROOT / "tests/golden/agent-flat.pickle")!r}, "rb"))
+import brick_agent
+public = [getattr(brick_agent, name) for name in brick_agent.__all__]
+assert len(old["public"]) == len(public) and all(each in public for each in old["public"])
+print(*old["enums"], *old["nodes"], *old["totals"], old["report"].diagnosis, sep="\\n")
+"""
+    result = subprocess.run([sys.executable, "-P", "-c", load], capture_output=True, text=True, check=True)
+    names = [line.split("(")[0] for line in result.stdout.splitlines()]
+    assert names[:12] == [
+        *("5", "2", "2", "1", "1", "0"),  # an IntEnum prints its number
+        *(f"ExecutionNode.{kind}" for kind in ("Layer", "Brick", "Kernel", "Transfer", "Function", "AsyncTask")),
+    ]
+    assert names[12:15] == ["BrickStats", "TileStats", "CategoryStats"]
+    assert names[15].startswith("diverged: new differs from base in 1 of 1 kernel, first at scale, layer 0")
+
+
 # A status, and what of brickd and of others it has loaded.
 STATUS = """
 import sys

@@ -400,7 +400,8 @@ def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> N
     process = worker(
         """
         import subprocess
-        code = "import sys; before = set(sys.modules); import brick_agent; print(*sorted(set(sys.modules) - before))"
+        code = "import sys; before = set(sys.modules); import brick_agent; "
+        code += "print(*sorted({sys.modules[name].__name__ for name in set(sys.modules) - before}))"
         report(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
         """
     )
