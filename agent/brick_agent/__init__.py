@@ -52,6 +52,7 @@ from brick_agent._core import (
 )
 from brick_agent._trace import trace
 
+# Here and in all modules of the agent: `typing` takes longer to import than all of them, so only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brick_agent._compat.kernel_trace.report import TraceReport

@@ -12,7 +12,6 @@ import os
 
 from brick_agent._core import _source_hash, _tell
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self

@@ -18,7 +18,6 @@ from brick_agent._core import _traced as _traced_function
 # Static and class methods without being marked so: a class looks for real functions of these names.
 _IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator

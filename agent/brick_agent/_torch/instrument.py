@@ -19,7 +19,6 @@ from brick_agent._torch.call_tensors import given
 from brick_agent._torch.module_selection import around_layers, chosen, closed, is_compiled
 from brick_agent._torch.steps import stepped
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fnmatch
 import re
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,7 +15,6 @@ import weakref
 from brick_agent._core import _step_of, step
 from brick_agent._torch.call_tensors import given, is_fresh
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

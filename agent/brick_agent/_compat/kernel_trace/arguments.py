@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from brick_agent._compat.profiler.report import printable
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -20,7 +20,6 @@ from brick_agent._compat.kernel_trace.pair import (
 from brick_agent._compat.kernel_trace.report import TraceReport
 from brick_agent._compat.kernel_trace.trace import KernelTrace
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence

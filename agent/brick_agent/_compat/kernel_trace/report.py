@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from brick_agent._compat.kernel_trace.pair import IDENTICAL, WITHIN
 from brick_agent._compat.profiler.report import printable
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence

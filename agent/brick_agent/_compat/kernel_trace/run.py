@@ -28,7 +28,6 @@ from brick_agent._compat.kernel_trace.trace import KernelTrace
 from brick_agent._compat.profiler.local_totals import Kept
 from brick_agent._core import Taken, checksum
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import SupportsIndex

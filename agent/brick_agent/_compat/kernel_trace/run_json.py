@@ -14,7 +14,6 @@ from brick_agent._compat.kernel_trace.arguments import INPUTS_MAX, NUMBER_MAX, P
 from brick_agent._compat.kernel_trace.trace import KernelTrace
 from brick_agent._core import Fingerprint
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

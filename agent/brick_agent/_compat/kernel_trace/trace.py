@@ -30,7 +30,6 @@ from brick_agent._compat.profiler.local_totals import Kept
 from brick_agent._compat.profiler.report import printable
 from brick_agent._core import Brick, Fingerprint, Taken, fingerprint, take
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, SupportsFloat, SupportsIndex

@@ -32,7 +32,6 @@ from brick_agent._compat.profiler.timing import SyncMode, Timing, by_name
 from brick_agent._core import Brick, _launched_by, kernel, layer, needs, transfer
 from brick_agent._kernel_source import source
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from os import PathLike

@@ -20,7 +20,6 @@ from brick_agent._compat.profiler.pending import Waiting
 from brick_agent._compat.profiler.report import printable
 from brick_agent._compat.profiler.stats import BrickStats
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import SupportsFloat, SupportsIndex

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from operator import itemgetter
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator

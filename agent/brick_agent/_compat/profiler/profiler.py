@@ -44,7 +44,6 @@ from brick_agent._compat.profiler.timing import SyncMode, by_name
 from brick_agent._core import brick
 from brick_agent._core import finalize as _finalize
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from brick_agent._compat.profiler.stats import BrickStats, CategoryStats, ratio
 from brick_agent._compat.profiler.tiles import TileStats
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

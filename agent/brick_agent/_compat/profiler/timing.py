@@ -18,7 +18,6 @@ from brick_agent._compat.profiler.tiles import CATEGORY, FLOAT_BYTES, NAMES, Til
 from brick_agent._core import _deferred, brick, layer
 from brick_agent._core import finalize as _finalize
 
-# typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
