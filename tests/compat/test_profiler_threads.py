@@ -187,7 +187,7 @@ RUNS: dict[str, tuple[str, Any]] = {
         run.add_trace(brick.KernelTrace("rope"))
         run.traces_dropped = 3
         hook = once(kept, run.clear)
-        _, traces, dropped = run._said()
+        _, traces, dropped = run._snapshot()
         told(lambda: [len(traces), dropped, len(run.traces), run.traces_dropped])
         """,
         [1, 3, 0, 0],

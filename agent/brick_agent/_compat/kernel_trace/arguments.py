@@ -1,7 +1,7 @@
-"""What may be given for a trace, and what is seen of it.
+"""The arguments of traces: their limits, and how a refused one is shown.
 
-Owns: how much of each there may be, and what is shown of what is refused. Must not know: what a trace is. Invariants:
-whatever a host's object does when it is asked, nothing here raises; no text and no number of a tensor is shown.
+Owns: the limits, and the text for a refused argument. Must not know: what a trace is. Invariants: nothing here raises,
+whatever a host's object does; no text and no number of a tensor is shown.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TIME_MAX_NS = (1 << 63) - 1
 
 
 def shown(value: object) -> str:
-    """What was given, as far as it may be shown: a text may be a customer's, and a host's repr may do anything."""
+    """Show a refused number; of the rest only the type, since a text may be a customer's."""
     is_short = value is None or type(value) is float or (type(value) is int and abs(value) <= NUMBER_MAX)
     return repr(value) if is_short else f"a value of type {type(value).__name__}"
 
 
 def why(error: Exception) -> str:
-    """What a host's object, or the agent, said of it."""
+    """The message of an error that a host's object or the agent raised."""
     try:
         return printable(str(error).removeprefix("brick_agent: "))
     except Exception:
@@ -33,17 +33,17 @@ def why(error: Exception) -> str:
 
 
 def shape_of(tensor: Any) -> tuple[int, ...] | None:
-    """The sizes of a tensor's dimensions; None: they are not known."""
+    """The sizes of a tensor's dimensions; None: unknown."""
     try:
         sizes: Any = getattr(tensor, "shape", None)
         if sizes is None:
             sizes = memoryview(tensor).shape
         return tuple(int(each) for each in sizes)
-    except Exception:  # whatever it is that a host's object does
+    except Exception:  # a host's object may raise anything
         return None
 
 
 def rows_of(tensor: Any) -> int | None:
-    """How many rows a tensor has, if it has any dimension."""
+    """The number of rows of a tensor that has a dimension."""
     shape = shape_of(tensor)
     return shape[0] if shape else None

@@ -1,9 +1,9 @@
 """The comparison of two runs of traces.
 
-Owns: which trace is compared with which, and what all pairs come to. Must not know: what one pair comes to, JSON,
-sentences. Invariants: what is expected is the reference's; no run is equal of which anything was not compared;
-the same two runs give the same report. The verdicts are those of `brickd diff`, but that a run of which a part was not
-compared is incomplete: for nobody here knows whether that was lost.
+Owns: which traces are compared, and the verdict of all pairs. Must not know: the verdict of one pair, JSON, sentences.
+Invariants: what is expected is the reference's; runs are equal only if everything was compared; the same two runs give
+the same report. The verdicts are those of `brickd diff`, except that a run of which a part was not compared is
+incomplete: that part may be lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brick_agent._compat.kernel_trace.pair import (
     NOT_COMPARABLE,
     WITHIN,
     TracePair,
-    judged,
+    compare_pair,
 )
 from brick_agent._compat.kernel_trace.report import TraceReport
 from brick_agent._compat.kernel_trace.trace import KernelTrace
@@ -32,11 +32,11 @@ INCOMPLETE = "incomplete"
 def compare(
     run: tuple[str, Sequence[KernelTrace], int], reference: tuple[str, Sequence[KernelTrace], int], rtol: float
 ) -> TraceReport:
-    """Set a run beside a reference, each with its id, its traces and how many it had no room for."""
-    run_id, actual, lost = run
-    reference_id, expected, reference_lost = reference
-    wanted, had = _by_place(expected), _by_place(actual)
-    missing = tuple(each for key, traces in wanted.items() for each in traces[len(had.get(key, ())) :])
+    """Compare a run with a reference: each its id, its traces, and how many it dropped."""
+    run_id, actual, run_dropped = run
+    reference_id, expected, reference_dropped = reference
+    of_reference, of_run = _by_place(expected), _by_place(actual)
+    missing = tuple(each for key, traces in of_reference.items() for each in traces[len(of_run.get(key, ())) :])
     pairs: list[TracePair] = []
     extra: list[KernelTrace] = []
     seen: dict[_Key, int] = {}
@@ -44,28 +44,28 @@ def compare(
     for trace in actual:
         key = _place(trace)
         occurrence = seen[key] = seen.get(key, -1) + 1
-        beside = wanted.get(key, ())
-        if occurrence >= len(beside):
+        counterparts = of_reference.get(key, ())
+        if occurrence >= len(counterparts):
             extra.append(trace)
             continue
-        uneven = len(beside) != len(had[key])
-        pairs.append(judged(beside[occurrence], trace, occurrence, rtol, born, uneven))
+        uneven = len(counterparts) != len(of_run[key])
+        pairs.append(compare_pair(counterparts[occurrence], trace, occurrence, rtol, born, uneven))
         if born is None and pairs[-1].blame == CULPRIT:
             born = pairs[-1]
-    apart = tuple(each for each in pairs if each.verdict == NOT_COMPARABLE)
+    not_comparable = tuple(each for each in pairs if each.verdict == NOT_COMPARABLE)
     divergences = tuple(each for each in pairs if each.verdict == DIVERGED)
     within = sum(each.verdict == WITHIN for each in pairs)
-    compared, dropped = len(pairs) - len(apart), lost + reference_lost
+    compared, dropped = len(pairs) - len(not_comparable), run_dropped + reference_dropped
     if not compared:
         verdict = NOT_COMPARABLE
     elif divergences:
         verdict = DIVERGED
-    elif missing or extra or apart or dropped:
+    elif missing or extra or not_comparable or dropped:
         verdict = INCOMPLETE
     else:
         verdict = WITHIN if within else IDENTICAL
     return TraceReport(
-        run_id, reference_id, verdict, compared, divergences, within, apart, missing, tuple(extra), dropped
+        run_id, reference_id, verdict, compared, divergences, within, not_comparable, missing, tuple(extra), dropped
     )
 
 
@@ -74,7 +74,7 @@ def _place(trace: KernelTrace) -> _Key:
 
 
 def _by_place(traces: Sequence[KernelTrace]) -> dict[_Key, list[KernelTrace]]:
-    found: dict[_Key, list[KernelTrace]] = {}
+    places: dict[_Key, list[KernelTrace]] = {}
     for trace in traces:
-        found.setdefault(_place(trace), []).append(trace)
-    return found
+        places.setdefault(_place(trace), []).append(trace)
+    return places

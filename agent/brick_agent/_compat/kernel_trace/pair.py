@@ -1,38 +1,38 @@
-"""One trace of each of two runs, beside each other: what it comes to, and where a difference was born.
+"""The comparison of two traces: its verdict, and where a difference was born.
 
-Owns: the words for both, and the rules that lead to them. Must not know: which traces stand beside each other.
-Invariants: nothing is equal that was not compared; nobody is blamed where the inputs are not known to be equal. Words
-and rules are those of `brickd diff --by run`, but that no tolerance is there unless one is asked for.
+Owns: the verdicts and their rules. Must not know: which traces are compared. Invariants: only what was compared is
+equal; a kernel is the culprit only where its inputs are known to be equal. Words and rules are those of `brickd diff
+--by run`, except that there is no tolerance by default.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from brick_agent._compat.kernel_trace.trace import KernelTrace
 from brick_agent._core import Fingerprint
 
 IDENTICAL, WITHIN, DIVERGED, NOT_COMPARABLE = "identical", "within", "diverged", "not_comparable"
 CULPRIT, PROPAGATED, UNKNOWN = "culprit", "propagated", "unknown"
-_BORN, _PASSED_ON = "born", "passed_on"
 
 
 @dataclass(frozen=True, slots=True)
 class TracePair:
-    """One trace of each run, of the same kernel, layer and position, for the same time.
+    """One trace of each run, of the same kernel, layer, position and occurrence.
 
     Attributes:
         expected: the reference's.
-        actual: what is compared with it.
-        occurrence: how many there were of that kernel, layer and position before.
+        actual: the run's.
+        occurrence: the number of earlier traces of that kernel, layer and position.
         verdict: identical, within, diverged or not_comparable.
         reason: why it is not comparable.
-        relative_error: of the output, estimated from the sketches; 0: equal; None: not known.
-        blame: of what diverged. culprit: born there, for the inputs were equal, or in a state that no input shows;
+        relative_error: of the output, estimated from the sketches; 0: equal; None: unknown.
+        blame: of a divergence. culprit: born there, since the inputs were equal, or in a state that no input shows;
             propagated: the inputs differ; unknown.
-        not_finite: where NaN and infinities come from that only one of both has: born, passed_on or unknown.
-        born: the first culprit before what is propagated, if there is one.
+        not_finite: where NaN and infinities come from that only one trace has: born, passed_on or unknown.
+        born: the first culprit before a propagated divergence.
     """
 
     expected: KernelTrace
@@ -46,38 +46,32 @@ class TracePair:
     born: TracePair | None = None
 
 
-def judged(
+def compare_pair(
     expected: KernelTrace, actual: KernelTrace, occurrence: int, rtol: float, born: TracePair | None, uneven: bool
 ) -> TracePair:
+    """Compare two traces; `born`: the first culprit; `uneven`: one run has more of them."""
+    pair = partial(TracePair, expected, actual, occurrence)
     a, b = expected.output, actual.output
     reason = _incomparable(expected, actual)
     if reason is not None or a is None or b is None:
-        return TracePair(expected, actual, occurrence, NOT_COMPARABLE, reason)
+        return pair(NOT_COMPARABLE, reason)
     if _same(a, b):
-        return TracePair(expected, actual, occurrence, IDENTICAL, relative_error=0.0)
-    if uneven:  # which of them belong together nobody knows
-        return TracePair(expected, actual, occurrence, NOT_COMPARABLE, "repeats")
+        return pair(IDENTICAL, relative_error=0.0)
+    if uneven:  # which of them belong together is unknown
+        return pair(NOT_COMPARABLE, "repeats")
     error = relative_error(a, b)
     if rtol > 0 and _is_float(a) and _is_float(b):
         if error is not None and error <= rtol:
-            return TracePair(expected, actual, occurrence, WITHIN, relative_error=error)
+            return pair(WITHIN, relative_error=error)
         if error is None and _odd(a) == _odd(b):
-            return TracePair(expected, actual, occurrence, NOT_COMPARABLE, "range")
+            return pair(NOT_COMPARABLE, "range")
     blame = _blame(expected, actual, rtol)
-    return TracePair(
-        expected,
-        actual,
-        occurrence,
-        DIVERGED,
-        relative_error=error,
-        blame=blame,
-        not_finite=_not_finite(expected, actual),
-        born=born if blame == PROPAGATED else None,
-    )
+    born = born if blame == PROPAGATED else None
+    return pair(DIVERGED, relative_error=error, blame=blame, not_finite=_not_finite(expected, actual), born=born)
 
 
 def _incomparable(expected: KernelTrace, actual: KernelTrace) -> str | None:
-    """Why two are not comparable, in the words of `brickd diff`; None: they are."""
+    """The reason, in the words of `brickd diff`; None: comparable."""
     a, b = expected.output, actual.output
     if a is None or b is None:
         return "unchecked"
@@ -100,8 +94,7 @@ def _same(a: Fingerprint, b: Fingerprint) -> bool:
 
 
 def _is_float(of: Fingerprint) -> bool:
-    """So is bfloat16."""
-    return "float" in of.dtype
+    return "float" in of.dtype  # bfloat16 too
 
 
 def _odd(of: Fingerprint) -> tuple[int, int, int]:
@@ -109,7 +102,7 @@ def _odd(of: Fingerprint) -> tuple[int, int, int]:
 
 
 def relative_error(a: Fingerprint, b: Fingerprint) -> float | None:
-    """How far a tensor is from what it is held against, in parts of that; None: the sketches do not tell."""
+    """Distance of two tensors over the norm of the first, from their sketches; None: unknown."""
     if _same(a, b):
         return 0.0
     if a.elements != b.elements or _odd(a) != _odd(b):
@@ -122,14 +115,12 @@ def relative_error(a: Fingerprint, b: Fingerprint) -> float | None:
 
 
 def _blame(expected: KernelTrace, actual: KernelTrace, rtol: float) -> str:
-    """Where a difference was born."""
-    some, others = expected.inputs, actual.inputs
-    if not some or len(some) != len(others):
+    if not expected.inputs or len(expected.inputs) != len(actual.inputs):
         return UNKNOWN
-    if all(map(_same, some, others)):
+    if all(map(_same, expected.inputs, actual.inputs)):
         return CULPRIT
-    errors = [relative_error(a, b) for a, b in zip(some, others, strict=True)]
-    explain = rtol <= 0 or any(each is None or each > rtol for each in errors)
+    errors = map(relative_error, expected.inputs, actual.inputs)
+    explain = rtol <= 0 or any(error is None or error > rtol for error in errors)
     return PROPAGATED if explain else UNKNOWN
 
 
@@ -139,5 +130,4 @@ def _not_finite(expected: KernelTrace, actual: KernelTrace) -> str | None:
         return None
     if not expected.inputs or len(expected.inputs) != len(actual.inputs):
         return UNKNOWN
-    alike = all(_odd(one) == _odd(other) for one, other in zip(expected.inputs, actual.inputs, strict=True))
-    return _BORN if alike else _PASSED_ON
+    return "born" if list(map(_odd, expected.inputs)) == list(map(_odd, actual.inputs)) else "passed_on"

@@ -1,17 +1,17 @@
-"""TraceRun: the traces of one run, kept in this process, recorded, and compared with another run's.
+"""TraceRun: the traces of one run, kept in this process, recorded, compared with another run.
 
     run = TraceRun("cuda")
     run.add_trace(KernelTrace("rope", 3, 17, "cuda").with_input_checksum(x).with_output_checksum(y))
     report = run.compare_and_mark(TraceRun.from_json(open("cpu.json").read()))
     print(report.diagnosis)
 
-Owns: which traces there are, how many may be, and whether the run is marked. Must not know: how two are compared, the
-form of JSON. Invariants: nothing on the way of recording raises (but in BRICKD_STRICT=1): what is no trace, and what
-finds no room, is counted; what was added is not changed by whoever added it; a clear is of everything but the id.
+Owns: the traces, their limit, and whether the run is marked. Must not know: how runs are compared, the form of JSON.
+Invariants: recording raises nothing (except with BRICKD_STRICT=1): what is no trace or finds no room is counted; later
+changes of a trace do not reach the run; clear() keeps only the id.
 
-What is added is recorded as `checksum` records it, at its kernel and layer, so that `brickd diff` and `brickd.diff` see
-the same: of many workers, live or recorded, with steps, ranks and a majority. A run is for one process, for two that
-did the same, and for JSON.
+An added trace is also recorded as `checksum` records it, at its kernel and layer. So `brickd diff` and `brickd.diff`
+compare it too: across many workers, live or recorded, with steps, ranks and a majority. A run is for one process, for
+two processes that did the same, and for JSON.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ TRACES_MAX = 16_384
 
 
 class TraceRun:
-    """The traces of one run: at most 16,384 (48 MB with one input each); `traces_dropped` counts those beyond.
+    """The traces of one run, at most 16,384 (48 MB with one input each).
 
-    cbtop calls it BrickProfiler. A tensor that is recorded, too, is read twice: the segment's fingerprints are of the
-    service's key. Where nothing is recorded, as with BRICKD=0, runs are kept and compared all the same.
+    cbtop calls it BrickProfiler. A tensor that is also recorded is read twice, since the segment's fingerprints have
+    the service's key. Where nothing is recorded, as with BRICKD=0, runs still keep and compare traces.
 
     >>> from array import array
     >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -52,10 +52,10 @@ class TraceRun:
     ('diverged', 'scale', 'culprit')
 
     Attributes:
-        run_id: what it is called.
-        diverged: whether compare_and_mark found it so.
-        divergence_diagnosis: what that said, unless all matched.
-        traces_dropped: how many traces found no room.
+        run_id: its name.
+        diverged: whether it did, in the last compare_and_mark.
+        divergence_diagnosis: the diagnosis of that, unless all matched.
+        traces_dropped: the number of traces for which there was no room.
     """
 
     __module__ = "brick_agent"  # the path in pickles, wherever this file is
@@ -73,10 +73,10 @@ class TraceRun:
     # ---- recording ---------------------------------------------------------------------------------------------------
 
     def add_trace(self, trace: KernelTrace) -> None:
-        """Keep a trace as it is now, and record it: once, whatever it is added to.
+        """Keep a copy of a trace, and record it once, whatever it is added to.
 
-        What was given as a fingerprint is compared here alone, what `take` gave in the segment alone. A trace without
-        a layer has, in the segment, that of the layer around, and one without a position its occurrence in the step.
+        A tensor given as a fingerprint is compared only here, a result of `take` only in the segment. In the segment a
+        trace without a layer has the surrounding one, and a trace without a position its occurrence in the step.
 
         >>> brick.TraceRun("base").add_trace(brick.KernelTrace("rope", 3, 17))
         """
@@ -93,7 +93,7 @@ class TraceRun:
             _record(trace, taken, inputs)
 
     def clear(self) -> None:
-        """Begin anew with everything but the id.
+        """Forget everything but the id.
 
         >>> brick.TraceRun("base").clear()
         """
@@ -102,25 +102,25 @@ class TraceRun:
             self._traces.clear()
             self.diverged, self.divergence_diagnosis, self.traces_dropped = False, None, 0
 
-    # ---- what there is -----------------------------------------------------------------------------------------------
+    # ---- traces ------------------------------------------------------------------------------------------------------
 
     @property
     def traces(self) -> tuple[KernelTrace, ...]:
-        """All of them, as they were added."""
+        """All traces, in the order in which they were added."""
         return tuple(self._traces)
 
     @property
     def total_time_us(self) -> float:
-        """The time of all that say one."""
+        """The time of all traces that have one."""
         return self._total_ns() / 1e3
 
     @property
     def mistakes(self) -> dict[str, int]:
-        """What was asked of it and could not be done, how often."""
+        """The number of refused calls, by kind."""
         return dict(self._kept.mistakes)
 
     def traces_for_kernel(self, kernel: str) -> list[KernelTrace]:
-        """Those of a kernel.
+        """The traces of a kernel.
 
         >>> brick.TraceRun("base").traces_for_kernel("rope")
         []
@@ -128,7 +128,7 @@ class TraceRun:
         return [each for each in self.traces if each.kernel == kernel]
 
     def traces_for_layer(self, layer: SupportsIndex | None) -> list[KernelTrace]:
-        """Those of a layer; None: those outside of the layers.
+        """The traces of a layer; None: those outside of the layers.
 
         >>> brick.TraceRun("base").traces_for_layer(3)
         []
@@ -138,14 +138,15 @@ class TraceRun:
     # ---- comparing ---------------------------------------------------------------------------------------------------
 
     def compare(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:
-        """Hold this run against a reference, trace against trace of the same kernel, layer and position, in order.
+        """Compare with a reference: traces of the same kernel, layer and position, in order.
 
-        rtol: up to which relative error of whole tensors, estimated from the sketches, numbers are within tolerance;
-        without one they must be equal to the last bit. (`brickd diff --by run` knows what rounding explains.) Another
-        backend or another float is compared, and told; another shape, other params, valid rows or key are not.
+        rtol: the tolerated relative error of whole tensors, estimated from the sketches; 0: they must be equal to the
+        last bit. (`brickd diff --by run` knows what rounding explains.) Another backend or another float is compared
+        and reported; another shape, other params, valid rows or another key are not compared.
 
         Raises:
-            TypeError, ValueError: the reference is no run, or the tolerance none.
+            TypeError: the reference is no run.
+            ValueError: the tolerance is invalid.
 
         >>> brick.TraceRun("new").compare(brick.TraceRun("base")).verdict
         'not_comparable'
@@ -154,10 +155,10 @@ class TraceRun:
             raise TypeError(f"brick_agent: compare takes a TraceRun, not a {type(reference).__name__}")
         if not 0 <= rtol < float("inf"):
             raise ValueError(f"brick_agent: rtol is {rtol}, wanted is a number from 0 on")
-        return compare(self._said(), reference._said(), rtol)
+        return compare(self._snapshot(), reference._snapshot(), rtol)
 
     def compare_and_mark(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:
-        """The same, and say of this run whether it diverged, and what was found unless all matched.
+        """Compare, and keep in this run whether it diverged, and the diagnosis unless all matched.
 
         >>> from array import array
         >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -176,7 +177,7 @@ class TraceRun:
     # ---- JSON --------------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        """All of it, with its schema_version. It tells as much of tensors as a recording with `--values`.
+        """The run as JSON, which reveals as much of tensors as a recording with `--values`.
 
         >>> '"schema_version": 1' in brick.TraceRun("base").to_json()
         True
@@ -195,10 +196,10 @@ class TraceRun:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TraceRun:
-        """What to_json said; nothing of it is recorded.
+        """Read what to_json wrote; nothing of it is recorded.
 
         Raises:
-            ValueError: it is none of that.
+            ValueError: the text is no such document.
 
         >>> brick.TraceRun.from_json(brick.TraceRun("base").to_json()).run_id
         'base'
@@ -214,13 +215,13 @@ class TraceRun:
     def _total_ns(self) -> int:
         return sum(each.time_ns or 0 for each in self.traces)
 
-    def _said(self) -> tuple[str, tuple[KernelTrace, ...], int]:
+    def _snapshot(self) -> tuple[str, tuple[KernelTrace, ...], int]:
         with self._kept.lock:
             return self.run_id, self.traces, self.traces_dropped
 
 
 def _record(trace: KernelTrace, output: Taken, inputs: tuple[Taken | None, ...]) -> None:
-    """As any checksum; inputs of which some are not for the segment explain nothing there."""
+    """Record a trace as any checksum; a part of the inputs would explain nothing."""
     known = tuple(each for each in inputs if each is not None)
     checksum(
         trace.kernel,

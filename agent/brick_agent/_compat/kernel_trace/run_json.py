@@ -1,8 +1,8 @@
 """Runs of traces as JSON, out and in.
 
-Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: what was written is read
-back as it was, numbers that JSON has not included; of what is no such document nothing is taken: the message says
-where, the value seen and the value wanted; what is read is as bounded as what is recorded.
+Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: what was written reads back
+unchanged, NaN and infinities too; an invalid document is refused as a whole: the message says where, the value seen and
+the value wanted; what is read has the same limits as what is recorded.
 """
 
 from __future__ import annotations
@@ -23,21 +23,17 @@ SCHEMA_VERSION = 1
 _DIGITS = frozenset("0123456789abcdef")
 _COUNTS = ("elements", "bytes", "nan", "pos_inf", "neg_inf")
 _FIGURES = ("min", "max", "mean", "l2")
-# The order of a fingerprint's own.
+# In the order of a Fingerprint.
 _FIELDS = ("checksum", "dtype", "elements", "bytes", *_FIGURES, "nan", "pos_inf", "neg_inf", "sketch", "fnv1a")
 _SKETCH = 16
 _SHOWN = 40
+_MISSING = object()
 
 
 def as_json(head: dict[str, object], traces: Sequence[KernelTrace]) -> str:
-    """The document of a run."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "source": "process",
-        **head,
-        "traces": [_trace(each) for each in traces],
-    }
-    return json.dumps(document, allow_nan=False)
+    """Write the document of a run."""
+    top = {"schema_version": SCHEMA_VERSION, "source": "process"}
+    return json.dumps({**top, **head, "traces": [_trace(each) for each in traces]}, allow_nan=False)
 
 
 def _trace(of: KernelTrace) -> dict[str, object]:
@@ -49,21 +45,21 @@ def _trace(of: KernelTrace) -> dict[str, object]:
         "params": of.params,
         "time_ns": of.time_ns,
         "key": of.key,
-        "shape": None if of.shape is None else list(of.shape),
+        "shape": of.shape,
         "valid": of.valid,
-        "inputs": [_print(each) for each in of.inputs],
-        "output": None if of.output is None else _print(of.output),
+        "inputs": [_fingerprint(each) for each in of.inputs],
+        "output": None if of.output is None else _fingerprint(of.output),
         "refused": of.refused,
     }
 
 
-def _print(of: Fingerprint) -> dict[str, object]:
-    said = dict(zip(_FIELDS, of, strict=True))
-    return {name: _finite(value) for name, value in said.items()} | {"sketch": [_finite(each) for each in of.sketch]}
+def _fingerprint(of: Fingerprint) -> dict[str, object]:
+    members = {name: _finite(value) for name, value in zip(_FIELDS, of, strict=True)}
+    return members | {"sketch": [_finite(each) for each in of.sketch]}
 
 
 def _finite(value: Any) -> Any:
-    """What JSON has no number for, as a text."""
+    """NaN and infinities as text, since JSON has no numbers for them."""
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -71,10 +67,10 @@ def _finite(value: Any) -> Any:
 
 
 def from_json(text: str | bytes, traces_max: int) -> tuple[dict[str, Any], list[KernelTrace]]:
-    """What a document says of a run, and its traces.
+    """Read the members of a document other than its traces, and the traces.
 
     Raises:
-        ValueError: it is no such document.
+        ValueError: the document is invalid.
     """
     try:
         document = json.loads(text, parse_constant=_no_constant)
@@ -85,12 +81,12 @@ def from_json(text: str | bytes, traces_max: int) -> tuple[dict[str, Any], list[
     _require(version == SCHEMA_VERSION and version is not True, "schema_version", version, str(SCHEMA_VERSION))
     head = {
         "run_id": _text(document, "run_id", ""),
-        "diverged": _read(document, "diverged", "", lambda value: isinstance(value, bool), "true or false"),
+        "diverged": _read(document, "diverged", "", _is(bool), "true or false"),
         "divergence_diagnosis": _text(document, "divergence_diagnosis", "", optional=True, most=None),
         "traces_dropped": _number(document, "traces_dropped", ""),
-        "mistakes": _mistakes(document),
+        "mistakes": _members(document, "mistakes", "", _number),
     }
-    rows = _read(document, "traces", "", lambda value: isinstance(value, list), "an array")
+    rows = _read(document, "traces", "", _is(list), "an array")
     _require(len(rows) <= traces_max, "traces", len(rows), f"{traces_max} at the most")
     return head, [_trace_of(row, f"traces[{n}]") for n, row in enumerate(rows)]
 
@@ -107,38 +103,34 @@ def _trace_of(row: Any, where: str) -> KernelTrace:
     shape = _read(row, "shape", at, lambda value: value is None or _is_shape(value), "null or an array of sizes")
     trace.shape = None if shape is None else tuple(shape)
     trace.valid = _number(row, "valid", at, optional=True)
-    inputs = _read(row, "inputs", at, lambda value: isinstance(value, list), "an array")
+    inputs = _read(row, "inputs", at, _is(list), "an array")
     _require(len(inputs) <= INPUTS_MAX, f"{at}inputs", len(inputs), f"{INPUTS_MAX} at the most")
-    trace.inputs = tuple(_print_of(each, f"{at}inputs[{n}]") for n, each in enumerate(inputs))
+    trace.inputs = tuple(_fingerprint_of(each, f"{at}inputs[{n}]") for n, each in enumerate(inputs))
     output = _read(row, "output", at, lambda value: True, "an object")
-    trace.output = None if output is None else _print_of(output, f"{at}output")
-    trace.refused = _texts(row, "refused", at)
+    trace.output = None if output is None else _fingerprint_of(output, f"{at}output")
+    trace.refused = _members(row, "refused", at, _text)
     return trace
 
 
-def _print_of(row: Any, where: str) -> Fingerprint:
+def _fingerprint_of(row: Any, where: str) -> Fingerprint:
     _require(isinstance(row, dict), where, row, "an object")
     at = f"{where}."
     sketch = _read(row, "sketch", at, lambda value: isinstance(value, list) and len(value) == _SKETCH,
                    f"an array of {_SKETCH} numbers")  # fmt: skip
-    said: dict[str, object] = {
+    members: dict[str, object] = {
         **{name: _read(row, name, at, _is_checksum, "16 hexadecimal digits") for name in ("checksum", "fnv1a")},
         "dtype": _text(row, "dtype", at),
         **{name: _number(row, name, at) for name in _COUNTS},
         **{name: _float(row.get(name), at + name) for name in _FIGURES},
         "sketch": tuple(_float(each, f"{at}sketch[{n}]") for n, each in enumerate(sketch)),
     }
-    return Fingerprint([said[name] for name in _FIELDS])
+    return Fingerprint([members[name] for name in _FIELDS])
 
 
-def _mistakes(document: dict[str, Any]) -> dict[str, int]:
-    said = _read(document, "mistakes", "", lambda value: isinstance(value, dict), "an object")
-    return {what: _number(said, what, "mistakes.") for what in said}
-
-
-def _texts(row: dict[str, Any], name: str, at: str) -> dict[str, str]:
-    said = _read(row, name, at, lambda value: isinstance(value, dict), "an object")
-    return {what: _text(said, what, f"{at}{name}.") for what in said}
+def _members(row: dict[str, Any], name: str, at: str, read: Callable[[dict[str, Any], str, str], Any]) -> Any:
+    """An object of which `read` checks each member."""
+    members = _read(row, name, at, _is(dict), "an object")
+    return {key: read(members, key, f"{at}{name}.") for key in members}
 
 
 def _text(row: dict[str, Any], name: str, at: str, *, optional: bool = False, most: int | None = TEXT_MAX) -> Any:
@@ -166,6 +158,10 @@ def _float(value: Any, where: str) -> float:
         _refuse(where, value, "a number")
 
 
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -185,13 +181,9 @@ def _is_shape(value: Any) -> bool:
 
 
 def _read(row: dict[str, Any], name: str, at: str, is_one: Callable[[Any], bool], wanted: str) -> Any:
-    value = row.get(name, _Missing)
-    _require(value is not _Missing and is_one(value), at + name, value, wanted)
+    value = row.get(name, _MISSING)
+    _require(value is not _MISSING and is_one(value), at + name, value, wanted)
     return value
-
-
-class _Missing:
-    """What stands for a member that is not there."""
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -204,6 +196,6 @@ def _require(is_so: bool, where: str, value: object, wanted: str) -> None:
 
 
 def _refuse(where: str, value: object, wanted: str) -> NoReturn:
-    seen = "not there" if value is _Missing else json.dumps(value)
+    seen = "not there" if value is _MISSING else json.dumps(value)
     seen = seen if len(seen) <= _SHOWN else seen[:_SHOWN] + "…"
     raise ValueError(f"brick_agent: {where} of a run of traces is {seen}, wanted is {wanted}")

@@ -1,13 +1,12 @@
-"""KernelTrace: what one kernel was given and came to, as cbtop's profiler of divergence has it.
+"""KernelTrace: the inputs and the output of one kernel, as in cbtop's divergence profiler.
 
     before = KernelTrace("rope", 3, position, "cuda").with_input_checksum(x)
     rope(x)
     run.add_trace(before.with_output_checksum(x).with_time_us(12.5))
 
-Owns: a trace, and what may stand in one. Must not know: runs, comparisons, JSON documents. Invariants: no call raises
-(but in BRICKD_STRICT=1): what is wrong is left out, and `refused` says what it was; a tensor is read at the call that
-is given it, and never kept; a checksum is of every byte, its length and its dtype. The seed's FNV-1a is shown beside it
-and decides nothing.
+Owns: a trace and its limits. Must not know: runs, comparisons, JSON documents. Invariants: no call raises (except with
+BRICKD_STRICT=1): an invalid argument is left out, and `refused` says what it was; a call reads a tensor and keeps no
+reference; a checksum covers every byte, the length and the dtype. The seed's FNV-1a is shown too and decides nothing.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _mistakes = Kept()
 
 
 class KernelTrace:
-    """What one kernel was given and came to, once.
+    """The inputs and the output of one call of a kernel.
 
-    kernel: its name, or a handle. layer: None outside of the layers. position: a number or a string, of a token for
-    one. backend: a name. key: of the fingerprints, as `fingerprint` has it; only those of one key compare.
+    kernel: its name, or a handle. layer: None outside of the layers. position: a number or a string, for example a
+    token's. backend: a name. key: of the fingerprints, as in `fingerprint`; only fingerprints of one key compare.
 
-    Every with_… changes the trace and returns it. What a trace holds of a tensor tells as much of it as a recording
-    with `--values`: of embeddings, logits and tokens what customers wrote. That stays in this process until somebody
-    writes it down; in the segment such kernels are off.
+    Every with_… changes the trace and returns it. A trace reveals as much of a tensor as a recording with `--values`:
+    embeddings, logits and tokens reveal what customers wrote. It stays in this process until it is written as JSON; in
+    the segment such kernels are off.
 
     >>> from array import array
     >>> trace = brick.KernelTrace("rope", 3, 17, "cpu").with_output_checksum(array("f", [1, 2, 3]))
@@ -53,15 +52,15 @@ class KernelTrace:
     ('78bae40d05ce2a1b', '1de40d89811fe258')
 
     Attributes:
-        kernel, layer, position, backend: where.
-        key: what tells its key from others, and gives nothing of it away.
-        inputs: fingerprints of what it was given; none where that is not known.
-        output: the fingerprint of what it came to; None where that is not known.
-        shape: of the output; None: not known.
-        valid: how many of its rows count; None: all.
-        params: what else decides, as JSON.
-        time_ns: how long it took; None: nobody said.
-        refused: what was given and could not be taken, with the reason.
+        kernel, layer, position, backend: as above.
+        key: identifies the key without revealing it.
+        inputs: the fingerprints of the inputs; empty: unknown.
+        output: the fingerprint of the output; None: unknown.
+        shape: of the output; None: unknown.
+        valid: the number of rows that count; None: all.
+        params: other parameters, as JSON.
+        time_ns: how long it took; None: unknown.
+        refused: the arguments that were refused, each with the reason.
     """
 
     __module__ = "brick_agent"  # the path in pickles, wherever this file is
@@ -97,17 +96,16 @@ class KernelTrace:
         self.kernel = self._text("kernel", kernel.name if isinstance(kernel, Brick) else kernel) or "other"
         self.layer = None if layer is None else self._number("layer", layer, 0)
         self.position: int | str | None = None
-        if position is not None:
-            is_text = isinstance(position, str)
-            self.position = (
-                self._text("position", position) if is_text else self._number("position", position, POSITION_MIN)
-            )
+        if isinstance(position, str):
+            self.position = self._text("position", position)
+        elif position is not None:
+            self.position = self._number("position", position, POSITION_MIN)
         self.backend = None if backend is None else self._text("backend", backend)
         self._key, self.key = 0, ""
         try:
             self.key = fingerprint(b"", key=key).checksum
             self._key = operator.index(key)
-        except Exception as error:  # whatever it is that a host's object does; so below
+        except Exception as error:  # a host's object may raise anything; so below
             self._refuse("key", f"a key must be an integer from 0 to 2^128-1, not {shown(key)}", error)
         self.inputs: tuple[Fingerprint, ...] = ()
         self.output: Fingerprint | None = None
@@ -124,13 +122,14 @@ class KernelTrace:
             f"input {self.input_checksum}, output {self.output_checksum})"
         )
 
-    # ---- what it is built of -----------------------------------------------------------------------------------------
+    # ---- building ----------------------------------------------------------------------------------------------------
 
     def with_input_checksum(self, data: Any, *, valid: SupportsIndex | None = None) -> KernelTrace:
-        """Say what it is given, before it runs, for it may overwrite that.
+        """Fingerprint the inputs, before the kernel runs and may overwrite them.
 
-        data: what `fingerprint` takes; what it gave, under the trace's key; what `take` gave, which is for the segment
-        alone; or a list or a tuple of such. valid: how many rows count, of each with as many rows as the first.
+        data: what `fingerprint` takes; a fingerprint under the trace's key; a result of `take`, which is for the
+        segment alone; or a list or a tuple of these. valid: the number of rows that count, in each input that has as
+        many rows as the first.
 
         >>> from array import array
         >>> x, positions = array("f", [1, 2]), array("i", [7])
@@ -138,23 +137,23 @@ class KernelTrace:
         2
         """
         is_several = isinstance(data, (list, tuple)) and not isinstance(data, Fingerprint)
-        several = tuple(data) if is_several else (data,)
+        tensors = tuple(data) if is_several else (data,)
         self.inputs, self._inputs_taken = (), ()
         self.refused.pop("inputs", None)
-        if len(several) > INPUTS_MAX:
-            self._refuse("inputs", f"a kernel's inputs must be {INPUTS_MAX} at the most, not {len(several)}")
+        if len(tensors) > INPUTS_MAX:
+            self._refuse("inputs", f"a kernel's inputs must be {INPUTS_MAX} at the most, not {len(tensors)}")
             return self
-        rows = rows_of(several[0]) if several and valid is not None else None
-        looked = [self._look("inputs", each, valid if rows_of(each) == rows else None) for each in several]
-        prints = [each for each, _ in looked if each is not None]
-        self.inputs = tuple(prints) if len(prints) == len(several) else ()  # some of them explain nothing
-        self._inputs_taken = tuple(taken for _, taken in looked)
+        rows = rows_of(tensors[0]) if tensors and valid is not None else None
+        results = [self._fingerprint("inputs", each, valid if rows_of(each) == rows else None) for each in tensors]
+        fingerprints = tuple(each for each, _ in results if each is not None)
+        self.inputs = fingerprints if len(fingerprints) == len(tensors) else ()  # a part of them explains nothing
+        self._inputs_taken = tuple(taken for _, taken in results)
         return self
 
     def with_output_checksum(self, data: Any, *, valid: SupportsIndex | None = None) -> KernelTrace:
-        """Say what it came to.
+        """Fingerprint the output.
 
-        data: as of with_input_checksum, but one alone. valid: how many of its rows count.
+        data: as in with_input_checksum, but only one. valid: the number of rows that count.
 
         >>> from array import array
         >>> a, b = array("f", [1] * 64), array("f", [1] * 65)
@@ -163,14 +162,14 @@ class KernelTrace:
         (True, False)
         """
         self.refused.pop("output", None)
-        self.output, self._output_taken = self._look("output", data, valid)
+        self.output, self._output_taken = self._fingerprint("output", data, valid)
         is_tensor = self.output is not None and not isinstance(data, Fingerprint)
         self.shape = shape_of(data) if is_tensor else None
         self.valid = operator.index(valid) if is_tensor and valid is not None else None
         return self
 
     def with_params(self, params: Any) -> KernelTrace:
-        """Say what else decides, as JSON: a text of it, or what `json` makes one of. The order of members is none.
+        """Set other parameters: JSON text or what `json` writes; the order of members is ignored.
 
         >>> brick.KernelTrace("rope").with_params('{"scale": 2, "base": 1e4}').params
         '{"base":10000.0,"scale":2}'
@@ -178,17 +177,16 @@ class KernelTrace:
         self.params = None
         self.refused.pop("params", None)
         try:
-            said = json.loads(params) if isinstance(params, str) else params
-            if said is not None:
-                self.params = self._text(
-                    "params", json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
-                )
+            members = json.loads(params) if isinstance(params, str) else params
+            if members is not None:
+                text = json.dumps(members, sort_keys=True, separators=(",", ":"), allow_nan=False)
+                self.params = self._text("params", text)
         except Exception as error:
             self._refuse("params", f"params must be JSON, not {shown(params)}", error)
         return self
 
     def with_time_us(self, us: SupportsFloat) -> KernelTrace:
-        """Say how long it took, in microseconds. Spans of the segment it is none of.
+        """Set how long it took, in microseconds; in the segment it is no span.
 
         >>> brick.KernelTrace("rope").with_time_us(12.5).time_ns
         12500
@@ -205,7 +203,7 @@ class KernelTrace:
             self._refuse("time", f"a time must be a number of microseconds from 0 on, not {shown(us)}")
         return self
 
-    # ---- as cbtop calls it -------------------------------------------------------------------------------------------
+    # ---- cbtop's names -----------------------------------------------------------------------------------------------
 
     @property
     def kernel_name(self) -> str:
@@ -219,17 +217,17 @@ class KernelTrace:
 
     @property
     def time_us(self) -> float | None:
-        """How long it took."""
+        """How long it took, in microseconds."""
         return None if self.time_ns is None else self.time_ns / 1e3
 
     @property
     def output_checksum(self) -> str | None:
-        """Of every byte of the output, its length and its dtype; None: not known."""
+        """Of every byte of the output, its length and its dtype; None: unknown."""
         return None if self.output is None else self.output.checksum
 
     @property
     def input_checksum(self) -> str | None:
-        """The same of the input; of several one behind the other, with a + between; None: not known."""
+        """The same of the inputs, joined by +; None: unknown."""
         return "+".join(each.checksum for each in self.inputs) or None
 
     @property
@@ -237,23 +235,25 @@ class KernelTrace:
         """The seed's checksum of the first 64 numbers of the output."""
         return None if self.output is None else self.output.fnv1a
 
-    # ---- what may stand in one ---------------------------------------------------------------------------------------
+    # ---- arguments ---------------------------------------------------------------------------------------------------
 
-    def _look(self, what: str, tensor: Any, valid: SupportsIndex | None) -> tuple[Fingerprint | None, Taken | None]:
-        """What it holds, for this process; and for the segment, whose key nobody here knows."""
+    def _fingerprint(
+        self, what: str, tensor: Any, valid: SupportsIndex | None
+    ) -> tuple[Fingerprint | None, Taken | None]:
+        """The fingerprint for this process, and the one for the segment, whose key is unknown here."""
         if isinstance(tensor, Taken):
             return None, tensor
         if isinstance(tensor, Fingerprint):
             return tensor, None
         try:
-            print_ = fingerprint(tensor, valid=valid, key=self._key)
+            here = fingerprint(tensor, valid=valid, key=self._key)
         except Exception as error:
             self._refuse(what, f"a tensor of {printable(self.kernel)} has no checksum: {why(error)}", error)
             return None, None
-        return print_, take(self.kernel, tensor, valid=valid, layer=self.layer)
+        return here, take(self.kernel, tensor, valid=valid, layer=self.layer)
 
     def _hand_over(self) -> tuple[Taken | None, tuple[Taken | None, ...]]:
-        """What is for the segment: once, for a trace is recorded once."""
+        """Return what is for the segment, once: a trace is recorded once."""
         taken, inputs = self._output_taken, self._inputs_taken
         self._output_taken, self._inputs_taken = None, ()
         return taken, inputs
@@ -261,8 +261,8 @@ class KernelTrace:
     def _text(self, what: str, value: Any) -> str | None:
         if isinstance(value, str) and len(value) <= TEXT_MAX:
             return value
-        found = f"{len(value)}" if isinstance(value, str) else shown(value)
-        self._refuse(what, f"a trace's {what} must be a string of at most {TEXT_MAX} characters, not {found}")
+        seen = len(value) if isinstance(value, str) else shown(value)
+        self._refuse(what, f"a trace's {what} must be a string of at most {TEXT_MAX} characters, not {seen}")
         return None
 
     def _number(self, what: str, value: Any, least: int) -> int | None:
