@@ -149,7 +149,7 @@ def test_names_without_end_are_limited(worker: Start, prefix: str) -> None:
         worker,
         """
 for n in range(6000): p.record_elapsed_with_bytes(f"n{n}", 5, 1, 2, 1)
-report([len(p._kept.named), p.stats("other").total_compressed_bytes, p.to_json()])
+report([len(p._local.named), p.stats("other").total_compressed_bytes, p.to_json()])
 """,
         BRICKD_NAMES="8192",
     )

@@ -53,7 +53,7 @@ def told(of):
     report(of())
 
 p = brick.BrickProfiler.enabled()
-kept = watched(p._kept)
+kept = watched(p._local)
 """
 
 PROFILER: dict[str, tuple[str, Any]] = {
@@ -162,7 +162,7 @@ RUNS: dict[str, tuple[str, Any]] = {
                 hook()
                 return found
         run = Run("base")
-        kept = watched(run._kept)
+        kept = watched(run._local)
         hook = lambda: None
         first, second = brick.KernelTrace("rope"), brick.KernelTrace("norm")
         first.time_ns, second.time_ns = 10, 20
@@ -182,7 +182,7 @@ RUNS: dict[str, tuple[str, Any]] = {
                 hook()
                 return found
         run = Run("base")
-        kept = watched(run._kept)
+        kept = watched(run._local)
         hook = lambda: None
         run.add_trace(brick.KernelTrace("rope"))
         run.traces_dropped = 3
@@ -204,7 +204,7 @@ RUNS: dict[str, tuple[str, Any]] = {
         class Run(brick.TraceRun):
             def compare(self, reference, *, rtol=0.0): return Report()
         run = Run("base")
-        kept = watched(run._kept)
+        kept = watched(run._local)
         hook = once(kept, lambda: stored.append(json.loads(run.to_json())))
         run.compare_and_mark(run)
         told(lambda: [stored[0]["diverged"], stored[0]["divergence_diagnosis"]])
@@ -232,4 +232,4 @@ def test_a_thread_that_comes_while_a_profiler_is_changed_or_read_finds_and_leave
 @pytest.mark.parametrize("what", RUNS)
 def test_a_thread_that_comes_while_a_run_is_changed_or_read_finds_and_leaves_it_whole(worker: Start, what: str) -> None:
     program, wanted = RUNS[what]
-    assert said(worker, 'run = brick.TraceRun("base")\nkept = watched(run._kept)\n', program) == wanted
+    assert said(worker, 'run = brick.TraceRun("base")\nkept = watched(run._local)\n', program) == wanted

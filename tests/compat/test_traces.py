@@ -311,7 +311,7 @@ def test_a_forked_child_adds_to_its_own(worker: Start) -> None:
         """
 run = brick.TraceRun("r")
 run.add_trace(brick.KernelTrace("k").with_output_checksum(b"x"))
-run._kept.lock.acquire()
+run._local.lock.acquire()
 read, write = os.pipe()
 if os.fork() == 0:
     run.add_trace(brick.KernelTrace("k").with_output_checksum(b"y"))

@@ -25,7 +25,7 @@ from brick_agent._compat.kernel_trace.pair import DIVERGED
 from brick_agent._compat.kernel_trace.report import TraceReport
 from brick_agent._compat.kernel_trace.run_json import as_json, from_json
 from brick_agent._compat.kernel_trace.trace import KernelTrace
-from brick_agent._compat.profiler.local_totals import Kept
+from brick_agent._compat.profiler.local_totals import LocalTotals
 from brick_agent._core import Taken, checksum
 
 TYPE_CHECKING = False
@@ -61,10 +61,10 @@ class TraceRun:
     __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     def __init__(self, run_id: str = "") -> None:
-        self._kept = Kept()
+        self._local = LocalTotals()
         self.run_id = run_id if isinstance(run_id, str) and len(run_id) <= TEXT_MAX else ""
         if self.run_id is not run_id:
-            self._kept.refuse("ids", f"a run's id must be a string of at most {TEXT_MAX} characters")
+            self._local.refuse("ids", f"a run's id must be a string of at most {TEXT_MAX} characters")
         self._traces: list[KernelTrace] = []
         self.diverged = False
         self.divergence_diagnosis: str | None = None
@@ -81,10 +81,10 @@ class TraceRun:
         >>> brick.TraceRun("base").add_trace(brick.KernelTrace("rope", 3, 17))
         """
         if not isinstance(trace, KernelTrace):
-            self._kept.refuse("traces", f"add_trace takes a KernelTrace, not a {type(trace).__name__}")
+            self._local.refuse("traces", f"add_trace takes a KernelTrace, not a {type(trace).__name__}")
             return
         taken, inputs = trace._hand_over()
-        with self._kept.lock:
+        with self._local.lock:
             if len(self._traces) < TRACES_MAX:
                 self._traces.append(copy.copy(trace))
             else:
@@ -97,8 +97,8 @@ class TraceRun:
 
         >>> brick.TraceRun("base").clear()
         """
-        with self._kept.lock:
-            self._kept.forget()
+        with self._local.lock:
+            self._local.forget()
             self._traces.clear()
             self.diverged, self.divergence_diagnosis, self.traces_dropped = False, None, 0
 
@@ -117,7 +117,7 @@ class TraceRun:
     @property
     def mistakes(self) -> dict[str, int]:
         """The number of refused calls, by kind."""
-        return dict(self._kept.mistakes)
+        return dict(self._local.mistakes)
 
     def traces_for_kernel(self, kernel: str) -> list[KernelTrace]:
         """The traces of a kernel.
@@ -169,7 +169,7 @@ class TraceRun:
         (True, False)
         """
         report = self.compare(reference, rtol=rtol)
-        with self._kept.lock:
+        with self._local.lock:
             self.diverged = report.verdict == DIVERGED
             self.divergence_diagnosis = None if report.matched else report.diagnosis
         return report
@@ -182,7 +182,7 @@ class TraceRun:
         >>> '"schema_version": 1' in brick.TraceRun("base").to_json()
         True
         """
-        with self._kept.lock:
+        with self._local.lock:
             head: dict[str, object] = {
                 "run_id": self.run_id,
                 "total_time_ns": self._total_ns(),
@@ -209,14 +209,14 @@ class TraceRun:
         run._traces = traces
         run.diverged, run.divergence_diagnosis = head["diverged"], head["divergence_diagnosis"]
         run.traces_dropped = head["traces_dropped"]
-        run._kept.mistakes.update(head["mistakes"])
+        run._local.mistakes.update(head["mistakes"])
         return run
 
     def _total_ns(self) -> int:
         return sum(each.time_ns or 0 for each in self.traces)
 
     def _snapshot(self) -> tuple[str, tuple[KernelTrace, ...], int]:
-        with self._kept.lock:
+        with self._local.lock:
             return self.run_id, self.traces, self.traces_dropped
 
 

@@ -25,7 +25,7 @@ from brick_agent._compat.kernel_trace.arguments import (
     shown,
     why,
 )
-from brick_agent._compat.profiler.local_totals import Kept
+from brick_agent._compat.profiler.local_totals import LocalTotals
 from brick_agent._compat.profiler.report import printable
 from brick_agent._core import Brick, Fingerprint, Taken, fingerprint, take
 
@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, SupportsFloat, SupportsIndex
 
-_mistakes = Kept()
+_mistakes = LocalTotals()
 
 
 class KernelTrace:

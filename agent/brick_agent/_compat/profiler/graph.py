@@ -1,4 +1,4 @@
-"""The execution graph under the seed profiler's names: what is launched, moved and needed, in scopes.
+"""The execution graph under the seed profiler's names: launches, transfers, needs, scopes.
 
     profiler.enable_graph()
     profiler.graph_push_scope(ExecutionNode.Layer(0))
@@ -6,25 +6,25 @@
     profiler.graph_record_kernel("rmsnorm_kernel", ptx_hash, (16, 1, 1), (256, 1, 1), 1024)
     profiler.graph_pop_scope()
 
-Owns: which scopes whoever runs here has open. Must not know: what the graph looks like: `brickd tree` does. A node is
-known by its name and its place, so that a million launches of one kernel in one place are one node that counts them.
+Owns: the open scopes of each thread and task. Must not know: what the graph looks like: `brickd tree` does. A node is
+known by its name and its place: a million launches of one kernel in one place are one node that counts them.
 
-What the seed does otherwise. A scope of a brick, a function or a task is timed while it is open, as `with brick.span()`
-is, unless its time is given with it: then it is over. A kernel that is told behind a brick, in one scope, or in the
-scope of one that is over, was launched by that brick: the seed has them beside each other. What is over, a launch and a
-transfer are points: all else that is recorded before such a scope is popped stands beside them. Ids are names. Calling
-and containing are both standing below; that one is behind another is no edge, since of what is done again and again in
-one place neither is: what must be is said by graph_add_dependency(). Nothing is kept here: what was recorded is in the
-segment, where others read it, and graph_clear() takes nothing of it away.
+Differences from the seed. A scope of a brick, a function or a task is timed while it is open, as `with brick.span()`
+is, unless its time is given: then it is over. A kernel that is recorded after a brick in one scope, or in the scope of
+a brick that is over, was launched by that brick: the seed makes them siblings. Scopes that are over, launches and
+transfers are points: what is recorded before such a scope is popped is their sibling. Ids are names. Calling and
+containing are one relation. Order makes no edge, since in a place where work repeats it has no meaning:
+graph_add_dependency() adds edges. Nothing is kept here: the records are in the segment, and graph_clear() leaves them.
 
-Invariants: while it is disabled nothing is recorded, and None is returned; no call raises (but in BRICKD_STRICT=1);
-scopes are their thread's, or task's: others have their own.
+Invariants: while it is disabled nothing is recorded, and None is returned; no call raises (except with
+BRICKD_STRICT=1); each thread and each task has scopes of its own.
 """
 
 from __future__ import annotations
 
 import os
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from brick_agent._compat.profiler.local_totals import shown
 from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
@@ -46,19 +46,20 @@ DEPTH_MAX = 256
 _HOW = "the graph is drawn where all workers are known: brickd tree (--dot, --json), live or of a recording"
 
 
+@dataclass(slots=True)
 class _Scope:
-    """One that is open, and what is to be ended with it: nothing, where it is a point or is not timed here.
+    """An open scope.
 
     Attributes:
-        told: the brick whose time was given with it.
+        of: the brick or the layer that ends with it; None: it is a point, or not timed here.
+        launcher: the brick whose time was given with it.
     """
 
-    __slots__ = ("elements", "name", "of", "owner", "told")
-
-    def __init__(
-        self, owner: Graphed, name: str, of: Brick | Layer | None, elements: SupportsIndex, told: Brick | None = None
-    ) -> None:
-        self.owner, self.name, self.of, self.elements, self.told = owner, name, of, elements, told
+    owner: Graphed
+    name: str
+    of: Brick | Layer | None = None
+    elements: SupportsIndex = 0
+    launcher: Brick | None = None
 
     def end(self) -> None:
         if isinstance(self.of, Brick):
@@ -68,26 +69,26 @@ class _Scope:
 
 
 def _name(of: object) -> str:
-    """What it is called, as the agent calls what is no text."""
+    """The name that the agent gives to what is no text."""
     return of if isinstance(of, str) else f"<{type(of).__name__}>"
 
 
-# Never changed in place: a task begins with what was open around it, and must not end it for others.
+# Never changed in place: a task begins with the scopes that were open around it, and must not end them for others.
 _scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("brick_agent_scopes", default=())
-# Of each scope, the one that all stand in first: the brick that was told in it last.
-_told: ContextVar[tuple[Brick | None, ...]] = ContextVar("brick_agent_told", default=(None,))
+# Of each scope, and before them of none: the brick that was recorded last in it, which launches what follows.
+_launchers: ContextVar[tuple[Brick | None, ...]] = ContextVar("brick_agent_launchers", default=(None,))
 
 
 def _forked() -> None:
     _scopes.set(())
-    _told.set((None,))
+    _launchers.set((None,))
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
 class Graphed(Timing):
-    """What is launched, moved and needed, and in which scopes."""
+    """Launches, transfers and needs, in scopes."""
 
     _graphing = False
 
@@ -100,7 +101,7 @@ class Graphed(Timing):
         self._graphing = True
 
     def disable_graph(self) -> None:
-        """Record nothing more of it; scopes that are open may be popped still.
+        """Stop recording the graph; open scopes may still be popped.
 
         >>> brick.BrickProfiler().disable_graph()
         """
@@ -117,7 +118,7 @@ class Graphed(Timing):
     # ---- scopes ------------------------------------------------------------------------------------------------------
 
     def graph_push_scope(self, node: Node) -> str | None:
-        """Let what is recorded stand below a node until it is popped; its name.
+        """Open a scope: what is recorded is below this node until it is popped; returns its name.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -134,17 +135,17 @@ class Graphed(Timing):
             return None
         open_now = _scopes.get()
         if len(open_now) >= DEPTH_MAX:
-            self._kept.refuse("scopes too deep", f"no more than {DEPTH_MAX} scopes may be open in each other")
+            self._local.refuse("scopes too deep", f"no more than {DEPTH_MAX} scopes may be open in each other")
             return None
         scope = self._opened(node)
         if scope is None:
             return None
         _scopes.set((*open_now, scope))
-        _told.set((*_told.get(), scope.told))
+        _launchers.set((*_launchers.get(), scope.launcher))
         return scope.name
 
     def graph_pop_scope(self) -> str | None:
-        """End the scope that was pushed last here; its name. None, and counted, where none is open.
+        """Close the last pushed scope and return its name; None and counted: none is open.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.graph_pop_scope() is None
@@ -154,16 +155,18 @@ class Graphed(Timing):
         mine = [place for place, each in enumerate(open_now) if each.owner is self]
         if not mine:
             if self._graphing:
-                self._kept.refuse("scopes popped twice", "a scope is popped by the thread or task that pushed it, once")
+                self._local.refuse(
+                    "scopes popped twice", "a scope is popped by the thread or task that pushed it, once"
+                )
             return None
-        place, told = mine[-1], _told.get()
+        place, launchers = mine[-1], _launchers.get()
         _scopes.set(open_now[:place] + open_now[place + 1 :])
-        _told.set(told[: place + 1] + told[place + 2 :])
+        _launchers.set(launchers[: place + 1] + launchers[place + 2 :])
         open_now[place].end()
         return open_now[place].name
 
     def graph_is_scope_balanced(self) -> bool:
-        """Whether whoever asks, a thread or a task, has popped all that it pushed.
+        """Whether this thread or task has popped all scopes that it pushed.
 
         >>> brick.BrickProfiler().graph_is_scope_balanced()
         True
@@ -171,7 +174,7 @@ class Graphed(Timing):
         return not any(each.owner is self for each in _scopes.get())
 
     def graph_clear(self) -> None:
-        """Pop all that is open here. What was recorded stays where others read it.
+        """Pop all scopes that are open here. The records stay in the segment.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -189,13 +192,13 @@ class Graphed(Timing):
             case ExecutionNode.Layer(index):
                 around = layer(index)
                 around.__enter__()
-                return _Scope(self, f"Layer {index}", around, 0)
+                return _Scope(self, f"Layer {index}", around)
             case ExecutionNode.Kernel(name, ptx_hash, grid, block, shared_mem, timing_ns):
-                self._launched(name, ptx_hash, grid, block, shared_mem, timing_ns)
-                return _Scope(self, name, None, 0)
+                kernel(name, grid, block, shared_mem, source=ptx_hash, elapsed_ns=timing_ns)
+                return _Scope(self, name)
             case ExecutionNode.Transfer(src, dst, size, direction, timing_ns):
                 self.graph_record_transfer(src, dst, size, direction, timing_ns)
-                return _Scope(self, f"{_name(src)}→{_name(dst)}", None, 0)
+                return _Scope(self, f"{_name(src)}→{_name(dst)}")
             case ExecutionNode.Brick(id, timing_ns, elements):
                 of = self._brick_of(id)
                 if of is None:
@@ -203,15 +206,15 @@ class Graphed(Timing):
                 if timing_ns is None or (isinstance(timing_ns, (int, float)) and not timing_ns):
                     return self._timed(of, elements)
                 of.record(timing_ns, elements)
-                return _Scope(self, of.name, None, 0, of)
+                return _Scope(self, of.name, launcher=of)
             case ExecutionNode.Function(name) | ExecutionNode.AsyncTask(name):
                 return self._timed(by_name(name, None), 0)
-        self._kept.refuse("nodes", f"a scope is a node, as ExecutionNode.Layer(0) is, not {shown(node)}")
+        self._local.refuse("nodes", f"a scope is a node, as ExecutionNode.Layer(0) is, not {shown(node)}")
         return None
 
     def _timed(self, of: Brick, elements: SupportsIndex) -> _Scope:
         if self._mode is SyncMode.Off:
-            return _Scope(self, of.name, None, 0)
+            return _Scope(self, of.name)
         of.start()
         return _Scope(self, of.name, of, elements)
 
@@ -223,7 +226,7 @@ class Graphed(Timing):
     def graph_record_brick(
         self, id: BrickId | int | str, timing_ns: SupportsFloat | SupportsIndex, elements: SupportsIndex = 0
     ) -> str | None:
-        """Say how long a brick took in the scope that is open; its name.
+        """Record the time of a brick in the open scope; returns its name.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -234,15 +237,15 @@ class Graphed(Timing):
         if of is None:
             return None
         of.record(timing_ns, elements)
-        _told.set((*_told.get()[:-1], of))
+        _launchers.set((*_launchers.get()[:-1], of))
         return of.name
 
     def graph_record_kernel(
         self, name: str, ptx_hash: int | None, grid: Extent, block: Extent, shared_mem: SupportsIndex = 0
     ) -> str | None:
-        """Say that a kernel is launched, by the brick that was told last in the scope that is open, else by the scope.
+        """Record the launch of a kernel by the last brick of the open scope, else by the scope.
 
-        Its name is given back. ptx_hash 0 or None: not said.
+        Returns its name. ptx_hash 0 or None: unknown.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.graph_record_kernel("rmsnorm_kernel", None, (16, 1, 1), (256, 1, 1)) is None  # not enabled
@@ -250,22 +253,11 @@ class Graphed(Timing):
         """
         if not self._graphing:
             return None
-        if (by := _told.get()[-1]) is not None:
-            _launched_by(by, name, grid, block, shared_mem, ptx_hash)
+        if (launcher := _launchers.get()[-1]) is not None:
+            _launched_by(launcher, name, grid, block, shared_mem, ptx_hash)
         else:
-            self._launched(name, ptx_hash, grid, block, shared_mem, None)
+            kernel(name, grid, block, shared_mem, source=ptx_hash)
         return name
-
-    def _launched(
-        self,
-        name: str,
-        ptx_hash: int | None,
-        grid: Extent,
-        block: Extent,
-        shared_mem: SupportsIndex,
-        timing_ns: SupportsFloat | SupportsIndex | None,
-    ) -> None:
-        kernel(name, grid, block, shared_mem, source=ptx_hash, elapsed_ns=timing_ns)
 
     def graph_record_transfer(
         self,
@@ -275,7 +267,7 @@ class Graphed(Timing):
         direction: TransferDirection | str,
         timing_ns: SupportsFloat | SupportsIndex | None = None,
     ) -> str | None:
-        """Say that bytes are moved in the scope that is open; what it is called.
+        """Record a transfer of bytes in the open scope; returns its name.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -289,7 +281,7 @@ class Graphed(Timing):
         return f"{_name(src)}→{_name(dst)}"
 
     def graph_add_dependency(self, source: BrickId | int | str, target: BrickId | int | str) -> None:
-        """Say that the second brick needs what the first makes, where the second stands in the scope that is open.
+        """Record that the second brick, in the open scope, needs what the first makes.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -302,7 +294,7 @@ class Graphed(Timing):
             needs(needed, brick)
 
     def graph_register_source(self, name: str, ptx: str, path: str | PathLike[str] | None = None) -> int | None:
-        """Tell what a kernel is compiled from; the hash by which it is known.
+        """Record the source of a kernel; returns its hash.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -314,7 +306,7 @@ class Graphed(Timing):
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def graph_to_ascii_tree(self) -> str:
-        """How to see it as a tree.
+        """Explain how to see the graph as a tree.
 
         >>> "brickd tree" in brick.BrickProfiler().graph_to_ascii_tree()
         True
@@ -322,7 +314,7 @@ class Graphed(Timing):
         return f"{_HOW}\n"
 
     def graph_to_dot(self) -> str:
-        """A picture, for Graphviz, that says how to have the graph as one.
+        """A picture for Graphviz that explains how to draw the graph.
 
         >>> "brickd tree" in brick.BrickProfiler().graph_to_dot()
         True

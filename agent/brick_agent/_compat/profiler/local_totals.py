@@ -1,9 +1,9 @@
 """What a profiler keeps by itself, since no summary of a segment can hold it.
 
-Owns: figures by name (what was only bounded, compressed bytes, cycles, labels), what pends, what a user supplied, for
-how long it was enabled, and the host's mistakes. Must not know: how anything is timed. Invariants: all of it is
+Owns: figures by name (bounded times, compressed bytes, cycles, labels), pending work, what a user supplied, how long
+the profiler was enabled, and the host's mistakes. Must not know: how anything is timed. Invariants: all of it is
 limited; the lock is held for some lines of Python and never while anything waits; a mistake is counted, the first of a
-kind is said, and none raises but in strict mode, whatever the host gave; a forked child has nothing of its parent's.
+kind is logged, and none raises except in strict mode, whatever the host gave; a forked child inherits nothing.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
 
     Member = TypeVar("Member", bound=IntEnum)
 
-NAMES_MAX = 4096  # the others share one
+NAMES_MAX = 4096
 _AMOUNT_MAX = 1 << 48
 _SHOWN_MAX = 80
 
 
-class Kept:
-    """What is kept.
+class LocalTotals:
+    """Figures, pending work and mistakes of one profiler.
 
     Attributes:
-        lock: to be held by whoever changes figures or settles what pends.
-        waiting: what pends.
+        lock: held to change figures or to settle pending work.
+        waiting: pending work.
         named: figures by name.
-        supplied: what a user said of the whole and nobody measured.
-        enabled_ns: since when it is enabled; None: it is not.
-        mistakes: how many, by kind.
+        supplied: what a user supplied for the whole profiler.
+        enabled_ns: when it was enabled; None: it is not.
+        mistakes: the number of mistakes, by kind.
     """
 
     def __init__(self) -> None:
         self.enabled_ns: int | None = None
-        self._said: set[str] = set()  # for the process: a reset says nothing again
+        self._logged: set[str] = set()  # for the process: a reset logs nothing again
         self.forked()
         _all.add(self)
 
     def forked(self) -> None:
-        """Begin anew in a child; its parent's lock may have been held."""
+        """Begin anew in a child: the parent may have held the lock."""
         self.lock = threading.RLock()
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew with everything."""
+        """Reset everything."""
         self.waiting = Waiting()
         self.named: dict[str, BrickStats] = {}
         self.supplied: dict[str, object] = {}
@@ -67,49 +67,49 @@ class Kept:
         self.mistakes: dict[str, int] = {}
 
     def enable(self, now_ns: int) -> None:
-        """From then on."""
+        """Count the time from then on."""
         self.enabled_ns = now_ns
 
     def disable(self, now_ns: int) -> None:
-        """No longer."""
+        """Count the time no longer."""
         self._was_enabled_ns, self.enabled_ns = self.passed_ns(now_ns), None
 
     def passed_ns(self, now_ns: int) -> int:
-        """For how long it was enabled, until then."""
+        """How long it was enabled until then."""
         return self._was_enabled_ns + (0 if self.enabled_ns is None else now_ns - self.enabled_ns)
 
     def of(self, name: str) -> BrickStats:
-        """The figures of a name."""
+        """The figures of a name; those beyond NAMES_MAX share one."""
         if name not in self.named and len(self.named) >= NAMES_MAX:
             name = "other"
         return self.named.setdefault(name, BrickStats(name))
 
     def amount(self, value: Any) -> int:
-        """What the writer would take for an amount, which knows nothing of this one; 0 where it is none."""
+        """The amount, for what the writer does not see; 0 and counted: an invalid one."""
         n = amount(value)
         if n is None:
             self.refuse("amounts", f"an amount must be an integer from 0 to 2^48, not {shown(value)}")
         return n or 0
 
-    def refuse(self, what: str, wanted: str, cause: BaseException | None = None) -> None:
-        """A mistake of that kind, and what was wanted."""
+    def refuse(self, kind: str, message: str, cause: BaseException | None = None) -> None:
+        """Count a mistake, and log the first of its kind."""
         if os.environ.get("BRICKD_STRICT") == "1":
-            raise ValueError(f"brick_agent: {wanted} (BRICKD_STRICT=1)") from cause
+            raise ValueError(f"brick_agent: {message} (BRICKD_STRICT=1)") from cause
         with self.lock:
-            self.mistakes[what] = self.mistakes.get(what, 0) + 1
-            first = what not in self._said
-            self._said.add(what)
+            self.mistakes[kind] = self.mistakes.get(kind, 0) + 1
+            first = kind not in self._logged
+            self._logged.add(kind)
         if first and sys.stderr is not None:
             with contextlib.suppress(Exception):  # it may be closed
-                sys.stderr.write(f"brickd: {wanted}\n")
+                sys.stderr.write(f"brickd: {message}\n")
 
 
-_all: weakref.WeakSet[Kept] = weakref.WeakSet()
+_all: weakref.WeakSet[LocalTotals] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    for kept in _all:
-        kept.forked()
+    for each in _all:
+        each.forked()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -121,7 +121,7 @@ def now_ns() -> int:
 
 
 def amount(value: Any) -> int | None:
-    """What the writer takes for an amount; None: what it takes for none, and counts."""
+    """The amount as the writer takes it; None: an invalid one, which the writer counts."""
     try:
         n = operator.index(value)
     except Exception:
@@ -130,14 +130,14 @@ def amount(value: Any) -> int | None:
 
 
 def member(of: type[Member], value: object, names: Mapping[str, Member] | None = None) -> Member | None:
-    """Which one is meant, itself or by its name; None: none is."""
+    """The member of an enumeration, given itself or its name; None: there is none."""
     if isinstance(value, of):
         return value
     return (names or of.__members__).get(value) if isinstance(value, str) else None
 
 
 def shown(value: object) -> str:
-    """What a host gave, on a line; what kind of thing it is, where it does not say more."""
+    """Show an argument on a line; only its type where its repr raises."""
     try:
         text = repr(value)
     except Exception:

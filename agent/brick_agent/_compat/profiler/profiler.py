@@ -193,7 +193,7 @@ class BrickProfiler(Graphed):
         >>> brick.BrickProfiler().total_throughput()
         0.0
         """
-        return ratio(self.total_tokens() * 1e9, self._kept.passed_ns(now_ns()))
+        return ratio(self.total_tokens() * 1e9, self._local.passed_ns(now_ns()))
 
     def _bricks(self, reading: OwnTotals) -> dict[str, BrickStats]:
         """By name; what tiles took is their brick's own time."""
@@ -213,8 +213,8 @@ class BrickProfiler(Graphed):
                 found[name].add(path.stats)
             else:
                 found[name].self_ns += path.stats.self_ns
-        with self._kept.lock:
-            for name, kept in self._kept.named.copy().items():  # a signal handler may add one meanwhile
+        with self._local.lock:
+            for name, kept in self._local.named.copy().items():  # a signal handler may add one meanwhile
                 of = found.setdefault(name, BrickStats(name, category_of(name, brick(name).category)))
                 of.add(kept)
                 for figure in ("total_compressed_bytes", "bottleneck", "total_cycles", "min_cycles", "max_cycles",
@@ -234,10 +234,10 @@ class BrickProfiler(Graphed):
         """
         known = member(BrickBottleneck, label)
         if known is None:
-            self._kept.refuse("bottlenecks", f"a bottleneck must be Unknown, Memory or Compute, not {shown(label)}")
+            self._local.refuse("bottlenecks", f"a bottleneck must be Unknown, Memory or Compute, not {shown(label)}")
             return
-        with self._kept.lock:
-            self._kept.of(by_name(name, None).name).bottleneck = known
+        with self._local.lock:
+            self._local.of(by_name(name, None).name).bottleneck = known
 
     def set_l2_cache_hit_rate(self, rate: SupportsFloat) -> None:
         """Say how often the L2 cache had it, from 0 to 1; shown as supplied.
@@ -252,9 +252,9 @@ class BrickProfiler(Graphed):
         except Exception:
             given = float("nan")
         if math.isnan(given):
-            self._kept.refuse("cache hit rates", f"a cache hit rate must be a number from 0 to 1, not {shown(rate)}")
+            self._local.refuse("cache hit rates", f"a cache hit rate must be a number from 0 to 1, not {shown(rate)}")
             return
-        self._kept.supplied["l2_cache_hit_rate"] = min(max(given, 0.0), 1.0)
+        self._local.supplied["l2_cache_hit_rate"] = min(max(given, 0.0), 1.0)
 
     def l2_cache_hit_rate(self) -> float | None:
         """What was said of it.
@@ -262,7 +262,7 @@ class BrickProfiler(Graphed):
         >>> brick.BrickProfiler().l2_cache_hit_rate() is None
         True
         """
-        rate = self._kept.supplied.get("l2_cache_hit_rate")
+        rate = self._local.supplied.get("l2_cache_hit_rate")
         return rate if isinstance(rate, float) else None
 
     def set_zero_copy(self, yes: bool) -> None:
@@ -271,9 +271,9 @@ class BrickProfiler(Graphed):
         >>> brick.BrickProfiler().set_zero_copy(True)
         """
         try:
-            self._kept.supplied["zero_copy"] = bool(yes)
+            self._local.supplied["zero_copy"] = bool(yes)
         except Exception:
-            self._kept.refuse("zero copies", f"zero copy must be True or False, not {shown(yes)}")
+            self._local.refuse("zero copies", f"zero copy must be True or False, not {shown(yes)}")
 
     def is_zero_copy(self) -> bool:
         """What was said of it.
@@ -281,7 +281,7 @@ class BrickProfiler(Graphed):
         >>> brick.BrickProfiler().is_zero_copy()
         False
         """
-        return bool(self._kept.supplied.get("zero_copy", False))
+        return bool(self._local.supplied.get("zero_copy", False))
 
     # ---- reports -----------------------------------------------------------------------------------------------------
 
@@ -312,14 +312,14 @@ class BrickProfiler(Graphed):
             "syncs": self._sync is not None,
             "tile_profiling": self._tiling,
         }
-        lost = reading.ledger | {"torn": reading.torn, "unread": reading.unread} | self._kept.mistakes
+        lost = reading.ledger | {"torn": reading.torn, "unread": reading.unread} | self._local.mistakes
         return Told(
             settings,
-            self._kept.passed_ns(now_ns()),
+            self._local.passed_ns(now_ns()),
             bricks,
             by_category(bricks, _ALWAYS),
             self.all_tile_stats(),
-            dict(self._kept.supplied),
+            dict(self._local.supplied),
             self.pending_count(),
             lost,
         )
@@ -335,7 +335,7 @@ class BrickProfiler(Graphed):
         """
         self._recorded.begin()
         self._tiled.begin()
-        with self._kept.lock:
-            if self._kept.waiting:
+        with self._local.lock:
+            if self._local.waiting:
                 _finalize(stream=self._stream)
-            self._kept.forget()
+            self._local.forget()

@@ -1,9 +1,8 @@
-"""Time, under the seed profiler's names: the half of BrickProfiler that a host calls as it works.
+"""Timing under the seed profiler's names: what a host calls as it works.
 
-Owns: whether and how what is started is timed, timers, the sync modes, the epoch. Must not know: statistics, reports.
-Invariants: while it is disabled, or Off, no clock is read and nothing is recorded; what is timed goes through the
-lanes, as everything else here does; of what is deferred the segment and what is kept here have the same start; what
-was started in one mode ends in it; a sync function that calls its own profiler is not called by that again.
+Owns: timers, sync modes, the epoch. Must not know: statistics, reports. Invariants: while the profiler is disabled, or
+Off, no clock is read and nothing is recorded; spans go through the lanes; deferred work has the same start here and in
+the segment; a timer ends in the mode in which it began; a sync function that calls its profiler is not called again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from enum import IntEnum
 from threading import get_ident
 
 from brick_agent._compat.profiler.brick_ids import SPOKEN, BrickId
-from brick_agent._compat.profiler.local_totals import Kept, amount, member, now_ns, shown
+from brick_agent._compat.profiler.local_totals import LocalTotals, amount, member, now_ns, shown
 from brick_agent._compat.profiler.tiles import CATEGORY, FLOAT_BYTES, NAMES, TileLevel
 from brick_agent._core import _deferred, brick, layer
 from brick_agent._core import finalize as _finalize
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from brick_agent._core import Brick
 
-_STREAM = 0x6272_696B_0000  # of the first profiler's deferred work: none that a device's handle is likely to be
+_STREAM = 0x6272_696B_0000  # of the first profiler's deferred work: unlikely to be the handle of a device
 
 _known = tuple(brick(known.name, SPOKEN[known.category]) for known in BrickId)
 _named = {name: _known[known] for name, known in BrickId.__members__.items()}
@@ -35,7 +34,7 @@ _made = 0
 
 
 class SyncMode(IntEnum):
-    """When a profiler waits for the device. Off is the seed's None: nothing is timed.
+    """When a profiler waits for the device. Off (None in the seed): nothing is timed.
 
     >>> brick.SyncMode.Deferred
     <SyncMode.Deferred: 2>
@@ -53,7 +52,7 @@ _MODES = {"None": SyncMode.Off, **SyncMode.__members__}
 
 
 class BrickTimer:
-    """What start gives and stop takes, once."""
+    """The result of a start, for one stop."""
 
     __slots__ = ("_brick", "_profiler", "_start_ns", "_waits")
 
@@ -65,11 +64,10 @@ class BrickTimer:
 
     @property
     def name(self) -> str:
-        """Of the brick."""
+        """The name of the brick."""
         return self._brick.name
 
 
-# Of what is not timed: one for all.
 _IDLE = BrickTimer(None, _known[0], None, waits=False)
 
 
@@ -90,19 +88,20 @@ class LayerScope:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self._profiler._layer_over()
+            if self._profiler._defers and self._profiler._mode is SyncMode.PerLayer:
+                self._profiler.finalize()
         finally:
             self._layer.__exit__(kind, error, traceback)
 
 
 class Timing:
-    """What is started and stopped."""
+    """Starts, stops, and waits for the device."""
 
     def __init__(self, sync: Callable[[], object] | None, mode: SyncMode | str) -> None:
         global _made  # noqa: PLW0603
         _made += 1
         self._stream = _STREAM + _made
-        self._kept = Kept()
+        self._local = LocalTotals()
         self._enabled = self._on = self._tiling = False
         self._sync: Callable[[], object] | None = None
         self._mode = SyncMode.Deferred
@@ -111,7 +110,7 @@ class Timing:
         self._epoch_ns: int | None = None
         self.set_sync_mode(mode, sync=sync)
 
-    # ---- how it stands -----------------------------------------------------------------------------------------------
+    # ---- settings ----------------------------------------------------------------------------------------------------
 
     def enable(self) -> None:
         """Time what is started from now on.
@@ -121,19 +120,19 @@ class Timing:
         """
         if not self._enabled:
             now = now_ns()
-            self._kept.enable(now)
+            self._local.enable(now)
             self._epoch_ns = now if self._epoch_ns is None else self._epoch_ns
             self._enabled = True
             self._settle_mode()
 
     def disable(self) -> None:
-        """Time nothing more; what was started may be stopped still.
+        """Time nothing more; what was started may still be stopped.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.disable()
         """
         if self._enabled:
-            self._kept.disable(now_ns())
+            self._local.disable(now_ns())
             self._enabled = False
             self._settle_mode()
 
@@ -148,7 +147,7 @@ class Timing:
     def set_sync_mode(
         self, mode: SyncMode | str, *, sync: Callable[[], object] | Literal[False] | None = False
     ) -> None:
-        """When to wait for the device, and, where that is given, by what; None: there is nothing to wait for.
+        """Set when to wait for the device; `sync`: the function that waits; None: there is none.
 
         mode: Immediate, PerLayer, Deferred, or Off, which the seed calls None.
 
@@ -157,12 +156,12 @@ class Timing:
         """
         known = member(SyncMode, mode, _MODES)
         if known is None:
-            wanted = "a sync mode must be Immediate, PerLayer, Deferred or Off"
-            self._kept.refuse("sync modes", f"{wanted}, not {shown(mode)}")
+            modes = "Immediate, PerLayer, Deferred or Off"
+            self._local.refuse("sync modes", f"a sync mode must be {modes}, not {shown(mode)}")
             return
         if sync is not False and sync is not None and not callable(sync):
-            wanted = "sync must be a function without arguments, or None"
-            self._kept.refuse("sync functions", f"{wanted}, not {shown(sync)}")
+            what = "a function without arguments, or None"
+            self._local.refuse("sync functions", f"sync must be {what}, not {shown(sync)}")
             return
         self._mode = known
         if sync is not False:
@@ -170,7 +169,7 @@ class Timing:
         self._settle_mode()
 
     def sync_mode(self) -> SyncMode:
-        """When it waits for the device.
+        """When the profiler waits for the device.
 
         >>> brick.BrickProfiler().sync_mode().name
         'Deferred'
@@ -183,7 +182,7 @@ class Timing:
         self._on = self._enabled and self._mode is not SyncMode.Off
 
     def reset_epoch(self) -> None:
-        """Let elapsed_ns() begin at 0 again; what pends began when it began.
+        """Restart elapsed_ns() at 0; pending work keeps its start.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.reset_epoch()
@@ -191,7 +190,7 @@ class Timing:
         self._epoch_ns = now_ns()
 
     def elapsed_ns(self) -> int:
-        """The time since the epoch: since enable(), unless it was reset. 0 before that.
+        """The time since the epoch: since enable() or reset_epoch(); 0 before.
 
         >>> brick.BrickProfiler().elapsed_ns()
         0
@@ -201,7 +200,7 @@ class Timing:
     # ---- time --------------------------------------------------------------------------------------------------------
 
     def start_brick(self, id: BrickId | int) -> BrickTimer:
-        """Begin one of the 15 that are known.
+        """Begin one of the 15 known bricks.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> timer = profiler.start_brick(0)
@@ -214,16 +213,8 @@ class Timing:
         known = self._by_id(id)
         return _IDLE if known is None else self._begin(known)
 
-    def stop_brick(self, timer: BrickTimer, elements: SupportsIndex = 0) -> None:
-        """End it, having worked on so many elements.
-
-        >>> profiler = brick.BrickProfiler.enabled()
-        >>> profiler.stop_brick(profiler.start_brick(3), elements=128)
-        """
-        self._end(timer, elements, 0, 0)
-
     def start(self, name: str, category: str | None = None) -> BrickTimer:
-        """Begin a brick of any name; an alias of a known one is that one.
+        """Begin a brick of any name; an alias of a known brick is that brick.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> timer = profiler.start("RoPE")
@@ -234,15 +225,18 @@ class Timing:
         return self._begin(by_name(name, category)) if self._on else _IDLE
 
     def stop(self, timer: BrickTimer, elements: SupportsIndex = 0) -> None:
-        """End it, having worked on so many elements.
+        """End a brick, with the number of elements that it worked on.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.stop(profiler.start("tokenize"), elements=12)
+        >>> profiler.stop_brick(profiler.start_brick(3), elements=128)
         """
         self._end(timer, elements, 0, 0)
 
+    stop_brick = stop
+
     def record_elapsed(self, name: str, elapsed_ns: SupportsFloat | SupportsIndex, elements: SupportsIndex = 0) -> None:
-        """Say how long a brick took that was timed elsewhere.
+        """Record a brick that was timed elsewhere.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500, elements=4096)
@@ -258,7 +252,7 @@ class Timing:
         input_bytes: SupportsIndex,
         output_bytes: SupportsIndex,
     ) -> None:
-        """The same of what compresses: how many bytes there were, and how many are left.
+        """Record a brick that compresses, with its bytes before and after.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed_with_bytes("zstd", 12_500, 1, 4096, 1024)
@@ -268,22 +262,22 @@ class Timing:
         if self._on:
             known = by_name(name, None)
             known.record(elapsed_ns, elements, input_bytes)
-            with self._kept.lock:
-                self._kept.of(known.name).total_compressed_bytes += self._kept.amount(output_bytes)
+            with self._local.lock:
+                self._local.of(known.name).total_compressed_bytes += self._local.amount(output_bytes)
 
     def record_cycles(self, name: str, cycles: SupportsIndex) -> None:
-        """Say how many of a processor's cycles a brick took once; nobody here counts them.
+        """Record the cycles of one run of a brick, as counted by the host.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_cycles("gemm", 30_000)
         """
-        if self._on and (n := self._kept.amount(cycles)):
-            with self._kept.lock:
-                kept = self._kept.of(by_name(name, None).name)
-                kept.min_cycles = min(kept.min_cycles, n) if kept.cycle_count else n
-                kept.max_cycles = max(kept.max_cycles, n)
-                kept.total_cycles += n
-                kept.cycle_count += 1
+        if self._on and (n := self._local.amount(cycles)):
+            with self._local.lock:
+                stats = self._local.of(by_name(name, None).name)
+                stats.min_cycles = min(stats.min_cycles, n) if stats.cycle_count else n
+                stats.max_cycles = max(stats.max_cycles, n)
+                stats.total_cycles += n
+                stats.cycle_count += 1
 
     def _begin(self, of: Brick) -> BrickTimer:
         if self._defers:
@@ -299,11 +293,11 @@ class Timing:
         if not isinstance(timer, BrickTimer) or timer._profiler is not self:
             stopped = isinstance(timer, BrickTimer) and timer._profiler is None
             what = "timers stopped twice" if stopped else "timers of others"
-            self._kept.refuse(what, f"stop takes a timer that start gave, once, not {shown(timer)}")
+            self._local.refuse(what, f"stop takes a timer that start gave, once, not {shown(timer)}")
             return
         timer._profiler = None
         if timer._start_ns is not None:
-            self._hand(timer._brick, timer._start_ns, elements)
+            self._defer(timer._brick, timer._start_ns, elements)
             return
         try:
             if timer._waits:
@@ -312,7 +306,7 @@ class Timing:
             timer._brick.stop(elements, size_bytes, flops)
 
     def _wait(self) -> bool:
-        """Whether all that was handed to the device is over."""
+        """Call the sync function; whether the device has ended its work."""
         sync, thread = self._sync, get_ident()
         if sync is None:
             return True
@@ -322,7 +316,7 @@ class Timing:
         try:
             sync()
         except Exception as error:
-            self._kept.refuse("syncs", f"the sync function raised {shown(error)}", error)
+            self._local.refuse("syncs", f"the sync function raised {shown(error)}", error)
             return False
         finally:
             self._syncing.discard(thread)
@@ -331,7 +325,7 @@ class Timing:
     # ---- deferred work -----------------------------------------------------------------------------------------------
 
     def layer(self, index: SupportsIndex) -> LayerScope:
-        """Let what is started inside know its layer; in the mode PerLayer its end waits for the device.
+        """Give what is started inside its layer; the end waits for the device in mode PerLayer.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None, mode="PerLayer")
         >>> with profiler.layer(3):
@@ -341,12 +335,8 @@ class Timing:
         """
         return LayerScope(self, index)
 
-    def _layer_over(self) -> None:
-        if self._defers and self._mode is SyncMode.PerLayer:
-            self.finalize()
-
     def record_deferred(self, id: BrickId | int, start_ns: SupportsIndex, elements: SupportsIndex = 0) -> None:
-        """Say that work began at that time since the epoch whose end finalize() will know.
+        """Record work that began at that time since the epoch, and that finalize() ends.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_deferred(0, profiler.elapsed_ns(), elements=4096)
@@ -358,7 +348,7 @@ class Timing:
             self._record_deferred(known, start_ns, elements)
 
     def record_deferred_dynamic(self, name: str, start_ns: SupportsIndex, elements: SupportsIndex = 0) -> None:
-        """The same of a brick of any name.
+        """Record deferred work of a brick of any name.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_deferred_dynamic("moe_gemm", profiler.elapsed_ns())
@@ -372,10 +362,10 @@ class Timing:
     def _record_deferred(self, of: Brick, start_ns: SupportsIndex, elements: SupportsIndex) -> None:
         at = self._since_epoch(start_ns, "deferred starts")
         if at is not None:
-            self._hand(of, at, elements)
+            self._defer(of, at, elements)
 
     def _since_epoch(self, ns: SupportsIndex, what: str) -> int | None:
-        """When that was; None: it is no time that can have been since the epoch, as of before it was reset."""
+        """The clock at that time since the epoch; None: refused, since it was not after the epoch."""
         now = now_ns()
         try:
             at = operator.index(ns) + (now if self._epoch_ns is None else self._epoch_ns)
@@ -383,17 +373,17 @@ class Timing:
             at = -1
         if self._epoch_ns is not None and self._epoch_ns <= at <= now:
             return at
-        self._kept.refuse(what, f"a time must be one of elapsed_ns() since the last reset_epoch(), not {shown(ns)}")
+        self._local.refuse(what, f"a time must be one of elapsed_ns() since the last reset_epoch(), not {shown(ns)}")
         return None
 
-    def _hand(self, of: Brick, start_ns: int, elements: SupportsIndex) -> None:
+    def _defer(self, of: Brick, start_ns: int, elements: SupportsIndex) -> None:
         if _deferred(of, start_ns, self._stream, elements, 0) is None:
             return  # all recording is off
-        if not self._kept.waiting.add((start_ns, of.name, amount(elements) or 0)):
-            self._kept.refuse("deferred starts without room", "so much is deferred that finalize() should be called")
+        if not self._local.waiting.add((start_ns, of.name, amount(elements) or 0)):
+            self._local.refuse("deferred starts without room", "so much is deferred that finalize() should be called")
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
-        """What was deferred is over: wait for the device; or the host did, at that time since the epoch.
+        """End deferred work: wait for the device, unless the host did, at that time since the epoch.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None)
         >>> profiler.stop(profiler.start("attention"))
@@ -401,24 +391,24 @@ class Timing:
         >>> profiler.pending_count()
         0
         """
-        if not self._kept.waiting:
+        if not self._local.waiting:
             return
         if end_ns is None and not self._wait():
             return
         end = now_ns() if end_ns is None else self._since_epoch(end_ns, "finalizes")
         if end is None:
             return
-        with self._kept.lock:
-            settled = self._kept.waiting.settle(end)
+        with self._local.lock:
+            settled = self._local.waiting.settle(end)
             for name, part_ns, latency_ns, worked_on in settled:
-                self._kept.of(name).bound(part_ns, latency_ns, worked_on)
-            if not self._kept.waiting:
+                self._local.of(name).bound(part_ns, latency_ns, worked_on)
+            if not self._local.waiting:
                 _finalize(stream=self._stream)
-        if not settled and end_ns is not None and self._kept.waiting:  # and no other thread was faster
-            self._kept.refuse("finalizes", "a finalize must not be earlier than all that pends")
+        if not settled and end_ns is not None and self._local.waiting:  # and no other thread was faster
+            self._local.refuse("finalizes", "a finalize must not be earlier than all that pends")
 
     def has_pending(self) -> bool:
-        """Whether anything waits for finalize().
+        """Whether work waits for finalize().
 
         >>> brick.BrickProfiler().has_pending()
         False
@@ -426,12 +416,12 @@ class Timing:
         return self.pending_count() > 0
 
     def pending_count(self) -> int:
-        """How much waits for finalize().
+        """The number of starts that wait for finalize().
 
         >>> brick.BrickProfiler().pending_count()
         0
         """
-        return len(self._kept.waiting)
+        return len(self._local.waiting)
 
     # ---- tiles -------------------------------------------------------------------------------------------------------
 
@@ -458,9 +448,9 @@ class Timing:
         return self._tiling
 
     def start_tile(self, level: TileLevel | str, row: int = 0, col: int = 0) -> BrickTimer:
-        """Begin a tile of a level: Macro, Midi, Micro. It is timed by the host's clock, and waits for nothing.
+        """Begin a tile of a level: Macro, Midi or Micro, timed by the host's clock without a sync.
 
-        row, col: which one, for whoever reads the code: totals are of levels.
+        row, col: which tile, for readers of the code: totals are of levels.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.enable_tile_profiling()
@@ -479,7 +469,7 @@ class Timing:
     def stop_tile(
         self, timer: BrickTimer, elements: SupportsIndex = 0, flops: SupportsFloat | SupportsIndex = 0
     ) -> None:
-        """End it, having worked on so many 32-bit numbers in so many operations.
+        """End a tile, with its 32-bit numbers and its floating-point operations.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.enable_tile_profiling()
@@ -490,13 +480,13 @@ class Timing:
     def _level(self, level: TileLevel | str) -> TileLevel | None:
         known = member(TileLevel, level)
         if known is None:
-            self._kept.refuse("tile levels", f"a level must be Macro, Midi or Micro, not {shown(level)}")
+            self._local.refuse("tile levels", f"a level must be Macro, Midi or Micro, not {shown(level)}")
         return known
 
     def _by_id(self, id: BrickId | int) -> Brick | None:
         if isinstance(id, int) and 0 <= id < len(_known):
             return _known[id]
-        self._kept.refuse("brick ids", f"a BrickId must be one of 0 to {len(_known) - 1}, not {shown(id)}")
+        self._local.refuse("brick ids", f"a BrickId must be one of 0 to {len(_known) - 1}, not {shown(id)}")
         return None
 
 
