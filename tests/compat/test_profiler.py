@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from brick_agent import BrickBottleneck, BrickCategory, BrickId
-from brick_agent._compat.profiler.report import Told, as_text
+from brick_agent._compat.profiler.report import ProfilerReport, as_text
 from brick_agent._compat.profiler.stats import BrickStats, CategoryStats, by_category
 from conftest import ROOT, reading
 from faults import Start, exact
@@ -582,7 +582,7 @@ report(p.summary())
      (999_600_000, "1 s"), (999.4e9, "999 s"), (999.7e9, "1,000 s"), (12_345e9, "12,345 s")],
 )  # fmt: skip
 def test_a_duration_has_three_figures_and_no_exponent(ns: float, said: str) -> None:
-    assert as_text(Told({}, ns, [], {}, [], {}, 0, {})).startswith(f"0 ns in bricks of {said}, ")  # type: ignore[arg-type]
+    assert as_text(ProfilerReport({}, ns, [], {}, [], {}, 0, {})).startswith(f"0 ns in bricks of {said}, ")  # type: ignore[arg-type]
 
 
 def test_equal_bricks_are_told_in_the_same_order_whenever_they_came(worker: Start, prefix: str) -> None:

@@ -1,8 +1,8 @@
-"""The bricks that the seed profiler knows: 15 of them, what else each may be called, and its category.
+"""The 15 bricks that the seed profiler knows, with their aliases and categories.
 
 Owns: their numbers, names, aliases, and the four categories. Must not know: how anything is timed. Invariants: a number
-is a name's for good; names and aliases are told from each other by case too, and none is two bricks'; whatever is none
-of them is dynamic, of the category that its user gives it, else Other.
+never changes its name; names and aliases are case-sensitive, and unique; any other brick has the category that its user
+gives it, else Other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class BrickCategory(IntEnum):
-    """What a brick is part of; a brick of none of the others is Other.
+    """The category of a brick.
 
     >>> brick.BrickCategory.Norm
     <BrickCategory.Norm: 0>
@@ -26,7 +26,7 @@ class BrickCategory(IntEnum):
 
 
 class BrickId(IntEnum):
-    """A brick that is known by its number.
+    """A known brick.
 
     >>> brick.BrickId.Softmax
     <BrickId.AttentionSoftmax: 5>
@@ -69,17 +69,17 @@ class BrickId(IntEnum):
 
     @property
     def category(self) -> BrickCategory:
-        """What it is part of."""
+        """The category of the brick."""
         return _CATEGORIES[self]
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """What else it may be called."""
+        """The other names of the brick."""
         return tuple(name for name, known in BrickId.__members__.items() if known is self and name != self.name)
 
     @classmethod
     def from_name(cls, name: str) -> BrickId | None:
-        """The brick of that name or alias; None: it is none of these.
+        """The brick of that name or alias; None: there is none.
 
         >>> brick.BrickId.from_name("RoPE")
         <BrickId.RopeEmbedding: 3>
@@ -95,20 +95,14 @@ _CATEGORIES = (
     *(BrickCategory.FFN,) * 4,
     *(BrickCategory.Other,) * 3,
 )
-# As the agent calls them.
-SPOKEN = {
-    BrickCategory.Norm: "norm",
-    BrickCategory.Attention: "attention",
-    BrickCategory.FFN: "ffn",
-    BrickCategory.Other: None,
-}
+# The agent's names.
+AGENT_CATEGORIES = {each: None if each is BrickCategory.Other else each.name.lower() for each in BrickCategory}
 
 
 def category_of(name: str, declared: str | None) -> str:
-    """What a brick is counted with: one of the four, or the category that its user gave it."""
+    """The category with which a brick is counted: one of the four, or its user's own."""
     known = BrickId.from_name(name)
     if known is not None:
         return known.category.name
-    return next(
-        (each.name for each in BrickCategory if each.name.lower() == declared), declared or BrickCategory.Other.name
-    )
+    own = declared or BrickCategory.Other.name
+    return next((each.name for each in BrickCategory if each.name.lower() == declared), own)

@@ -1,7 +1,7 @@
-"""ExecutionNode: what a scope of the seed profiler's graph is made of, under the seed's names.
+"""ExecutionNode: the scopes of the seed profiler's graph, under the seed's names.
 
-Owns: the kinds of nodes and what they hold. Must not know: how any of it is recorded. Invariants: a node is only what
-was said of it; making one records nothing.
+Owns: the kinds of nodes and their fields. Must not know: how a node is recorded. Invariants: making a node records
+nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TransferDirection(IntEnum):
-    """From where to where bytes are moved.
+    """The direction of a transfer.
 
     >>> brick.TransferDirection.H2D.name
     'H2D'
@@ -43,13 +43,13 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Layer:
-        """A layer of the model: what stands inside knows it."""
+        """A layer of the model."""
 
         index: SupportsIndex
 
     @dataclass(frozen=True, slots=True)
     class Brick:
-        """A brick. As a scope it is timed until it is popped; a time that is given belongs to graph_record_brick."""
+        """A brick. As a scope without a given time it is timed until it is popped."""
 
         id: BrickId | int | str
         timing_ns: SupportsFloat | SupportsIndex = 0
@@ -57,7 +57,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Kernel:
-        """A kernel that is launched: what is recorded inside is launched beside it."""
+        """The launch of a kernel: what is recorded inside is its sibling."""
 
         name: str
         ptx_hash: int | None = None
@@ -68,7 +68,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Transfer:
-        """Bytes that are moved."""
+        """A transfer of bytes."""
 
         src: str
         dst: str
@@ -78,7 +78,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Function:
-        """A function, timed until it is popped. Of where it is defined `brick.trace` tells."""
+        """A function, timed until it is popped. `brick.trace` records where it is defined."""
 
         name: str
         file: str | None = None
@@ -86,7 +86,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class AsyncTask:
-        """A task, timed until it is popped. How it was polled `brick.trace(waits=False)` counts."""
+        """A task, timed until it is popped. `brick.trace(waits=False)` counts its polls."""
 
         name: str
         poll_count: SupportsIndex = 0

@@ -1,9 +1,8 @@
-"""What this process has recorded since some moment, from its own segment: no daemon is asked.
+"""What this process has recorded since a moment, read from its own segment without a daemon.
 
-Owns: that moment, the subtraction, ticks that become nanoseconds. Must not know: how anything is recorded, what bricks
-and tiles are. Invariants: nothing in the segment is ever changed, so whoever else reads it sees all of it; a shortest
-or longest time is measured or said to be a bound; entries that a thread was changing all the while are left out of
-nothing and counted.
+Owns: that moment, the subtraction, the conversion of ticks to nanoseconds. Must not know: how anything is recorded,
+what bricks and tiles are. Invariants: nothing in the segment changes, so other readers see all of it; a shortest or
+longest time is measured or marked as a bound; entries that a thread kept changing are included, and counted as torn.
 """
 
 from __future__ import annotations
@@ -29,16 +28,12 @@ class Path:
     """What was recorded in one place of the call tree.
 
     Attributes:
-        number: of it.
-        parent: of the place around it; -1: none.
-        layer: -1: none.
+        parent: the number of the surrounding place; -1: none.
         declared: the category that was declared for its name.
-        stats: what came to be there; the category is left to others.
+        stats: the totals, without a category.
     """
 
-    number: int
     parent: int
-    layer: int
     declared: str | None
     stats: BrickStats
 
@@ -48,10 +43,10 @@ class OwnTotals:
     """What was recorded, and what was not.
 
     Attributes:
-        paths: every place that is known, by its number.
+        paths: every place, by its number.
         torn: entries of which a part may be one span younger than the rest.
-        unread: spans whose ticks have no length that is known.
-        ledger: spans that are in no total, by what became of them.
+        unread: spans whose ticks have an unknown length.
+        ledger: spans that are in no total, by their fate.
     """
 
     paths: dict[int, Path]
@@ -61,20 +56,19 @@ class OwnTotals:
 
 
 class Recorded:
-    """What this process has recorded since it was made or told to begin anew."""
+    """What this process has recorded since the last begin()."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """From now on."""
-        _, _, entries, ledger = _totals()
+        """Count from now on."""
+        _, _, entries, self._ledger = _totals()
         self._process = os.getpid()  # a forked child begins with nothing
         self._then: dict[int, _Entry] = {entry[0]: entry for entry in entries}
-        self._ledger = ledger
 
     def read(self) -> OwnTotals:
-        """All of it."""
+        """Read the totals since then."""
         if self._process != os.getpid():
             self._process, self._then, self._ledger = os.getpid(), {}, {}
         tick_ns, torn, entries, ledger = _totals()
@@ -85,7 +79,7 @@ class Recorded:
             if stats is None:
                 unread += entry[6]
                 stats = BrickStats(entry[2] or "other")
-            paths[entry[0]] = Path(entry[0], entry[1], entry[4], entry[3], stats)
+            paths[entry[0]] = Path(entry[1], entry[3], stats)
         lost = {what: n - self._ledger.get(what, 0) for what, n in ledger.items() if what != "open"}
         return OwnTotals(paths, torn, unread, {"open": ledger.get("open", 0), **lost})
 

@@ -1,4 +1,4 @@
-"""BrickProfiler: the seed profiler's names, for code that was written against it.
+"""BrickProfiler: the seed profiler under its own names, for code that was written against it.
 
     profiler = brick_agent.BrickProfiler.enabled(sync=torch.cuda.synchronize)
     timer = profiler.start_brick(BrickId.RmsNorm)
@@ -7,26 +7,25 @@
     profiler.finalize()
     print(profiler.summary())
 
-Owns: what it tells: statistics, labels, reports, and when they begin anew. Must not know: how time is measured and
-where it is kept: it records through the lanes, as everything else here does, so that `brickd` sees it too, and reads
-its statistics back from them.
+Owns: statistics, labels, reports, and their reset. Must not know: how time is measured and kept: the profiler records
+through the lanes, so that `brickd` sees it too, and reads its statistics back from them.
 
-A profiler tells of its process: of every span since it was made, enabled or not, or reset, whoever recorded it; what
-`brick.span("x")` did is in `stats("x")`. Reset never touches what others read.
+A profiler reports on its process: on every span since it was made or reset, enabled or not, whatever recorded it;
+`stats("x")` includes `brick.span("x")`. A reset leaves the segment as it is.
 
-Sync modes act where there is a sync function, which waits for a device. Immediate: it is called before the clock is
-read at each stop. PerLayer: work that was started is deferred, and the end of `with profiler.layer(n):` calls it once.
-Deferred: finalize() does. Off (the seed's None): nothing is timed. Without a sync function there is nothing to wait
-for: what is started is timed by the host's clock until it is stopped, whatever the mode, unless that is Off.
+Sync modes need a sync function, which waits for a device. Immediate: each stop calls it before reading the clock.
+PerLayer: work is deferred, and the end of `with profiler.layer(n):` calls it once. Deferred: finalize() calls it. Off
+(the seed's None): nothing is timed. Without a sync function the host's clock times from start to stop in all modes but
+Off.
 
-What ends at a common sync is not measured but bounded, and says so: each has the time up to the next start, so that all
-of them together have the time that passed. In the segment it is deferred work like any other, which a daemon works out.
+What ends at a common sync is not measured but bounded, and marked so: each has the time up to the next start, so that
+the sum is the time that passed. In the segment it is deferred work like any other, which a daemon works out.
 
-What is launched, moved and needed graph_* record (brick_agent._compat.profiler.graph); `brickd tree` shows it.
+The methods graph_* are in brick_agent._compat.profiler.graph; `brickd tree` shows what they record.
 
-Invariants: no call raises (but in BRICKD_STRICT=1), not for wrong options, timers or numbers, nor where the sync
-function does: that is counted, and told; any thread may call anything, but a timer is stopped by the thread that
-started it; each moment of a thread is in the total once.
+Invariants: no call raises (except with BRICKD_STRICT=1) for wrong options, timers or numbers, nor when the sync
+function raises: mistakes are counted and reported; any thread may call anything, but the thread that started a timer
+stops it; each moment of a thread is in the total once.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from brick_agent._compat.profiler.brick_ids import BrickCategory, BrickId, categ
 from brick_agent._compat.profiler.graph import Graphed
 from brick_agent._compat.profiler.local_totals import member, now_ns, shown
 from brick_agent._compat.profiler.own_segment import OwnTotals, Recorded
-from brick_agent._compat.profiler.report import Told, as_json, as_text, ordered
+from brick_agent._compat.profiler.report import ProfilerReport, as_json, as_text, ordered
 from brick_agent._compat.profiler.stats import BrickBottleneck, BrickStats, CategoryStats, by_category, ratio
 from brick_agent._compat.profiler.tiles import LEVELS, NAMES, TileLevel, TileStats
 from brick_agent._compat.profiler.timing import SyncMode, by_name
@@ -53,9 +52,9 @@ _ALWAYS = tuple(category.name for category in BrickCategory)
 
 
 class BrickProfiler(Graphed):
-    """Times bricks under the seed profiler's names, into the same segment as all else; disabled until enable().
+    """Time bricks under the seed profiler's names; disabled until enable().
 
-    sync: what waits for the device; see set_sync_mode for `mode`.
+    sync: the function that waits for the device; see set_sync_mode for `mode`.
 
     >>> profiler = brick.BrickProfiler.enabled()
     >>> timer = profiler.start("rms_norm_of_a_port")
@@ -74,7 +73,7 @@ class BrickProfiler(Graphed):
     def enabled(
         cls, *, sync: Callable[[], object] | None = None, mode: SyncMode | str = SyncMode.Deferred
     ) -> BrickProfiler:
-        """One that is enabled.
+        """Make an enabled profiler.
 
         >>> brick.BrickProfiler.enabled().is_enabled()
         True
@@ -86,7 +85,7 @@ class BrickProfiler(Graphed):
     # ---- tiles -------------------------------------------------------------------------------------------------------
 
     def tile_stats(self, level: TileLevel | str) -> TileStats:
-        """What the tiles of a level came to.
+        """The totals of the tiles of a level.
 
         >>> brick.BrickProfiler().tile_stats("Macro").count
         0
@@ -95,23 +94,23 @@ class BrickProfiler(Graphed):
         return TileStats(TileLevel.Macro) if known is None else self.all_tile_stats()[known]
 
     def all_tile_stats(self) -> list[TileStats]:
-        """The same of all levels, the largest tiles first.
+        """The totals of all levels, the largest tiles first.
 
         >>> [each.level.name for each in brick.BrickProfiler().all_tile_stats()]
         ['Macro', 'Midi', 'Micro']
         """
-        found = {level: BrickStats(name) for level, name in NAMES.items()}
+        totals = {level: BrickStats(name) for level, name in NAMES.items()}
         for path in self._tiled.read().paths.values():
             if path.stats.name in LEVELS:
-                found[LEVELS[path.stats.name]].add(path.stats)
+                totals[LEVELS[path.stats.name]].add(path.stats)
         return [
             TileStats(level, of.count, of.total_ns, of.min_ns, of.max_ns, of.min_exact, of.max_exact,
                       of.total_elements, of.total_flops)
-            for level, of in found.items()
+            for level, of in totals.items()
         ]  # fmt: skip
 
     def reset_tile_stats(self) -> None:
-        """Begin anew with tiles, and nothing else.
+        """Reset the tiles and nothing else.
 
         >>> brick.BrickProfiler().reset_tile_stats()
         """
@@ -120,7 +119,7 @@ class BrickProfiler(Graphed):
     # ---- statistics --------------------------------------------------------------------------------------------------
 
     def brick_stats(self, id: BrickId | int) -> BrickStats:
-        """What one of the 15 came to.
+        """The totals of one of the 15 known bricks.
 
         >>> brick.BrickProfiler().brick_stats(14).name
         'Sampling'
@@ -130,7 +129,7 @@ class BrickProfiler(Graphed):
         return self.stats(name) or BrickStats(name, category_of(name, None))
 
     def stats(self, name: str) -> BrickStats | None:
-        """What a brick of any name came to; None: nothing is known of it. A name of more than 120 bytes is cut.
+        """The totals of a brick of any name, cut after 120 bytes; None: unknown.
 
         >>> brick.BrickProfiler().stats("nobody") is None
         True
@@ -138,21 +137,20 @@ class BrickProfiler(Graphed):
         if not isinstance(name, str):
             return None
         known = BrickId.from_name(name)
-        canonical = name if known is None else known.name
-        return next((each for each in self._bricks(self._recorded.read()).values() if each.name == canonical), None)
+        return self._bricks(self._recorded.read()).get(name if known is None else known.name)
 
     def all_brick_stats(self) -> list[BrickStats]:
-        """What all bricks came to, the longest total first.
+        """The totals of all bricks, the longest first.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500)
         >>> [each.name for each in profiler.all_brick_stats()]
         ['gemm']
         """
-        return [each for each in ordered(list(self._bricks(self._recorded.read()).values())) if each.count]
+        return ordered(self._bricks(self._recorded.read()).values())
 
     def brick_names(self) -> list[str]:
-        """Their names, in the same order.
+        """The names of all bricks, in the same order.
 
         >>> brick.BrickProfiler().brick_names()
         []
@@ -160,7 +158,7 @@ class BrickProfiler(Graphed):
         return [each.name for each in self.all_brick_stats()]
 
     def category_stats(self) -> dict[str, CategoryStats]:
-        """What the bricks of each category came to; the four there always are, and users' own.
+        """The totals of each category: the four that always exist, and users' own.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("Softmax", 12_500)
@@ -170,7 +168,7 @@ class BrickProfiler(Graphed):
         return by_category(self.all_brick_stats(), _ALWAYS)
 
     def total_tokens(self) -> int:
-        """Elements of all bricks.
+        """The elements of all bricks.
 
         >>> brick.BrickProfiler().total_tokens()
         0
@@ -178,7 +176,7 @@ class BrickProfiler(Graphed):
         return sum(each.total_elements for each in self.all_brick_stats())
 
     def total_ns(self) -> int:
-        """The time in all bricks, where one stands inside another once.
+        """The time in all bricks; nested bricks count once.
 
         >>> brick.BrickProfiler().total_ns()
         0
@@ -186,7 +184,7 @@ class BrickProfiler(Graphed):
         return sum(each.self_ns for each in self.all_brick_stats())
 
     def total_throughput(self) -> float:
-        """Elements per second of the time that passed while it was enabled.
+        """Elements per second of the time in which the profiler was enabled.
 
         The seed divides by the time in bricks; the JSON has that as elements_per_s_in_bricks.
 
@@ -196,8 +194,8 @@ class BrickProfiler(Graphed):
         return ratio(self.total_tokens() * 1e9, self._local.passed_ns(now_ns()))
 
     def _bricks(self, reading: OwnTotals) -> dict[str, BrickStats]:
-        """By name; what tiles took is their brick's own time."""
-        found: dict[str, BrickStats] = {}
+        """Totals by name; the time of tiles is their brick's own."""
+        bricks: dict[str, BrickStats] = {}
         for path in reading.paths.values():
             if not path.stats.count:
                 continue
@@ -207,25 +205,25 @@ class BrickProfiler(Graphed):
             if around.stats.name in LEVELS:
                 continue
             name = around.stats.name
-            if name not in found:
-                found[name] = BrickStats(name, category_of(name, around.declared))
+            if name not in bricks:
+                bricks[name] = BrickStats(name, category_of(name, around.declared))
             if around is path:
-                found[name].add(path.stats)
+                bricks[name].add(path.stats)
             else:
-                found[name].self_ns += path.stats.self_ns
+                bricks[name].self_ns += path.stats.self_ns
         with self._local.lock:
-            for name, kept in self._local.named.copy().items():  # a signal handler may add one meanwhile
-                of = found.setdefault(name, BrickStats(name, category_of(name, brick(name).category)))
-                of.add(kept)
+            for name, local in self._local.named.copy().items():  # a signal handler may add one meanwhile
+                of = bricks.setdefault(name, BrickStats(name, category_of(name, brick(name).category)))
+                of.add(local)
                 for figure in ("total_compressed_bytes", "bottleneck", "total_cycles", "min_cycles", "max_cycles",
                                "cycle_count"):  # fmt: skip
-                    setattr(of, figure, getattr(kept, figure))
-        return found
+                    setattr(of, figure, getattr(local, figure))
+        return bricks
 
     # ---- labels ------------------------------------------------------------------------------------------------------
 
     def set_brick_bottleneck(self, name: str, label: BrickBottleneck | str) -> None:
-        """Say what limits a brick: Unknown, Memory, Compute. Nobody here measured it, and it is shown so.
+        """Label what limits a brick: Unknown, Memory or Compute; shown as supplied.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.set_brick_bottleneck("gemm", "Compute")
@@ -240,7 +238,7 @@ class BrickProfiler(Graphed):
             self._local.of(by_name(name, None).name).bottleneck = known
 
     def set_l2_cache_hit_rate(self, rate: SupportsFloat) -> None:
-        """Say how often the L2 cache had it, from 0 to 1; shown as supplied.
+        """Set the hit rate of the L2 cache, from 0 to 1; shown as supplied.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.set_l2_cache_hit_rate(1.5)
@@ -248,16 +246,16 @@ class BrickProfiler(Graphed):
         1.0
         """
         try:
-            given = float(rate)
+            number = float(rate)
         except Exception:
-            given = float("nan")
-        if math.isnan(given):
+            number = math.nan
+        if math.isnan(number):
             self._local.refuse("cache hit rates", f"a cache hit rate must be a number from 0 to 1, not {shown(rate)}")
             return
-        self._local.supplied["l2_cache_hit_rate"] = min(max(given, 0.0), 1.0)
+        self._local.supplied["l2_cache_hit_rate"] = min(max(number, 0.0), 1.0)
 
     def l2_cache_hit_rate(self) -> float | None:
-        """What was said of it.
+        """The supplied hit rate of the L2 cache; None: none was supplied.
 
         >>> brick.BrickProfiler().l2_cache_hit_rate() is None
         True
@@ -266,7 +264,7 @@ class BrickProfiler(Graphed):
         return rate if isinstance(rate, float) else None
 
     def set_zero_copy(self, yes: bool) -> None:
-        """Say whether buffers are shared rather than copied; shown as supplied.
+        """Set whether buffers are shared rather than copied; shown as supplied.
 
         >>> brick.BrickProfiler().set_zero_copy(True)
         """
@@ -276,7 +274,7 @@ class BrickProfiler(Graphed):
             self._local.refuse("zero copies", f"zero copy must be True or False, not {shown(yes)}")
 
     def is_zero_copy(self) -> bool:
-        """What was said of it.
+        """Whether buffers are shared, as supplied.
 
         >>> brick.BrickProfiler().is_zero_copy()
         False
@@ -286,26 +284,26 @@ class BrickProfiler(Graphed):
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def summary(self) -> str:
-        """All of it, to read: bricks by their total, categories, tiles.
+        """The report as text: bricks by their total, categories, tiles.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500, elements=4096)
         >>> "12.5 µs" in profiler.summary()
         True
         """
-        return as_text(self._told())
+        return as_text(self._report())
 
     def to_json(self) -> str:
-        """All of it, with its schema_version.
+        """The report as JSON.
 
         >>> '"schema_version": 1' in brick.BrickProfiler().to_json()
         True
         """
-        return as_json(self._told())
+        return as_json(self._report())
 
-    def _told(self) -> Told:
+    def _report(self) -> ProfilerReport:
         reading = self._recorded.read()
-        bricks = [each for each in ordered(list(self._bricks(reading).values())) if each.count]
+        bricks = ordered(self._bricks(reading).values())
         settings = {
             "enabled": self._enabled,
             "sync_mode": self._mode.name.lower(),
@@ -313,19 +311,12 @@ class BrickProfiler(Graphed):
             "tile_profiling": self._tiling,
         }
         lost = reading.ledger | {"torn": reading.torn, "unread": reading.unread} | self._local.mistakes
-        return Told(
-            settings,
-            self._local.passed_ns(now_ns()),
-            bricks,
-            by_category(bricks, _ALWAYS),
-            self.all_tile_stats(),
-            dict(self._local.supplied),
-            self.pending_count(),
-            lost,
-        )
+        wall_ns, supplied = self._local.passed_ns(now_ns()), dict(self._local.supplied)
+        categories, tiles = by_category(bricks, _ALWAYS), self.all_tile_stats()
+        return ProfilerReport(settings, wall_ns, bricks, categories, tiles, supplied, self.pending_count(), lost)
 
     def reset(self) -> None:
-        """Begin anew with everything but the settings and the epoch; what pends is forgotten.
+        """Reset everything but the settings and the epoch; pending work is forgotten.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500)

@@ -1,8 +1,8 @@
-"""What a profiler tells: a text to read, and JSON of everything.
+"""The report of a profiler, as text and as JSON.
 
 Owns: both forms. Must not know: where the figures come from. Invariants: bricks of the same time are in the order of
 their names; no name breaks a line or a terminal; what a user supplied, what is only bounded and what was not recorded
-says so; the JSON's names have their units, and the document its schema_version.
+is marked; the JSON's names have their units, and the document its schema_version.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from brick_agent._compat.profiler.tiles import TileStats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
 SCHEMA_VERSION = 1
-# From here on three figures make the next unit of it.
-_ROUNDED_UP = 0.9995
+_ROUNDED_UP = 0.9995  # this part of a unit rounds up to it, at three figures
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """All that is told.
+class ProfilerReport:
+    """The contents of a report.
 
     Attributes:
-        settings: how the profiler stands.
-        wall_ns: for how long it has been enabled.
-        bricks, categories, tiles: what they came to; bricks by their time.
-        supplied: what a user said and nobody measured.
-        pending: work that no sync has covered yet.
+        settings: of the profiler.
+        wall_ns: how long it was enabled.
+        bricks, categories, tiles: the totals; bricks by their time.
+        supplied: what a user supplied and was not measured.
+        pending: the number of starts that no sync has covered yet.
         lost: what was not recorded, by reason.
     """
 
@@ -52,42 +51,42 @@ class Told:
 
     @property
     def total_elements(self) -> int:
-        """What all bricks worked on."""
+        """The elements of all bricks."""
         return sum(each.total_elements for each in self.bricks)
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """Of a table: what stands above it, what it shows of each, and whether that is text, else a number."""
+    """A column of a table: its title, the text of a row, and whether that is no number."""
 
     title: str
     cell: Callable[[Any], str]
     is_text: bool = False
 
 
-def ordered(bricks: list[BrickStats]) -> list[BrickStats]:
-    """The longest total first."""
-    return sorted(bricks, key=lambda each: (-each.total_ns, each.name))
+def ordered(bricks: Iterable[BrickStats]) -> list[BrickStats]:
+    """The bricks that ran, the longest total first."""
+    return sorted((each for each in bricks if each.count), key=lambda each: (-each.total_ns, each.name))
 
 
-def as_json(told: Told) -> str:
-    """The document."""
+def as_json(report: ProfilerReport) -> str:
+    """Write the report as a JSON document."""
     return json.dumps(
         {
             "schema_version": SCHEMA_VERSION,
             "source": "process",
-            **told.settings,
-            "wall_ns": told.wall_ns,
-            "total_ns": told.total_ns,
-            "total_elements": told.total_elements,
-            "elements_per_s": ratio(told.total_elements * 1e9, told.wall_ns),
-            "elements_per_s_in_bricks": ratio(told.total_elements * 1e9, told.total_ns),
-            "bricks": [_brick(each) for each in told.bricks],
-            "categories": [_category(each) for each in told.categories.values()],
-            "tiles": [_tile(each) for each in told.tiles],
-            "supplied": told.supplied,
-            "pending": told.pending,
-            "not_recorded": told.lost,
+            **report.settings,
+            "wall_ns": report.wall_ns,
+            "total_ns": report.total_ns,
+            "total_elements": report.total_elements,
+            "elements_per_s": ratio(report.total_elements * 1e9, report.wall_ns),
+            "elements_per_s_in_bricks": ratio(report.total_elements * 1e9, report.total_ns),
+            "bricks": [_brick(each) for each in report.bricks],
+            "categories": [_category(each) for each in report.categories.values()],
+            "tiles": [_tile(each) for each in report.tiles],
+            "supplied": report.supplied,
+            "pending": report.pending,
+            "not_recorded": report.lost,
         }
     )
 
@@ -159,22 +158,22 @@ def _tile(of: TileStats) -> dict[str, object]:
     }
 
 
-def as_text(told: Told) -> str:
-    """The summary."""
-    speed = ratio(told.total_elements * 1e9, told.wall_ns)
+def as_text(report: ProfilerReport) -> str:
+    """Write the report for a person."""
+    speed = ratio(report.total_elements * 1e9, report.wall_ns)
     parts = [
-        f"{_duration(told.total_ns)} in bricks of {_duration(told.wall_ns)}, {told.total_elements:,} elements, "
+        f"{_duration(report.total_ns)} in bricks of {_duration(report.wall_ns)}, {report.total_elements:,} elements, "
         f"{speed:,.0f} a second"
     ]
-    parts += _table(_bricks(told.total_ns), told.bricks)
-    parts += _table(_CATEGORIES, [each for each in told.categories.values() if each.count])
-    parts += _table(_TILES, [each for each in told.tiles if each.count])
-    if told.supplied:
-        said = ", ".join(f"{what} {value}" for what, value in told.supplied.items())
-        parts += ["", f"supplied by the user, not measured: {said}"]
-    if told.pending:
-        parts += ["", f"pending: {told.pending:,}, which finalize() ends"]
-    if lost := [f"{n:,} {printable(what)}" for what, n in told.lost.items() if n]:
+    parts += _table(_bricks(report.total_ns), report.bricks)
+    parts += _table(_CATEGORIES, [each for each in report.categories.values() if each.count])
+    parts += _table(_TILES, [each for each in report.tiles if each.count])
+    if report.supplied:
+        supplied = ", ".join(f"{what} {value}" for what, value in report.supplied.items())
+        parts += ["", f"supplied by the user, not measured: {supplied}"]
+    if report.pending:
+        parts += ["", f"pending: {report.pending:,}, which finalize() ends"]
+    if lost := [f"{n:,} {printable(what)}" for what, n in report.lost.items() if n]:
         parts += ["", f"not recorded: {', '.join(lost)}"]
     return "\n".join(parts) + "\n"
 
@@ -188,12 +187,12 @@ def _marks(of: BrickStats) -> str:
     return ", ".join(marks)
 
 
-def _table(columns: Sequence[TextColumn], told: Sequence[Any]) -> list[str]:
-    if not told:
+def _table(columns: Sequence[TextColumn], rows: Sequence[Any]) -> list[str]:
+    if not rows:
         return []
     laid_out = []
     for column in columns:
-        cells = [column.title, *map(column.cell, told)]
+        cells = [column.title, *map(column.cell, rows)]
         width = max(map(len, cells))
         laid_out.append([cell.ljust(width) if column.is_text else cell.rjust(width) for cell in cells])
     return ["", *("  ".join(line).rstrip() for line in zip(*laid_out, strict=True))]
@@ -209,7 +208,7 @@ def _duration(ns: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Without what would break a line or steer a terminal."""
+    """Escape what would break a line or control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

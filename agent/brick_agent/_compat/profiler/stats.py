@@ -1,13 +1,13 @@
-"""What bricks, categories and tiles came to, and the figures that follow from it.
+"""The totals of bricks and categories, and the figures that follow from them.
 
-Owns: the formulas. Must not know: where the numbers come from. Invariants: what cannot be divided is 0; what is no
-measurement says so: a shortest or longest time that is known to its histogram's bucket alone (`min_exact`,
-`max_exact`), time up to a common sync (`bounded`), what a user supplied (`bottleneck`, `cycles`).
+Owns: the formulas. Must not know: where the numbers come from. Invariants: a division by 0 is 0; what is no measurement
+is marked: a shortest or longest time that is known only to its histogram's bucket (`min_exact`, `max_exact`), time up
+to a common sync (`bounded`), what a user supplied (`bottleneck`, `cycles`).
 
-Where the seed's formulas mislead, these differ. A brick that stands inside another one is in the `total_ns` of both, as
-in the seed; categories and totals add up `self_ns`, which has no time twice. The seed's throughput is by the time in
-the brick, and so is `throughput` here; by the time that passed it is the profiler's `total_throughput`. The seed calls
-elements per cycle its instructions per cycle and diagnoses by it: here it is called what it is.
+Where the seed's formulas mislead, these differ. A nested brick is in the `total_ns` of both, as in the seed; categories
+and totals add up `self_ns`, which has no time twice. `throughput` is by the time in the brick, as in the seed; the
+profiler's `total_throughput` is by the time that passed. The seed calls elements per cycle instructions per cycle; here
+they have their own name.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SLOW, _FAST = 0.5, 2.0
 
 
 def ratio(of: float, to: float) -> float:
-    """A quotient; 0 where there is none."""
+    """The quotient; 0 for a division by 0."""
     return of / to if to else 0.0
 
 
 class BrickBottleneck(IntEnum):
-    """What limits a brick, as its user says.
+    """What limits a brick, as supplied by its user.
 
     >>> brick.BrickBottleneck.Memory.name
     'Memory'
@@ -43,24 +43,21 @@ class BrickBottleneck(IntEnum):
 
 @dataclass(slots=True)
 class BrickStats:
-    """What one brick came to.
+    """The totals of one brick.
 
     Attributes:
-        name: of the brick.
         category: Norm, Attention, FFN, Other, or its user's own.
         count: how often it ran.
-        total_ns: how long all of that took, with what ran inside it.
-        self_ns: the same without what ran inside it.
-        min_ns: the shortest time; `min_exact`: it was measured, else no shorter one was.
-        max_ns: the longest time; `max_exact`: it was measured, else no longer one was.
+        total_ns, self_ns: how long that took, with and without nested bricks.
+        min_ns: the shortest time; `min_exact`: it was measured, else no time was shorter.
+        max_ns: the longest time; `max_exact`: it was measured, else no time was longer.
         total_elements, total_bytes, total_flops: what it worked on.
-        total_compressed_bytes: what of these bytes was left.
-        bounded: how many of `count` are no measurements, but ended at a common sync: each has the part of the time that
-            passed up to the next start, so that the parts add up to it.
+        total_compressed_bytes: the bytes that were left of these.
+        bounded: how many of `count` are no measurements, but ended at a common sync: each has the time up to the next
+            start, so that the parts add up to the time that passed.
         bounded_ns: their part of `total_ns`.
-        sync_latency_ns: the time from their starts to the sync, added up; it overlaps.
-        bottleneck: as its user says.
-        total_cycles, min_cycles, max_cycles, cycle_count: as its user says.
+        sync_latency_ns: the sum of the times from their starts to the sync; they overlap.
+        bottleneck, total_cycles, min_cycles, max_cycles, cycle_count: as supplied by the user.
     """
 
     name: str
@@ -88,7 +85,7 @@ class BrickStats:
     buckets: dict[float, int] = field(default_factory=dict, repr=False)
 
     def add(self, other: BrickStats) -> None:
-        """Add what the same brick did elsewhere."""
+        """Add other totals of the same brick."""
         if not other.count:
             return
         if not self.count or other.min_ns < self.min_ns:
@@ -102,7 +99,7 @@ class BrickStats:
             self.buckets[bucket] = self.buckets.get(bucket, 0) + n
 
     def bound(self, part_ns: int, latency_ns: int, elements: int) -> None:
-        """Add one that ended at a common sync."""
+        """Add a run that ended at a common sync."""
         if not self.count or part_ns < self.min_ns:
             self.min_ns, self.min_exact = part_ns, False
         if not self.count or part_ns > self.max_ns:
@@ -117,18 +114,18 @@ class BrickStats:
 
     @property
     def avg_ns(self) -> float:
-        """How long it took on average."""
+        """The average time of a run."""
         return ratio(self.total_ns, self.count)
 
     @property
     def std_ns(self) -> float:
-        """The standard deviation of how long it took; of what is only bounded nothing is known."""
+        """The standard deviation of the measured times."""
         measured = self.count - self.bounded
         mean = ratio(self.total_ns - self.bounded_ns, measured)
         return math.sqrt(max(ratio(self.squares, measured) - mean * mean, 0.0))
 
     def percentile_ns(self, percent: float) -> float | None:
-        """How long it took at most in so many percent of the times, to 10 % of that; None: none was measured."""
+        """A percentile of the times, to 10 %; None: none was measured."""
         wanted, seen = sum(self.buckets.values()) * percent / _PERCENT, 0
         for middle, n in sorted(self.buckets.items()):
             seen += n
@@ -153,22 +150,22 @@ class BrickStats:
 
     @property
     def compression_ratio(self) -> float:
-        """How many times as many bytes there were as were left."""
+        """Bytes before over bytes after."""
         return ratio(self.total_bytes, self.total_compressed_bytes)
 
     @property
     def avg_cycles(self) -> float:
-        """Cycles each time, of those that were supplied."""
+        """Supplied cycles for each run."""
         return ratio(self.total_cycles, self.cycle_count)
 
     @property
     def cycles_per_element(self) -> float:
-        """Cycles that were supplied for each element."""
+        """Supplied cycles for each element."""
         return ratio(self.total_cycles, self.total_elements)
 
     @property
     def diagnosis(self) -> str:
-        """What the seed concludes from the cycles that were supplied: a guess, for elements are no instructions."""
+        """The seed's conclusion from supplied cycles: a guess, as elements are no instructions."""
         if not self.total_cycles or not self.total_ns:
             return "insufficient data"
         elements_per_cycle = self.total_elements / self.total_cycles
@@ -181,13 +178,10 @@ class BrickStats:
 
 @dataclass(frozen=True, slots=True)
 class CategoryStats:
-    """What the bricks of one category came to.
+    """The totals of one category.
 
     Attributes:
-        category: its name.
-        total_ns: the time in its bricks, each moment counted once, for the innermost.
-        total_elements: what they worked on.
-        count: how often they ran.
+        total_ns: the time in its bricks; each moment counts once, for the innermost.
         percentage: its part of the time in all bricks.
     """
 
@@ -199,28 +193,23 @@ class CategoryStats:
 
     @property
     def avg_ns(self) -> float:
-        """How long one of them took on average."""
+        """The average time of a run of its bricks."""
         return ratio(self.total_ns, self.count)
 
     @property
     def throughput(self) -> float:
-        """Elements per second of the time in them."""
+        """Elements per second of the time in its bricks."""
         return ratio(self.total_elements * _SECOND_NS, self.total_ns)
 
 
 def by_category(bricks: list[BrickStats], always: tuple[str, ...]) -> dict[str, CategoryStats]:
-    """Every category's own: those that there always are, then the others by name."""
+    """The totals of each category: those of `always`, then the others by name."""
     total = sum(each.self_ns for each in bricks)
     others = sorted({each.category for each in bricks} - set(always))
-    found = {}
+    categories = {}
     for category in (*always, *others):
         of = [each for each in bricks if each.category == category]
-        own = sum(each.self_ns for each in of)
-        found[category] = CategoryStats(
-            category,
-            own,
-            sum(each.total_elements for each in of),
-            sum(each.count for each in of),
-            ratio(own * _PERCENT, total),
-        )
-    return found
+        own, elements = sum(each.self_ns for each in of), sum(each.total_elements for each in of)
+        count = sum(each.count for each in of)
+        categories[category] = CategoryStats(category, own, elements, count, ratio(own * _PERCENT, total))
+    return categories

@@ -1,9 +1,9 @@
-"""Tiles: the pieces that a kernel's loops are cut into, by level, and what their amounts tell of the caches.
+"""Tiles: the pieces into which a kernel's loops are cut, by level.
 
-Owns: the levels, the bricks that stand for them, and their formulas. Must not know: how a tile is timed. Invariants: a
-tile is a span like any other; its time is its level's, and the innermost brick's around it, which would have it too if
-nobody had looked at tiles. Amounts are of 32-bit floats, as in the seed, and recorded with their bytes, so that
-`brickd roofline` tells what fraction of a measured peak each level reaches.
+Owns: the levels, their bricks, and their formulas. Must not know: how a tile is timed. Invariants: a tile is a span
+like any other; its time counts for its level, and for the innermost surrounding brick, as it does without tiles.
+Amounts are of 32-bit floats, as in the seed, and recorded with their bytes, so that `brickd roofline` shows the
+fraction of a measured peak that each level reaches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FLOAT_BYTES = 4
 
 
 class TileLevel(IntEnum):
-    """Where a tile's numbers are to stay: L3 or a device's memory, L2 or shared memory, registers.
+    """Where a tile's numbers stay: L3 or device memory, L2 or shared memory, registers.
 
     >>> brick.TileLevel.Macro
     <TileLevel.Macro: 0>
@@ -31,21 +31,14 @@ class TileLevel(IntEnum):
     Micro = 2
 
 
-# What a level is called as a brick.
+# The names of the levels' bricks.
 NAMES = {level: f"tile.{level.name.lower()}" for level in TileLevel}
 LEVELS = {name: level for level, name in NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class TileStats:
-    """What the tiles of one level came to.
-
-    Attributes:
-        level: which one.
-        count: how many.
-        total_ns, min_ns, max_ns: how long they took; `min_exact`, `max_exact`: see BrickStats.
-        total_elements, total_flops: what they worked on.
-    """
+    """The totals of the tiles of one level; for `min_exact` and `max_exact` see BrickStats."""
 
     level: TileLevel
     count: int = 0
@@ -59,7 +52,7 @@ class TileStats:
 
     @property
     def avg_us(self) -> float:
-        """How long one took on average."""
+        """The average time of a tile."""
         return ratio(self.total_ns, self.count) / 1e3
 
     @property
@@ -69,9 +62,9 @@ class TileStats:
 
     @property
     def arithmetic_intensity(self) -> float:
-        """Floating-point operations per byte; 0: not known."""
+        """Floating-point operations per byte; 0: unknown."""
         return ratio(self.total_flops, self.total_elements * FLOAT_BYTES)
 
     def fraction_of_peak(self, peak_gflops: float) -> float:
-        """How much of what the machine could do was done, at most all; 0 where that is not known."""
+        """The reached fraction of a peak, at most 1; 0: the peak is unknown."""
         return min(self.gflops / peak_gflops, 1.0) if peak_gflops > 0 else 0.0

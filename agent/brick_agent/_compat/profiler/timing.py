@@ -11,7 +11,7 @@ import operator
 from enum import IntEnum
 from threading import get_ident
 
-from brick_agent._compat.profiler.brick_ids import SPOKEN, BrickId
+from brick_agent._compat.profiler.brick_ids import AGENT_CATEGORIES, BrickId
 from brick_agent._compat.profiler.local_totals import LocalTotals, amount, member, now_ns, shown
 from brick_agent._compat.profiler.tiles import CATEGORY, FLOAT_BYTES, NAMES, TileLevel
 from brick_agent._core import _deferred, brick, layer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _STREAM = 0x6272_696B_0000  # of the first profiler's deferred work: unlikely to be the handle of a device
 
-_known = tuple(brick(known.name, SPOKEN[known.category]) for known in BrickId)
+_known = tuple(brick(known.name, AGENT_CATEGORIES[known.category]) for known in BrickId)
 _named = {name: _known[known] for name, known in BrickId.__members__.items()}
 _tiles = {level: brick(name, CATEGORY) for level, name in NAMES.items()}
 _made = 0
