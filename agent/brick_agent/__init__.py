@@ -17,9 +17,8 @@
     def tokenize(text):
         ...
 
-Nothing here ever raises, blocks or starts a thread on account of recording; what cannot be
-recorded is counted, and `brickd inspect` shows it. The segment opens at init() or at the
-first span, never at import.
+Recording never raises, blocks or starts a thread; what cannot be recorded is counted, and
+`brickd inspect` shows it. The segment opens at init() or at the first span, never at import.
 """
 
 import os
@@ -109,7 +108,7 @@ sys.modules.update((f"{__name__}.{module}", sys.modules[__name__]) for module in
 
 
 def get_include() -> str:
-    """The folder of brick_python.h, for extensions that record into this process's segment, and of the other headers.
+    """The folder of the C headers, as brick_python.h for extensions that record.
 
     >>> import os
     >>> sorted(os.listdir(brick.get_include()))

@@ -1,6 +1,6 @@
-"""`python -m brick_agent -- CMD`: as `brickd run`, where only brick_agent is installed.
+"""`python -m brick_agent -- CMD`: the same as `brickd run`, without brickd.
 
-Owns: its arguments. Must not know: how a command is begun.
+Owns: its arguments. Must not know: how a command starts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brick_agent import launch
 
 
 def main() -> int:
-    """Begin the command; what it returns is why that could not be."""
+    """Start the command; the exit code, if it cannot start."""
     parser = argparse.ArgumentParser(
         "python -m brick_agent",
         usage="%(prog)s [-h] [--service NAME] [--fingerprints off|1/N|all] -- CMD",
@@ -29,25 +29,26 @@ def main() -> int:
         help="record checksums in these steps: none, one in N, or all (default: 1/64)",
     )
     parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER, help="the command, with its arguments")
-    said = parser.parse_args()
-    command = said.command[1:] if said.command[:1] == ["--"] else said.command
+    arguments = parser.parse_args()
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         parser.error("there is no command: give one after --")
     try:
-        given = launch.inherited()
-        environment = launch.environment(command, given, service=said.service, fingerprints=said.fingerprints)
-        if (why := launch.unheard(command, given)) is not None:
-            _say(why)
+        inherited = launch.inherited()
+        environment = launch.environment(
+            command, inherited, service=arguments.service, fingerprints=arguments.fingerprints
+        )
+        if (obstacle := launch.obstacle(command, inherited)) is not None:
+            _log(obstacle)
         launch.begin(command, environment)
     except launch.NotBegunError as error:
-        _say(str(error))
+        _log(str(error))
         return error.code
 
 
-def _say(what: str) -> None:
-    # Closed, or full: nobody is left to tell.
-    with contextlib.suppress(AttributeError, OSError):
-        sys.stderr.write(f"brick_agent: {what}\n")
+def _log(text: str) -> None:
+    with contextlib.suppress(AttributeError, OSError):  # closed, or full
+        sys.stderr.write(f"brick_agent: {text}\n")
 
 
 if __name__ == "__main__":

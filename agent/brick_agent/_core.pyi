@@ -5,6 +5,10 @@ from weakref import ReferenceType
 
 from typing_extensions import Buffer
 
+_Kind = type[BaseException] | None
+_Number = SupportsFloat | SupportsIndex
+_Key = SupportsIndex | str | None  # of a step, a stream, a position, a generation
+
 @final
 class Brick:
     @property
@@ -16,48 +20,40 @@ class Brick:
         *,
         elements: SupportsIndex = 0,
         bytes: SupportsIndex = 0,
-        flops: SupportsFloat | SupportsIndex = 0,
-        step: SupportsIndex | str | None = None,
+        flops: _Number = 0,
+        step: _Key = None,
     ) -> Span: ...
     def __enter__(self) -> Brick: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, kind: _Kind, error: BaseException | None, traceback: TracebackType | None, /) -> None: ...
     def start(self) -> None: ...
-    def stop(
-        self, elements: SupportsIndex = 0, bytes: SupportsIndex = 0, flops: SupportsFloat | SupportsIndex = 0
-    ) -> None: ...
+    def stop(self, elements: SupportsIndex = 0, bytes: SupportsIndex = 0, flops: _Number = 0) -> None: ...
     def record(
         self,
-        elapsed_ns: SupportsFloat | SupportsIndex,
+        elapsed_ns: _Number,
         /,
         elements: SupportsIndex = 0,
         bytes: SupportsIndex = 0,
-        flops: SupportsFloat | SupportsIndex = 0,
+        flops: _Number = 0,
     ) -> None: ...
     def defer(
         self,
         *,
-        stream: SupportsIndex | str | None = None,
+        stream: _Key = None,
         elements: SupportsIndex = 0,
         bytes: SupportsIndex = 0,
-        step: SupportsIndex | str | None = None,
+        step: _Key = None,
     ) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
 class Span:
     def __enter__(self) -> Brick: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, kind: _Kind, error: BaseException | None, traceback: TracebackType | None, /) -> None: ...
 
 @final
 class Layer:
     def __enter__(self) -> Layer: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, kind: _Kind, error: BaseException | None, traceback: TracebackType | None, /) -> None: ...
 
 @final
 class Fingerprint(tuple[Any, ...]):
@@ -111,7 +107,7 @@ def take(
     *,
     valid: SupportsIndex | None = None,
     layer: SupportsIndex | None = None,
-    step: SupportsIndex | str | None = None,
+    step: _Key = None,
 ) -> Taken: ...
 def checksum(
     kernel: str | Brick,
@@ -120,8 +116,8 @@ def checksum(
     *,
     input: _Input | list[_Input] | tuple[_Input, ...] | None = None,
     layer: SupportsIndex | None = None,
-    position: SupportsIndex | str | None = None,
-    step: SupportsIndex | str | None = None,
+    position: _Key = None,
+    step: _Key = None,
     relation: str = "local",
     valid: SupportsIndex | None = None,
     backend: str | None = None,
@@ -132,9 +128,9 @@ def weights(
     tensors: Mapping[str, Buffer | _DLPack] | _Module,
     /,
     *,
-    rescan_s: SupportsFloat | SupportsIndex | None = None,
-    generation: SupportsIndex | str | None = None,
-    share: SupportsFloat | SupportsIndex = 0.005,
+    rescan_s: _Number | None = None,
+    generation: _Key = None,
+    share: _Number = 0.005,
 ) -> None: ...
 def brick(name: str, category: str | None = None) -> Brick: ...
 def span(
@@ -144,8 +140,8 @@ def span(
     category: str | None = None,
     elements: SupportsIndex = 0,
     bytes: SupportsIndex = 0,
-    flops: SupportsFloat | SupportsIndex = 0,
-    step: SupportsIndex | str | None = None,
+    flops: _Number = 0,
+    step: _Key = None,
 ) -> Brick | Span: ...
 def layer(index: SupportsIndex, /) -> Layer: ...
 
@@ -158,10 +154,10 @@ def kernel(
     shared_mem: SupportsIndex = 0,
     *,
     source: str | int | None = None,
-    elapsed_ns: SupportsFloat | SupportsIndex | None = None,
+    elapsed_ns: _Number | None = None,
     elements: SupportsIndex = 0,
     bytes: SupportsIndex = 0,
-    flops: SupportsFloat | SupportsIndex = 0,
+    flops: _Number = 0,
 ) -> None: ...
 def transfer(
     direction: str,
@@ -169,7 +165,7 @@ def transfer(
     *,
     src: str | Brick = "host",
     dst: str | Brick = "device",
-    elapsed_ns: SupportsFloat | SupportsIndex | None = None,
+    elapsed_ns: _Number | None = None,
 ) -> None: ...
 def needs(needed: str | Brick, /, brick: str | Brick | None = None) -> None: ...
 def _launched_by(
@@ -179,7 +175,7 @@ def _task_ended(brick: Brick, /) -> None: ...
 def _source_hash(text: str, /) -> int: ...
 def _tell(text: str | None, name: str | None, path: str | None, hash: int, told: int, /) -> int: ...
 def step(
-    key: SupportsIndex | str | None,
+    key: _Key,
     /,
     *,
     kind: str = "step",
@@ -188,8 +184,8 @@ def step(
 ) -> Span: ...
 def finalize(
     *,
-    stream: SupportsIndex | str | None = None,
-    durations: Mapping[int, SupportsFloat | SupportsIndex] | None = None,
+    stream: _Key = None,
+    durations: Mapping[int, _Number] | None = None,
 ) -> None: ...
 def pending() -> int: ...
 def init(

@@ -1,9 +1,9 @@
-"""Sources: the texts that kernels are compiled from, told once to whoever reads this worker's events.
+"""The sources of kernels, sent once to the readers of this worker's events.
 
-Owns: which texts are known here, and how much of each is told. Must not know: rings, records. Invariants: a text is
-known by its hash for good; what found no room is told later, when the source is next used; no more sources are told
-than there is a limit for, the others are counted; no text is kept once it is told; nothing is locked, for a signal
-handler may come back to where it interrupted; a forked child tells anew what its parent had not told to its end.
+Owns: the known sources, and how much of each was sent. Must not know: rings, records. Invariants: a text keeps its
+hash; what found no room is sent at a later use; sources beyond a limit are only counted; a text is dropped once it was
+sent; nothing is locked, as a signal handler may interrupt any line; a forked child sends again what its parent had not
+sent completely.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALL = -1
 
 
 class Source(int):
-    """A source by its hash: what brick.kernel(source=) takes."""
+    """The hash of a source, for brick.kernel(source=)."""
 
     text: str | None
     name: str | None
@@ -30,18 +30,18 @@ class Source(int):
     uses: int
 
     def __new__(cls, text: str, name: str | None, path: str | None) -> Self:
-        """The source of a text, of which nothing is told yet."""
+        """Make the source of a text, of which nothing was sent."""
         self = super().__new__(cls, _source_hash(text))
         self.text, self.name, self.path = text, name, path
         self.told = self.uses = 0
         return self
 
     def __repr__(self) -> str:
-        """As brickd calls it."""
+        """The name that brickd uses."""
         return f"<source {self:016x}>"
 
     def tell(self) -> None:
-        """Tell what is left of it: at the first, second, fourth, eighth ... use, for a ring may stay full."""
+        """Send the rest at use 1, 2, 4, 8 and so on, since a ring may stay full."""
         text = self.text
         if text is None:
             return
@@ -53,11 +53,11 @@ class Source(int):
             self.text = None
 
     def forked(self) -> None:
-        """In a child, of whose events there are none yet."""
+        """Begin anew in a child, which has sent nothing."""
         self.told = self.uses = 0
 
 
-# By what Python knows a text by, since the texts themselves are not to be kept.
+# By Python's hash and the length, since the texts are not kept.
 _known: dict[tuple[int, int], Source] = {}
 
 
@@ -70,9 +70,9 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def source(text: str | Source, /, *, name: str | None = None, path: str | os.PathLike[str] | None = None) -> Source:
-    """What a kernel is compiled from: make it once, and give it to brick.kernel(source=).
+    """The source of a kernel: make it once, and pass it to brick.kernel(source=).
 
-    The text is told to the daemon in pieces, as far as there is room; `brickd source HASH` shows it.
+    The daemon receives the text in pieces, as far as there is room; `brickd source HASH` shows it.
 
     >>> ptx = brick.source(".visible .entry rmsnorm_kernel() { ret; }", path="rmsnorm.ptx")
     >>> brick.kernel("rmsnorm_kernel", grid=16, block=256, source=ptx)
@@ -87,26 +87,25 @@ def source(text: str | Source, /, *, name: str | None = None, path: str | os.Pat
             raise TypeError(f"brick_agent: a source must be a text, not {text!r} (BRICKD_STRICT=1)")
         text = f"<{type(text).__name__}>"
     text = str.__str__(text)  # a plain one, whatever its class may do
-    place = (hash(text), len(text))
-    found = _known.get(place)
-    if found is None:
-        found = Source(_plain(text), _label(name), _label(path))
+    key = (hash(text), len(text))
+    known = _known.get(key)
+    if known is None:
+        known = Source(_plain(text), _label(name), _label(path))
         if len(_known) < KNOWN_MAX:
-            found = _known.setdefault(place, found)
+            known = _known.setdefault(key, known)
         else:
-            _tell(None, None, None, int(found), 0)  # counts
-            found.text = None
-    found.tell()
-    return found
+            _tell(None, None, None, int(known), 0)  # counts
+            known.text = None
+    known.tell()
+    return known
 
 
 def _plain(text: str) -> str:
-    """As UTF-8 can hold it."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _label(label: object) -> str | None:
-    """A name or a path that C can hold too; whatever was given, a host is not to fail for it."""
+    """A name or a path that C can hold; no argument makes a host fail."""
     if label is None:
         return None
     try:

@@ -1,8 +1,7 @@
-"""Children of multiprocessing end their segments when they end.
+"""Children of multiprocessing end their segments when they exit.
 
-They leave by os._exit, of which no atexit handler hears: without this each would look as if it had been killed. What is
-to run at a child's end, multiprocessing takes only from the child itself; what is to run at its beginning, from whoever
-forks it, so the one asks for the other.
+They leave by os._exit, which runs no atexit handler: without this each would look killed. multiprocessing takes a
+child's exit handler only from the child, and its start handler from the parent: so the start handler sets the other.
 """
 
 import os
@@ -17,12 +16,12 @@ def _begin(_: object) -> None:
 
 def _arrange() -> None:
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # else it was not multiprocessing that forked
+    if util is not None:  # else something other than multiprocessing forked
         util.register_after_fork(_begin, _begin)
 
 
 os.register_at_fork(after_in_child=_arrange)
 _arrange()
 _process = sys.modules.get("multiprocessing.process")
-if _process is not None and _process.parent_process() is not None:  # imported by a child that has begun
+if _process is not None and _process.parent_process() is not None:  # imported by a running child
     _begin(None)

@@ -1,10 +1,10 @@
 """The decorator `trace`.
 
-Owns: which kind of callable gets which wrapper, and which stretches of its life are spans. Must not know: how a span is
-recorded. Invariants: what is wrapped behaves as before to its callers, to `inspect` and to pickle, exceptions included,
-save that arguments which do not fit a generator or a coroutine are refused at its first step and not at the call; no
-span of a generator stays open while its consumer runs; no frame here keeps what passed through it, be it a value, which
-is its consumer's alone, or an exception or the awaitable that keeps one, which keep the frame.
+Owns: which kind of callable gets which wrapper, and which parts of its life are spans. Must not know: how a span is
+recorded. Invariants: a wrapped callable behaves as before to its callers, to `inspect` and to pickle, exceptions too,
+except that a generator or a coroutine refuses wrong arguments at its first step, not at the call; no span of a
+generator is open while its consumer runs; no frame here keeps what passed through it: not a value, which is its
+consumer's alone, and no exception or awaitable, which would keep the frame.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from brick_agent._core import Brick, _task_ended, brick
 from brick_agent._core import _traced as _traced_function
 
-# Static and class methods without being marked so: a class looks for real functions of these names.
+# Implicit static and class methods: a class looks for real functions of these names.
 _IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
 
 TYPE_CHECKING = False
@@ -39,20 +39,19 @@ else:
     def trace(what=None, /, category=None, *, waits=True):
         """Time each call of a function: `@trace`, or `@trace("name", "ffn")`.
 
-        The brick is named as the function is (its `__qualname__`) where no name is given. A generator is timed from
-        each resumption to its next `yield`, not while its consumer has the value; an asynchronous generator likewise,
-        with what it awaits on the way. A coroutine is one span from its first step to its end, with what it awaits.
-        What a plain function returns is not looked into: a coroutine or a generator that it made is not timed. Each of
-        its calls takes a frame of C, as functools.lru_cache's do: where sys.setrecursionlimit raised the limit, a deep
-        recursion may overflow the stack that it would not have used.
+        The default name of the brick is the function's `__qualname__`. A generator is timed from each resumption to its
+        next `yield`, not while its consumer has the value; an asynchronous generator likewise, with what it awaits. A
+        coroutine is one span from its first step to its end, with what it awaits. A coroutine or a generator that a
+        plain function returns is not timed. Each call of a plain function takes a frame of C, as with
+        functools.lru_cache: where sys.setrecursionlimit raised the limit, a deep recursion may overflow the stack.
 
         Args:
             what: the function, or a name.
-            category: as of `brick`.
-            waits: False: each resumption of what is asynchronous is a span of its own, and no time between them is; how
-                many of them were the last of their tasks is counted too.
+            category: as in `brick`.
+            waits: False: each resumption of a coroutine or an asynchronous generator is a span, without the time
+                between them; those that ended a task are counted too.
 
-        Where a function is defined is told once, at its first call; nothing of a lambda, or of no function of Python.
+        The first call records where a function is defined, except for lambdas and callables that are not Python's.
 
         >>> @brick.trace
         ... def tokenize(text):
@@ -103,28 +102,28 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     def calls(is_one: Callable[[Any], bool]) -> bool:
         return is_one(function) or is_one(type(function).__call__)
 
-    def told(spans: bool) -> Any:
+    def recorded(spans: bool) -> Any:
         return _traced_function(function, b, spans, *_definition(function))
 
     if calls(inspect.iscoroutinefunction):
-        traced = _coroutine(told(False), b, waits)
+        traced = _coroutine(recorded(False), b, waits)
     elif calls(inspect.isasyncgenfunction):
-        traced = _async_generator(told(False), b, waits)
+        traced = _async_generator(recorded(False), b, waits)
     elif calls(inspect.isgeneratorfunction):
-        traced = _generator(told(False), b)
+        traced = _generator(recorded(False), b)
         if calls(_is_awaited):
             traced = types.coroutine(traced)
     elif inspect.isfunction(function) and function.__name__ in _IMPLICIT:
-        traced = _function(told(True))
+        traced = _function(recorded(True))
     else:
-        return functools.wraps(function)(told(True))
+        return functools.wraps(function)(recorded(True))
     traced = functools.wraps(function)(traced)
     # A function would get `self` where it is a class attribute.
     return traced if hasattr(type(function), "__get__") else staticmethod(traced)
 
 
 def _definition(function: Any) -> tuple[str | None, int]:
-    """Of which file, as it would be imported, and of which line it is; None: not of any that is told."""
+    """The file, relative to its entry of sys.path, and the line; None: not recorded."""
     import inspect
     import types
 
@@ -143,7 +142,7 @@ def _definition(function: Any) -> tuple[str | None, int]:
 
 
 def _is_awaited(function: Any) -> bool:
-    """Whether `types.coroutine` made this generator function one that may be awaited."""
+    """Whether `types.coroutine` made this generator function awaitable."""
     code = getattr(function, "__code__", None)
     return code is not None and code.co_flags & 0x100 != 0  # inspect.CO_ITERABLE_COROUTINE
 
@@ -185,22 +184,22 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
 
     async def traced(*args: Any, **keywords: Any) -> AsyncGenerator[Any, Any]:
         inner = function(*args, **keywords)
-        asked = _first_asked(inner)
+        step = _first_step(inner)
         try:
             while True:
                 try:
-                    values = [await timed(asked)]
+                    values = [await timed(step)]
                 except StopAsyncIteration:
                     return
                 finally:
-                    asked = None
+                    step = None
                 try:
-                    asked = inner.asend((yield values.pop()))
+                    step = inner.asend((yield values.pop()))
                 except GeneratorExit:
                     await timed(inner.aclose())
                     raise
                 except BaseException as error:
-                    asked = inner.athrow(error)
+                    step = inner.athrow(error)
         finally:
             if not waits:
                 _task_ended(b)
@@ -208,11 +207,10 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
     return traced
 
 
-def _first_asked(inner: Any) -> Any:
-    """The first awaitable of an asynchronous generator, made unseen by the event loop.
+def _first_step(inner: Any) -> Any:
+    """The first awaitable of an asynchronous generator, which the event loop does not see.
 
-    The loop closes what it saw when it ends, and both at once if it saw the traced one and the one inside: the traced
-    one closes the other.
+    At its end the loop closes all generators that it saw, and would close the traced one and this one at once.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
@@ -223,7 +221,7 @@ def _first_asked(inner: Any) -> Any:
 
 
 class _Resumed:
-    """Awaits what it is given, each resumption in a span."""
+    """Await an object, each resumption in a span."""
 
     __slots__ = ("_awaited", "_brick", "_ends")
 
@@ -237,26 +235,26 @@ class _Resumed:
 
 
 def _resumed(inner: Any, b: Brick, ends: bool = False) -> Generator[Any, Any, Any]:
-    """`yield from inner`, for what has send, throw and close, each resumption in a span; ends: the last is a task's."""
-    resume, given = inner.send, None
+    """`yield from inner`, each resumption in a span; `ends`: the last one ends a task."""
+    resume, argument = inner.send, None
     try:
         while True:
             try:
                 with b:
-                    values = [resume(given)]
+                    values = [resume(argument)]
             except StopIteration as stop:
                 return stop.value
-            given = None
+            argument = None
             try:
-                given = yield values.pop()  # a name would keep the value meanwhile
+                argument = yield values.pop()  # a name would keep the value meanwhile
                 resume = inner.send
             except GeneratorExit:
                 with b:
                     inner.close()
                 raise
             except BaseException as error:
-                resume, given = inner.throw, error
+                resume, argument = inner.throw, error
     finally:
-        del inner, resume, given
+        del inner, resume, argument
         if ends:
             _task_ended(b)

@@ -32,7 +32,7 @@ def run(command: tuple[str, ...], service: str | None, fingerprints: str | None)
     try:
         given = launch.inherited()
         environment = launch.environment(command, given, service=service, fingerprints=fingerprints)
-        if (why := launch.unheard(command, given)) is not None:
+        if (why := launch.obstacle(command, given)) is not None:
             say(why)
         launch.begin(command, environment)
     except launch.NotBegunError as error:

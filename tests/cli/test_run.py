@@ -256,7 +256,7 @@ def test_nothing_more_is_imported_from_where_a_command_happens_to_begin() -> Non
     ],
 )
 def test_an_interpreter_that_will_not_look_is_told_of(options: tuple[str, ...], letter: str) -> None:
-    why = launch.unheard((sys.executable, *options), {})
+    why = launch.obstacle((sys.executable, *options), {})
     assert (why or "").startswith(f"python -{letter} " if letter else "")
     assert (why is None) == (letter == "")
 
@@ -279,7 +279,7 @@ def test_a_script_whose_interpreter_will_not_look_is_told_of(tmp_path: Path) -> 
     ],
 )
 def test_a_program_that_passes_no_environment_on_is_told_of(command: tuple[str, ...], told: str | None) -> None:
-    why = launch.unheard(command, {})
+    why = launch.obstacle(command, {})
     assert why == (told and f"{told} begins a command with an environment of its own: give `brickd run` behind it")
 
 

@@ -1,7 +1,7 @@
-"""What a process does by itself that was begun by `brickd run`: the first torch model that it calls is instrumented.
+"""Below `brickd run`: instrument the first torch model that the process calls.
 
-Owns: when that is. Must not know: how a model is instrumented, how the process was begun. Invariants: nothing is done
-before the host imports torch, and nothing is opened before it calls a model; what goes wrong is said once and changes
+Owns: the moment for that. Must not know: how a model is instrumented, how the process was started. Invariants: nothing
+happens before the host imports torch, and no segment opens before it calls a model; an error is logged once and changes
 nothing; once a model is found no call of a module goes through here.
 """
 
@@ -27,18 +27,18 @@ def begin() -> None:
 
 
 class _Finder:
-    """Finds nothing by itself: it has what is found told us when it has been imported.
+    """A finder that delegates, and follows the import of torch.
 
-    Who only asks whether there is a torch is answered, and it goes on.
+    A host that only looks for torch gets an answer, and the finder stays.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """As of all finders."""
+        """The spec of the other finders."""
         if name != "torch":
             return None
         others = (getattr(each, "find_spec", None) for each in sys.meta_path if each is not self)
-        found = (find(name, path, target) for find in others if find is not None)
-        spec: ModuleSpec | None = next((each for each in found if each is not None), None)
+        specs = (find(name, path, target) for find in others if find is not None)
+        spec: ModuleSpec | None = next((each for each in specs if each is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             self._follow(spec.loader)
         return spec
@@ -57,7 +57,7 @@ class _Finder:
 
 
 def _arm() -> None:
-    """Have torch tell the next call of a module that none is around."""
+    """Hook the next call of a module."""
     try:
         _Armed(sys.modules["torch"])
     except Exception as error:
@@ -65,9 +65,9 @@ def _arm() -> None:
 
 
 class _Armed:
-    """A hook of torch that waits for a model, and what stands for `compile` meanwhile.
+    """A hook of torch that waits for a model, and a replacement of `compile` meanwhile.
 
-    A module that is compiled as a whole is called past all hooks: until one is found each tells its own call.
+    torch calls a module that is compiled as a whole past all hooks: until a model is found such calls are wrapped.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -75,18 +75,18 @@ class _Armed:
         self._compile = self._kind.compile
         self._followed: weakref.WeakSet[Any] = weakref.WeakSet()
 
-        # Functions: torch compiles what it meets of them as nothing.
+        # Functions, since torch compiles them to nothing.
         def called(module: Any, _: Any) -> None:
             if not self._compiling():
                 self._found(module)
 
-        def compile_told(module: Any, *args: Any, **keywords: Any) -> None:
+        def compile_followed(module: Any, *args: Any, **keywords: Any) -> None:
             self._compile(module, *args, **keywords)
             self._follow(module)
 
-        self._told = functools.wraps(self._compile)(compile_told)
-        self._kind.compile = self._told
-        # Whoever takes it is the one that has found a model, of several threads.
+        self._compile_followed = functools.wraps(self._compile)(compile_followed)
+        self._kind.compile = self._compile_followed
+        # The thread that takes the hook has found the model.
         self._hooks = [torch.nn.modules.module.register_module_forward_pre_hook(called)]
 
     def _follow(self, module: Any) -> None:
@@ -106,12 +106,12 @@ class _Armed:
         self._followed.add(module)
 
     def _found(self, module: Any) -> bool:
-        """Whether it is the model, which is instrumented then; and nothing stands here any more."""
+        """Whether it is a model; if so, remove the hooks and instrument it."""
         try:
             if not self._hooks or not _is_model(module):
                 return False
             self._hooks.pop().remove()
-            if self._kind.compile is self._told:
+            if self._kind.compile is self._compile_followed:
                 self._kind.compile = self._compile
             for each in list(self._followed):
                 first = vars(each).get("_compiled_call_impl")
@@ -134,25 +134,25 @@ def _complain(what: str, error: Exception) -> None:
 
 
 def _is_model(module: Any) -> bool:
-    """Whether it is more than an operator: it has parts, and parameters."""
+    """Whether a module is more than an operator: it has parts, and parameters."""
     return any(True for _ in module.children()) and any(True for _ in module.parameters())
 
 
 def _outermost(module: Any, kind: Any) -> Any:
-    """The model that has it as a part and whose forward runs: its host called that, past all hooks."""
-    frame, found = sys._getframe().f_back, module
+    """The outermost model around a module whose forward the host called, past all hooks."""
+    frame, model = sys._getframe().f_back, module
     while frame is not None:
         above = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
-        if isinstance(above, kind) and above is not found and any(each is found for each in above.modules()):
-            found = above
+        if isinstance(above, kind) and above is not model and any(each is model for each in above.modules()):
+            model = above
         frame = frame.f_back
-    return found
+    return model
 
 
 def _name() -> None:
-    """A rank that a launcher gives each of several processes is the worker's number.
+    """Number the worker by the rank that a launcher gives to each process.
 
-    A scheduler's alone is not: each process of a server that it began has the same.
+    A scheduler's rank alone is no number: all processes of a server have the same.
     """
     from brick_agent._core import init
 
@@ -161,9 +161,9 @@ def _name() -> None:
 
 
 def _end_in_order() -> None:
-    """Have recording end where a process is about to end itself by a signal, as servers do that were told to stop.
+    """End recording before a process ends itself by a signal, as a stopped server does.
 
-    Nothing that Python runs at its exit is run then, and what ended in order would look like what was killed.
+    Python runs no exit handler then, and a regular end would look like a kill.
     """
     import signal
 

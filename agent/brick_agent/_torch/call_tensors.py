@@ -1,8 +1,8 @@
-"""Which tensors pass into a call and out of it.
+"""The tensors in the arguments and the results of a call.
 
-Owns: where they are looked for, and how far. Must not know: what is done with them. Invariants: nothing is changed, and
-nothing that a tensor computes is asked for; a cache of what was computed before is left alone: that there is one is
-told, and where it says so without computing, that it was empty.
+Owns: the search for them, and its limits. Must not know: what they are for. Invariants: nothing is changed, and no
+tensor computes; a cache of earlier results is not searched: it is only noted, and that it was empty, if it says so
+without computing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _CACHES = ("past_key_value", "kv_cache", "layer_past", "cache_params")
 
 
 class Passed:
-    """What was found.
+    """The contents of arguments or results.
 
     Attributes:
-        tensors: in their order, at most so many.
-        plain: numbers, words and the like, and what is left out, by their names or places.
-        caches: of what was computed before, in their order.
-        more: whether there was more than is looked at, or what cannot be looked into.
+        tensors: in their order, at most TENSORS_MAX.
+        plain: the text of numbers, words and the like, by their names or places.
+        caches: of earlier results, in their order.
+        more: whether there was more than the limits, or something that cannot be searched.
     """
 
     __slots__ = ("_cache", "_empty", "_kind", "_layer", "caches", "more", "plain", "tensors")
@@ -44,7 +44,7 @@ class Passed:
         self.more = False
 
     def take(self, what: Any, name: str = "", depth: int = 0) -> None:
-        """Look for tensors in an argument or a result; `name`: what it is called there."""
+        """Search an argument or a result; `name`: its name there."""
         if _is_cache(name, what):
             empty = what is None or _holds(what, self._layer) is False
             self._cache = self._cache or not empty
@@ -72,15 +72,15 @@ class Passed:
             self.more = True
 
     def take_named(self, what: Mapping[Any, Any], of: str = "", depth: int = 0) -> None:
-        """The same of several."""
+        """Search several, by their names."""
         for name, each in list(what.items())[:_ITEMS_MAX]:
             self.take(each, f"{of}.{name}" if of else str(name), depth)
         self.more |= len(what) > _ITEMS_MAX
 
     def cached(self) -> bool | None:
-        """Whether what was computed before decided, too; None: nothing is said of a cache.
+        """Whether the call depends on a cache; None: there is none.
 
-        Asked after the call: who filled no cache of its own may have read another's.
+        Called after the call: a part that did not fill its empty cache may have read another part's.
         """
         if self._cache is None:
             return None
@@ -88,7 +88,7 @@ class Passed:
 
 
 def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: int | None = None) -> Passed:
-    """What a call is given; `kind`: the class of tensors; `layer`: where it is called, of which its cache is."""
+    """Search the arguments of a call; `kind`: the class of tensors; `layer`: of its cache."""
     passed = Passed(kind, layer)
     passed.take_named(dict(enumerate(args)))
     passed.take_named(keywords)
@@ -96,7 +96,7 @@ def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: i
 
 
 def is_fresh(cache: Any) -> bool:
-    """Whether nothing is in a cache, as far as it says so without computing."""
+    """Whether a cache is empty, if it says so without computing."""
     if _holds(cache, None) is False:
         return True
     both = [getattr(cache, name, None) for name in ("self_attention_cache", "cross_attention_cache")]
@@ -107,7 +107,7 @@ def is_fresh(cache: Any) -> bool:
 
 
 def _holds(cache: Any, layer: int | None) -> bool | None:
-    """Whether there is something in it, of the layer where there is one; None: not to be known for nothing."""
+    """Whether a cache has contents, of the layer if given; None: unknown without computing."""
     if type(cache).__name__ != "DynamicCache" or not hasattr(cache, "get_seq_length"):
         return None
     layers = range(len(cache)) if layer is None else (layer,)
@@ -115,5 +115,5 @@ def _holds(cache: Any, layer: int | None) -> bool | None:
 
 
 def _is_cache(name: str, what: Any) -> bool:
-    """Whether it is one, or would be if there were one."""
+    """Whether an argument is a cache, or the place of one."""
     return name.rpartition(".")[2].startswith(_CACHES) or "Cache" in type(what).__name__

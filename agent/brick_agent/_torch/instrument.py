@@ -1,10 +1,9 @@
-"""The parts of a torch model are timed, and what they compute is compared.
+"""Instrument a torch model: time its parts, and fingerprint what they compute.
 
-Owns: what stands in the place of what torch calls of a part, and how it is taken away again. Must not know: which parts
-are worth it, where the tensors are in what is passed. Invariants: what the model computes and raises is what it was; a
-part's forward is its host's, who may look at it, keep it and put another there; no copy and no pickle has anything of
-this; a part that torch compiles is compiled as it was, and nothing is recorded of it; nothing is computed with tensors;
-nothing here keeps a model; torch is used where the host has it, and never imported here.
+Owns: the wrappers of what torch calls of a part, and their removal. Must not know: which parts are selected, where the
+tensors are in the arguments. Invariants: the model computes and raises what it did; a part's forward stays the host's,
+who may read, keep and replace it; copies and pickles contain nothing of this; torch compiles a part as before, and
+nothing is recorded of it; nothing is computed with tensors; nothing here keeps a model alive; torch is never imported.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
     from brick_agent._torch.call_tensors import Passed
     from brick_agent._torch.module_selection import Part
 
-    _This = weakref.ReferenceType[Any] | None  # to the module that is given first
+    _This = weakref.ReferenceType[Any] | None  # to the module that is the first argument
     _Make = Callable[[Callable[..., Any], _This], Callable[..., Any]]
 
 SITES = 64
-RATE = 64  # of so many steps one, while nobody says
-_CLOSED = "closed"  # the category by which `coverage` tells what nobody can look at
+RATE = 64  # one step in so many, by default
+_CLOSED = "closed"  # the category by which `coverage` knows parts that cannot be observed
 _OUTPUTS_MAX = 4
-_SAID_MAX = 8  # lines of a process; then silence
-_said: set[str] = set()
+_LINES_MAX = 8  # of a process
+_logged: set[str] = set()
 
 
 def instrument(
@@ -50,18 +49,17 @@ def instrument(
 ) -> None:
     """Time parts of a torch model, and sample what they compute.
 
-    Each call of the model is a step, unless one is open. A part is a brick that is called by its place in the model, as
-    "layers.*.mlp", at its layer; its checksums are those of its tensors, one step of 64 unless BRICKD_FINGERPRINTS or
-    `brickd set` says otherwise. What torch.compile compiles is timed where it is called, and not looked into. Never
-    raises; said twice of a model, the last word counts.
+    Each call of the model is a step, unless one is open. A part is a brick with the name of its place in the model, as
+    "layers.*.mlp", at its layer; its tensors are fingerprinted in one step of 64 unless BRICKD_FINGERPRINTS or `brickd
+    set` changes that. What torch.compile compiles is timed as a whole. Never raises; a second call replaces the first.
 
     Args:
         model: a torch.nn.Module.
-        sites: at most so many parts are looked at, counted layer by layer: those that tell most.
-        only: patterns of names, instead.
-        watch_weights: whether its parameters and buffers are watched too (see `weights`).
-        rescan_s: as of `weights`.
-        backend: what computes, where versions, threads and the kind of attention do not say it.
+        sites: the most parts to observe, counted layer by layer; the most telling ones are selected.
+        only: patterns of names that select the parts instead.
+        watch_weights: whether to watch parameters and buffers too (see `weights`).
+        rescan_s: as in `weights`.
+        backend: a name for what computes, in place of versions and the kind of attention.
 
     >>> import torch  # doctest: +SKIP
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())  # doctest: +SKIP
@@ -71,13 +69,13 @@ def instrument(
         uninstrument(model)
         patterns = (only,) if isinstance(only, str) else tuple(only)
         parts = chosen(model, sites, patterns)
-        said = _Backend(model, backend)
-        made = {part.module: _Site(part, said).watched for part in parts}
+        computing = _Backend(model, backend)
+        made = {part.module: _Site(part, computing).watched for part in parts}
         beginning = {model, *around_layers(model)}
         for module in (*made, *(beginning - made.keys())):
-            _stand(module, _both(stepped if module in beginning else None, made.get(module)))
+            _wrap(module, _both(stepped if module in beginning else None, made.get(module)))
         for part in closed(model, sites, patterns):
-            take(brick(part.name, _CLOSED), b"", layer=part.layer)  # it is known as a site, of which nothing comes
+            take(brick(part.name, _CLOSED), b"", layer=part.layer)  # a known site without fingerprints
         if watch_weights:
             weights(model, rescan_s=rescan_s)
     except Exception as error:
@@ -86,20 +84,20 @@ def instrument(
 
 
 def uninstrument(model: Any, /) -> None:
-    """Have a model as it was before `instrument`, but that its weights are watched still. Never raises.
+    """Undo `instrument`, except that the weights are still watched. Never raises.
 
-    >>> brick.uninstrument(object())  # nothing was done to it
+    >>> brick.uninstrument(object())  # was not instrumented
     """
     for module in list(model.modules()) if hasattr(model, "modules") else ():
-        for name, each in _standing(vars(module)):
+        for name, each in _wrappers(vars(module)):
             each.remove(vars(module), name)
 
 
 def _complain(what: str) -> None:
     if os.environ.get("BRICKD_STRICT") == "1":
         raise RuntimeError(f"brick_agent: {what} (BRICKD_STRICT=1)")
-    if what not in _said and len(_said) < _SAID_MAX:
-        _said.add(what)
+    if what not in _logged and len(_logged) < _LINES_MAX:
+        _logged.add(what)
         sys.stderr.write(f"brickd: {what}\n")
 
 
@@ -115,11 +113,11 @@ def _bound(plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
     return plain if of is None else lambda *args, **keywords: plain(of(), *args, **keywords)
 
 
-def _stand(module: Any, make: _Make) -> None:
-    """Have what `make` makes of what torch calls of a module stand in its place."""
+def _wrap(module: Any, make: _Make) -> None:
+    """Replace what torch calls of a module by what `make` makes of it."""
     held = vars(module)
     name = "_call_impl" if held.get("_compiled_call_impl") is None else "_compiled_call_impl"
-    # What torch compiled, or somebody else put there; else the class's, which is given the module.
+    # What torch compiled, or other code put there; else the class's, which gets the module as its argument.
     held[name] = (_Around(held[name], make) if name in held else _Called(module, make)).call
     for each in _COPIED_BY:
         of_class: Any = getattr(type(module), each, None)
@@ -127,22 +125,22 @@ def _stand(module: Any, make: _Make) -> None:
             held[each] = _Copied(module, of_class).call
 
 
-# What makes a copy of a module, or says what is to be packed of it, and is looked for on the module itself.
+# Methods that copy or pickle a module, and that callers look for on the module itself.
 _COPIED_BY = ("__getstate__", "__reduce__", "__deepcopy__", "_replicate_for_data_parallel")
 _PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
 
 
-def _standing(held: Mapping[str, Any]) -> list[tuple[str, _Stand]]:
-    """What stands here in what a module holds."""
+def _wrappers(held: Mapping[str, Any]) -> list[tuple[str, _Wrapper]]:
+    """The wrappers in a module's attributes, by name."""
     methods = ((name, held.get(name)) for name in _PLACES)
-    found = ((name, each.__self__) for name, each in methods if type(each) is types.MethodType)
-    return [(name, each) for name, each in found if isinstance(each, _Stand)]
+    owners = ((name, each.__self__) for name, each in methods if type(each) is types.MethodType)
+    return [(name, each) for name, each in owners if isinstance(each, _Wrapper)]
 
 
-class _Stand:
-    """What stands in a module: a method of it, for that is called sooner than an object is.
+class _Wrapper:
+    """A wrapper. The module has a bound method of it, which is faster to call than an object.
 
-    Who copies or packs by himself what a module holds has of it what stood there before.
+    Code that copies or pickles the attributes of a module by itself gets what was there before.
     """
 
     def before(self) -> Any:
@@ -154,12 +152,12 @@ class _Stand:
     def __reduce__(self) -> tuple[Any, ...]:
         return types.SimpleNamespace, (), {"call": self.before()}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Stand:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Wrapper:
         return self
 
 
-class _Called(_Stand):
-    """In the place of what torch calls of a module, which calls its forward, whatever that is by then."""
+class _Called(_Wrapper):
+    """The wrapper of what torch calls of a module, which calls the current forward."""
 
     def __init__(self, module: Any, make: _Make) -> None:
         plain, this = type(module)._call_impl, weakref.ref(module)
@@ -176,8 +174,8 @@ class _Called(_Stand):
         return types.MethodType(plain, module())
 
 
-class _Around(_Stand):
-    """In the place of what a module holds itself."""
+class _Around(_Wrapper):
+    """The wrapper of a module's own attribute."""
 
     def __init__(self, plain: Callable[..., Any], make: _Make) -> None:
         self._compiling = sys.modules["torch"].compiler.is_dynamo_compiling
@@ -195,8 +193,8 @@ class _Around(_Stand):
         held[name] = self._plain
 
 
-class _Copied(_Stand):
-    """In the place of what makes a copy of a module: one that was called in place of itself would call the module."""
+class _Copied(_Wrapper):
+    """The wrapper of a method that copies a module: a copied wrapper would call the original."""
 
     def __init__(self, module: Any, plain: Callable[..., Any]) -> None:
         self._module, self._plain = weakref.ref(module), plain
@@ -204,24 +202,24 @@ class _Copied(_Stand):
     def call(self, *args: Any) -> Any:
         module = self._module()
         held = vars(module)
-        away = {name: (each, held[name]) for name, each in _standing(held)}
-        for name, (each, _) in away.items():
+        removed = {name: (each, held[name]) for name, each in _wrappers(held)}
+        for name, (each, _) in removed.items():
             each.remove(held, name)
         try:
             made = self._plain(module, *args)
-            # What it holds, and not a copy: that has all of it again in a moment.
+            # A copy of its attributes, since the wrappers come back below.
             if type(made) is tuple:
                 return tuple(dict(held) if each is held else each for each in made)
             return dict(held) if made is held else made
         finally:
-            held.update((name, stands) for name, (_, stands) in away.items())
+            held.update((name, method) for name, (_, method) in removed.items())
 
     def before(self) -> Any:
         return types.MethodType(self._plain, self._module())
 
 
 class _Site:
-    """Where a part's numbers are compared."""
+    """The observation of a part."""
 
     def __init__(self, part: Part, backend: _Backend) -> None:
         self._torch = sys.modules["torch"]
@@ -232,7 +230,7 @@ class _Site:
         self._how = "compiled" if any(map(is_compiled, part.module.modules())) else "eager"
 
     def watched(self, plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
-        """Each call is a span, and in a step that is looked at checked."""
+        """Make each call a span, and fingerprint it in a sampled step."""
 
         def checked(*args: Any, **keywords: Any) -> Any:
             taken = self._take(args, keywords)
@@ -244,11 +242,11 @@ class _Site:
         return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of)
 
     def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Passed, list[Any]] | None:
-        """What it is given, and its fingerprints; None: it has none."""
+        """The arguments and their fingerprints; None: not recorded."""
         try:
             if _transformed(self._torch):
                 return None
-            own = bool(args) and args[0] is self._module()  # a method is given its module first
+            own = bool(args) and args[0] is self._module()  # the first argument of a method
             passed = given(self._torch.Tensor, args[own:], keywords, self._layer)
             return passed, [take(self._brick, each, layer=self._layer) for each in passed.tensors]
         except Exception as error:
@@ -260,7 +258,7 @@ class _Site:
             module = self._module()
             training = module is None or module.training
             outputs = given(self._torch.Tensor, (result,), {}).tensors[:_OUTPUTS_MAX]
-            # What is drawn by chance in training, what a cache holds, and what is not looked into, no input shows.
+            # Random numbers in training, caches, and what was not searched are in no input.
             cache = passed.cached()
             stateful = True if training or cache or passed.more else False if cache is False else self._remembers
             for number, output in enumerate(outputs):
@@ -269,7 +267,7 @@ class _Site:
                     output,
                     input=before,
                     layer=self._layer,
-                    backend=self._backend.said(self._how),
+                    backend=self._backend.describe(self._how),
                     params={"training": training, "more": passed.more, "given": passed.plain},
                     stateful=stateful,
                 )
@@ -278,36 +276,36 @@ class _Site:
 
 
 def _transformed(torch: Any) -> bool:
-    """Whether what is passed stands for many tensors, or for one and its derivative, and has no numbers of its own."""
+    """Whether arguments stand for many tensors or derivatives, and have no numbers of their own."""
     inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
     return inside is not None and inside() is not None
 
 
 def _remembers(part: Part) -> bool | None:
-    """Whether it may hold what it computed before, where nothing says so; None: its name tells."""
+    """Whether a part may keep earlier results; None: its name decides."""
     inside = [type(each).__name__.lower() for each in part.module.modules()]
     caches = any("cache" in name.lower() for name, _ in part.module.named_buffers())
     return True if caches or any("attention" in kind for kind in inside) else None
 
 
 class _Backend:
-    """What else than weights and inputs decides the last bits of what is computed."""
+    """What decides the last bits of a result, apart from weights and inputs."""
 
-    def __init__(self, model: Any, said: str | None) -> None:
+    def __init__(self, model: Any, name: str | None) -> None:
         every = list(model.modules())
         packages = sorted({type(each).__module__.partition(".")[0] for each in every} | {"torch"})
         versions = ((name, getattr(sys.modules.get(name), "__version__", None)) for name in packages)
         self._versions = [f"{name} {version}" for name, version in versions if isinstance(version, str)]
         configs = {id(config): config for each in every if (config := vars(each).get("config")) is not None}
         self._configs = list(configs.values())
-        self._said = said
+        self._name = name
 
-    def said(self, how: str) -> str:
-        """Of what runs now, for its host may choose anew."""
+    def describe(self, how: str) -> str:
+        """Describe the current settings, which the host may change."""
         torch = sys.modules["torch"]
         threads = f"{torch.get_num_threads()} threads"
-        if self._said is not None:
-            return f"{self._said}, {threads}"
+        if self._name is not None:
+            return f"{self._name}, {threads}"
         kinds = {getattr(config, "_attn_implementation", None) for config in self._configs}
         attention = sorted(kind for kind in kinds if isinstance(kind, str))
         precision = torch.get_float32_matmul_precision()

@@ -1,7 +1,7 @@
-"""Which parts of a model are looked at, and what they are called.
+"""The selection of a model's parts, and their names.
 
-Owns: names, layers, categories, and the choice where not all can be had. Must not know: torch, what is done with a
-part. Invariants: two workers that have the same model choose the same; a name has no number of a layer in it.
+Owns: names, layers, categories, and the choice under a limit. Must not know: torch, what the parts are for. Invariants:
+two workers with the same model choose the same; a name contains no number of a layer.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-# What another module is called that is all of one: it is looked at as that.
+# The names of modules that are wrapped as a whole: the wrapper stands for them.
 _WRAPPED = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module"))
-_AROUND = _WRAPPED | {"model"}  # they say nothing of where a part is
+_AROUND = _WRAPPED | {"model"}  # without meaning in the name of a part
 _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
 _CATEGORIES = (  # the first that fits: a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
     ("attention", re.compile(r"attention|attn")),
-    # A whole family is called by its experts: a Qwen3MoeDecoderLayer is none of them.
+    # A whole family has its experts in its name: a Qwen3MoeDecoderLayer is none of them.
     ("ffn", re.compile(r"mlp|ffn|feed_?forward|moe(?=block|layer|mlp|$)|(?<![a-z])experts?(?![a-z])")),
 )
 
@@ -30,13 +30,12 @@ class Part:
     """A part of a model.
 
     Attributes:
-        name: where it is, without the number of its layer, as "layers.*.mlp".
+        name: its place without the number of its layer, as "layers.*.mlp".
         layer: this number; None: it is in none.
-        category: what it seems to be; None: nothing of what is known.
-        module: itself.
-        qualified: where it is, as torch says it.
-        depth: how many parts it is below the whole, and what stands around that.
-        closed: whether it is within what may not be touched.
+        category: by its name and class; None: unknown.
+        qualified: its place, as torch names it.
+        depth: the number of names in its place.
+        closed: whether it is inside of a module that must not be changed.
     """
 
     __slots__ = ("category", "closed", "depth", "layer", "module", "name", "qualified")
@@ -51,7 +50,7 @@ class Part:
 
 
 def called(qualified: str) -> tuple[str, int | None]:
-    """The name of a part and its layer: of "model.layers.17.mlp" "layers.*.mlp" and 17."""
+    """The name and the layer of a part: "model.layers.17.mlp" gives "layers.*.mlp" and 17."""
     *above, own = qualified.split(".")
     words = [word for word in above if word not in _AROUND] + [own]
     layer = next((n for n, word in enumerate(words) if word.isdecimal() and word.isascii()), None)
@@ -61,16 +60,16 @@ def called(qualified: str) -> tuple[str, int | None]:
 
 
 def category(name: str, kind: str) -> str | None:
-    """What a part seems to be, by its name and its class."""
-    for said in (name.lower(), kind.lower()):
-        for found, words in _CATEGORIES:
-            if words.search(said):
-                return found
+    """The category of a part, by its name, else by its class."""
+    for text in (name.lower(), kind.lower()):
+        for known, words in _CATEGORIES:
+            if words.search(text):
+                return known
     return None
 
 
 def parts(model: Any) -> list[Part]:
-    """All that can be called, in the model's order; what it has several times once."""
+    """All callable parts, in the model's order, each once."""
     found: list[Part] = []
     closed = [""] if _is_closed(model) else []
     around: dict[str, str | None] = {}
@@ -84,14 +83,14 @@ def parts(model: Any) -> list[Part]:
             continue
         above = around.get(qualified.rpartition(".")[0])
         if part.category is not None and part.category == above:
-            part.category = None  # a part of an attention is none
+            part.category = None  # a part of an attention is no attention
         around[qualified] = part.category or above
         found.append(part)
     return found
 
 
 def around_layers(model: Any) -> list[Any]:
-    """What holds all layers of a model and can be called by itself, as engines do that compute its head apart."""
+    """The modules that hold all layers: engines that compute the head apart call these."""
     holders: list[tuple[str, Any]] = []
     every = [part for part in parts(model) if not part.closed]
     layers = [f"{part.qualified}." for part in every if part.layer is not None]
@@ -101,14 +100,14 @@ def around_layers(model: Any) -> list[Any]:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether torch has compiled it, or will when it is called: nothing can be looked at within."""
+    """Whether torch has compiled a module, or will at its call: its parts are hidden."""
     return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
 
 
 def _is_closed(module: Any) -> bool:
-    """Whether nothing within may be touched: torch compiles it, or calls copies of it on several devices.
+    """Whether parts must not change: torch compiles them, or calls copies on several devices.
 
-    Such a copy is shallow: what was put on a part would call that part itself, on its own device.
+    Such a copy is shallow: a replaced method would call the original part, on its own device.
     """
     copies = type(module).__name__ == "DataParallel" and len(getattr(module, "device_ids", None) or ()) > 1
     return copies or is_compiled(module)
@@ -120,12 +119,12 @@ def _has_forward(module: Any) -> bool:
 
 
 def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
-    """Those that are looked at: at most so many, the whole model where it has none.
+    """Select parts, or the whole model if it has none.
 
     Args:
-        model: what has them.
-        most: how many, counted layer by layer.
-        only: patterns of names, as "layers.*.mlp"; none: what tells most.
+        model: the model.
+        most: the limit, counted layer by layer.
+        only: patterns of names, as "layers.*.mlp"; none: the most telling parts.
     """
     every = [part for part in parts(model) if not part.closed]
     if not every and not only and most > 0:
@@ -134,7 +133,7 @@ def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
 
 
 def closed(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
-    """Those that would be looked at if they were not within what may not be touched."""
+    """The parts that would be selected if they were not closed."""
     return [part for part in _choice(parts(model), most, only) if part.closed]
 
 
@@ -160,7 +159,7 @@ def _groups(every: Iterable[Part]) -> list[list[Part]]:
 
 
 def _counts(part: Part) -> bool:
-    """Whether it computes with numbers of its own, or has parts that do."""
+    """Whether a part has parameters, or contains parts that do."""
     return next(iter(part.module.parameters()), None) is not None
 
 
@@ -168,7 +167,7 @@ _REST = 4
 
 
 class _Rank:
-    """What tells most first: the head, attentions, MLPs, what has norms or is closed; the rest by depth."""
+    """The order: the head, attentions, MLPs, parents of norms, closed parts, the rest by depth."""
 
     def __init__(self, every: Iterable[Part]) -> None:
         norms = {part.module for part in every if part.category == "norm"}
@@ -187,7 +186,7 @@ class _Rank:
 
 
 def _spread(group: list[Part], most: int) -> list[Part]:
-    """So many of them, as far from each other as can be."""
+    """At most that many, spread evenly."""
     if len(group) <= most:
         return group
     if most <= 1:

@@ -1,9 +1,8 @@
-"""Each call of a torch model is a step, with a number that every worker makes the same way.
+"""Each call of a torch model is a step, with a number that all workers compute the same way.
 
-Owns: that number, and by which step each cache was filled. Must not know: parts, what is recorded of a step.
-Invariants: two calls have the same number only if the model was given the same tensors, and every cache that it was
-given was filled by the same calls; a cache of unknown content gives a number that no other call has; nothing is
-computed with tensors; no cache is kept alive or changed.
+Owns: that number, and the step that filled each cache. Must not know: parts, the record of a step. Invariants: two
+calls have the same number only if they had the same tensors, and caches that the same calls filled; a cache of unknown
+content gives a unique number; nothing is computed with tensors; no cache is kept alive or changed.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ALL = 2**64 - 1
-_filled: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # the last step that was given a cache
+_filled: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # the last step of each cache
 
 
 def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes each call a step, unless one is open."""
+    """Make each call a step, unless one is open."""
     torch = sys.modules["torch"]
 
     def called(*args: Any, **keywords: Any) -> Any:
@@ -35,7 +34,7 @@ def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
         of, number, caches = begun
         with of:
             result = plain(*args, **keywords)
-        if not caches:  # the model may have made one itself
+        if not caches:  # the model may have made one
             _note_returned(torch.Tensor, result, number)
         return result
 
@@ -43,7 +42,7 @@ def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _begin(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, int, list[Any]] | None:
-    """The step, its number, and the caches that it reads; None: one is open already, or nothing is recorded."""
+    """The step, its number, and its caches; None: one is open, or nothing is recorded."""
     try:
         passed = given(kind, args, keywords)
         number = _step_of(passed.tensors, sum(map(_filled_by, passed.caches)) & _ALL)
@@ -58,7 +57,7 @@ def _begin(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> tupl
 
 
 def _filled_by(cache: Any) -> int:
-    """The number of the step that filled it last; 0: it is empty; any number of this moment: nobody knows."""
+    """The number of the last step that filled a cache; 0: empty; a unique number: unknown."""
     try:
         known = _filled.get(cache)
     except TypeError:  # a list or a tuple, say

@@ -1,4 +1,4 @@
-"""TraceRun: the traces of one run, kept in this process, recorded, compared with another run.
+"""TraceRun: the traces of one run, kept here, recorded, and compared with another run.
 
     run = TraceRun("cuda")
     run.add_trace(KernelTrace("rope", 3, 17, "cuda").with_input_checksum(x).with_output_checksum(y))

@@ -1,4 +1,4 @@
-"""BrickProfiler: the seed profiler under its own names, for code that was written against it.
+"""BrickProfiler: the seed profiler's names, for code that was written against it.
 
     profiler = brick_agent.BrickProfiler.enabled(sync=torch.cuda.synchronize)
     timer = profiler.start_brick(BrickId.RmsNorm)
