@@ -33,17 +33,7 @@ def main() -> int:
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         parser.error("there is no command: give one after --")
-    try:
-        inherited = launch.inherited()
-        environment = launch.environment(
-            command, inherited, service=arguments.service, fingerprints=arguments.fingerprints
-        )
-        if (obstacle := launch.obstacle(command, inherited)) is not None:
-            _log(obstacle)
-        launch.begin(command, environment)
-    except launch.NotBegunError as error:
-        _log(str(error))
-        return error.code
+    return launch.run(command, service=arguments.service, fingerprints=arguments.fingerprints, log=_log)
 
 
 def _log(text: str) -> None:

@@ -29,12 +29,4 @@ def run(command: tuple[str, ...], service: str | None, fingerprints: str | None)
     Examples:
       brickd run --service api -- uvicorn app:app --workers 4
     """  # noqa: D301
-    try:
-        given = launch.inherited()
-        environment = launch.environment(command, given, service=service, fingerprints=fingerprints)
-        if (why := launch.obstacle(command, given)) is not None:
-            say(why)
-        launch.begin(command, environment)
-    except launch.NotBegunError as error:
-        say(str(error))
-        return error.code
+    return launch.run(command, service=service, fingerprints=fingerprints, log=say)

@@ -10,7 +10,7 @@ import brick_agent as brick
 import numpy as np
 import pytest
 from brick_agent._compat.kernel_trace import run as trace_run
-from brick_agent._compat.kernel_trace.arguments import INPUTS_MAX, TEXT_MAX
+from brick_agent._compat.kernel_trace.trace import INPUTS_MAX, TEXT_MAX
 from faults import Start, exact
 from hypothesis import given
 from hypothesis import strategies as st

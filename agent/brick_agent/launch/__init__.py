@@ -15,7 +15,7 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
@@ -36,6 +36,19 @@ class NotBegunError(Exception):
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
         self.code = code
+
+
+def run(command: Sequence[str], *, service: str | None, fingerprints: str | None, log: Callable[[str], None]) -> int:
+    """Replace this process by the command; the exit code, if the command cannot start."""
+    try:
+        environ = inherited()
+        variables = environment(command, environ, service=service, fingerprints=fingerprints)
+        if (why := obstacle(command, environ)) is not None:
+            log(why)
+        begin(command, variables)
+    except NotBegunError as error:
+        log(str(error))
+        return error.code
 
 
 def begin(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

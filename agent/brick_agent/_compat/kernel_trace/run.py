@@ -19,12 +19,11 @@ from __future__ import annotations
 import copy
 import json
 
-from brick_agent._compat.kernel_trace.arguments import TEXT_MAX
 from brick_agent._compat.kernel_trace.compare import compare
 from brick_agent._compat.kernel_trace.pair import DIVERGED
 from brick_agent._compat.kernel_trace.report import TraceReport
 from brick_agent._compat.kernel_trace.run_json import as_json, from_json
-from brick_agent._compat.kernel_trace.trace import KernelTrace
+from brick_agent._compat.kernel_trace.trace import TEXT_MAX, KernelTrace
 from brick_agent._compat.profiler.local_totals import LocalTotals
 from brick_agent._core import Taken, checksum
 

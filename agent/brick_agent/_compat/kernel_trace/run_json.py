@@ -10,8 +10,14 @@ from __future__ import annotations
 import json
 import math
 
-from brick_agent._compat.kernel_trace.arguments import INPUTS_MAX, NUMBER_MAX, POSITION_MIN, TEXT_MAX, TIME_MAX_NS
-from brick_agent._compat.kernel_trace.trace import KernelTrace
+from brick_agent._compat.kernel_trace.trace import (
+    INPUTS_MAX,
+    NUMBER_MAX,
+    POSITION_MIN,
+    TEXT_MAX,
+    TIME_MAX_NS,
+    KernelTrace,
+)
 from brick_agent._core import Fingerprint
 
 TYPE_CHECKING = False

@@ -5,8 +5,9 @@
     run.add_trace(before.with_output_checksum(x).with_time_us(12.5))
 
 Owns: a trace and its limits. Must not know: runs, comparisons, JSON documents. Invariants: no call raises (except with
-BRICKD_STRICT=1): an invalid argument is left out, and `refused` says what it was; a call reads a tensor and keeps no
-reference; a checksum covers every byte, the length and the dtype. The seed's FNV-1a is shown too and decides nothing.
+BRICKD_STRICT=1), whatever a host's object does: an invalid argument is left out, and `refused` describes it without a
+text or a number of a tensor; a call reads a tensor and keeps no reference; a checksum covers every byte, the length and
+the dtype. The seed's FNV-1a is shown too and decides nothing.
 """
 
 from __future__ import annotations
@@ -14,17 +15,6 @@ from __future__ import annotations
 import json
 import operator
 
-from brick_agent._compat.kernel_trace.arguments import (
-    INPUTS_MAX,
-    NUMBER_MAX,
-    POSITION_MIN,
-    TEXT_MAX,
-    TIME_MAX_NS,
-    rows_of,
-    shape_of,
-    shown,
-    why,
-)
 from brick_agent._compat.profiler.local_totals import LocalTotals
 from brick_agent._compat.profiler.report import printable
 from brick_agent._core import Brick, Fingerprint, Taken, fingerprint, take
@@ -32,6 +22,11 @@ from brick_agent._core import Brick, Fingerprint, Taken, fingerprint, take
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, SupportsFloat, SupportsIndex
+
+INPUTS_MAX = 64
+TEXT_MAX = 4096  # characters, of each
+POSITION_MIN, NUMBER_MAX = -(1 << 63), (1 << 64) - 1
+TIME_MAX_NS = (1 << 63) - 1
 
 _mistakes = LocalTotals()
 
@@ -106,7 +101,7 @@ class KernelTrace:
             self.key = fingerprint(b"", key=key).checksum
             self._key = operator.index(key)
         except Exception as error:  # a host's object may raise anything; so below
-            self._refuse("key", f"a key must be an integer from 0 to 2^128-1, not {shown(key)}", error)
+            self._refuse("key", f"a key must be an integer from 0 to 2^128-1, not {_shown(key)}", error)
         self.inputs: tuple[Fingerprint, ...] = ()
         self.output: Fingerprint | None = None
         self.shape: tuple[int, ...] | None = None
@@ -143,8 +138,8 @@ class KernelTrace:
         if len(tensors) > INPUTS_MAX:
             self._refuse("inputs", f"a kernel's inputs must be {INPUTS_MAX} at the most, not {len(tensors)}")
             return self
-        rows = rows_of(tensors[0]) if tensors and valid is not None else None
-        results = [self._fingerprint("inputs", each, valid if rows_of(each) == rows else None) for each in tensors]
+        rows = _rows_of(tensors[0]) if tensors and valid is not None else None
+        results = [self._fingerprint("inputs", each, valid if _rows_of(each) == rows else None) for each in tensors]
         fingerprints = tuple(each for each, _ in results if each is not None)
         self.inputs = fingerprints if len(fingerprints) == len(tensors) else ()  # a part of them explains nothing
         self._inputs_taken = tuple(taken for _, taken in results)
@@ -164,7 +159,7 @@ class KernelTrace:
         self.refused.pop("output", None)
         self.output, self._output_taken = self._fingerprint("output", data, valid)
         is_tensor = self.output is not None and not isinstance(data, Fingerprint)
-        self.shape = shape_of(data) if is_tensor else None
+        self.shape = _shape_of(data) if is_tensor else None
         self.valid = operator.index(valid) if is_tensor and valid is not None else None
         return self
 
@@ -182,7 +177,7 @@ class KernelTrace:
                 text = json.dumps(members, sort_keys=True, separators=(",", ":"), allow_nan=False)
                 self.params = self._text("params", text)
         except Exception as error:
-            self._refuse("params", f"params must be JSON, not {shown(params)}", error)
+            self._refuse("params", f"params must be JSON, not {_shown(params)}", error)
         return self
 
     def with_time_us(self, us: SupportsFloat) -> KernelTrace:
@@ -200,7 +195,7 @@ class KernelTrace:
         if 0 <= ns <= TIME_MAX_NS:
             self.time_ns = ns
         else:
-            self._refuse("time", f"a time must be a number of microseconds from 0 on, not {shown(us)}")
+            self._refuse("time", f"a time must be a number of microseconds from 0 on, not {_shown(us)}")
         return self
 
     # ---- cbtop's names -----------------------------------------------------------------------------------------------
@@ -248,7 +243,7 @@ class KernelTrace:
         try:
             here = fingerprint(tensor, valid=valid, key=self._key)
         except Exception as error:
-            self._refuse(what, f"a tensor of {printable(self.kernel)} has no checksum: {why(error)}", error)
+            self._refuse(what, f"a tensor of {printable(self.kernel)} has no checksum: {_why(error)}", error)
             return None, None
         return here, take(self.kernel, tensor, valid=valid, layer=self.layer)
 
@@ -261,7 +256,7 @@ class KernelTrace:
     def _text(self, what: str, value: Any) -> str | None:
         if isinstance(value, str) and len(value) <= TEXT_MAX:
             return value
-        seen = len(value) if isinstance(value, str) else shown(value)
+        seen = len(value) if isinstance(value, str) else _shown(value)
         self._refuse(what, f"a trace's {what} must be a string of at most {TEXT_MAX} characters, not {seen}")
         return None
 
@@ -272,9 +267,40 @@ class KernelTrace:
             number = least - 1
         if least <= number <= NUMBER_MAX:
             return number
-        self._refuse(what, f"a trace's {what} must be an integer from {least} on, not {shown(value)}")
+        self._refuse(what, f"a trace's {what} must be an integer from {least} on, not {_shown(value)}")
         return None
 
     def _refuse(self, what: str, wanted: str, cause: BaseException | None = None) -> None:
         self.refused[what] = wanted[:TEXT_MAX]
         _mistakes.refuse(f"{what} of traces", wanted, cause)
+
+
+def _shown(value: object) -> str:
+    """Show a refused number; of the rest only the type, since a text may be a customer's."""
+    is_short = value is None or type(value) is float or (type(value) is int and abs(value) <= NUMBER_MAX)
+    return repr(value) if is_short else f"a value of type {type(value).__name__}"
+
+
+def _why(error: Exception) -> str:
+    """The message of an error that a host's object or the agent raised."""
+    try:
+        return printable(str(error).removeprefix("brick_agent: "))
+    except Exception:
+        return f"{type(error).__name__} was raised"
+
+
+def _shape_of(tensor: Any) -> tuple[int, ...] | None:
+    """The sizes of a tensor's dimensions; None: unknown."""
+    try:
+        sizes: Any = getattr(tensor, "shape", None)
+        if sizes is None:
+            sizes = memoryview(tensor).shape
+        return tuple(int(each) for each in sizes)
+    except Exception:  # a host's object may raise anything
+        return None
+
+
+def _rows_of(tensor: Any) -> int | None:
+    """The number of rows of a tensor that has a dimension."""
+    shape = _shape_of(tensor)
+    return shape[0] if shape else None

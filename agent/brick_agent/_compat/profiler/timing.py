@@ -8,6 +8,7 @@ the segment; a timer ends in the mode in which it began; a sync function that ca
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
 from enum import IntEnum
 from threading import get_ident
 
@@ -51,16 +52,14 @@ class SyncMode(IntEnum):
 _MODES = {"None": SyncMode.Off, **SyncMode.__members__}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BrickTimer:
     """The result of a start, for one stop."""
 
-    __slots__ = ("_brick", "_profiler", "_start_ns", "_waits")
-
-    def __init__(self, profiler: Timing | None, of: Brick, start_ns: int | None, waits: bool) -> None:
-        self._profiler = profiler
-        self._brick = of
-        self._start_ns = start_ns  # None: a span is open in the lane
-        self._waits = waits
+    _profiler: Timing | None
+    _brick: Brick
+    _start_ns: int | None = None  # None: a span is open in the lane
+    _waits: bool = False
 
     @property
     def name(self) -> str:
@@ -68,7 +67,7 @@ class BrickTimer:
         return self._brick.name
 
 
-_IDLE = BrickTimer(None, _known[0], None, waits=False)
+_IDLE = BrickTimer(None, _known[0])
 
 
 class LayerScope:
@@ -281,7 +280,7 @@ class Timing:
 
     def _begin(self, of: Brick) -> BrickTimer:
         if self._defers:
-            return BrickTimer(self, of, now_ns(), waits=False)
+            return BrickTimer(self, of, now_ns())
         of.start()
         return BrickTimer(self, of, None, self._waits)
 
@@ -464,7 +463,7 @@ class Timing:
         if known is None:
             return _IDLE
         _tiles[known].start()
-        return BrickTimer(self, _tiles[known], None, waits=False)
+        return BrickTimer(self, _tiles[known])
 
     def stop_tile(
         self, timer: BrickTimer, elements: SupportsIndex = 0, flops: SupportsFloat | SupportsIndex = 0
