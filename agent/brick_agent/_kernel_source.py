@@ -52,10 +52,6 @@ class Source(int):
         if told == _ALL:
             self.text = None
 
-    def forked(self) -> None:
-        """Begin anew in a child, which has sent nothing."""
-        self.told = self.uses = 0
-
 
 # By Python's hash and the length, since the texts are not kept.
 _known: dict[tuple[int, int], Source] = {}
@@ -63,7 +59,7 @@ _known: dict[tuple[int, int], Source] = {}
 
 def _forked() -> None:
     for each in list(_known.values()):
-        each.forked()
+        each.told = each.uses = 0  # a child has sent nothing
 
 
 os.register_at_fork(after_in_child=_forked)

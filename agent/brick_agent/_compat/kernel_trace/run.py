@@ -69,8 +69,6 @@ class TraceRun:
         self.divergence_diagnosis: str | None = None
         self.traces_dropped = 0
 
-    # ---- recording ---------------------------------------------------------------------------------------------------
-
     def add_trace(self, trace: KernelTrace) -> None:
         """Keep a copy of a trace, and record it once, whatever it is added to.
 
@@ -100,8 +98,6 @@ class TraceRun:
             self._local.forget()
             self._traces.clear()
             self.diverged, self.divergence_diagnosis, self.traces_dropped = False, None, 0
-
-    # ---- traces ------------------------------------------------------------------------------------------------------
 
     @property
     def traces(self) -> tuple[KernelTrace, ...]:
@@ -133,8 +129,6 @@ class TraceRun:
         []
         """
         return [each for each in self.traces if each.layer == layer]
-
-    # ---- comparing ---------------------------------------------------------------------------------------------------
 
     def compare(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:
         """Compare with a reference: traces of the same kernel, layer and position, in order.
@@ -172,8 +166,6 @@ class TraceRun:
             self.diverged = report.verdict == DIVERGED
             self.divergence_diagnosis = None if report.matched else report.diagnosis
         return report
-
-    # ---- JSON --------------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
         """The run as JSON, which reveals as much of tensors as a recording with `--values`.

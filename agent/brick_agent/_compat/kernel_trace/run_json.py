@@ -31,6 +31,8 @@ _COUNTS = ("elements", "bytes", "nan", "pos_inf", "neg_inf")
 _FIGURES = ("min", "max", "mean", "l2")
 # In the order of a Fingerprint.
 _FIELDS = ("checksum", "dtype", "elements", "bytes", *_FIGURES, "nan", "pos_inf", "neg_inf", "sketch", "fnv1a")
+# The members of a trace that JSON has as they are.
+_PLAIN = ("kernel", "layer", "position", "backend", "params", "time_ns", "key", "shape", "valid")
 _SKETCH = 16
 _SHOWN = 40
 _MISSING = object()
@@ -44,15 +46,7 @@ def as_json(head: dict[str, object], traces: Sequence[KernelTrace]) -> str:
 
 def _trace(of: KernelTrace) -> dict[str, object]:
     return {
-        "kernel": of.kernel,
-        "layer": of.layer,
-        "position": of.position,
-        "backend": of.backend,
-        "params": of.params,
-        "time_ns": of.time_ns,
-        "key": of.key,
-        "shape": of.shape,
-        "valid": of.valid,
+        **{name: getattr(of, name) for name in _PLAIN},
         "inputs": [_fingerprint(each) for each in of.inputs],
         "output": None if of.output is None else _fingerprint(of.output),
         "refused": of.refused,

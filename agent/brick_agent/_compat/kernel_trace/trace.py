@@ -117,8 +117,6 @@ class KernelTrace:
             f"input {self.input_checksum}, output {self.output_checksum})"
         )
 
-    # ---- building ----------------------------------------------------------------------------------------------------
-
     def with_input_checksum(self, data: Any, *, valid: SupportsIndex | None = None) -> KernelTrace:
         """Fingerprint the inputs, before the kernel runs and may overwrite them.
 
@@ -198,8 +196,6 @@ class KernelTrace:
             self._refuse("time", f"a time must be a number of microseconds from 0 on, not {_shown(us)}")
         return self
 
-    # ---- cbtop's names -----------------------------------------------------------------------------------------------
-
     @property
     def kernel_name(self) -> str:
         """The kernel."""
@@ -229,8 +225,6 @@ class KernelTrace:
     def fnv1a(self) -> str | None:
         """The seed's checksum of the first 64 numbers of the output."""
         return None if self.output is None else self.output.fnv1a
-
-    # ---- arguments ---------------------------------------------------------------------------------------------------
 
     def _fingerprint(
         self, what: str, tensor: Any, valid: SupportsIndex | None

@@ -66,10 +66,6 @@ class LocalTotals:
             self.enabled_ns = now_ns()
         self.mistakes: dict[str, int] = {}
 
-    def enable(self, now_ns: int) -> None:
-        """Count the time from then on."""
-        self.enabled_ns = now_ns
-
     def disable(self, now_ns: int) -> None:
         """Count the time no longer."""
         self._was_enabled_ns, self.enabled_ns = self.passed_ns(now_ns), None

@@ -119,7 +119,7 @@ class Timing:
         """
         if not self._enabled:
             now = now_ns()
-            self._local.enable(now)
+            self._local.enabled_ns = now
             self._epoch_ns = now if self._epoch_ns is None else self._epoch_ns
             self._enabled = True
             self._settle_mode()
