@@ -1,6 +1,6 @@
 """One worker of the demonstration: a replica of the transformer, which answers requests as a server's would.
 
-A program of its own, in a process of its own: of brickd it knows nothing but its neighbours here. All replicas have the
+A program of its own, in a process of its own: of brickd it knows nothing but its neighbour here. All replicas have the
 same weights and are asked the same; as which of them it is started says what is wrong with it:
 
     well       nothing
@@ -18,15 +18,15 @@ from collections.abc import Callable
 from typing import Any
 
 import brick_agent as brick
+import numpy as np
 
-from brickd.demo.damage import Change, Kind, WeightFault
 from brickd.demo.transformer import GATE, Array, Model, OperatorCall, Size, as_it_should, drawn
 
 SIZE = Size(layers=4, width=128, hidden=320, context=64)
 PROMPTS = [[(17 * client + 5 * token) % SIZE.vocabulary for token in range(12)] for client in range(4)]
 TOKENS = 20
 THINKING_SECONDS = 0.15  # between a token and the next request for one: a server that has time to spare
-DAMAGE = WeightFault(0, "layers.2.mlp.down.weight", Change(Kind.FLIP, seed=7, bit=24))
+DAMAGED, ELEMENT, BIT = "layers.2.mlp.down.weight", 21_222, 24  # which bit of which weight is flipped
 
 
 def slowly(place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
@@ -56,7 +56,7 @@ def main() -> None:
     brick.init()
     weights: dict[str, Any] = drawn(SIZE, seed=1)
     if kind == "damaged":
-        DAMAGE.strike(weights, SIZE)
+        weights[DAMAGED].reshape(-1).view(np.uint32)[ELEMENT] ^= np.uint32(1 << BIT)
     brick.weights(weights)
     model, stop = Model(SIZE, weights, slowly if kind == "slow" else as_it_should), threading.Event()
 

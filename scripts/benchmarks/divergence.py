@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.damage import Fault, drawn_for_a_weight, drawn_for_an_operator
 from benchmarks.recovery import recovery
 from benchmarks.replicas import MOMENTS, SEED, SIZE, replicas
 from benchmarks.report import Report, Table
@@ -21,7 +22,6 @@ from benchmarks.running import Running, running
 from benchmarks.trials import Trial, Wanted, batches, drawn_trials, measurable, row, skipped
 from benchmarks.verdicts import Verdict, absent, of_findings, of_kernels, of_services, of_weights
 from benchmarks.workplace import Workplace, progress
-from brickd.demo.damage import Fault, drawn_for_a_weight, drawn_for_an_operator
 from brickd.demo.transformer import OF_A_LAYER, drawn
 
 HELP = "replicas of a transformer, one of them silently damaged: found, where it is, and nothing where nothing is"

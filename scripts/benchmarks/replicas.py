@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.damage import Fault, OperatorFault, WeightFault
 from benchmarks.fleet import started
 from benchmarks.parts import in_parts
 from benchmarks.workplace import Workplace
-from brickd.demo.damage import Fault, OperatorFault, WeightFault
 from brickd.demo.transformer import Array, Model, Size, as_it_should, drawn
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.damage import Fault, OperatorFault, WeightFault
 from benchmarks.replicas import PROMPT, SIZE, Report, Service
 from benchmarks.verdicts import UNKNOWN, Verdict
-from brickd.demo.damage import Fault, OperatorFault, WeightFault
 
 FACTOR = 2.0  # within which an estimate of an error is to be
 _SHOWN = 3  # of what went wrong

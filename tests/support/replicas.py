@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from conftest import readings
+from conftest import ROOT, readings
 from faults import Start
 from recorded import checked
 
@@ -15,6 +15,8 @@ LAYERS, PROMPT, STEPS = 2, 5, 3
 SMALL = Size(layers=LAYERS, width=32, heads=4, hidden=48, vocabulary=64, context=16)
 MODEL = f"""
 import itertools
+import sys
+sys.path.append({str(ROOT / "scripts")!r})
 import numpy as np
 from brickd.demo.transformer import *
 size = {SMALL}

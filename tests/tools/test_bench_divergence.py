@@ -11,14 +11,7 @@ import fingerprints
 import numpy as np
 import pytest
 from benchmarks import recovery, trials, verdicts
-from benchmarks.recovery import Recorded
-from benchmarks.replicas import MOMENTS, SEED, SIZE, Report, Service, replicas
-from benchmarks.running import running
-from benchmarks.trials import Trial, Wanted
-from benchmarks.verdicts import Verdict
-from benchmarks.workplace import workplace
-
-from brickd.demo.damage import (
+from benchmarks.damage import (
     Change,
     Fault,
     Kind,
@@ -27,6 +20,13 @@ from brickd.demo.damage import (
     drawn_for_a_weight,
     drawn_for_an_operator,
 )
+from benchmarks.recovery import Recorded
+from benchmarks.replicas import MOMENTS, SEED, SIZE, Report, Service, replicas
+from benchmarks.running import running
+from benchmarks.trials import Trial, Wanted
+from benchmarks.verdicts import Verdict
+from benchmarks.workplace import workplace
+
 from brickd.demo.transformer import OperatorCall, drawn
 from brickd.shm.segment_files import find
 

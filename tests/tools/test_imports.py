@@ -26,7 +26,7 @@ ROOMS = (
 # Public modules outside of the rooms, and which rooms they may know.
 FLAT = {"brickd": 0, "brickd.errors": 1, "brickd.divergence": ROOMS.index("views") + 1, "brickd.__main__": len(ROOMS)}
 # Programs that run in processes of their own, and what they are made of.
-PROGRAMS = {"brickd.demo.damage", "brickd.demo.transformer", "brickd.demo.worker"}
+PROGRAMS = {"brickd.demo.transformer", "brickd.demo.worker"}
 
 
 @functools.cache

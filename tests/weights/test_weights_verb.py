@@ -437,7 +437,7 @@ def test_a_recording_has_what_was_known_when_it_began_and_what_was_read_meanwhil
 def test_a_flipped_bit_of_a_model_is_named_exactly(worker: Start, prefix: str) -> None:
     program = """
 from random import Random
-from brickd.demo.damage import *
+from benchmarks.damage import *
 weights = drawn(size, 7)
 fault = WeightFault(2, "layers.1.mlp.down.weight", Change(Kind.FLIP, 5, 21))
 if os.environ["BRICKD_WORKER"] == "2": assert fault.strike(weights, size)

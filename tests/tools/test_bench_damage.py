@@ -1,4 +1,4 @@
-"""What may go wrong in the demonstration's transformer: it is where it says, and nothing differs before it."""
+"""What may go wrong in a model of replicas: it is where it says, and nothing differs before it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.damage import OF_OPERATORS, OF_WEIGHTS, Change, Kind, WeightFault, changed, drawn_for_a_weight
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
 from replicas import MODEL, MOMENTS, PROMPT, SMALL, replicas
 
-from brickd.demo.damage import OF_OPERATORS, OF_WEIGHTS, Change, Kind, WeightFault, changed, drawn_for_a_weight
 from brickd.demo.transformer import drawn
 
 # ---- faults of operators -----------------------------------------------------------------------------------------
 
-FAULTS = "from random import Random\nfrom brickd.demo.damage import *\n"
+FAULTS = "from random import Random\nfrom benchmarks.damage import *\n"
 TRIED = """
 def run(operate):
     seen = []
