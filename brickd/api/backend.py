@@ -21,16 +21,13 @@ class Served(World, Protocol):
     @property
     def events(self) -> Log:
         """What happened."""
-        ...
 
     @property
     def shelf(self) -> Shelf:
         """Recordings that are being written, or that nobody has fetched."""
-        ...
 
     def daemon(self) -> DaemonStatus:
         """What it says of itself."""
-        ...
 
     def set(self, order: Setting) -> Obeyed:
         """Tell the workers of a service: what is set now, and how many hear it.
@@ -38,7 +35,6 @@ class Served(World, Protocol):
         Raises:
             NoSuchWorker: nobody has this service.
         """
-        ...
 
     def rescan(self, order: Rescanning) -> list[str]:
         """Have workers read their weights once more: which.
@@ -46,7 +42,6 @@ class Served(World, Protocol):
         Raises:
             NoSuchWorker: a name that nobody has.
         """
-        ...
 
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of dead workers; of how many.
@@ -54,7 +49,6 @@ class Served(World, Protocol):
         Raises:
             NoSuchWorker: a name that nobody has.
         """
-        ...
 
     def record(self, order: Recording) -> Recorder:
         """Begin a recording; it has come to its end when its last owner has it come there.
@@ -63,7 +57,6 @@ class Served(World, Protocol):
             NoSuchWorker: nobody has one of the names.
             BrickdError: another one is made, or nothing can be written.
         """
-        ...
 
     def end_recording(self, order: EndRecording) -> None:
         """Have a recording come to its end.
@@ -71,8 +64,6 @@ class Served(World, Protocol):
         Raises:
             BrickdError: it is not being made.
         """
-        ...
 
     def down(self) -> None:
         """End, soon: what is asked already is answered."""
-        ...

@@ -28,11 +28,9 @@ class ComparableWorld(Protocol):
 
     def survey(self) -> Survey:
         """Every worker, at one time."""
-        ...
 
     def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Have what workers said heard, under their uuids with a mark before them."""
-        ...
 
 
 class Live(SharedMemory):

@@ -101,23 +101,18 @@ class SegmentInside(Protocol):
     @property
     def header(self) -> _reader.Header:
         """What its worker said once."""
-        ...
 
     def read(self) -> Reading:
         """Everything but the rings."""
-        ...
 
     def consumer(self) -> int | None:
         """The pid of the process that drains it, or None."""
-        ...
 
     def control(self) -> _reader.Control:
         """What the consumer asked of the worker."""
-        ...
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
         """The number of the first slot that is still there, and the slots; so many of the newest are wanted."""
-        ...
 
 
 class World(Protocol):
@@ -126,55 +121,42 @@ class World(Protocol):
     @property
     def source(self) -> Source:
         """Where what it shows comes from."""
-        ...
 
     def daemon(self) -> DaemonStatus | None:
         """The daemon that answers; None where whoever asks looks for itself."""
-        ...
 
     def survey(self) -> Survey:
         """Every worker, at one time."""
-        ...
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
         """What some of the workers of a survey recorded lately, so many times ten seconds; None where nobody knows."""
-        ...
 
     def stragglers(self) -> StragglerVerdict | None:
         """Who is slow; None where nobody compares workers."""
-        ...
 
     def compared(self) -> Compared | None:
         """Who differs, and how much was compared to know; None where nobody does so all along."""
-        ...
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """The fingerprints of some of the workers of a survey, as far as they are here."""
-        ...
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """What they said of their weights alone, which is less to copy."""
-        ...
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
         """What the weights of all workers of a survey come to, of the services in which anybody watches any."""
-        ...
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
         """What the kernels of some of the workers of a survey, and of others, were compiled from."""
-        ...
 
     def files(self) -> Sequence[str]:
         """The names of all files that may be inspected, whatever they begin with."""
-        ...
 
     def segment(self, file: str) -> AbstractContextManager[SegmentInside]:
         """A segment to look into, by its file's name; it is not to be closed by whoever looks."""
-        ...
 
     def details(self, uuid: str) -> Details | None:
         """What was taken from a segment's rings; None where whoever answers does not drain it."""
-        ...
 
 
 def left_behind() -> tuple[Background, tuple[str, ...]]:

@@ -24,35 +24,27 @@ class RecordingInput(Protocol):
     @property
     def events(self) -> Log:
         """What happens."""
-        ...
 
     def daemon(self) -> DaemonStatus:
         """Who drains."""
-        ...
 
     def survey(self) -> Survey:
         """Every worker, now."""
-        ...
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """What some of them have said of their weights, as it is now: to be looked at, or changed."""
-        ...
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
         """What kernels were compiled from, as far as it is known by now."""
-        ...
 
     def lives(self, names: tuple[str, ...]) -> bool:
         """Whether any worker of these names, or of any where none is given, is drained still."""
-        ...
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
         """Have the records of these go into a spool from now on.
 
         None: nowhere any more, once those that were made by now did; none is on its way then.
         """
-        ...
 
     def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Note what happened."""
-        ...
