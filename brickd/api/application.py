@@ -30,9 +30,8 @@ from starlette.routing import Route
 from brickd.api import event_stream
 from brickd.api.backend import Served
 from brickd.api.connection_limits import Limits
-from brickd.api.file_response import FileResponse
-from brickd.api.json_response import Reply, encoded, error_body, failure
 from brickd.api.peer_credentials import Role
+from brickd.api.responses import FileResponse, Reply, encoded, error_body, failure
 from brickd.base import escape
 from brickd.base.users import as_user, user_name
 from brickd.client import protocol

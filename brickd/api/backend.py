@@ -51,18 +51,18 @@ class Served(World, Protocol):
         """
 
     def record(self, order: Recording) -> Recorder:
-        """Begin a recording; it has come to its end when its last owner has it come there.
+        """Begin a recording; it ends when its last owner ends it.
 
         Raises:
-            NoSuchWorker: nobody has one of the names.
-            BrickdError: another one is made, or nothing can be written.
+            NoSuchWorker: no worker has one of the names, or no live worker to wait for.
+            BrickdError: another recording runs, or nothing can be written.
         """
 
     def end_recording(self, order: EndRecording) -> None:
-        """Have a recording come to its end.
+        """End a recording soon.
 
         Raises:
-            BrickdError: it is not being made.
+            BrickdError: it is not running.
         """
 
     def down(self) -> None:

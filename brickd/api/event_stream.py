@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from brickd.api.json_response import HEADERS, encoded, error_body, in_pieces
 from brickd.api.peer_credentials import Role
+from brickd.api.responses import HEADERS, encoded, error_body, in_pieces
 from brickd.errors import BrickdError
 from brickd.model.event_log import Log
 from brickd.recording.session import Recorder
@@ -26,11 +26,21 @@ _PROGRESS_SECONDS = 1.0
 
 
 class Reader:
-    """Whoever reads a stream: woken when there may be something new, or when it is to end."""
+    """A client that reads a stream: woken when there may be something new, or when the stream ends."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
         self.ended = False
+
+    def waker(self) -> Callable[[], None]:
+        """A function that wakes it from any thread."""
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to be woken
+                loop.call_soon_threadsafe(self.woken.set)
+
+        return wake
 
     def end(self) -> None:
         """Have its stream end."""
@@ -99,13 +109,7 @@ class EventStream(StreamingResponse):
 
 async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
     """The events since one, and all that come."""
-    loop = asyncio.get_running_loop()
-
-    def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
-            loop.call_soon_threadsafe(reader.woken.set)
-
-    with log.watched(wake):
+    with log.watched(reader.waker()):
         while not reader.ended:
             reader.woken.clear()
             page = log.since(since)
@@ -143,12 +147,6 @@ async def again(
 
 async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) -> AsyncGenerator[bytes]:
     """A recording for as long as its reader is there: how far it has come, each second, and what it came to."""
-    loop = asyncio.get_running_loop()
-
-    def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
-            loop.call_soon_threadsafe(reader.woken.set)
-
     beginning = asyncio.ensure_future(begin())
     try:
         recorder = await asyncio.shield(beginning)
@@ -159,7 +157,7 @@ async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) ->
         beginning.add_done_callback(_left)
         raise
     try:
-        with recorder.watched(wake):
+        with recorder.watched(reader.waker()):
             yield _event("begun", encoded(recorder.document()))  # also where it is over already
             while not recorder.over.is_set():
                 with contextlib.suppress(TimeoutError):

@@ -12,13 +12,13 @@ import os
 import socket
 import stat
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from brickd.errors import BrickdError
 
 _LONGEST = 107  # bytes of sun_path, less the zero behind it
 _DRAFT = ".new"
+_BACKLOG = 32  # clients that wait to be let in before the server sets its own limit
 
 
 class Listener:
@@ -30,14 +30,13 @@ class Listener:
         group: whose members may connect, beside our user and root; None: nobody's.
     """
 
-    def __init__(self, path: Path, *, group: int | None = None, replace: bool = False, backlog: int = 32) -> None:
+    def __init__(self, path: Path, *, group: int | None = None, replace: bool = False) -> None:
         """Make the file and listen.
 
         Args:
             path: of the file; its folder exists.
             group: of the file.
             replace: whether we hold the daemon's lock, so that a socket that is there is a dead daemon's.
-            backlog: how many clients wait to be let in.
 
         Raises:
             BrickdError: what is there is not to be replaced, or the path cannot be a socket's.
@@ -63,7 +62,7 @@ class Listener:
                 os.chown(draft, -1, group)
             draft.chmod(0o600 if group is None else 0o660)
             self._made = draft.stat()
-            self.socket.listen(backlog)
+            self.socket.listen(_BACKLOG)
             draft.rename(path)
         except BaseException:
             self.socket.close()
@@ -89,7 +88,7 @@ class Listener:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -29,23 +29,15 @@ class Server:
     Not uvicorn's own, which handles signals and looks ten times a second whether it should stop.
     """
 
-    def __init__(
-        self,
-        served: Served,
-        listen: Callable[[], Listener],
-        limits: Limits | None = None,
-        found_seconds: float = _FOUND_SECONDS,
-    ) -> None:
-        """Listen; nobody is answered yet.
+    def __init__(self, served: Served, listen: Callable[[], Listener], limits: Limits) -> None:
+        """Listen; no client is answered yet.
 
         Args:
             served: what is shown.
             listen: makes the socket, now and whenever it is found removed.
             limits: of clients.
-            found_seconds: how often that is looked for.
         """
-        self._limits = limits or Limits()
-        self._listen, self._found_seconds = listen, found_seconds
+        self._limits, self._listen = limits, listen
         self._listener = listen()
         self._application = Application(served, self._limits)
         self._room = ClientPlaces(self._limits, self._listener.group)
@@ -60,7 +52,7 @@ class Server:
             server = await self._accept(self._loop)
             while self._wanted:  # looked at behind the loop: `stop` does it the other way round
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopped.wait(), self._found_seconds)
+                    await asyncio.wait_for(self._stopped.wait(), _FOUND_SECONDS)
                 if self._wanted and self._listener.missing():
                     server = await self._accept_again(self._loop, server)
             self._listener.remove()  # first: whoever comes now finds no daemon, not one that is silent

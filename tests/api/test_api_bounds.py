@@ -16,9 +16,8 @@ from test_api_clients import PATIENT, closed
 
 from brickd.api import event_stream
 from brickd.api.connection_limits import Limits
-from brickd.api.file_response import FileResponse
-from brickd.api.json_response import Reply, failure, in_pieces
 from brickd.api.peer_credentials import Role
+from brickd.api.responses import FileResponse, Reply, failure, in_pieces
 from brickd.errors import BrickdError, NoSuchSource, NoSuchWorker, NotPermitted, SegmentRefused, WrongQuestion
 
 PIECE = 64 * 1024

@@ -105,7 +105,7 @@ def serving(
 ) -> Iterator[Daemon]:
     """A daemon that answers at the path."""
     daemon = kind()
-    daemon.server = Server(daemon, lambda: Listener(path, group=group), limits)
+    daemon.server = Server(daemon, lambda: Listener(path, group=group), limits or Limits())
     daemon.thread = threading.Thread(target=lambda: asyncio.run(daemon.server.serve()))
     daemon.thread.start()
     try:

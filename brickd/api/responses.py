@@ -1,17 +1,20 @@
-"""What the API answers in: JSON, whether it goes well or not.
+"""What the API answers with: JSON, whether it goes well or not, and the bytes of a file.
 
-Owns: how documents and errors are written, which status an error has. Must not know: what is asked, clients.
+Owns: how documents, errors and files are sent, which status an error has. Must not know: what is asked, clients.
 Invariants: JSON is ASCII and has no NaN, so that a hostile name stays a string in it; every reply ends its connection;
-an answer that is taken slowly lies in this process once, not in the buffers of its connection too.
+an answer that is taken slowly is in this process once, not in the buffers of its connection too, and of a file only a
+piece is; the length of a file is sent first, and a file that became shorter ends the connection.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from brickd.client.protocol import error_document
@@ -26,6 +29,9 @@ _STATUS: dict[type[BrickdError], HTTPStatus] = {
     BrickdError: HTTPStatus.BAD_REQUEST,
 }
 _PIECE = 64 * 1024
+_FILE_PIECE = 256 * 1024
+
+InThread = Callable[[Callable[[int, int, int], bytes], int, int, int], Awaitable[bytes]]
 
 
 def encoded(document: Any) -> bytes:
@@ -57,6 +63,39 @@ class Reply(Response):
         """Send it."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await in_pieces(send, bytes(self.body), more=False)
+
+
+class FileResponse(StreamingResponse):
+    """All of a file that does not grow any more."""
+
+    def __init__(self, fd: int, in_thread: InThread) -> None:
+        """Answer with it.
+
+        Args:
+            fd: of the file, which this closes.
+            in_thread: calls a function that may wait.
+        """
+        self._fd, self._length, self._in_thread = fd, os.fstat(fd).st_size, in_thread
+        headers = HEADERS | {"content-length": str(self._length)}
+        super().__init__((), headers=headers, media_type="application/octet-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, unless its reader leaves."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            os.close(self._fd)
+
+    async def stream_response(self, send: Send) -> None:
+        """Send each piece when the one before it was taken."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        at = 0
+        while at < self._length:
+            piece = await self._in_thread(os.pread, self._fd, min(_FILE_PIECE, self._length - at), at)
+            if not piece:  # it is shorter by now: the client sees that this is not all of it
+                return
+            at += len(piece)
+            await send({"type": "http.response.body", "body": piece, "more_body": at < self._length})
 
 
 def failure(error: BrickdError) -> Reply:
