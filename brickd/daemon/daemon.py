@@ -62,6 +62,8 @@ _STARVED_AGAIN_NS = 60_000_000_000  # so often it is told
 class Daemon:
     """A running daemon, as its API sees it: every method may be called from any thread."""
 
+    source: Source = "daemon"
+
     def __init__(
         self, home: Home, *, workers_max: int = WORKERS_MAX, numerics_bytes: int = WINDOW_BYTES, stays: bool = True
     ) -> None:
@@ -79,36 +81,36 @@ class Daemon:
         self._home, self._memory = home, memory
         # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
-        self._telling = threading.Lock()
+        self.telling = threading.Lock()
         memory.closed = False
         lost = [each for each in (broken, unweighed) if each]
         self._broken = "; ".join(lost) or None
         for each in lost:
-            self._tell("break", each)
+            self.tell("break", each)
         filed = Filed(runtime().sources)
         filed.tidy()
-        memory.sources.go_into(filed, self._tell)
+        memory.sources.go_into(filed, self.tell)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
         self._numerics = Numerics(numerics_bytes, weights)
         self._weights_kept, self._weights_news, self._weights_kept_ns = weights.changes, weights.news, 0
         self._shed: Callable[[], None] = lambda: None
         self._starved_ns = -_STARVED_AGAIN_NS
         self._collector = Collector(
-            memory, self._keep, self._tell, workers_max=workers_max, numerics=self._numerics, starve=self._starve
+            memory, self._keep, self.tell, workers_max=workers_max, numerics=self._numerics, starve=self._starve
         )
         self._collector.roster.stays = stays
-        self._loop = Loop(self._collector, self._tell)
+        self._loop = Loop(self._collector, self.tell)
         self._usages, self._windows = Usages(), Windows()
-        self._lookout, self._recordings = Lookout(self._tell), Recordings(self)
+        self._lookout, self._recordings = Lookout(self.tell), Recordings(self)
         self._weighing = Weighing(weights)
-        scales = Scales(self._weighing, self._tell)
+        scales = Scales(self._weighing, self.tell)
         takers: list[Takes] = [self._windows, self._lookout, scales, self._recordings]
         self._sampler = Sampler(self._used, takers, self._loop.tell_defect)
 
-    def _tell(self, kind: str, text: str, **of: str | None) -> None:
-        """Note what happened; a successor's events are numbered on from here."""
+    def tell(self, kind: str, text: str, **of: str | None) -> None:
+        """Log an event; the next daemon numbers its events from here on."""
         number = self.events.add(kind, text, **of).number
-        with self._telling:  # threads of the API tell, too: who told first may come here last
+        with self.telling:  # threads of the API tell, too: who told first may come here last
             self._memory.newest_event = max(self._memory.newest_event, number)
 
     def _keep(self, content: bytes) -> None:
@@ -136,7 +138,7 @@ class Daemon:
             self._starved_ns = now_ns
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             text = f"no file descriptor was left, of {most:,} that are allowed: all clients were closed"
-            self._tell("starved", text, command="brickd doctor")
+            self.tell("starved", text, command="brickd doctor")
 
     def _keep_weights(self) -> None:
         """What was heard of weights is kept before it is said that it was; of those that are forgotten nothing."""
@@ -156,7 +158,7 @@ class Daemon:
             DaemonRefused: it cannot be had.
         """
         if self._home.restore(self.prefix):
-            self._tell("restored", "the runtime directory had been removed: it was made and taken again")
+            self.tell("restored", "the runtime directory had been removed: it was made and taken again")
 
     # ---- its life
 
@@ -176,7 +178,7 @@ class Daemon:
         self._collector.change()  # it is kept at once that this one has not come to its end
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
-        self._tell("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
+        self.tell("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
         self._loop.start()
         self._sampler.start()
 
@@ -208,11 +210,6 @@ class Daemon:
             self._broken,
             None if recorder is None else recorder.trouble,
         )
-
-    @property
-    def source(self) -> Source:
-        """Where what it shows comes from."""
-        return "daemon"
 
     def survey(self) -> Survey:
         """Every worker, as it is now."""
@@ -311,7 +308,7 @@ class Daemon:
             collector.change()
             roster.command(order.service)
         self._loop.wake()
-        self._tell("set", f"{wish.text()} for {plural(obeyed.workers, 'worker')}", service=order.service)
+        self.tell("set", f"{wish.text()} for {plural(obeyed.workers, 'worker')}", service=order.service)
         return obeyed
 
     def rescan(self, order: Rescanning) -> list[str]:
@@ -369,16 +366,7 @@ class Daemon:
     # ---- recordings
 
     def record(self, order: Recording, first: Path | None = None) -> Recorder:
-        """Begin a recording.
-
-        Args:
-            order: what is wanted.
-            first: its first file; None: one of its own in the state directory.
-
-        Raises:
-            NoSuchWorker: nobody has one of the names, or no live worker to wait for.
-            BrickdError: another one is made, or nothing can be written there.
-        """
+        """Begin a recording, with `first` as its first file; None: a new one in the state directory."""
         found = self.survey()
         select(found.workers, order.names, foreign=found.foreign)
         if order.until_exit and not self.lives(order.names):
@@ -387,15 +375,11 @@ class Daemon:
         if first is None:
             for old in self.shelf.make_room():
                 text = f"{old.files[0].path}: removed with all its files: {ROOM} newer recordings are kept, and no more"
-                self._tell("recording_removed", text)
+                self.tell("recording_removed", text)
         return recorder
 
     def end_recording(self, order: EndRecording) -> None:
-        """Have a recording come to its end, soon.
-
-        Raises:
-            BrickdError: it is not being made.
-        """
+        """End a recording soon."""
         recorder = self._recordings.running
         if recorder is None or recorder.id != order.recording:
             raise BrickdError(f"recording {order.recording} is not running")
@@ -416,10 +400,6 @@ class Daemon:
             rings.into(spool)
             roster.record(None if spool is None else rings)
         self._loop.wake()
-
-    def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
-        """Note what happened."""
-        self._tell(kind, text, command=command)
 
     def down(self) -> None:
         """End, soon."""

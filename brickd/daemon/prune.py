@@ -65,7 +65,8 @@ def prune(
             except NotPermitted:
                 continue
             else:
-                if _is_of(file, uuids) and _abandoned(file):
+                meant = uuids is None or (isinstance(file, Segment) and file.header["uuid"].hex() in uuids)
+                if meant and _abandoned(file):
                     dead.append((file, _activity(file)))
         if dead:
             wait(STILL_SECONDS)
@@ -84,16 +85,10 @@ def prune(
 def _open(name: str, refused_too: bool) -> SegmentFile:
     try:
         return open_segment(name)
-    except SegmentUnpublished:
-        return open_file(name)
-    except SegmentRefused:
-        if not refused_too:
+    except SegmentRefused as error:
+        if not refused_too and not isinstance(error, SegmentUnpublished):
             raise
         return open_file(name)
-
-
-def _is_of(file: SegmentFile, uuids: Collection[str] | None) -> bool:
-    return uuids is None or (isinstance(file, Segment) and file.header["uuid"].hex() in uuids)
 
 
 def _abandoned(file: SegmentFile) -> bool:

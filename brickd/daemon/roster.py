@@ -138,7 +138,8 @@ class Roster:
             self._forget_missed()
 
     def _attach(self, file: str, now_ns: int) -> None:
-        self._require_room(file)
+        if len(self.attached) >= self._workers_max:
+            raise SegmentUndrained(file, f"not drained: the limit of {self._workers_max:,} workers is reached")
         segment = open_segment(file, os.O_RDWR)
         same = (each for each in self.attached.values() if each.segment.identifier == segment.identifier)
         if (twin := next(same, None)) is not None:  # renamed just now
@@ -191,10 +192,6 @@ class Roster:
                 self.changed = True
                 reason = "its worker ended and is remembered, and the file cannot be removed: permission denied"
                 raise SegmentRefused(segment.name, reason) from None
-
-    def _require_room(self, file: str) -> None:
-        if len(self.attached) >= self._workers_max:
-            raise SegmentUndrained(file, f"not drained: the limit of {self._workers_max:,} workers is reached")
 
     def _require_original(self, segment: Segment, uuid: str) -> None:
         """Refuse what another file with its uuid is the original of, or may be."""
@@ -273,28 +270,21 @@ class Roster:
                 return False
             if each.heir is None:
                 each.deferred.orphan()
-                self._remember(each)
+                self.memory.gone[each.uuid] = RetainedTotals(each.known.name, each.last_reading())
             del self.memory.known[each.uuid]
         each.stage, self.changed = Stage.READ, True
-        kind, text = ("worker_died", f"{each.name} died; what it recorded is kept")
+        kind, text = "worker_died", "died; what it recorded is kept"
         if each.heir is not None:
-            kind, text = (
-                "worker_moved",
-                f"{each.name} goes on in {each.heir.segment.name}: somebody had removed its segment",
-            )
+            kind, text = "worker_moved", f"goes on in {each.heir.segment.name}: somebody had removed its segment"
         elif each.drain.ended:
-            kind, text = ("worker_ended", f"{each.name} ended; what it recorded is kept")
-        self._tell(kind, text, service=each.service, worker=each.name)
+            kind, text = "worker_ended", "ended; what it recorded is kept"
+        self._tell(kind, f"{each.name} {text}", service=each.service, worker=each.name)
         return True
 
-    def _remember(self, each: Attached) -> None:
-        self.memory.gone[each.uuid] = RetainedTotals(each.known.name, each.last_reading())
-
-    def forget(self, uuids: Collection[str]) -> int:
-        """Drop the totals of some that are gone, under the lock; of how many."""
+    def forget(self, uuids: Collection[str]) -> None:
+        """Drop the totals of some workers that are gone, under the lock."""
         for uuid in uuids:
             self.memory.drop(self.memory.gone.pop(uuid))
-        return len(uuids)
 
     def give_up(self, each: Attached, error: SegmentRefused) -> None:
         """Drain it no more: it does not add up; nor those whose worker goes on in it, which tell of the same work."""

@@ -57,17 +57,13 @@ def content_of(path: Path) -> bytes | None:
         OSError: it cannot be read.
     """
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             owner = os.fstat(file.fileno()).st_uid
             if owner != os.geteuid():
                 raise CheckpointRefused(f"belongs to user {user_name(owner)}, not {user_name(os.geteuid())}")
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def save(path: Path, content: bytes) -> None:

@@ -15,7 +15,6 @@ import stat
 import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from brickd.analysis.weights import codec
@@ -123,7 +122,7 @@ class Home:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._lock)
 
     def memory(self, prefix: str) -> tuple[Memory, str]:

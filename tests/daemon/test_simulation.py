@@ -36,6 +36,7 @@ from brickd.shm import _reader, dtypes, removed_file
 from brickd.shm.clock import Now
 from brickd.shm.duplicates import Twin, original
 from brickd.shm.removed_workers import Removals, RemovedWorker, uncounted
+from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import SegmentFile, find
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
@@ -352,13 +353,13 @@ def _who_has_no_file_is_not_shown(patch: Patch) -> None:
 
 
 def _a_worker_is_remembered_once_its_segment_is_removed(patch: Patch) -> None:
-    remember = Roster._remember
+    last_reading = Attached.last_reading
 
-    def mutant(self: Roster, each: Attached) -> None:
-        each.segment.unlink()
-        remember(self, each)
+    def mutant(self: Attached) -> Reading:
+        self.segment.unlink()
+        return last_reading(self)
 
-    patch.setattr(Roster, "_remember", mutant)
+    patch.setattr(Attached, "last_reading", mutant)
 
 
 def _a_damaged_checkpoint_is_accepted(patch: Patch) -> None:
