@@ -29,15 +29,9 @@ class Machine:
 
 def here() -> Machine:
     """This machine."""
-    return Machine(_cpu_model(), len(os.sched_getaffinity(0)))
-
-
-def _cpu_model() -> str:
-    for line in _CPUINFO.read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in {"model name", "Model", "CPU part"}:
-            return value.strip()
-    return platform.machine()
+    lines = (line.partition(":") for line in _CPUINFO.read_text().splitlines())
+    models = (value.strip() for key, _, value in lines if key.strip() in {"model name", "Model", "CPU part"})
+    return Machine(next(models, platform.machine()), len(os.sched_getaffinity(0)))
 
 
 def read(path: Path, most: int = 1 << 16) -> str | None:

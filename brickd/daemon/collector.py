@@ -23,6 +23,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from brickd.analysis.numerics.fingerprints import Numerics
@@ -224,7 +225,8 @@ class Collector:
             self._urgent = True
         for each in self._drained():
             if each.drain.checked:
-                self._listen(each)
+                with self._isolating(each):
+                    each.listen()
         if self._unsettled:
             self._settle()
         return max((drain.fill for drain in self.drains), default=0.0)
@@ -249,20 +251,22 @@ class Collector:
         if refused is not None:
             self.roster.give_up(each, SegmentRefused(each.segment.name, refused))
             return
-        try:
+        with self._isolating(each):
             with self.roster.lock:
                 each.take(events)
-        except Exception as error:  # the others' records are here already: they are not to be lost for this one
-            self.roster.give_up(each, _refused(each, error))
-            return
-        self._unsettled.add(each.owner)
-        self._dirty = True
+            self._unsettled.add(each.owner)
+            self._dirty = True
 
-    def _listen(self, each: Attached) -> None:
+    @contextmanager
+    def _isolating(self, each: Attached) -> Iterator[None]:
+        """Give up a segment whatever goes wrong with it: the records of others are here already."""
         try:
-            each.listen()
+            yield
+        except SegmentRefused as error:
+            self.roster.give_up(each, error)
         except Exception as error:
-            self.roster.give_up(each, _refused(each, error))
+            reason = f"what it says cannot be worked out: {type(error).__name__}: {error}"
+            self.roster.give_up(each, SegmentRefused(each.segment.name, reason))
 
     def _settle(self) -> None:
         """Have the deferred work worked out of which this pass or the last one told."""
@@ -270,11 +274,8 @@ class Collector:
         partly = {each.owner for each in self._drained() if not each.drain.complete}
         partly |= {each.owner for turns in self._turns for each in turns.unreached}
         for each in list(self._unsettled):
-            try:
-                with self.roster.lock:
-                    each.settle(complete=each not in partly)
-            except Exception as error:
-                self.roster.give_up(each, _refused(each, error))
+            with self._isolating(each), self.roster.lock:
+                each.settle(complete=each not in partly)
             if each.deferred.settled or each.stage is not Stage.DRAINED:
                 self._unsettled.discard(each)
 
@@ -318,11 +319,9 @@ class Collector:
             if self.roster.crowded or each.segment.worker() is not None:
                 continue
             if each.drain.ended or now_ns - each.moved_ns >= STILL_NS:
-                try:
+                with self._isolating(each):
                     if self.roster.bury(each):
                         self._urgent = True
-                except Exception as error:
-                    self.roster.give_up(each, _refused(each, error))
 
     def _ration(self, each: Attached) -> None:
         """Have it get what it may cost from now on, which a reading has worked out."""
@@ -413,16 +412,10 @@ class Collector:
         self.memory.closed = True
         self.keep(now_ns)
         self.roster.release()
-        with self.roster.reading:  # whoever reads comes to an end first
+        with self.roster.reading:  # readers finish first
             pass
         self.roster.close(_TURN_SECONDS)
 
     def change(self) -> None:
         """The memory was changed from outside, under the lock: it is to be kept at once."""
         self._dirty = self._urgent = True
-
-
-def _refused(each: Attached, error: Exception) -> SegmentRefused:
-    if isinstance(error, SegmentRefused):
-        return error
-    return SegmentRefused(each.segment.name, f"what it says cannot be worked out: {type(error).__name__}: {error}")

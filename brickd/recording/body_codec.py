@@ -96,13 +96,8 @@ class RecordingEnd:
 # ---- written
 
 
-def beginning(of: Beginning) -> bytes:
-    """The body of a beginning."""
-    return plain(asdict(of)).encode()
-
-
-def ending(of: RecordingEnd) -> bytes:
-    """The body of an end."""
+def frame(of: Beginning | RecordingEnd) -> bytes:
+    """The body of the beginning or the end of a file."""
     return plain(asdict(of)).encode()
 
 
@@ -188,7 +183,7 @@ class Shown:
 
 
 def read_beginning(body: bytes) -> Beginning:
-    """What `beginning` wrote."""
+    """The beginning that `frame` wrote."""
     with json_values.validating():
         found = json_values.document(body, _OWN_BYTES_MAX)
         redacted = bool(found.get("redacted", False))
@@ -205,7 +200,7 @@ def read_beginning(body: bytes) -> Beginning:
 
 
 def read_ending(body: bytes) -> RecordingEnd:
-    """What `ending` wrote."""
+    """The end that `frame` wrote."""
     with json_values.validating():
         found = json_values.document(body, _OWN_BYTES_MAX)
         if found["why"] not in get_args(Why):

@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from typing import Self
 
 from brickd.errors import NotPermitted, RecordingRefused
 from brickd.shm import _reader
@@ -74,12 +73,6 @@ class RecordingBytes:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def open_file(path: str, reads: Reads = nobody) -> RecordingBytes:

@@ -65,7 +65,7 @@ class Writer:
         host = socket.gethostname()
         began = Beginning(self._began_at_ns, facts.version, host, facts.prefix, order.names, order.spans)
         began = replace(began, redacted=order.redact, values=order.values)
-        self._put(_reader.CHUNK_BEGINNING, body_codec.beginning(began))
+        self._put(_reader.CHUNK_BEGINNING, body_codec.frame(began))
         self.look()
 
     def _put(self, kind: int, body: bytes) -> Put:
@@ -247,7 +247,7 @@ class Writer:
             return False
         self._begin()
         self.weigh()
-        volumes.close_last_but_one(body_codec.ending(RecordingEnd("rotated", self.counted())))
+        volumes.close_last_but_one(body_codec.frame(RecordingEnd("rotated", self.counted())))
         return True
 
     def end(self, why: Why) -> None:
@@ -257,7 +257,7 @@ class Writer:
         self._spool.clear()
         self.volumes.write(self._spool, 0)  # what was refused is this file's
         self.events()
-        self.volumes.end(body_codec.ending(RecordingEnd(why, self.counted())))
+        self.volumes.end(body_codec.frame(RecordingEnd(why, self.counted())))
 
     def last_look(self) -> None:
         """A snapshot of now, which needs nothing of what stands before it."""

@@ -148,10 +148,6 @@ def packed_size(table: bytes | _reader.Packed) -> int:
     return len(table if isinstance(table, bytes) else table.form())
 
 
-def _nothing() -> int:
-    return 0
-
-
 @dataclass(slots=True)
 class Account:
     """What one segment got so far, across readings.
@@ -163,8 +159,8 @@ class Account:
         why: it does not get more.
     """
 
-    pending: Callable[[], int] = _nothing
-    detail: Callable[[], int] = _nothing
+    pending: Callable[[], int] = lambda: 0
+    detail: Callable[[], int] = lambda: 0
     ration: Ration = Ration.WHOLE
     why: str = ""
     _last: Reading | None = None

@@ -134,7 +134,7 @@ class SharedTables:
     def of(cls, document: Mapping[str, Any]) -> SharedTables:
         """What `texts` said."""
         return cls(
-            _read(document["names"], _name, copy_checks.names),
+            _read(document["names"], lambda text, category: (text, category), copy_checks.names),
             _read(document["paths"], CallPath, copy_checks.paths),
             _read(document.get("sites", {}), SiteKey, copy_checks.sites),
         )
@@ -149,10 +149,6 @@ def _read(
         check(table)
         found[int(number)] = Shared(table)
     return found
-
-
-def _name(text: Any, category: Any) -> tuple[str, int]:
-    return text, category
 
 
 def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:

@@ -244,7 +244,9 @@ def test_what_cannot_be_worked_out_of_one_segment_costs_that_segment_alone(
         for each in (one, other):
             each.add(0, "event", events({"sequence": 1, "id": 1}))
         if what == "listen":
-            loop._listen(next(each for each in loop.roster.drained() if each.segment.name.endswith("a")))
+            attached = next(each for each in loop.roster.drained() if each.segment.name.endswith("a"))
+            with loop._isolating(attached):
+                attached.listen()
         loop.tick(1)
         assert loop.files == ["b"]
         reason = loop.directory.refused()[f"{prefix}a"].reason
