@@ -105,11 +105,7 @@ class Endpoint:
 
 
 class Application:
-    """A daemon as an ASGI application.
-
-    Attributes:
-        asgi: the application itself.
-    """
+    """A daemon as an ASGI application, `asgi`."""
 
     def __init__(self, served: Served, limits: Limits) -> None:
         self._served = served
@@ -354,11 +350,7 @@ def _told(answer: Answer) -> bytes:
 
 
 def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
-    """The pairs of a query, or of a body in the form of one.
-
-    Raises:
-        WrongQuestion: it is in another form.
-    """
+    """The pairs of a query, or of a body in this form; WrongQuestion if it has another form."""
     try:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
     except ValueError as error:

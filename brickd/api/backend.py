@@ -30,25 +30,13 @@ class Served(World, Protocol):
         """What it says of itself."""
 
     def set(self, order: Setting) -> Obeyed:
-        """Tell the workers of a service: what is set now, and how many hear it.
-
-        Raises:
-            NoSuchWorker: nobody has this service.
-        """
+        """Set what a service records; NoSuchWorker if no worker has this service."""
 
     def rescan(self, order: Rescanning) -> list[str]:
-        """Have workers read their weights once more: which.
-
-        Raises:
-            NoSuchWorker: a name that nobody has.
-        """
+        """Have workers read their weights again; return which. NoSuchWorker for an unknown name."""
 
     def forget(self, order: Forgetting) -> int:
-        """Drop the totals of dead workers; of how many.
-
-        Raises:
-            NoSuchWorker: a name that nobody has.
-        """
+        """Drop the totals of dead workers; return how many. NoSuchWorker for an unknown name."""
 
     def record(self, order: Recording) -> Recorder:
         """Begin a recording; it ends when its last owner ends it.
@@ -59,11 +47,7 @@ class Served(World, Protocol):
         """
 
     def end_recording(self, order: EndRecording) -> None:
-        """End a recording soon.
-
-        Raises:
-            BrickdError: it is not running.
-        """
+        """End a recording soon; BrickdError if it is not running."""
 
     def down(self) -> None:
         """End, soon: what is asked already is answered."""

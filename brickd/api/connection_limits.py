@@ -28,16 +28,14 @@ class Limits:
     """The bounds of one server.
 
     Attributes:
-        connections: how many clients at once. Each is accepted alone, so that of a crowd a few have been let in whose
-            requests, though sent, are not read yet: none of these is to be taken for a silent one.
-        backlog: how many more wait to be let in.
-        streams: how many of them may be told of events, or shown a status again and again.
-        threads: how many views are built at once.
-        head_bytes: of a request without its body.
-        body_bytes: of its body.
-        arrive_seconds: how long a request may take to arrive.
-        take_seconds: how long a client may take nothing of its answer.
-        farewell_seconds: how long answers may still take once the server is to stop: less than the daemon may take.
+        connections: of clients at once. Each is accepted alone, so that of a crowd a few are let in whose requests are
+            sent, but not read yet: none of these must be taken for a silent one.
+        backlog: clients that wait to be let in beyond those.
+        streams: clients that may follow events or the status.
+        threads: views that are built at once.
+        arrive_seconds: for a request to arrive.
+        take_seconds: for which a client may take nothing of its answer.
+        farewell_seconds: for answers once the server stops: less than the daemon may take.
     """
 
     connections: int = CLIENTS_MAX
@@ -58,12 +56,7 @@ class Limits:
 
 
 class ClientPlaces:
-    """The places for clients.
-
-    Attributes:
-        limits: of each and of all.
-        group: whose members may read; our user and root may control as well.
-    """
+    """The places for clients; members of `group` may read, our user and root may control too."""
 
     def __init__(self, limits: Limits, group: int | None) -> None:
         self.limits = limits
@@ -104,7 +97,7 @@ class ClientPlaces:
             connection.abort()
 
     async def emptied(self, within_seconds: float) -> None:
-        """Let nobody in, everybody go who was answered, and after so many seconds those too who were not."""
+        """Admit no client, close those that are answered, and after this time the others too."""
         self._closed = True
         for connection in tuple(self._taken):
             connection.finish()
@@ -114,11 +107,10 @@ class ClientPlaces:
 
 
 class Connection(H11Protocol):
-    """uvicorn's way to speak HTTP, with a deadline for each turn of the client.
+    """uvicorn's HTTP protocol, with a deadline for each turn of the client.
 
     Attributes:
-        role: what the client may do.
-        waited_since: since when, by the loop's clock, it is the client's turn; infinity where it is ours.
+        waited_since: when the client's turn began, by the loop's clock; infinity if it is ours.
     """
 
     def __init__(self, *arguments: Any, room: ClientPlaces, **more: Any) -> None:

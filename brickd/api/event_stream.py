@@ -26,7 +26,7 @@ _PROGRESS_SECONDS = 1.0
 
 
 class Reader:
-    """A client that reads a stream: woken when there may be something new, or when the stream ends."""
+    """A client that reads a stream: woken when something may be new, or when the stream ends."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
@@ -57,11 +57,7 @@ class Streams:
         self._closed = False
 
     def enter(self, reader: Reader, role: Role) -> None:
-        """Count one more. The last half of the places is for those who control: a recording is a stream.
-
-        Raises:
-            HTTPException: there are too many.
-        """
+        """Add a reader, or raise HTTPException. Half of the places are for CONTROL: to record."""
         most = self._most if role is Role.CONTROL else self._most // 2
         if len(self._readers) >= most:
             text = f"{len(self._readers)} streams are open, and the limit is {most}"
@@ -146,7 +142,7 @@ async def again(
 
 
 async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) -> AsyncGenerator[bytes]:
-    """A recording for as long as its reader is there: how far it has come, each second, and what it came to."""
+    """Record for as long as the reader stays: progress each second, and the result."""
     beginning = asyncio.ensure_future(begin())
     try:
         recorder = await asyncio.shield(beginning)

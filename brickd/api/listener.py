@@ -22,13 +22,7 @@ _BACKLOG = 32  # clients that wait to be let in before the server sets its own l
 
 
 class Listener:
-    """A listening unix socket and its file.
-
-    Attributes:
-        socket: to be accepted from.
-        path: where clients find it.
-        group: whose members may connect, beside our user and root; None: nobody's.
-    """
+    """A listening unix socket and its file; members of `group`, our user and root may connect."""
 
     def __init__(self, path: Path, *, group: int | None = None, replace: bool = False) -> None:
         """Make the file and listen.
@@ -82,7 +76,7 @@ class Listener:
                 self.path.unlink()
 
     def missing(self) -> bool:
-        """Whether nothing has its name any more: somebody has removed it. What has it instead is left there."""
+        """Whether the file was removed. Another file under its name is left alone."""
         return not os.path.lexists(self.path)
 
     def __enter__(self) -> Self:

@@ -34,11 +34,7 @@ class Peer(NamedTuple):
     groups: frozenset[int]
 
     def role(self, group: int | None) -> Role:
-        """Its role.
-
-        Args:
-            group: whose members may read; None: no group's.
-        """
+        """Its role, where members of `group` may read."""
         if self.uid in (0, os.geteuid()):
             return Role.CONTROL
         return Role.READ if group in self.groups else Role.NONE

@@ -45,7 +45,7 @@ def error_body(kind: str, message: str) -> bytes:
 
 
 async def in_pieces(send: Send, body: bytes, *, more: bool) -> None:
-    """Send a body, each piece of it when the one before it was taken; `more` tells whether another one follows."""
+    """Send a body, each piece when the one before it was taken; `more`: another body follows."""
     for at in range(0, len(body) or 1, _PIECE):
         last = at + _PIECE >= len(body)
         await send({"type": "http.response.body", "body": body[at : at + _PIECE], "more_body": more or not last})
@@ -69,12 +69,7 @@ class FileResponse(StreamingResponse):
     """All of a file that does not grow any more."""
 
     def __init__(self, fd: int, in_thread: InThread) -> None:
-        """Answer with it.
-
-        Args:
-            fd: of the file, which this closes.
-            in_thread: calls a function that may wait.
-        """
+        """Send the file of a descriptor, and close that; `in_thread` calls a function that may wait."""
         self._fd, self._length, self._in_thread = fd, os.fstat(fd).st_size, in_thread
         headers = HEADERS | {"content-length": str(self._length)}
         super().__init__((), headers=headers, media_type="application/octet-stream")

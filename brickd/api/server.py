@@ -30,13 +30,7 @@ class Server:
     """
 
     def __init__(self, served: Served, listen: Callable[[], Listener], limits: Limits) -> None:
-        """Listen; no client is answered yet.
-
-        Args:
-            served: what is shown.
-            listen: makes the socket, now and whenever it is found removed.
-            limits: of clients.
-        """
+        """Listen, but answer nothing yet; `listen` makes the socket, now and if it is removed."""
         self._limits, self._listen = limits, listen
         self._listener = listen()
         self._application = Application(served, self._limits)

@@ -1,1 +1,1 @@
-"""What every room uses: text, units, errors, paths, locks, files. Knows nothing of bricks or segments."""
+"""What every room uses: text, units, paths, locks, files. Knows no bricks or segments."""

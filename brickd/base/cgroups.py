@@ -20,7 +20,7 @@ _NO_LIMIT = 1 << 60  # version 1 says its largest number of pages
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The limit of one group, as the file that holds it says, and what is used that cannot be dropped."""
+    """The memory limit of one group, the file that holds it, and the use that cannot be dropped."""
 
     file: str
     limit_bytes: int

@@ -33,11 +33,9 @@ _FORMULA = tuple("=+-@\t\r＝＋－＠")
 
 
 def text(value: str, limit: int | None = None) -> str:
-    r"""Return the value as a terminal may show it.
+    r"""Return any string, lone surrogates included, as a terminal may show it.
 
-    Args:
-        value: any string at all, lone surrogates included.
-        limit: the largest display width; what is wider is cut and ends in an ellipsis. An escape is never cut in two.
+    What is wider than `limit` cells is cut and ends in an ellipsis. An escape is never cut in two.
 
     >>> text("red \x1b[31m\n")
     'red \\x1b[31m\\n'

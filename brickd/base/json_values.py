@@ -1,4 +1,4 @@
-"""JSON values that brickd keeps: written piece by piece, and checked one by one when they are read.
+"""JSON values that brickd stores: written piece by piece, checked one by one when read.
 
 Owns: what a number, a text or a list may be before anything is made of it. Must not know: any file, what a value means.
 Invariants: a check returns its value, or raises ValueError with the value found and the value expected; pieces of JSON
@@ -53,7 +53,7 @@ def text(value: Any) -> str:
 
 
 def unicode(value: Any) -> str:
-    """A string that UTF-8 can say: a file's name may be another one, nothing that is written into a segment is."""
+    """A string that UTF-8 can encode, as all text of a segment; a file's name may be another."""
     text(value).encode()  # UnicodeEncodeError is a ValueError
     return str(value)
 
@@ -88,7 +88,7 @@ def parsed(body: bytes | str) -> Any:
 
 
 def document(body: bytes, most: int) -> Any:
-    """The same of no more than so many bytes, if it takes no more memory than what brickd writes may take."""
+    """A JSON document within limits of its size and of the memory that it takes."""
     require(len(body) <= most, f"at most {most} bytes", len(body))
     containers = body.count(b"[") + body.count(b"{")
     require(containers <= _CONTAINERS_MAX, f"at most {_CONTAINERS_MAX} lists and objects", containers)
@@ -121,7 +121,7 @@ def plain(value: Any) -> str:
 
 
 def pieces(members: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """An object of members whose values are pieces of JSON, piece by piece: one that is large is copied once, later.
+    """A JSON object, piece by piece: a large member is copied once, later.
 
     >>> "".join(pieces({"a": ["[1,", "2]"], "b": pieces({})}))
     '{"a":[1,2],"b":{}}'

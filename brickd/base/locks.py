@@ -14,7 +14,7 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
 
 
 def take(fd: int, byte: int) -> bool:
-    """Have the lock until this process ends, or closes any descriptor of the file; False: another process has it."""
+    """Take the lock until this process ends or closes any descriptor of the file; False: taken."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
     except (BlockingIOError, PermissionError):
@@ -23,7 +23,7 @@ def take(fd: int, byte: int) -> bool:
 
 
 def holder(fd: int, byte: int) -> int | None:
-    """The pid of the other process that has it, as our namespace sees it (0: not at all); None: nobody has."""
+    """The pid of the other process that has it (0: of another pid namespace); None: it is free."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else pid

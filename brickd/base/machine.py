@@ -16,12 +16,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What tells one machine from another.
-
-    Attributes:
-        cpu_model: what its processors call themselves.
-        cpus: how many of them this process may use.
-    """
+    """The model of the processors, and how many of them this process may use."""
 
     cpu_model: str
     cpus: int

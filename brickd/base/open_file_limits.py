@@ -1,4 +1,4 @@
-"""How the open files that a daemon may have are divided: what it needs itself, workers, clients.
+"""How a daemon divides the files it may open: its own, for workers, for clients.
 
 Owns: that division. Must not know: who opens a file. Invariant: whatever workers and clients take of their shares, what
 is reserved is left for the drain, the checkpoint and recordings.

@@ -14,12 +14,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The places of one daemon.
+    """The paths of one daemon.
 
     Attributes:
-        directory: the daemon's own, of mode 0700, or 0710 where a group may come as far as the socket.
-        socket: where its API answers.
-        state: what is kept for longer than a daemon runs.
+        directory: the daemon's own, of mode 0700, or 0710 where a group may reach the socket.
+        state: of files that outlive the daemon.
     """
 
     directory: Path
@@ -38,7 +37,7 @@ class Runtime:
 
     @property
     def weights(self) -> Path:
-        """What workers' weights are, replaced as a whole, before the checkpoint that says it was heard."""
+        """State of the workers' weights, replaced as a whole before the checkpoint that counts it."""
         return self.directory / "weights"
 
     @property
@@ -70,7 +69,7 @@ def _default() -> Path:
 
 
 def _ours(directory: Path) -> bool:
-    """Whether root, whose /run is, has made it for us: then the service is our daemon, in a session as well."""
+    """Whether root made it for this user: then the service is our daemon, in a session too."""
     try:
         return directory.lstat().st_uid == os.geteuid()
     except OSError:

@@ -1,4 +1,4 @@
-"""Files of state: replaced atomically, and framed by a line of title, version, length and checksum.
+"""Files of state: replaced atomically; their first line has version, length and checksum.
 
 Owns: that line, whether a file is whole, and how one is replaced. Must not know: what the bytes mean. Invariants: a
 file that was cut, or changed in any byte, is refused with the reason; a file of a later brickd is refused, not guessed
@@ -64,12 +64,7 @@ def _crc(version: int, *body: bytes) -> int:
 
 
 def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Put the content in the file's place, for its owner alone, whole or not at all.
-
-    Args:
-        path: of the file.
-        content: what is to be in it.
-        lasting: whether it is to be there when the machine has gone down just after that.
+    """Replace a file atomically, for its owner only; `lasting`: it survives a machine's crash.
 
     Raises:
         OSError: it cannot be written; the file is as it was.

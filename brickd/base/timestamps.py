@@ -10,12 +10,7 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """A time by two clocks.
-
-    Attributes:
-        now_ns: by one that nobody sets: how long something took is a difference of these.
-        at_ns: since 1970, by one that may be set.
-    """
+    """A time by the monotonic clock, for differences (`now_ns`), and since 1970 (`at_ns`)."""
 
     now_ns: int
     at_ns: int
@@ -27,7 +22,7 @@ class Moment(NamedTuple):
 
 
 def rfc3339(ns: int) -> str:
-    """An instant since 1970, to the millisecond; what no calendar holds is shown as its beginning.
+    """An instant since 1970, to the millisecond; what no calendar holds is shown as 1970.
 
     >>> rfc3339(1_700_000_000_123_456_789), rfc3339(2**63)
     ('2023-11-14T22:13:20.123Z', '2262-04-11T23:47:16.854Z')
@@ -36,7 +31,7 @@ def rfc3339(ns: int) -> str:
 
 
 def local(ns: int, now_ns: int) -> str:
-    """An instant as a clock on this machine's wall shows it; with its date where that is not today's."""
+    """An instant in local time; with its date if that is not today."""
     moment = _moment(ns).astimezone()
     return f"{moment:%H:%M}" if moment.date() == _moment(now_ns).astimezone().date() else f"{moment:%Y-%m-%d %H:%M}"
 

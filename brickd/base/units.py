@@ -29,7 +29,7 @@ _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**
 
 
 def duration(ns: Number) -> str:
-    """Write nanoseconds: one decimal below 100 of a unit, none from there; nanoseconds are whole.
+    """Write nanoseconds: one decimal below 100 of a unit, else none; nanoseconds are whole.
 
     >>> [duration(ns) for ns in (0, 850, 3_100_000, 17_000_000, 421_400, 42 * 10**9, 90 * 10**9, 10**18)]
     ['0 ns', '850 ns', '3.1 ms', '17.0 ms', '421 µs', '42.0 s', '1.5 min', '11,574 d']
@@ -40,7 +40,7 @@ def duration(ns: Number) -> str:
 
 
 def count(n: Number) -> str:
-    """Write a count: exact below a million, then one decimal below 100 of a unit, none from there.
+    """Write a count: exact below a million, then one decimal below 100 of a unit, else none.
 
     >>> [count(n) for n in (0, 999, 1_234, 999_999, 1_200_000, 99_950_000, 999_500_000, 2**64, None)]
     ['0', '999', '1,234', '999,999', '1.2M', '100M', '1.0G', '18.4E', '-']
@@ -67,7 +67,7 @@ def size(size_bytes: Number) -> str:
 
 
 def percent(value: Number) -> str:
-    """Write a number that is already a percentage: one decimal below 10, none from there; little is never nothing.
+    """Write a percentage: one decimal below 10, else none; a small one is never 0 %.
 
     >>> [percent(value) for value in (0, 0.04, 0.07, 9.94, 9.96, 18.2, 100, -0.0, -11.4, 12_345.6, None)]
     ['0 %', '<0.1 %', '0.1 %', '9.9 %', '10 %', '18 %', '100 %', '0 %', '-11 %', '12,346 %', '-']
@@ -82,7 +82,7 @@ def percent(value: Number) -> str:
 
 
 def relative(error: Number) -> str:
-    """Write a relative error: two digits, for a sketch tells no more, and none that is smaller than a millionth.
+    """Write a relative error with two digits, as a sketch gives no more; `<1e-6` below that.
 
     >>> [relative(error) for error in (3.14e-4, 8e-3, 0.25, 12.0, 1234.5, 0.0, 1e-7, None)]
     ['3.1e-4', '8e-3', '0.25', '12', '1.2e3', '<1e-6', '<1e-6', '-']
@@ -111,7 +111,7 @@ def _scaled(value: Number, units: Sequence[tuple[int, str]], decimal_below: int)
 
 
 def _tenths(top: int, bottom: int, decimal_below: int) -> int:
-    """Return top/bottom in tenths, rounded to what will be written: a tenth below the bound, else a whole."""
+    """Return top/bottom in tenths, rounded as written: to a tenth below the bound, else whole."""
     tenths = (20 * top + bottom) // (2 * bottom)
     return tenths if tenths < 10 * decimal_below else 10 * ((2 * top + bottom) // (2 * bottom))
 
@@ -135,7 +135,7 @@ def or_none(number: int) -> int | None:
 
 
 def called(name: str, layer: int | None, expert: int | None) -> str:
-    """A tensor's name as its model has it: with its layer and its expert where their numbers stood.
+    """A tensor's name as its model has it: with the numbers of its layer and its expert.
 
     >>> called("layers.*.mlp.weight", 3, None), called("norm", -1, -1), called("w", 3, 7)
     ('layers.3.mlp.weight', 'norm', 'w, layer 3, expert 7')

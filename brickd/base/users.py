@@ -31,11 +31,7 @@ def as_user(uid: int, *arguments: str) -> str:
 
 
 def others_have(segments: Mapping[int, int]) -> str:
-    """Say which other users have segments, and how to ask as the one that has the most.
-
-    Args:
-        segments: how many, by uid; not empty.
-    """
+    """Say which other users have segments, by uid, and how to ask as the one that has the most."""
     by_count = sorted(segments.items(), key=lambda each: (-each[1], each[0]))
     named = ", ".join(f"{user_name(uid)} has {plural(count, 'segment')}" for uid, count in by_count[:3])
     more = f", and {plural(len(by_count) - 3, 'more user')}" if len(by_count) > 3 else ""

@@ -36,12 +36,11 @@ _FINE = 200
 
 
 class NoAnswer(NoDaemon):
-    """No daemon answers what was asked.
+    """No daemon answers.
 
     Attributes:
-        why: none: there is no socket. stale: nobody listens there. silent: whoever listens says nothing. broken: it
-            ended while it answered. strange: what it says is no answer. elsewhere: it shows other segments. busy: it
-            has no place for us.
+        why: none: there is no socket. stale: nothing listens there. silent: no answer came in time. broken: it ended
+            while it answered. strange: the answer is invalid. elsewhere: it has another prefix. busy: it has no place.
         what: the same in words, without advice.
     """
 
@@ -98,7 +97,7 @@ class Asked:
                     yield name, self._judged(value)
 
     def pieces(self) -> Iterator[bytes]:
-        """The answer where it is a file, piece by piece, and all of it unless that raises as `document` does."""
+        """The file that is the answer, piece by piece and whole; raises as `document` does."""
         with self._read() as file:
             status, length = _head(file)
             if status != _FINE or length is None or length < 0:
@@ -144,17 +143,11 @@ class Asked:
 
 
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
-    """Ask the daemon.
-
-    Args:
-        path: below the root of the API; "": that itself.
-        query: what exactly.
-        post: whether that changes anything.
-        seconds: how long the answer takes in any case.
+    """Ask the daemon for a path of its API; `seconds`: how long the answer takes in any case.
 
     Raises:
-        NoAnswer: nobody is there.
-        TurnedAway: the socket is not ours to use.
+        NoAnswer: no daemon is there.
+        TurnedAway: this user may not use the socket.
     """
     place = runtime().socket
     connection = _connected(place)

@@ -1,4 +1,4 @@
-"""What a daemon and its clients say to each other, beside documents: where, for which segments, how errors travel.
+"""The protocol of a daemon and its clients: root, header of the prefix, form of errors.
 
 Owns: those words. Must not know: sockets, who asks or answers. Invariant: an error that is told ends the client with
 the message and the exit code that it would have had without a daemon.
@@ -26,7 +26,7 @@ _ERRORS = {error.kind: error for error in (NoSuchSource, NoSuchWorker, NotPermit
 
 
 def quoted(text: str) -> str:
-    """Any text as a URL or a header holds it; not by urllib, which takes as long to load as all the rest of a client.
+    """Quote text for a URL or a header; urllib takes as long to load as the rest of a client.
 
     >>> quoted("api/0"), quoted("a b&"), quoted("ä")
     ('api/0', 'a%20b%26', '%C3%A4')

@@ -47,19 +47,16 @@ class Attached:
     """A segment that is drained.
 
     Attributes:
-        sources: what takes what its kernels were compiled from.
-        took: of which lost segment it has the totals, as `brick_shm.h` says it; 0: of none.
+        took: the word of `brick_shm.h` for the lost segment whose totals it has; 0: none.
         activity: as it was when it last changed, at `moved_ns`.
-        gaps: of the sequences of its events, as far as they were looked into.
+        gaps: of the sequences of its events, as far as they were handled.
         spares: the same file, opened once more: to close one of these alone would give up the lock on it.
-        heir: the segment in which its worker goes on, since somebody removed this one: both tell of the same work.
-        stage: how far its life here has come.
-        speaker: what hears its checksums; None: nobody does.
-        wish: what was asked of its worker last.
-        filtered_sites: how many sites it had when that was worked out for them; -1: not all of them had a name.
-        account: what it may cost.
+        heir: the segment where its worker goes on, since this one was removed: both tell of the same work.
+        speaker: what gets its checksums; None: nothing does.
+        wish: what was last asked of its worker.
+        filtered_sites: how many sites it had when the wish was applied to them; -1: some had no name.
         told: the ration that the last event about it names.
-        last_bytes: what was read of its rings since its worker died.
+        last_bytes: read of its rings since its worker died.
     """
 
     segment: Segment
@@ -145,7 +142,7 @@ class Attached:
         return left_out([None if entry is None else entry[0] for entry in entries], patterns)
 
     def follow(self) -> None:
-        """Have what the operator wants hold for the sites, too, of which its worker knows only since then."""
+        """Apply the operator's wish to sites that its worker has named since then."""
         if not self.wish.sites or not self.segment.thins:
             return
         with suppress(SegmentRefused):
@@ -161,7 +158,7 @@ class Attached:
         return False
 
     def moved(self, now_ns: int) -> bool:
-        """Look whether its worker recorded anything since the last look; whether details were read since then."""
+        """Note whether its worker recorded anything since the last look; whether details were read."""
         drain = self.drain
         activity = drain.activity if self.detailed else self._activity()
         if activity != self.activity:
@@ -207,7 +204,7 @@ class Attached:
             self.speaker.hear(self.drain.take_checked())
 
     def settle(self, *, complete: bool) -> None:
-        """A pass over all segments is over and taken; `complete`: those of this worker were read to their ends."""
+        """End a pass over all segments; `complete`: those of this worker were read to their ends."""
         self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
@@ -218,11 +215,7 @@ class Attached:
             self.deferred.orphan()
 
     def exhaust(self) -> bool:
-        """Read what is left when its worker is dead; False: it has not come to an end yet.
-
-        Raises:
-            SegmentRefused: it does not add up, or has no end.
-        """
+        """Read the rings of a dead worker; False: not at the end yet. SegmentRefused if invalid."""
         self.drain.salvage()
         quiet, begun = 0, self.drain.read
         while self.drain.read - begun < _LAST_BYTES:
@@ -243,7 +236,7 @@ class Attached:
         return False
 
     def last_reading(self) -> Reading:
-        """What it comes to in the end, deferred work included, with heads and tails as they are when all was read."""
+        """The last reading, deferred work included, with heads and tails as after reading all."""
         cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
 
         def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:

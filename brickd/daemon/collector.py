@@ -68,12 +68,12 @@ _TURN_SECONDS = 0.01  # so long the loop waits for those who read segments, of w
 
 
 class Rest(NamedTuple):
-    """What may pass until the next tick.
+    """How long the loop rests until the next tick.
 
     Attributes:
-        every_ns: so often it is to be looked whether a ring is full enough.
-        looks: after so many the next tick is due.
-        enough: how full a ring is to be for a tick at once; 0: as soon as there is anything in one.
+        every_ns: between two looks whether a ring is full enough.
+        looks: after this many the next tick is due.
+        enough: the fill of a ring that starts a tick at once; 0: any record does.
     """
 
     every_ns: int
@@ -85,13 +85,10 @@ class Collector:
     """The loop's state.
 
     Attributes:
-        memory: what is kept.
-        directory: the files of segments.
-        roster: who is drained.
         drains: whose rings the next tick reads.
-        watch: what judges fingerprints that differ; None: there are none.
-        trouble: why the memory cannot be kept now, or "".
-        ending: set from outside, when what takes long is to be left for a successor.
+        watch: judges fingerprints that differ; None: nothing does.
+        trouble: why the memory cannot be saved now, or "".
+        ending: set from outside: what takes long is left to the next daemon.
     """
 
     def __init__(
@@ -105,16 +102,10 @@ class Collector:
         clock: Callable[[], int] = time.monotonic_ns,
         starve: Callable[[], None] = lambda: None,
     ) -> None:
-        """Nothing is drained yet.
+        """Begin with no segment drained.
 
-        Args:
-            memory: what is known.
-            keep: saves that.
-            tell: who is told.
-            workers_max: so many are drained at once.
-            numerics: what is heard of tensors; None: nothing.
-            clock: in nanoseconds; what times a listing.
-            starve: frees file descriptors, for there is none to open a segment with.
+        `keep` saves the memory. `starve` frees file descriptors when none is left to open a segment with. Without
+        `numerics`, fingerprints are dropped.
         """
         self.memory = memory
         self._clock = clock
@@ -406,7 +397,7 @@ class Collector:
             return Roll(self.memory.names(), services, frozenset(self.roster.attached))
 
     def end(self, now_ns: int) -> None:
-        """Leave all so that a successor goes on from here, and the workers as if nobody had asked them anything."""
+        """Leave everything for the next daemon, and the workers with their own settings."""
         self._drain()
         self._publish(events=False)
         self.memory.closed = True

@@ -67,13 +67,9 @@ class Daemon:
     def __init__(
         self, home: Home, *, workers_max: int = WORKERS_MAX, numerics_bytes: int = WINDOW_BYTES, stays: bool = True
     ) -> None:
-        """Begin where the last one ended.
+        """Begin where the last daemon ended.
 
-        Args:
-            home: its directory.
-            workers_max: how many workers it drains.
-            numerics_bytes: how much it holds of what workers say of their tensors.
-            stays: False: it drains for a while, and workers that end after it remove their own segments.
+        With `stays` False it drains only for a while: workers that end after it remove their own segments.
         """
         self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
         memory, broken = home.memory(self.prefix)
@@ -141,7 +137,7 @@ class Daemon:
             self.tell("starved", text, command="brickd doctor")
 
     def _keep_weights(self) -> None:
-        """What was heard of weights is kept before it is said that it was; of those that are forgotten nothing."""
+        """Save the weights before the checkpoint that counts them; drop those of forgotten workers."""
         weights = self._numerics.weights
         weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
         # Of weights that are read again and again, and stay as they are, nothing is lost but when that was.
@@ -152,22 +148,14 @@ class Daemon:
             self._weights_kept_ns = time.monotonic_ns()
 
     def restore(self) -> None:
-        """Have the runtime directory again, where somebody has removed it.
-
-        Raises:
-            DaemonRefused: it cannot be had.
-        """
+        """Make a removed runtime directory again; DaemonRefused if that fails."""
         if self._home.restore(self.prefix):
             self.tell("restored", "the runtime directory had been removed: it was made and taken again")
 
     # ---- its life
 
     def start(self) -> None:
-        """Begin.
-
-        Raises:
-            DaemonRefused: another daemon drains these segments.
-        """
+        """Start; DaemonRefused if another daemon drains these segments."""
         self._collector.look(time.monotonic_ns())
         for each in self._collector.directory.quarantined.values():
             if isinstance(each.refused, SegmentConsumed):
@@ -284,7 +272,7 @@ class Daemon:
         return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
     def set(self, order: Setting) -> Obeyed:
-        """Tell the workers of a service, those to come included: what is set now, and how many hear it."""
+        """Set what the workers of a service record, now and later; return how many obey."""
         collector, roster = self._collector, self._collector.roster
         with roster.reading, roster.lock:
             known = {each.service for each in roster.attached.values()} | set(collector.memory.wishes)
@@ -357,7 +345,7 @@ class Daemon:
         return sum(each.workers for each in dropped)
 
     def _unknown(self, services: Collection[str] | None) -> Collection[str]:
-        """Who was heard and has no place of its own in the memory any more: of some services, or of all."""
+        """The speakers of some services, or of all, that have no place of their own in the memory."""
         memory = self._collector.memory
         stay = memory.known.keys() | memory.gone.keys()
         left = [each for uuid, each in self._numerics.speakers.copy().items() if uuid not in stay]
@@ -392,7 +380,7 @@ class Daemon:
             return any(each.is_of(names) for each in roster.drained())
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Have the records of these go into a spool; None: nowhere any more, once those that were made by now did."""
+        """Copy the records of these rings into a spool; None: stop after those made by now."""
         if spool is None:
             self._loop.tick()
         roster = self._collector.roster

@@ -31,12 +31,7 @@ class DrainResult(NamedTuple):
 
 
 class DrainTurns:
-    """The segments of one user.
-
-    Attributes:
-        order: of the next tick.
-        unreached: those that the last one did not come to.
-    """
+    """A user's segments in the `order` of the next tick; the last one left some `unreached`."""
 
     def __init__(self, attached: Iterable[Attached]) -> None:
         self.order = list(attached)
@@ -62,12 +57,7 @@ class DrainTurns:
             self._light += 1
 
     def tick(self, take: Callable[[DrainResult], None], goes_on: Callable[[], bool]) -> None:
-        """Drain as much as one tick may.
-
-        Args:
-            take: takes what was found in a segment.
-            goes_on: whether there is time for another piece.
-        """
+        """Drain as much as one tick may, in pieces, while `goes_on`; `take` gets each result."""
         self._ticks += 1
         drains = [each.drain for each in self.order]
         spent, reached = 0, 0
@@ -83,6 +73,6 @@ class DrainTurns:
             self._turn(reached)
 
     def _turn(self, reached: int) -> None:
-        """Let those that were not reached be the first next time, behind the cheap ones where all of these were."""
+        """Put those that were not reached first, behind the cheap ones if all of these were."""
         light = self._light if self._light <= reached else 0
         self.order[light:] = self.order[reached:] + self.order[light:reached]

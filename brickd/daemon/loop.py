@@ -1,4 +1,4 @@
-"""The daemon's thread: a tick, the rest until the next one, and what wakes it before its time.
+"""The daemon's thread: a tick, the rest until the next one, and what wakes it early.
 
 Owns: the thread, the watch on the directory of segments, what becomes of a defect. Must not know: the order of a tick's
 steps, who asks for anything. Invariants: whatever happens in a tick is told and does not end the thread; at a clean end
@@ -31,11 +31,7 @@ _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
 
 
 class Loop:
-    """The thread that has a collector tick.
-
-    Attributes:
-        came_round_ns: when it last did, by a clock that never goes back.
-    """
+    """The thread that ticks a collector; it last did at `came_round_ns`, a monotonic time."""
 
     def __init__(self, collector: Collector, tell: Tell) -> None:
         self.came_round_ns = time.monotonic_ns()

@@ -22,7 +22,7 @@ class _Look(NamedTuple):
 
 
 class Usages:
-    """The processes of all workers, looked at again and again; for one thread that looks, and any that ask."""
+    """The processes of all workers; one thread looks at them, any thread may ask."""
 
     def __init__(self) -> None:
         self._looks: dict[str, _Look] = {}  # by uuid

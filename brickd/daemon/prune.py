@@ -45,13 +45,13 @@ def prune(
     uuids: Collection[str] | None = None,
     prefix: str | None = None,
 ) -> Outcome:
-    """Find the dead, watch them, remove them.
+    """Find the segments of dead workers, watch them, and remove or only report them.
 
     Args:
-        remove: False only tells.
-        refused_too: also files with a segment's name that are no segment, or of another format.
-        wait: lets so many seconds pass; called once, if there is anything to watch.
-        uuids: of whom; None: of everybody.
+        remove: whether to remove them.
+        wait: waits a number of seconds; called once, if there is anything to watch.
+        refused_too: also take files with a segment's name that are no segment, or of another format.
+        uuids: of the workers; None: of all.
         prefix: of the files' names; None: the configured one.
     """
     refused: list[SegmentRefused] = []

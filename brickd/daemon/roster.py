@@ -44,18 +44,16 @@ SPARES_MAX = 16  # descriptors of one file
 
 
 class Roster:
-    """Everybody.
+    """All attached segments.
 
     Attributes:
-        memory: what is kept.
-        directory: the files.
         attached: by uuid.
-        rings: whose records go into a recording; None: nobody's.
-        changed: somebody came or went since this was last set to False.
-        lock: of the memory and of this: held shortly by whoever reads or changes them.
-        reading: held by whoever reads segments.
-        crowded: more are gone than there is room for, and are still to be added up.
-        stays: whether workers that end cleanly leave their segments from now on, also while nobody drains them.
+        rings: those that go into a recording; None: none do.
+        changed: a segment came or went since this was last set to False.
+        lock: of the memory and of this: held shortly to read or change them.
+        reading: held while segments are read.
+        crowded: more totals are gone than there is room for, and are still to be added up.
+        stays: whether workers that end cleanly leave their segments, also while no daemon drains them.
     """
 
     def __init__(
@@ -79,7 +77,7 @@ class Roster:
         return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
 
     def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
-        """What is known of the files, for whoever reads them beside us as long as it goes on, under the lock."""
+        """What is known of the files, for readers in other threads while `goes_on`; under the lock."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         drained = [each.segment for each in self.drained() if each.heir is None]
         accounts = {each.segment.identifier: each.account for each in self.attached.values()}
@@ -204,7 +202,7 @@ class Roster:
                     raise SegmentCopy(segment.name, name, known.file)
 
     def _judge_twins(self, segment: Segment, twin: Attached) -> NoReturn:
-        """Refuse one of two files with one uuid, or both; the one that is left is attached at the next look."""
+        """Refuse one of two files with one uuid, or both; the other is attached at the next look."""
         before, mine = twin.segment, segment
         files = [
             Twin(each.name, each.identifier, each.worker() is not None, each.activity()) for each in (before, mine)
@@ -219,7 +217,7 @@ class Roster:
         raise SegmentUndrained(mine.name, f"not drained yet: a copy of it was, {before.name}")
 
     def _inherit(self, each: Attached) -> None:
-        """Take over what is known under the uuids of segments that its worker lost: their totals it took along."""
+        """Take over what is known of segments that its worker lost, whose totals it took along."""
         memory = self.memory
         memory.supersede({each.lost})
         for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
@@ -264,7 +262,7 @@ class Roster:
     # ---- they leave
 
     def bury(self, each: Attached) -> bool:
-        """Read a dead worker's segment to its end and remember its totals; False: there is no end of it."""
+        """Read a dead worker's segment to its end and keep its totals; False: not at its end yet."""
         with self.lock:
             if not each.exhaust():
                 return False
@@ -287,7 +285,7 @@ class Roster:
             self.memory.drop(self.memory.gone.pop(uuid))
 
     def give_up(self, each: Attached, error: SegmentRefused) -> None:
-        """Drain it no more: it does not add up; nor those whose worker goes on in it, which tell of the same work."""
+        """Drain an invalid segment no more, nor those whose worker goes on in it."""
         if each.stage is not Stage.DRAINED:
             return
         self.directory.quarantine(each.segment.name, each.segment.identifier, error)
@@ -302,18 +300,13 @@ class Roster:
         self._over.append(each)
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Take in records of removed workers, under the lock; what of those that are new no total shows."""
+        """Take in records of removed workers, under the lock; return new ones that no total shows."""
         new = self.memory.fold(found, {each.lost for each in self.attached.values()})
         shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}
         return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())
 
     def remove_read(self, now_ns: int, goes_on: Callable[[], bool]) -> bool:
-        """Remove the segments of those that the memory holds, which is kept by now; whether it changed with that.
-
-        Args:
-            now_ns: when now is.
-            goes_on: whether there is time to add up another one that is gone.
-        """
+        """Remove segments that the saved memory holds; add up the oldest totals; whether any was."""
         for each in self.attached.values():
             if each.stage is Stage.READ:
                 try:

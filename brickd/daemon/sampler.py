@@ -16,13 +16,7 @@ from brickd.model.workers import Survey
 
 
 class Sampler:
-    """The thread, and those who are given what it takes.
-
-    Args:
-        survey: looks at all workers.
-        takers: who takes a snapshot, in this order.
-        failed: is called within an `except` where any of this fails.
-    """
+    """The thread that gives snapshots to takers, in order; calls `failed` within an `except`."""
 
     def __init__(self, survey: Callable[[], Survey], takers: Sequence[Takes], failed: Callable[[], None]) -> None:
         self._survey, self._takers, self._failed = survey, takers, failed

@@ -19,11 +19,7 @@ _CALM_NS = 2_000_000_000  # a loop that has nothing to do comes round once a sec
 
 
 class Manager:
-    """The manager that the environment names, or nobody.
-
-    Attributes:
-        every_ns: so often it wants a sign of life; None: never.
-    """
+    """The service manager that the environment names, if any; wants a sign of life `every_ns`."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = _address(environment.get("NOTIFY_SOCKET", ""))
@@ -38,12 +34,7 @@ class Manager:
         self._tell("STOPPING=1", "STATUS=ending", wait=_PATIENCE_SECONDS)
 
     async def watch(self, still_ns: Callable[[], int]) -> None:
-        """Give signs of life, from the loop that answers, for as long as it runs.
-
-        Args:
-            still_ns: since when the loop that works has not come round: if it has not since the last sign was due, no
-                sign is given.
-        """
+        """Send signs of life from this loop while the working loop comes round (`still_ns`)."""
         if self.every_ns is None:
             return
         while True:

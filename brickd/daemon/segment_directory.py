@@ -1,4 +1,4 @@
-"""The directory of segments: which of its files can be drained, and what is wrong with the others.
+"""The directory of segments: which files can be drained, and what is wrong with the others.
 
 Owns: what is known of files that are not drained, and when they are tried again. Must not know: who a file's worker is,
 what is in it. Invariants: a file costs itself alone; one with which something is wrong is opened once, told once, and
@@ -64,25 +64,20 @@ class _Unpublished:
 
 
 class Directory:
-    """What lies there.
+    """The files with a segment's name.
 
     Attributes:
         quarantined: by file.
         others: the owners of other users' files.
-        listing_ns: how long the last listing took.
-        waits: a file is being made, and is to be looked at again soon.
+        waits: a file is being made: look again soon.
         starved: at the last look no file descriptor was left.
     """
 
     def __init__(self, prefix: str, tell: Tell, patience_ns: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        """Nothing is known of it yet.
+        """Begin with no file known.
 
-        Args:
-            prefix: what the names of segments begin with.
-            tell: who is told.
-            patience_ns: so long a file may be unpublished before it is removed, or where somebody lives in it looked at
-                no more often than that.
-            clock: in nanoseconds; what times a listing.
+        A file may stay unpublished for `patience_ns`. After that it is removed, or as long as its worker lives looked
+        at no more often than that.
         """
         self.quarantined: dict[str, Quarantined] = {}
         self.others: Owners = NO_OWNERS
@@ -104,7 +99,7 @@ class Directory:
         attach: Callable[[str], None],
         goes_on: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Have those drained that came; False: the directory cannot be listed, or this does not go on.
+        """Attach the files that came; False: the directory cannot be listed, or this was stopped.
 
         Args:
             now_ns: a clock that never goes back.
@@ -166,11 +161,7 @@ class Directory:
         return old and now_ns - unpublished.looked_ns < self._patience_ns
 
     def _wait(self, file: str, unpublished: _Unpublished) -> None:
-        """Have it looked at again, or remove it where its worker died before it had published it.
-
-        Raises:
-            SegmentRefused: it did, and the file cannot be removed.
-        """
+        """Look at a file again later, or remove it if its worker is dead, or raise SegmentRefused."""
         if unpublished.looked_ns - unpublished.since_ns < self._patience_ns:
             self.waits = True
         elif _removed(file, unpublished.identifier):
@@ -212,11 +203,7 @@ def _published(file: str, attach: Callable[[str], None]) -> bool:
 
 
 def _removed(file: str, identifier: Identifier) -> bool:
-    """Remove what a worker left that died before it had published it; False: somebody lives in it.
-
-    Raises:
-        SegmentRefused: it cannot be removed.
-    """
+    """Remove an unpublished file of a dead worker, or raise SegmentRefused; False: it lives."""
     with open_file(file) as left:
         if left.worker() is not None or left.identifier != identifier:
             return False

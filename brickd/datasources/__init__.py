@@ -1,1 +1,1 @@
-"""Where views find workers: shared memory, a daemon, several at once. Knows nothing of views."""
+"""Where views find workers: shared memory, a daemon, several at once. Knows no views."""

@@ -1,4 +1,4 @@
-"""What views look at: the workers of this machine, and the daemon that shows them, if one does.
+"""What views look at: the workers of this machine, and the daemon that shows them, if any.
 
 Owns: what a view may ask for, and the answer where no daemon is: shared memory, read now. Must not know: any view, who
 asks. Invariant: a view that is given another world builds the same document from the same workers.
@@ -41,18 +41,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
-    """What a daemon says of itself.
+    """What a daemon reports of itself.
 
     Attributes:
         version: of brickd; None where it runs from a bare source tree.
-        pid: its process.
-        started_ns: when it started, since 1970.
-        uptime_ns: how long ago that is, by a clock that nobody sets.
-        prefix: what the names of the segments begin with that it watches.
-        checkpoint_problem: why its last checkpoint failed; None where it did not.
-        loop_still_ns: since when its loop has not come round.
-        broken: what it could not go on from when it started; None where it went on or there was nothing.
-        recording_problem: why what is being recorded cannot be written; None where it can, or nothing is.
+        started_ns: since 1970; `uptime_ns` is by a monotonic clock.
+        checkpoint_problem: why its last checkpoint failed; None: it did not.
+        loop_still_ns: since the loop came round.
+        broken: the state that it could not restore when it started; None: all of it was, or there was none.
+        recording_problem: why the recording cannot be written; None: it can, or nothing is recorded.
     """
 
     version: str | None
@@ -81,11 +78,9 @@ class DaemonStatus:
 
 
 class Details(NamedTuple):
-    """What a daemon has taken from the span rings of one segment.
+    """The `newest` slots that a daemon took from a segment's span rings, the oldest first.
 
-    Attributes:
-        newest: slots, the oldest first.
-        longest: of each path (its number, duration, start, step, elements).
+    `longest` is the longest span of each path: its number, duration, start, step, elements.
     """
 
     newest: bytes
@@ -112,7 +107,7 @@ class SegmentInside(Protocol):
         """What the consumer asked of the worker."""
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """The number of the first slot that is still there, and the slots; so many of the newest are wanted."""
+        """The number of the first slot that is there, and the slots; `newest` of them are wanted."""
 
 
 class World(Protocol):
@@ -129,7 +124,7 @@ class World(Protocol):
         """Every worker, at one time."""
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
-        """What some of the workers of a survey recorded lately, so many times ten seconds; None where nobody knows."""
+        """What workers of a survey recorded in the last slots of ten seconds; None: not known."""
 
     def stragglers(self) -> StragglerVerdict | None:
         """Who is slow; None where nobody compares workers."""
@@ -144,7 +139,7 @@ class World(Protocol):
         """What they said of their weights alone, which is less to copy."""
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """What the weights of all workers of a survey come to, of the services in which anybody watches any."""
+        """The verdicts on the weights of a survey's workers, for services that watch any."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
         """What the kernels of some of the workers of a survey, and of others, were compiled from."""
@@ -207,7 +202,7 @@ class SharedMemory:
         """Nobody."""
 
     def survey(self) -> Survey:
-        """What the segments say now, and what a daemon that is gone has left about the workers beside it."""
+        """What the segments say now, and what an earlier daemon left in its checkpoint."""
         for _ in range(_LOOKS_MAX):
             before = _kept()
             background, words = left_behind()
@@ -230,7 +225,7 @@ class SharedMemory:
         return None
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """What lies in their rings, for nobody has taken it out, and what a daemon that is gone has left."""
+        """What is in their rings, since nothing drains these, and what an earlier daemon left."""
         numerics = self._heard(of, ALL_BYTES)
         if (compared := self.compared()) is not None:
             recall(numerics, compared, shards_of(of))

@@ -1,4 +1,4 @@
-"""A small decoder in numpy, instrumented as a server's would be: each operator is a brick, and a site that is checked.
+"""A small decoder in numpy, instrumented as a server's: each operator is a checked brick.
 
 The arithmetic is a transformer's, the text that it writes is not: its weights are drawn from a seed. Two of the same
 seed, given the same, compute the same to the last bit.
@@ -102,7 +102,7 @@ def normed(x: Array, weight: Array) -> Array:
 
 
 def rotated(x: Array, positions: Array) -> Array:
-    """Each pair of numbers of a head turned, by more the later the row; the last dimensions are rows and numbers."""
+    """Rotate each pair of numbers of a head, by more the later the row (the last but one axis)."""
     half = x.shape[-1] // 2
     angles = positions[:, None] * 10_000.0 ** (-np.arange(half) / half)
     cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
@@ -121,11 +121,7 @@ class RequestCache:
 
 
 class Model:
-    """What answers requests.
-
-    Attributes:
-        weights: read at each forward, so that one that is changed in place is seen.
-    """
+    """Answers requests; reads `weights` at each forward, so that a change in place is seen."""
 
     def __init__(self, size: Size, weights: Mapping[str, Array], operate: Operate = as_it_should) -> None:
         self.size = size
@@ -133,7 +129,7 @@ class Model:
         self._operate = operate
 
     def generate(self, prompt: Sequence[int], *, step: int = 0, seed: int | None = None) -> Iterator[int]:
-        """Tokens that follow, until nobody asks or the context is full: the first from a prefill, one for each step.
+        """Generate tokens until the context is full: the first from a prefill, one for each step.
 
         Greedy, or drawn as the seed says. The steps are numbered from `step`.
         """

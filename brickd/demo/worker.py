@@ -1,4 +1,4 @@
-"""One worker of the demonstration: a replica of the transformer, which answers requests as a server's would.
+"""One worker of the demonstration: a replica of the transformer that answers requests.
 
 A program of its own, in a process of its own: of brickd it knows nothing but its neighbour here. All replicas have the
 same weights and are asked the same; as which of them it is started says what is wrong with it:

@@ -1,4 +1,4 @@
-"""What stands in a recording: its beginning, snapshots, weights, events and its end, each as the body of a chunk.
+"""The bodies of a recording's chunks: beginning, snapshots, weights, events and end.
 
 Owns: these bodies, JSON with packed summaries in it; behind that of weights, columns. Must not know: files, when
 anything is written. Invariants: what was written comes back as it was; a body that does not add up is a ValueError,
@@ -42,13 +42,12 @@ class Beginning:
     """What every file of a recording begins with.
 
     Attributes:
-        began_at_ns: when the recording did, since 1970.
+        began_at_ns: when the recording began, since 1970.
         version: of the brickd that wrote it; None where that ran from a bare source tree.
-        host: its machine.
-        prefix: what the names of its segments began with.
-        names: of the workers and services that it is of; all where it names none.
-        spans: whether each span was to be kept in detail.
-        redacted: whether it may be given away: checksums, steps and positions are keyed anew, values left out.
+        prefix: of its segments' names.
+        names: of the workers and services that it is of; empty: all.
+        spans: whether each span was recorded in detail.
+        redacted: whether checksums, steps and positions are keyed anew and values left out.
         values: whether statistics, sketches and the seed's checksums of tensors are in it.
     """
 
@@ -64,14 +63,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class RecordingCounts:
-    """What a recording came to, and what it lacks.
-
-    Attributes:
-        snapshots: that were written.
-        events: the same of these.
-        records: slots of rings, likewise.
-        not_recorded: of each of these how many there was no room for.
-    """
+    """What was recorded, and how much of each kind was not; `records` counts slots of rings."""
 
     snapshots: int = 0
     events: int = 0
@@ -81,13 +73,7 @@ class RecordingCounts:
 
 @dataclass(frozen=True, slots=True)
 class RecordingEnd:
-    """What a file ends with that came to its end.
-
-    Attributes:
-        why: asked: somebody ended it. over: its time was. exited: its workers had. left: whoever wanted it had gone.
-            rotated: it goes on in the next file. daemon_ended: as it says.
-        counts: of the recording up to here.
-    """
+    """What a finished file ends with: the reason, and the counts of the recording so far."""
 
     why: Why
     counts: RecordingCounts
@@ -107,12 +93,9 @@ def event(of: Event) -> bytes:
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
-    """The names, paths and sites of a snapshot's readings that were not written before; None where there are none.
+    """The names, paths and sites of a snapshot that were not written before; None: no new ones.
 
-    Args:
-        of: the snapshot that is to be written next.
-        written: the numbers of those that were; these are added. Of none, they begin afresh: no later snapshot needs
-            those that stand before them.
+    Adds their numbers to `written`. If that is empty, they begin afresh: no later snapshot needs the tables before.
     """
     afresh = not written
     new = segment_codec.SharedTables.over([worker.reading for worker in of.survey.workers]).without(written)
@@ -123,13 +106,7 @@ def tables(of: Snapshot, written: set[int]) -> bytes | None:
 
 
 def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts) -> bytes:
-    """The body of a snapshot.
-
-    Args:
-        of: what is written, but for names, paths and sites.
-        daemon: what the daemon said of itself.
-        counts: of the recording up to here, without this snapshot.
-    """
+    """The body of a snapshot without names, paths and sites; `counts`: before this snapshot."""
     survey = of.survey
     members = {
         "now_ns": of.now_ns,
@@ -169,13 +146,7 @@ def _worker(worker: Worker) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A snapshot that was read.
-
-    Attributes:
-        snapshot: as it was taken.
-        daemon: what the daemon said of itself then.
-        counts: of the recording up to there, without this snapshot.
-    """
+    """A snapshot that was read, with what its daemon reported then and the counts before it."""
 
     snapshot: Snapshot
     daemon: DaemonStatus | None
@@ -225,7 +196,7 @@ def read_event(body: bytes) -> Event:
 
 
 def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
-    """What `tables` wrote, and whether they begin afresh: where that is not said, those before them are needed, too."""
+    """What `tables` wrote, and whether that begins afresh: else earlier tables count too."""
     with json_values.validating():
         document = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         for what in ("names", "paths", "sites"):
@@ -234,13 +205,7 @@ def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
 
 
 def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.SharedTables) -> Shown:
-    """What `snapshot` wrote.
-
-    Args:
-        body: of its chunk.
-        at_ns: when it was written, since 1970.
-        tables: those that were in force there.
-    """
+    """The snapshot that `snapshot` wrote at `at_ns`, since 1970, with the tables in force there."""
     with json_values.validating():
         found = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         survey = Survey(

@@ -21,14 +21,14 @@ _SEQUENCE, _SLOTS, _TICKS = slice(0, 8), slice(12, 14), slice(16, 24)  # of a fi
 
 @dataclass(slots=True)
 class Lost:
-    """What is not given of a worker.
+    """What is missing of a worker.
 
     Attributes:
-        cut: checksums that begin in a file and do not end there: behind a gap, a damage or the end of the last file.
+        cut: checksums that begin in a file and do not end there: before a gap, a damage or the end of the last file.
         missing: numbers between records of a lane that no record has: events of any kind that had no room in a ring,
             in memory or on the disk, or were damaged.
-        rejected: checksums that cannot be, and records behind which nobody knows where the next one begins.
-        until: ticks of a checksum behind all of it; None: nothing is behind the last of it.
+        rejected: invalid checksums, and records after which the next one cannot be found.
+        until: ticks of a checksum after all of it; None: the last of it has none after it.
     """
 
     cut: int = 0
@@ -39,13 +39,13 @@ class Lost:
 
 @dataclass(slots=True)
 class _Lane:
-    """How far one has come.
+    """How far a lane was read.
 
     Attributes:
-        next: position of the slot behind the last one.
+        next: position of the slot after the last one.
         begun: the slots of a checksum that is not whole yet.
         last: number of the last record.
-        torn: whether something is not given, and no checksum behind it either so far.
+        torn: whether something is missing, and no checksum came after it yet.
     """
 
     next: int = 0
@@ -56,14 +56,10 @@ class _Lane:
 
 @dataclass(slots=True)
 class Checked:
-    """Those of some workers.
-
-    Args:
-        files: of one recording, in their order.
-        uuids: whose.
+    """The checksums of some workers, by uuid, in the files of one recording.
 
     Attributes:
-        lost: by uuid, of those of whom anything was read; complete when all were given.
+        lost: by uuid, of workers with any records; complete after the iteration.
         last: by uuid and lane, the number of the last record of any kind.
     """
 

@@ -20,14 +20,7 @@ _PATIENCE = 100  # so often a head may change while it is looked at
 
 
 class ChunkHead(NamedTuple):
-    """What stands before a body.
-
-    Attributes:
-        offset: where it begins.
-        length: of the body.
-        number: of the chunk in the file.
-        at_ns: since 1970.
-    """
+    """What precedes a body: `length` is the body's, `number` the chunk's in the file."""
 
     offset: int
     kind: int
@@ -54,7 +47,7 @@ class Heads:
         self._file, self._key = file, key
 
     def next(self, end: End) -> ChunkHead | None:
-        """The next one whose body is within the file, from `end.at` on; None: there is none any more."""
+        """The next head whose body is within the file, from `end.at` on; None: no more."""
         file = self._file
         block, patience = file.read(end.at, _HEAD), _PATIENCE
         while (head := self._find(end.at, block)) is None or head.end > file.size:

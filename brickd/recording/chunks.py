@@ -23,13 +23,7 @@ _BLOCK = _reader.BLOCK_BYTES
 
 
 class Title(NamedTuple):
-    """Which recording it is.
-
-    Attributes:
-        made_ns: since 1970.
-        id: the same in all files that follow one another.
-        number: of this file among them.
-    """
+    """Which recording a file belongs to, by `id`, and its `number` among the recording's files."""
 
     major: int
     minor: int
@@ -39,14 +33,7 @@ class Title(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """One chunk, whole.
-
-    Attributes:
-        kind: one of `_reader.CHUNK_...`.
-        at_ns: since 1970.
-        sequence: its number in the file.
-        offset: where it begins.
-    """
+    """One whole chunk: its kind (`_reader.CHUNK_...`), time since 1970, number and place."""
 
     kind: int
     at_ns: int
@@ -61,12 +48,12 @@ class Chunk(NamedTuple):
 
 
 class RingRecords(NamedTuple):
-    """Slots of one ring as they stood in it.
+    """Slots of one ring as they were in it.
 
     Attributes:
         worker: the number that its writer gave it.
         events: whether it is the event ring of the lane.
-        inside: so many of the first slots belong to a record that began before them, or are no record's.
+        inside: the number of first slots that belong to an earlier record, or to none.
         first: position of the first slot.
         slots: hostile; 64 bytes each.
     """
@@ -80,12 +67,7 @@ class RingRecords(NamedTuple):
 
 
 class Form:
-    """An open recording.
-
-    Attributes:
-        title: which one it is.
-        end: how the last reading of all of it ended.
-    """
+    """An open recording; `end` is how the last reading of all of it ended."""
 
     def __init__(self, file: RecordingBytes) -> None:
         """Of a file, which it closes.
@@ -120,7 +102,7 @@ class Form:
                 end.skip(chunk.kind)
 
     def only(self, *kinds: int) -> Iterator[Chunk]:
-        """Those of some kinds: the bodies of others are not looked at, nor is anything told of what is not whole."""
+        """Chunks of some kinds only; reads no other bodies, and reports no damage."""
         for chunk in self._whole(self._begin(), (*kinds, _reader.CHUNK_END)):
             if chunk.kind == _reader.CHUNK_END:
                 return
@@ -203,11 +185,7 @@ def open_recording(path: str, reads: Reads = nobody) -> Form:
 
 
 def records(body: bytes) -> RingRecords:
-    """What a chunk of RECORDS says.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Parse the body of a chunk of records; ValueError if it is invalid."""
     worker, lane, ring, inside, first = _reader.recorded_from(body)
     if ring > 1:
         raise ValueError(f"slots of ring {ring}, wanted 0 or 1")

@@ -25,7 +25,7 @@ class Damage(NamedTuple):
 
 
 class DroppedChunks(NamedTuple):
-    """What the file had no room for: whole chunks, the bytes of their bodies, and slots of rings."""
+    """What the file had no room for: chunks, the bytes of their bodies, and slots of rings."""
 
     chunks: int
     bytes: int
@@ -40,13 +40,12 @@ class End:
     """How the reading of a file ended.
 
     Attributes:
-        at: all that is whole before this byte was given.
-        ended: its writer closed it.
-        why: where it was not, what stands at `at`.
+        at: all that is whole before this byte was read.
+        ended: its writer closed it; else `why` says what is at `at`.
         damages: the first ones; `damages_more` others were not listed.
         missing: chunks that are known to have been there.
         skipped: chunks of kinds that this brickd does not know, by kind; `skipped_more` others are of yet other kinds.
-        refused: what its writer had no room for, where it closed the file.
+        refused: what its writer had no room for, if it closed the file.
     """
 
     at: int = 0

@@ -26,12 +26,7 @@ def nobody(path: str, at: int, of: int) -> None:
 
 
 class RecordingBytes:
-    """An open one; it owns the descriptor.
-
-    Attributes:
-        path: what it was called when it was opened.
-        trouble: why bytes of it could not be had; "": all could.
-    """
+    """An open file, with its descriptor; `trouble` says why bytes could not be read, or ""."""
 
     def __init__(self, path: str, fd: int, reads: Reads = nobody) -> None:
         self.path = path
@@ -46,7 +41,7 @@ class RecordingBytes:
         return os.fstat(self._fd).st_size
 
     def data(self, offset: int) -> int:
-        """Where the first block from there on is that may be anything but zeros: most of a huge file may be holes."""
+        """The first block from there on that is no hole: most of a huge file may be holes."""
         try:
             found = os.lseek(self._fd, offset, os.SEEK_DATA)
         except OSError as error:  # nothing else is there; or its file system does not say

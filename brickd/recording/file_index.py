@@ -29,14 +29,9 @@ _LAST = SLOTS + 2  # snapshots that a window needs, and one that may be damaged
 
 
 class FileIndex:
-    """One file, read once.
+    """One file, read once: its newest events, and counts of snapshots, events and records.
 
-    Attributes:
-        form: the file.
-        beginning: None where that is damaged.
-        ending: None where the file has none.
-        events: the newest that are in it.
-        counts: of what is there: snapshots, events, records.
+    `beginning` is None if it is damaged, `ending` if the file has none.
     """
 
     def __init__(self, form: Form) -> None:
@@ -145,7 +140,7 @@ class FileIndex:
                 yield uuid, found
 
     def _whose(self, uuids: Set[str]) -> dict[int, str]:
-        """Whom numbers stand for: the file may say so behind their first records, where it had no room before them."""
+        """The uuid of each number: a full file may name a worker only after its first records."""
         whose: dict[int, str] = {}
         for chunk in self.form.only(_reader.CHUNK_WORKERS):
             try:
@@ -205,7 +200,7 @@ class RecordedEvents:
         self._first = min(self._first, other._first)
 
     def since(self, number: int) -> Page:
-        """Those after the one of this number; missed are those that are forgotten, or were told and not recorded."""
+        """Events after this number; missed: those that are forgotten, or were not recorded."""
         newest = self._newest()
         if not newest:
             return Page((), 0, 0)

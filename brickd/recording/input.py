@@ -41,10 +41,7 @@ class RecordingInput(Protocol):
         """Whether any worker of these names, or of any where none is given, is drained still."""
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Have the records of these go into a spool from now on.
-
-        None: nowhere any more, once those that were made by now did; none is on its way then.
-        """
+        """Copy the records of these rings into a spool; None: stop after those made by now."""
 
     def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Note what happened."""

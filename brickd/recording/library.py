@@ -1,4 +1,4 @@
-"""The daemon's recordings: those that are being written, and those that nobody has fetched yet.
+"""The daemon's recordings: those that are being written, and those not fetched yet.
 
 Owns: which these are, and how many may be. Must not know: who asks for one, what is in it. Invariants: all that is
 known of a recording is in the titles of its files, so that any process finds it, whatever became of its writer; a file
@@ -30,14 +30,7 @@ ROOM = 8  # recordings, the one that is written included
 
 
 class LibraryFile(NamedTuple):
-    """One file.
-
-    Attributes:
-        recording: the id of the one that it belongs to.
-        number: its place there.
-        made_ns: since 1970.
-        written: whether it is being written: who does has locked it.
-    """
+    """A file of a recording by id and number; `written`: its writer still has it locked."""
 
     recording: str
     number: int
@@ -95,11 +88,7 @@ class Shelf:
         self._directory = directory
 
     def place(self) -> Path:
-        """Where a new recording may begin.
-
-        Raises:
-            BrickdError: there is no such place.
-        """
+        """The path for a new recording; BrickdError if its directory cannot be made."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -116,11 +105,7 @@ class Shelf:
         return sorted(shelved, key=lambda each: each.made_ns)
 
     def find(self, recording: str) -> Shelved:
-        """One of them.
-
-        Raises:
-            BrickdError: it does not lie there, or it is being written.
-        """
+        """Find a recording; BrickdError if it is not there, or is being written."""
         for each in self.all():
             if each.recording == recording:
                 if each.written:
@@ -199,11 +184,7 @@ NOBODY = ("none", "stale", "elsewhere")  # why no daemon answers: there is none 
 
 
 def unfetched() -> list[dict[str, Any]]:
-    """All of them, those that are being written included, the oldest first.
-
-    Raises:
-        BrickdError: a daemon is there and does not tell.
-    """
+    """All recordings, the oldest first; BrickdError if a daemon runs and does not answer."""
     try:
         told: list[dict[str, Any]] = client.ask("record").document()["recordings"]
         return told

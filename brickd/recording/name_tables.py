@@ -23,12 +23,7 @@ Refuse = Callable[[Chunk, ValueError], object]
 
 
 class _Found(NamedTuple):
-    """What stands in a chunk.
-
-    Attributes:
-        afresh: whether those before it are not needed any more.
-        size: of the chunk, in bytes.
-    """
+    """The tables of a chunk of `size` bytes; `afresh`: earlier ones are not needed any more."""
 
     tables: segment_codec.SharedTables
     afresh: bool
@@ -39,12 +34,7 @@ _NOTHING = segment_codec.SharedTables({}, {}, {})
 
 
 class NameTables:
-    """Those of a file.
-
-    Args:
-        form: the file.
-        refuse: is told of those that do not add up.
-    """
+    """The tables of a file; `refuse` gets the invalid ones."""
 
     def __init__(self, form: Form, refuse: Refuse) -> None:
         self._form, self._refuse = form, refuse

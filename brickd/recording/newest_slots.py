@@ -18,11 +18,7 @@ _SLOTS_MIN = 1024
 
 
 class Tails:
-    """Those of some lanes.
-
-    Attributes:
-        newest: so many records of each ring are wanted.
-    """
+    """The rings of some lanes, of each of which the `newest` records are wanted."""
 
     def __init__(self, lanes: Iterable[int], newest: int) -> None:
         self.newest = newest

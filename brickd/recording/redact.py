@@ -35,12 +35,7 @@ def event(of: Event) -> Event:
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
-    """The same, in which the keys of checksums are called what they are in the records.
-
-    Args:
-        of: as it was taken.
-        key_name: what a key is called now.
-    """
+    """The snapshot with the keys of checksums renamed as in the records."""
     workers = []
     for worker in of.survey.workers:
         process = worker.reading.process
@@ -50,12 +45,7 @@ def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
 
 
 def weights(of: Weights, spool: _reader.Spool) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
-    """What is to be kept of weights in a recording whose records go through a spool.
-
-    Args:
-        of: of which the caller has the only one.
-        spool: what says how much is left, and what it is called.
-    """
+    """Weights redacted as the spool redacts records; changes `of`, which must be a copy."""
     contents, tensors, workers = of.kept()
     held = {number for holds in workers.values() for column in (holds.now, holds.firsts) for number in column} - {0}
     left = {number: spool.tensors(said) for number, said in contents.items() if number in held}

@@ -128,12 +128,7 @@ class RecordedSources(NamedTuple):
 
 
 class Replay:
-    """The world of a recording.
-
-    Attributes:
-        source: what documents say of it.
-        events: what was told while it was recorded.
-    """
+    """A recording as a world, with the events logged while it was recorded."""
 
     source: Source = "recording"
 
@@ -155,11 +150,7 @@ class Replay:
         return self._backwards.first(self._back + count)[self._back :]
 
     def before(self) -> Replay:
-        """The same recording, one snapshot earlier.
-
-        Raises:
-            RecordingRefused: there is none.
-        """
+        """The same recording, one snapshot earlier; RecordingRefused if there is none."""
         if len(self._last(2)) < 2:
             raise RecordingRefused(
                 self._files[-1].form.path, "holds one snapshot, and two are needed to see what moved"
@@ -299,7 +290,7 @@ class Replay:
 
     @property
     def redacted(self) -> bool:
-        """Whether its checksums are comparable among themselves alone, and nothing else is known of its tensors."""
+        """Whether its checksums are comparable only with each other, and tensors are left out."""
         return any(file.beginning is not None and file.beginning.redacted for file in self._files)
 
     @property
@@ -343,7 +334,7 @@ class Replay:
         return tuple(told)
 
     def _not_given(self) -> Iterator[str]:
-        """What of the set lies between and behind these files: what was before is in the totals of each."""
+        """Files missing between and after these; earlier ones are in the totals of each file."""
         numbers, last = [file.form.title.number for file in self._files], self._files[-1]
         if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
             yield f"{plural(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given"
@@ -381,15 +372,11 @@ def _dropped(reading: Reading) -> int:
 
 @contextlib.contextmanager
 def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Replay]:
-    """One recording: a file, or several of its set in any order.
-
-    Args:
-        paths: of the files.
-        reads: is told how far they are read.
+    """Open one recording: a file, or several of its set in any order; `reads` gets the progress.
 
     Raises:
-        RecordingRefused: one of these is none, or they are of different ones.
-        NotPermitted: one may not be read.
+        RecordingRefused: a file is no recording, or they are of different ones.
+        NotPermitted: a file may not be read.
     """
     with contextlib.ExitStack() as stack:
         forms = [stack.enter_context(open_recording(path, reads)) for path in paths]

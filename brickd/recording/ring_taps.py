@@ -16,11 +16,9 @@ _SAID_BYTES_MAX = 1 << 22
 
 
 class Rings:
-    """Those of the workers that are recorded; whoever changes them has the roster's lock.
+    """The rings of recorded workers: those of `names`, or all. Changed under the roster's lock.
 
-    Attributes:
-        names: of workers and services; everybody where nobody is named.
-        spans: whether each span is wanted in detail.
+    `spans` tells whether each span is recorded in detail.
     """
 
     def __init__(self, names: tuple[str, ...], *, spans: bool) -> None:
@@ -50,11 +48,7 @@ class Rings:
 
 
 def read_numbers(body: bytes) -> dict[str, int]:
-    """Numbers that a file holds, by uuid.
-
-    Raises:
-        ValueError: these are none.
-    """
+    """The numbers that a file holds, by uuid; ValueError if they are invalid."""
     with json_values.validating():
         return {
             json_values.text(uuid): json_values.whole(number)

@@ -64,19 +64,13 @@ class Volumes:
 
     Attributes:
         id: the recording's, the same in all of them.
-        kept: those that are there, the oldest first.
-        removed: how many were, the oldest, because there were too many.
-        limit_bytes: no file is longer.
-        cut: somebody cut the file that is written: it will take nothing more.
-        trouble: why something could not be written of late, or "".
+        kept: those that are there, the oldest first; `removed` older ones were too many.
+        cut: the file that is written was cut: it takes nothing more.
+        trouble: why something could not be written lately, or "".
     """
 
     def __init__(self, first: Path, limit_bytes: int, most: int) -> None:
-        """Make the first one.
-
-        Raises:
-            BrickdError: it cannot be made.
-        """
+        """Make the first file; BrickdError if it cannot be made."""
         self.id = os.urandom(16)
         self.removed = 0
         self._first, self.limit_bytes, self._most = first, limit_bytes, most
@@ -123,7 +117,7 @@ class Volumes:
         return self.file.left_bytes < self.limit_bytes // _SPARE
 
     def look(self) -> None:
-        """Something large has been written: what was in the way is over where nothing failed since the last look.
+        """Something large was written: clear the trouble if nothing failed since the last look.
 
         Not before: where there is little room a small thing finds some when a large one does not.
         """
@@ -155,7 +149,7 @@ class Volumes:
         self.trouble, self._failed = why, True
 
     def next(self) -> bool:
-        """Make the next file, and write that from now on; the one before it stays open. Whether it could be made."""
+        """Go on in a new file, with the one before it still open; False: it cannot be made."""
         number = self.kept[-1].number + 1
         path = numbered(self._first, number)
         try:

@@ -42,18 +42,10 @@ _ENDS: dict[Why, str] = {
 
 
 class Recorder:
-    """One recording.
-
-    Attributes:
-        over: it has come to its end, and all of it is in its files.
-    """
+    """One recording; `over` is set when it has ended and all of it is in its files."""
 
     def __init__(self, order: Recording, first: Path, source: RecordingInput) -> None:
-        """Begin: the first file is there, with what everybody has come to now.
-
-        Raises:
-            BrickdError: nothing can be recorded there.
-        """
+        """Begin the first file with the totals of now; BrickdError if nothing can be recorded."""
         self.over = threading.Event()
         self._order, self._source = order, source
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
@@ -222,11 +214,7 @@ class Recordings:
         self._closed = False
 
     def begin(self, order: Recording, first: Path) -> Recorder:
-        """Begin one.
-
-        Raises:
-            BrickdError: another one is being made, or nothing can be written there.
-        """
+        """Begin a recording; BrickdError if another one runs, or nothing can be written."""
         with self._lock:
             running = self.running
             if running is not None:

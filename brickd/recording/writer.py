@@ -28,12 +28,11 @@ _WHOLE = 6  # so often names, paths and sites are written again: a damage costs 
 
 
 class Writer:
-    """One recording; all of it is called from one thread.
+    """Writes one recording, from one thread.
 
     Attributes:
-        volumes: its files.
         workers: how many the last snapshot had.
-        dropped: snapshots that nobody could wait for; counted by whoever had them.
+        dropped: snapshots that could not wait; the caller counts them.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class Writer:
     # ---- sources
 
     def _source_texts(self, snapshot: Snapshot) -> None:
-        """What is known by now of those that kernels of the workers refer to; of a text nothing can be redacted."""
+        """Write the known sources of the workers' kernels; a text cannot be redacted."""
         if self._order.redact:
             return
         workers = snapshot.survey.workers
@@ -156,7 +155,7 @@ class Writer:
     # ---- weights
 
     def weigh(self) -> None:
-        """What is known of them now; called when records come, so that nothing is read between this and these."""
+        """Write what is known of weights; called with the first records, so that none is between."""
         if self._last is None:
             return
         contents, tensors, workers = redact.weights(self._source.weights(self._last.survey.workers), self._spool)

@@ -1,1 +1,1 @@
-"""One segment: found, opened, validated, copied, decoded. Knows nothing of other segments or daemons."""
+"""One segment: found, opened, validated, copied, decoded. Knows no other segment or daemon."""

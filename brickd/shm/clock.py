@@ -20,12 +20,7 @@ _SECOND = 1_000_000_000
 
 
 class Now(NamedTuple):
-    """A worker's clock at one time.
-
-    Attributes:
-        tick_ns: the length of its tick.
-        ticks: what it shows; None where that is not known.
-    """
+    """The length of a worker's tick, and its clock in ticks; None: not known."""
 
     tick_ns: float
     ticks: int | None
@@ -35,12 +30,7 @@ class WorkerClock:
     """A worker's clock."""
 
     def __init__(self, header: _reader.Header, pid: int | None) -> None:
-        """Find out where it begins.
-
-        Args:
-            header: what the worker said of it.
-            pid: of the worker's process, as our namespace sees it, if it does.
-        """
+        """Read the clock that the header names, of the process that our namespace knows as `pid`."""
         self._header, self._kind = header, header["clock"]
         # The kernel shifts its own clocks between time namespaces, and no counter of the processor.
         self._ahead_ns = _ahead_ns(pid) if self._kind == _reader.CLOCK_MONOTONIC else 0
@@ -64,7 +54,7 @@ class WorkerClock:
         return Now(own, ticks)
 
     def _shifted(self, ns: int) -> int | None:
-        """What the worker sees where we see this; where nobody says, the same if it makes the worker no older."""
+        """This time on the worker's clock; if its offset is not known, ours unless it is too old."""
         if self._ahead_ns is not None:
             return ns + self._ahead_ns
         age_ns = ns - self._header["anchor_ticks"]
@@ -73,7 +63,7 @@ class WorkerClock:
 
 
 def _ahead_ns(pid: int | None) -> int | None:
-    """How far the monotonic clocks of a process are ahead of ours; None where that cannot be told."""
+    """How far the monotonic clocks of a process are ahead of ours; None: not known."""
     if not pid or not _knows_our_pids():
         return None
     ours, theirs = _offset_ns("self"), _offset_ns(str(pid))
@@ -105,7 +95,7 @@ _own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 
 def _own_tick_ns(kind: int) -> float:
-    """This process's own measure, over a baseline that grows with its age and is never shorter than 10 ms."""
+    """This process's own measure, over a baseline of its age, but at least 10 ms."""
     first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
     now = _reader.clock_pair(kind)
     if now[0] < first[0]:  # a counter that went back, as after a suspend: a new baseline

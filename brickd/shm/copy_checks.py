@@ -24,7 +24,7 @@ _UNIT_MAX = 127  # in a path's key; later minors have more of them
 
 
 def reading(found: Reading) -> Reading:
-    """A reading with the fields that this brickd knows, whose tables were checked where they stood.
+    """Check a reading, whose tables were checked before, and keep the fields known here.
 
     Raises:
         ValueError: it cannot be one.
@@ -48,11 +48,7 @@ def reading(found: Reading) -> Reading:
 
 
 def names(found: Sequence[tuple[str, int] | None]) -> None:
-    """Those of a reading, and of all that share them.
-
-    Raises:
-        ValueError: they cannot be.
-    """
+    """Check the names of readings; ValueError if they are invalid."""
     require(len(found) <= _reader.NUMBERS_MAX, f"at most {_reader.NUMBERS_MAX} names", len(found))
     for name in found:
         if name is not None:
@@ -106,7 +102,7 @@ def _shape(record: str) -> tuple[tuple[tuple[str, int, str], ...], struct.Struct
 
 
 def _fields(record: str, found: Mapping[str, Any]) -> Any:
-    """Those fields of a struct that this brickd knows; what a later minor named was zero before it."""
+    """The fields of a struct that this brickd knows; a field of a later minor is zero."""
     shape, codec = _shape(record)
     complete = {**named_later(record), **found}
     numbers: list[Any] = []

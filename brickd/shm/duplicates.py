@@ -1,4 +1,4 @@
-"""Files with one uuid: which of them is the worker's segment, and why the others are refused.
+"""Files with one uuid: which is the worker's segment, and why the others are refused.
 
 Owns: that rule, the same for a daemon and for a verb that reads shared memory itself. Must not know: how a file is
 drained or shown. Invariant: at most one file of a uuid counts, so that no span counts twice.
@@ -14,11 +14,9 @@ from brickd.shm.segment_files import Identifier
 
 
 class Twin(NamedTuple):
-    """One of several files with the same uuid.
+    """One of several files with one uuid; a copy never has more `activity` than its original.
 
-    Attributes:
-        alive: a process holds the worker's lock on it.
-        activity: of its counters; a copy never has more than its original.
+    `alive`: a process holds the worker's lock on it.
     """
 
     name: str

@@ -103,12 +103,12 @@ def _consumed(tail: tuple[int, int], head: int) -> int:
 
 
 def _of(part: int, whole: int) -> int:
-    """A part of a whole; one that cannot be is none: the consumer's words lie where anybody may write."""
+    """A part of a whole; an impossible one is 0: anything may write to the consumer's words."""
     return part if part <= whole else 0
 
 
 def ledger_of(reading: Reading) -> Ledger:
-    """A worker's account. In a live one a span may be on its way from one counter to the next: it is unpublished."""
+    """A worker's account. A live worker's span between two counters is unpublished."""
     ledger = Ledger()
     spans = ledger.spans
     for lane, consumer, n in reading.alike():

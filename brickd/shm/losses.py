@@ -29,9 +29,8 @@ class Loss:
 
     Attributes:
         kind: the cause; a worker has each at most once.
-        text: what is missing, and why.
-        spans: whether whole spans are missing; else only where they belong, or their details.
-        settings: what to set for the worker's next start, each as a shell assigns it.
+        spans: whether whole spans are missing; else only their places or details.
+        settings: for the worker's next start, each as a shell assigns it.
     """
 
     kind: Kind

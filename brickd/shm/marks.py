@@ -1,4 +1,4 @@
-"""Marks: what is said beside times. A kernel was launched here in this shape, bytes were moved, this is a function.
+"""Marks: facts beside times, such as the shape of a kernel's launch or the bytes moved.
 
 Owns: what is known of a launched kernel, a transfer, a function, a task; how the texts of shapes and of couples of ends
 are read. Must not know: paths, trees, screens. Invariants: a text is a shape only if the writer would write that shape
@@ -30,10 +30,9 @@ class Shape(NamedTuple):
     """How a kernel is launched.
 
     Attributes:
-        grid: how many blocks; None: neither this nor the next was said.
-        block: how many threads a block has.
-        shared_bytes: of memory that a block shares.
-        source: the hash of what it was compiled from, in hex; None: it was not said.
+        grid: of blocks; None: neither this nor `block` is known.
+        block: of threads.
+        source: the hash of its source, in hex; None: not known.
     """
 
     grid: Extent | None
@@ -94,12 +93,7 @@ def ends(text: str) -> tuple[str, str] | None:
 
 @dataclass(slots=True)
 class KernelMark:
-    """A kernel that is launched at one place.
-
-    Attributes:
-        launches: how many there were, with a known shape and time or without.
-        shapes: how many there were of each, by its text.
-    """
+    """Launches of a kernel at one place, and the known ones by the text of their shape."""
 
     launches: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
@@ -150,10 +144,7 @@ class TransferMark:
     Attributes:
         direction: H2D, D2H or D2D.
         couple: from where and to where, as the writer has it.
-        transfers: how many there were.
-        size_bytes: what all of them moved.
-        returned: how many took back what another one had just brought.
-        returned_bytes: what these moved.
+        returned: transfers that took back what another one had just brought.
     """
 
     direction: str
@@ -191,11 +182,7 @@ class Definition(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """A brick whose spans are stretches of tasks.
-
-    Attributes:
-        ended: how many stretches were a task's last.
-    """
+    """A brick whose spans are stretches of tasks; `ended` of them were a task's last."""
 
     ended: int = 0
 

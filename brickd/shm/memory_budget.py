@@ -33,13 +33,7 @@ SELDOM = 6  # as many readings of others, which are read every ten seconds at th
 
 
 class Cost(NamedTuple):
-    """What a segment costs.
-
-    Attributes:
-        read: bytes that one reading of its totals copies.
-        kept: bytes that this reading, and its deferred work, take in memory.
-        detail: bytes that are kept of its rings.
-    """
+    """What a segment costs, in bytes: copied by a reading, kept in memory, kept of its rings."""
 
     read: int
     kept: int
@@ -62,13 +56,7 @@ class Ration(IntEnum):
 
 
 def cost_of(extent: Extent, pending: int = 0, detail: int = 0) -> Cost:
-    """What a segment costs of which so much is there.
-
-    Args:
-        extent: what there is to be read.
-        pending: how many starts of deferred work wait.
-        detail: as in a cost.
-    """
+    """The cost of a segment with `pending` starts of deferred work and `detail` ring bytes."""
     rows = extent.names * NAME_BYTES + extent.paths * (PATH_BYTES + _reader.SUMMARY_BYTES) + extent.sites * SITE_BYTES
     tables = extent.names * 2 * 128 + (extent.paths + extent.sites) * 8
     return Cost(
@@ -80,23 +68,14 @@ def cost_of(extent: Extent, pending: int = 0, detail: int = 0) -> Cost:
 
 @dataclass(slots=True)
 class Budget:
-    """What the segments of one look have cost, by user.
-
-    Attributes:
-        seldom: how much less often some may be read; 1: there is one look, and no other.
-    """
+    """What the segments of one look have cost, by user; `seldom`: 1 if there is no other look."""
 
     seldom: int = SELDOM
     _read: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _kept: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def ration(self, owner: int, cost: Cost) -> tuple[Ration, str]:
-        """What a segment gets, as much as there is left for it, and why it does not get more.
-
-        Args:
-            owner: whose it is.
-            cost: what it costs; those that cost least are to be asked first.
-        """
+        """What a user's segment gets, and why not more; callers ask for the cheapest ones first."""
         rations = {
             Ration.WHOLE: Cost(cost.read, cost.kept + cost.detail),
             Ration.NO_DETAIL: Cost(cost.read, cost.kept),
@@ -128,12 +107,7 @@ def _kept(reading: Reading) -> int:
 
 
 def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed], int] = len) -> Iterator[int]:
-    """How many bytes a look at each of these takes, next to those before it.
-
-    Args:
-        readings: in the form in which readings are kept.
-        size: of a table; by default unpacked, as a look takes it.
-    """
+    """The bytes that each compact reading adds to those before it; by default unpacked."""
     seen: set[int] = set()
     for each in readings:
         kept = len(each.lanes) * LANE_BYTES + size(each.summaries) + size(each.latency)
@@ -150,13 +124,9 @@ def packed_size(table: bytes | _reader.Packed) -> int:
 
 @dataclass(slots=True)
 class Account:
-    """What one segment got so far, across readings.
+    """What one segment got so far, across readings; `why` it does not get more.
 
-    Attributes:
-        pending: how many starts of its deferred work wait.
-        detail: how many bytes are kept of its rings.
-        ration: what it gets. Once its detail is not read, its cost is unknown, so it is never read again.
-        why: it does not get more.
+    Once its detail is not read, its cost is unknown, so it is never read again.
     """
 
     pending: Callable[[], int] = lambda: 0
@@ -167,11 +137,7 @@ class Account:
     _last_ns: int = 0
 
     def read(self, segment: Segment, budget: Budget, now_ns: int) -> Reading:
-        """Its totals, as often as it gets them.
-
-        Raises:
-            SegmentRefused: they do not add up; SegmentOverBudget: they are too much.
-        """
+        """Read the segment's totals if its ration allows that; raises SegmentRefused."""
         extent = segment.extent()
         cost = cost_of(extent, self.pending(), self.detail())
         ration, why = budget.ration(segment.uid, cost)

@@ -15,13 +15,11 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 
 class Open(NamedTuple):
-    """A span that has begun and not ended.
+    """A span that has begun and not ended; `path` has the names from the root down to it.
 
     Attributes:
-        brick: its name.
         layer: None outside of layers.
         since_ns: its age, within 256 ticks; None where the worker's clock is not known.
-        path: the names from the root of the call tree down to it.
     """
 
     brick: str

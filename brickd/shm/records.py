@@ -31,7 +31,7 @@ _VALUES = ("min", "max", "mean", "l2")  # of a tensor, and what its recording ma
 
 
 def kind_name(kind: int) -> str:
-    """What a kind of records is called; 0 stands for those that no counter of their own is kept for.
+    """The name of a kind of records; 0 stands for kinds without a counter of their own.
 
     >>> kind_name(_reader.KIND_DEFER), kind_name(15)
     ('defer', 'kind_15')
@@ -48,13 +48,13 @@ def fields_of(record: str) -> tuple[tuple[str, int, int, str], ...]:
 
 @functools.cache
 def named_later(record: str) -> dict[str, int]:
-    """What a struct of an older minor has under the names that later ones gave to what was reserved: zeros."""
+    """The fields that later minors named in reserved bytes, as an older minor has them: zeros."""
     return {name: 0 for each, name, *_ in _reader.later() if each == record}
 
 
 @functools.cache
 def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
-    """How a struct's bytes become values, and what so many of these are called; what is reserved is none of them."""
+    """The codec of a struct's bytes, with name and count of each field but reserved ones."""
     codes, names = "<", []
     for name, _, count, code in fields_of(record):
         if name.startswith("reserved"):
@@ -66,7 +66,7 @@ def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
 
 
 def spans(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The spans among the records, in order, and how many records there were that are none, by reason."""
+    """The spans among the records, in order, and the number of other records, by reason."""
     return _found(slots, SPANS)
 
 

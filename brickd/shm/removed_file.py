@@ -1,4 +1,4 @@
-"""The file of records of removed segments: one for each user, beside the segments (`brick_removed.h`).
+"""The file of records of removed segments: one for each user (`brick_removed.h`).
 
 Owns: which file is believed, how it is read and emptied. Must not know: what is made of its records. Invariants: a file
 that another user owns or may change is not believed; reading waits for no lock, and takes at most 2 MiB; the file is
@@ -21,13 +21,9 @@ _BYTES_MAX = _reader.REMOVED_READ_MAX * _reader.REMOVED_BYTES
 
 
 class RemovedRecords(NamedTuple):
-    """What is in the file.
+    """The content of the file, its records, and the number of damaged ones.
 
-    Attributes:
-        content: all of it.
-        removed: its records.
-        damaged: how many records are not whole.
-        refused: why the file is not believed, or "".
+    `refused` says why the file is not believed, or "".
     """
 
     content: bytes = b""

@@ -25,15 +25,7 @@ OTHERS = "others"
 
 
 class WorkerCounts(NamedTuple):
-    """How much a worker counted.
-
-    Attributes:
-        spans: begun.
-        details: wanted in a span ring.
-        events: wanted in an event ring.
-        marks: wanted.
-        lost: spans, details and events that it could not record.
-    """
+    """What a worker counted: begun spans, attempted details, events and marks, and its losses."""
 
     spans: int = 0
     details: int = 0
@@ -57,15 +49,13 @@ class RemovedWorker:
     Attributes:
         uuid: of its segment; "" of several.
         took: the first half of the uuid of the segment whose totals it had taken along, or "".
-        service: the group that it belonged to.
-        index: its declared number there, or -1.
+        index: its declared number in the service, or -1.
         coordinates: its own coordinates or name, as far as a record holds them.
         reason: `enum brick_removed_reason`; 0 of several.
         started_ns: when its segment was made, since 1970.
         removed_ns: when its segment was removed, since 1970.
         asked: whether a person asked for the removal, or has taken note of it.
         workers: how many these are.
-        counts: what they had counted.
     """
 
     uuid: str
@@ -196,15 +186,7 @@ class Removals:
         return list(new.values())
 
     def settle(self, uuid: str, shown: WorkerCounts) -> list[str]:
-        """Add what of a worker is shown nowhere to a sum; it has no place of its own any more.
-
-        Args:
-            uuid: whose segment and records are gone.
-            shown: what a total has of it, and so of the segment in which it went on.
-
-        Returns:
-            The uuids of these segments.
-        """
+        """Add counts of a worker that no total has `shown` to a sum; return its segments' uuids."""
         settled = [uuid, *(each.uuid for each in self.alone.values() if each.took == uuid[:16])]
         for each in settled:
             removed, self._text = self.alone.pop(each, None), []
@@ -213,7 +195,7 @@ class Removals:
         return settled
 
     def add(self, service: str, asked: bool, workers: int, counts: WorkerCounts) -> None:
-        """Add workers to the sum of their service, or where there are too many of these, to that of all others."""
+        """Add workers to the sum of their service, or of all others if there are too many services."""
         if (service, asked) not in self.sums and len({name for name, _ in self.sums} | {service}) > SERVICES_MAX:
             service = OTHERS
         self._text = []
@@ -263,11 +245,7 @@ class Removals:
 
     @classmethod
     def of(cls, document: Any) -> Removals:
-        """What `text` said.
-
-        Raises:
-            ValueError: it is something else.
-        """
+        """Decode what `text` encoded; ValueError if it is something else."""
         alone, sums = ([_believed(row) for row in rows] for rows in document)
         return cls({each.uuid: each for each in alone}, {(each.service, each.asked): each for each in sums})
 

@@ -1,4 +1,4 @@
-"""Of which steps, and at which sites, checksums are recorded: in people's words, and in a segment's numbers.
+"""The steps and sites whose checksums are recorded: in words, and in a segment's numbers.
 
 Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, who asks. Invariants: a rate and
 the words for it mean the same steps; a site whose name is not known yet is not left out; what matches one pattern is
@@ -49,11 +49,7 @@ def words_of(rate: int) -> str:
 
 
 def left_out(names: Sequence[str | None], patterns: Iterable[str]) -> int:
-    """The sites whose kernel no pattern matches, a bit each.
-
-    Args:
-        names: of each site's kernel, by the site's number; None of one that is not known yet.
-        patterns: as a shell has them; at least one.
+    """A bit for each site whose kernel matches no pattern; a kernel without a name matches.
 
     >>> bin(left_out(["mlp", "norm", None, "mlp"], ["m*"]))
     '0b10'
@@ -72,7 +68,7 @@ def bits_of(words: Sequence[int]) -> int:
 
 
 def changed(before: int, after: int) -> tuple[int, bytes]:
-    """What is to be written over a control page's words: from which byte on, and what; nothing if all is the same."""
+    """The bytes to write over a control page's words, and from where; none if nothing changed."""
     differ = before ^ after
     first = ((differ & -differ).bit_length() - 1) // _WORD_BITS if differ else 0
     end = -(-differ.bit_length() // _WORD_BITS)

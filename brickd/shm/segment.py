@@ -27,14 +27,12 @@ _SHARED_MAX = 4_096  # rows of a table that workers share; the 16 tables that ar
 
 
 class Extent(NamedTuple):
-    """How much there is to read of a segment, whatever its header claims: what is in a hole is left out.
+    """How much there is to read of a segment, whatever its header claims: without holes.
 
     Attributes:
-        lines: of lanes, those that were never opened too.
-        lanes: that were ever opened; those in a row that are alike are one.
-        names: rows of that table up to the last one that is there, and so of the next two.
-        paths: the same.
-        sites: the same.
+        lines: of lanes, also of those that were never opened.
+        lanes: that were ever opened; a run of equal ones counts once.
+        names: rows of this table up to the last one that is there; so are paths and sites.
         blocks: of summaries, of 64 paths each.
     """
 
@@ -117,7 +115,7 @@ class Segment(SegmentFile):
         return self.header["minor"] >= _THINS_SINCE
 
     def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
-        """Ask something of its worker; needs the right to write. What is asked already is not written.
+        """Ask something of its worker, if it is not asked already; needs the right to write.
 
         Args:
             flags: of the control page.
@@ -136,7 +134,7 @@ class Segment(SegmentFile):
             self._ask("sites", words, at)
 
     def mark_attached(self) -> None:
-        """Tell its worker that a consumer has attached: at a clean end it leaves the segment from now on."""
+        """Tell its worker that a consumer attached: at a clean end it now leaves the segment."""
         if not self.control()["attached"]:
             self._ask("attached", (1).to_bytes(8, "little"))
 
@@ -162,7 +160,7 @@ class Segment(SegmentFile):
             return _sites(tuple(self._copier.sites()))
 
     def tables(self) -> WorkerNames:
-        """What the numbers in its worker's checksums stand for. Sites before names: what is a site has a name."""
+        """The names for the numbers in checksums. Sites before names: each site has a name."""
         with _refusing(self.name):
             sites = self._copier.sites()
             return WorkerNames(self._copier.names(), sites)
@@ -250,11 +248,7 @@ def _refusing(file: str) -> Iterator[None]:
 
 
 def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
-    """Open a segment by its file's name.
-
-    Args:
-        name: of the file.
-        access: O_RDWR for whoever is to consume it.
+    """Open a segment by its file's name; with O_RDWR to drain it.
 
     Raises:
         SegmentRefused: it is none (SegmentUnopened: it cannot even be one), it lies, or it is gone.

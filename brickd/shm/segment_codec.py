@@ -29,11 +29,7 @@ _alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash
 
 
 class Shared(list[Row]):
-    """Names, paths or sites, which workers of one service mostly have in common; they do not change any more.
-
-    Attributes:
-        number: which of all that this process holds.
-    """
+    """Names, paths or sites, which workers of a service mostly have in common; immutable."""
 
     __slots__ = ("__weakref__", "_text", "number")
 
@@ -92,7 +88,7 @@ def written(reading: Reading) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SharedTables:
-    """The names, the paths and the sites of readings, by their numbers; who has no sites has no number for them."""
+    """The names, paths and sites of readings, by number; empty sites have no number."""
 
     names: Mapping[int, Shared[tuple[str, int] | None]]
     paths: Mapping[int, Shared[CallPath | None]]
@@ -156,11 +152,7 @@ def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
 
 
 def reading(document: Mapping[str, Any], tables: SharedTables) -> Reading:
-    """What `written` said.
-
-    Raises:
-        ValueError: it cannot be a reading; or whatever else comes of a document that is none.
-    """
+    """Decode what `written` encoded; raises any exception if the document is something else."""
     said = document["header"]
     found = Reading(
         **{name: document[name] for name in _PLAIN}
@@ -188,7 +180,7 @@ _NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
 
 
 def added(one: Reading, other: Reading) -> Reading:
-    """Both as one reading with the paths of both and a single lane: of one service, their ticks of one length.
+    """Merge two readings of one service and tick length, with all paths and a single lane.
 
     What is told of one process alone (its pid, its uuid, its file) is that of the first.
     """
@@ -279,7 +271,7 @@ def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
 
 
 def packed_text(packed: _reader.Packed) -> str:
-    """Packed summaries as a JSON string, in which nothing needs an escape; of none the empty string."""
+    """Packed summaries as a JSON string, which needs no escapes; empty for no summaries."""
     return f'"{b2a_base64(packed.form(), newline=False).decode("ascii")}"'
 
 

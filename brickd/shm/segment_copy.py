@@ -17,7 +17,7 @@ CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 class CallPath(NamedTuple):
-    """A place in the call tree, or a mark beside one; `parent` is -1 at a root, `layer` is -1 without one."""
+    """A place in the call tree, or a mark at one; -1 stands for no `parent` and no `layer`."""
 
     parent: int
     name: int
@@ -31,7 +31,7 @@ class CallPath(NamedTuple):
 
 
 class SiteKey(NamedTuple):
-    """A place where numbers are compared: a kernel's name and its layer, which is -1 without one."""
+    """A place where numbers are compared: a kernel's name and its layer, or -1."""
 
     name: int
     layer: int
@@ -49,8 +49,7 @@ class Identity:
 
     Attributes:
         file: the segment's name.
-        header: what the worker said once, at its birth.
-        pid: of the process that lives in it, as our namespace sees it (0: not at all); None: it ended.
+        pid: of the worker's process (0: of another pid namespace); None: it ended.
     """
 
     file: str
@@ -90,12 +89,12 @@ class Reading(Identity):
     Attributes:
         latency: as `summaries`, from the starts of deferred work to its syncs; empty where no daemon knows of any.
         deferred: what became of those starts.
-        now_ticks: what the worker's clock showed; None where that is not known.
-        flags: what its consumer asks of its worker; of those that are gone nothing is asked.
-        drained: whether anybody read its rings; what was kept somewhere was.
-        sites: by their numbers; None of what is on its way.
-        asked_rate: of which steps its consumer asks for checksums; 0: of those that its worker is configured for.
-        left_out: the sites of which its consumer asks for none, a bit each by their numbers.
+        now_ticks: what the worker's clock showed; None: not known.
+        flags: what its consumer asks of its worker; 0 for a dead worker.
+        drained: whether any process read its rings; True for a stored reading.
+        sites: by number; None for a site that is not written yet.
+        asked_rate: of which steps its consumer asks for checksums; 0: as the worker is configured.
+        left_out: the sites of which its consumer asks for none, a bit each by number.
     """
 
     process: _reader.Process
@@ -117,13 +116,13 @@ class Reading(Identity):
     left_out: int = 0
 
     def alike(self) -> list[tuple[_reader.Lane, _reader.Consumer, int]]:
-        """Its lanes, each with how many in a row are the same object: a segment may claim 1,024 unused ones."""
+        """Its lanes, each run of the same object once with its length: 1,024 may be unused."""
         runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
         return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]
 
     @property
     def lost(self) -> str:
-        """How the uuid of the segment begins that its worker lost, and whose totals it took along; or ""."""
+        """The first half of the uuid of the lost segment whose totals its worker took along; or ""."""
         return begins(self.process["took"])
 
     @property
@@ -143,7 +142,7 @@ class Reading(Identity):
 
     @property
     def thinned(self) -> bool:
-        """Whether its consumer has its worker record checksums of fewer steps or sites, or more, than configured."""
+        """Whether its consumer asks for checksums of other steps or sites than configured."""
         return self.asked_rate != 0 or self.left_out != 0
 
     @property
@@ -158,7 +157,7 @@ class Reading(Identity):
 
     @property
     def own_rate(self) -> int:
-        """Of which steps it records the parts of instrumented models; 0: there are none, or `rate` says it of all."""
+        """The rate of the parts of instrumented models; 0: no such parts, or `rate` covers all."""
         own = self.process["rate"]
         return own if self.rate == 0 and own <= _reader.RATE_ALL else 0
 
@@ -183,7 +182,7 @@ class Reading(Identity):
 
 
 def begins(took: int) -> str:
-    """The first half of the uuid of a lost segment, of the word that a segment has for it; "" of none."""
+    """The first half of a lost segment's uuid, from a segment's word for it; "": none."""
     return took.to_bytes(8, "little").hex() if took else ""
 
 

@@ -37,12 +37,7 @@ NO_OWNERS: Owners = MappingProxyType({})
 
 
 class Listing(NamedTuple):
-    """The files with a segment's name.
-
-    Attributes:
-        own: the names of those that belong to our effective user, in a stable order.
-        others: the owners of those that do not. These files are counted and never opened.
-    """
+    """The files with a segment's name: our own, sorted, and the owners of others, never opened."""
 
     own: list[str]
     others: Owners
@@ -124,7 +119,7 @@ class SegmentFile:
         return os.fstat(self.fd).st_blocks * 512
 
     def worker(self) -> int | None:
-        """The pid of the process that lives in it, as our namespace sees it (0: not at all); None: it ended."""
+        """The pid of its worker's process (0: of another pid namespace); None: it ended."""
         return holder(self.fd, _reader.LOCK_WORKER)
 
     def consumer(self) -> int | None:

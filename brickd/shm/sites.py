@@ -37,7 +37,7 @@ class Site(NamedTuple):
 
 
 class WorkerNames(NamedTuple):
-    """What a worker's numbers stand for: its names with the numbers of their categories, its sites."""
+    """What a worker's numbers stand for: names with the numbers of their categories, sites."""
 
     names: Sequence[tuple[str, int] | None]
     sites: Sequence[tuple[int, int, int] | None]
@@ -67,7 +67,7 @@ class WorkerNames(NamedTuple):
 
 
 def is_stateful(site: Site) -> bool:
-    """Whether its name says that a state decides there which no input shows: a cache, a random number."""
+    """Whether its name suggests hidden state that decides its output: a cache, a random number."""
     if _PLAIN.fullmatch(site.kernel.rpartition(".")[2]):
         return False
     return site.category.casefold() == "attention" or _STATEFUL.search(site.kernel) is not None
@@ -107,7 +107,7 @@ class Sites:
         return other
 
     def number(self, site: Site) -> int:
-        """The number for it of whoever calls it this: what stands for it, and whether a state decides there."""
+        """The number of a site under this name: its digest, and whether a state decides there."""
         number = _number(site)
         if number not in self._known and len(self._known) < SITES_MAX:
             self._known[number] = site

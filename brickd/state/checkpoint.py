@@ -25,11 +25,7 @@ def encode(memory: Memory) -> bytes:
 
 
 def decode(content: bytes) -> Memory:
-    """What `encode` was given.
-
-    Raises:
-        CheckpointRefused: the content is none, or not whole, or is not what `encode` makes.
-    """
+    """Decode what `encode` encoded; CheckpointRefused if it is damaged or something else."""
     body = unframed("checkpoint", VERSION, content)
     try:
         with validating():

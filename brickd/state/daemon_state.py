@@ -1,4 +1,4 @@
-"""What a daemon alone knows: each worker's `Known`, the totals of removed segments, orders, findings.
+"""What only a daemon knows: its workers, totals of removed segments, orders, findings.
 
 Owns: that state, and its form as a document. Must not know: how it is kept in a file, how it changes. Invariants: what
 is in a segment that is still read is not here, so that the two together count everything once; a worker is known by its
@@ -29,20 +29,17 @@ _EVENTS_MAX = 2**62  # so that more can come
 
 @dataclass(slots=True)
 class Memory:
-    """All of it.
+    """The state of a daemon.
 
     Attributes:
-        prefix: what the names of the segments begin with.
         known: by uuid.
-        gone: by uuid, in the order in which they went.
-        older: those that went before these, by service and clock.
-        buried: uuids that are not to be counted again: of workers that were added up or forgotten, or whose segments
+        gone: by uuid, in the order in which they went; `older` are those before, by service and clock.
+        buried: uuids that must not be counted again: of workers that were added up or forgotten, or whose segments
             are not ours to remove.
         wishes: by service.
-        newest_event: the number of the last thing that was told.
-        closed: the daemon came to its end by itself, so that nothing was told after that.
-        compared: where workers differ, and how much was looked at to know.
-        sources: what kernels were compiled from, as far as it stands in no file.
+        newest_event: the number of the last event.
+        closed: the daemon ended cleanly, so that no event came after that.
+        sources: of kernels, as far as they are in no file.
         removed: workers whose segments were removed while no total held them.
     """
 
@@ -59,11 +56,7 @@ class Memory:
     removed: Removals = field(default_factory=Removals)
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
-        """Add one that went to those before it: of its service, or where there are too many of these, of all others.
-
-        Returns:
-            What it is in now.
-        """
+        """Add totals to the sum of their service, or of all others if these are too many; that sum."""
         self.bury(*self.removed.settle(gone.reading.uuid, _counts(gone)))
         key = f"{gone.reading.service}/{gone.reading.clock}"
         if key not in self.older and len(self.older) >= OLDER_MAX:
@@ -79,11 +72,9 @@ class Memory:
         self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
 
     def fold(self, found: Iterable[RemovedWorker], taken: Collection[str] = ()) -> list[RemovedWorker]:
-        """Take in records of removed workers; those of workers that were not known.
+        """Take in records of removed workers; return those of workers that were not known.
 
-        Args:
-            found: the records.
-            taken: the first halves of the uuids of lost segments whose workers go on in others that are drained.
+        `taken`: the first halves of the uuids of lost segments whose workers go on in others that are drained.
         """
         found, buried = list(found), set(self.buried)
         gone_on = {each.took for each in (*found, *self.removed.alone.values())}.union(taken)
@@ -97,7 +88,7 @@ class Memory:
         self.bury(*self.removed.discard(begin))
 
     def limit_removed(self) -> None:
-        """Add up the oldest of too many removed workers; a slow process may still append a record of one."""
+        """Add up the oldest of too many removed workers; late records of them may still come."""
         self.bury(*self.removed.limit(self.known.keys() | self.gone.keys()))
 
     def drop(self, gone: RetainedTotals) -> None:
@@ -108,14 +99,7 @@ class Memory:
         self.removed.add(gone.reading.service, True, gone.workers, counts)
 
     def forget(self, uuids: Collection[str] | None = None) -> int:
-        """Drop the totals of the dead, and what was said of them beside others.
-
-        Args:
-            uuids: of whom; None: of all.
-
-        Returns:
-            Of how many workers.
-        """
+        """Drop totals and findings of these dead workers, or of all; return how many they were."""
 
         def is_meant(each: RetainedTotals) -> bool:
             return uuids is None or each.reading.uuid in uuids
@@ -200,11 +184,7 @@ class Memory:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Memory:
-        """What `pieces` said.
-
-        Raises:
-            ValueError: it cannot be a memory; or whatever else comes of a document that is none.
-        """
+        """Decode what `pieces` encoded; raises any exception if the document is something else."""
         tables = segment_codec.SharedTables.of(document)
         return cls(
             prefix=text(document["prefix"]),

@@ -34,15 +34,7 @@ class Home:
     """The runtime directory of this process."""
 
     def __init__(self, runtime: Runtime, *, group: int | None = None) -> None:
-        """Take it.
-
-        Args:
-            runtime: where it is.
-            group: whose members may come as far as the socket; None: nobody's.
-
-        Raises:
-            DaemonRefused: it cannot be had, or another daemon has it.
-        """
+        """Lock the directory, or raise DaemonRefused; members of `group` may reach the socket."""
         self._runtime, self._group = runtime, group
         self._lock = self._take()
         self._restoring = threading.Lock()
@@ -92,7 +84,7 @@ class Home:
             ) from None
 
     def restore(self, prefix: str) -> bool:
-        """Take it again where somebody has removed it under us; whether that was so. From any thread.
+        """Lock the directory again if it was removed; whether it was. Any thread may call this.
 
         Raises:
             DaemonRefused: it cannot be had, or what lies there by now is of segments without this prefix.
@@ -126,11 +118,7 @@ class Home:
         os.close(self._lock)
 
     def memory(self, prefix: str) -> tuple[Memory, str]:
-        """What an earlier daemon left of the segments with this prefix; and what is wrong where that is lost, or "".
-
-        Raises:
-            DaemonRefused: it is of other segments.
-        """
+        """The memory of an earlier daemon, and why it is lost, or ""; DaemonRefused: other prefix."""
         path = self._runtime.checkpoint
         memory, broken = self._left(path, checkpoint.decode)
         if memory is not None and memory.prefix != prefix:
@@ -141,11 +129,7 @@ class Home:
         return memory or Memory(prefix), broken
 
     def weights(self, prefix: str) -> tuple[Weights, str]:
-        """What it left of workers' weights; and what is wrong where that is lost, or "".
-
-        Raises:
-            DaemonRefused: it cannot be gone on from, and is not to be lost.
-        """
+        """The weights of an earlier daemon, and why they are lost, or ""; may raise DaemonRefused."""
         weights, broken = self._left(self._runtime.weights, lambda content: codec.decode(prefix, content))
         return weights or Weights(), broken
 
@@ -174,7 +158,7 @@ class Home:
         checkpoint.save(self._runtime.weights, content)
 
     def forget(self, prefix: str, uuids: Collection[str] | None = None) -> int:
-        """Drop from what an earlier daemon left what it knew of the dead of these uuids, or of all; of how many.
+        """Drop dead workers of these uuids, or all, from the checkpoint; return how many.
 
         Records of removed workers go into the checkpoint, as a daemon does it. A worker whose segment was removed since
         is dead too.
