@@ -25,16 +25,7 @@ class Listener:
     """A listening unix socket and its file; members of `group`, our user and root may connect."""
 
     def __init__(self, path: Path, *, group: int | None = None, replace: bool = False) -> None:
-        """Make the file and listen.
-
-        Args:
-            path: of the file; its folder exists.
-            group: of the file.
-            replace: whether we hold the daemon's lock, so that a socket that is there is a dead daemon's.
-
-        Raises:
-            BrickdError: what is there is not to be replaced, or the path cannot be a socket's.
-        """
+        """Make the file, or raise BrickdError; `replace`: a socket that is there is a dead daemon's."""
         draft = path.with_name(path.name + _DRAFT)
         if len(os.fsencode(draft)) > _LONGEST:
             most = _LONGEST - len(_DRAFT)

@@ -25,11 +25,7 @@ def framed(kind: str, version: int, body: Sequence[bytes]) -> bytes:
 
 
 def unframed(kind: str, version: int, content: bytes) -> bytes:
-    """The body that `framed` was given.
-
-    Raises:
-        CheckpointRefused: it is not whole, or no such file; CheckpointTooNew: it is of another version.
-    """
+    """The body of framed content; CheckpointRefused if damaged, CheckpointTooNew if later."""
     title = _title(kind)
     head, newline, body = content.partition(b"\n")
     if not head.startswith(title) or not newline:
@@ -64,11 +60,7 @@ def _crc(version: int, *body: bytes) -> int:
 
 
 def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Replace a file atomically, for its owner only; `lasting`: it survives a machine's crash.
-
-    Raises:
-        OSError: it cannot be written; the file is as it was.
-    """
+    """Replace a file, for its owner only, or raise OSError; `lasting` survives a crash."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return

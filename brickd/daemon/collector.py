@@ -133,16 +133,7 @@ class Collector:
     # ---- the tick
 
     def tick(self, now_ns: int, *, look: bool = False, asked: bool = False) -> Rest:
-        """Do what is due.
-
-        Args:
-            now_ns: a clock that never goes back.
-            look: something came or went in the directory of segments.
-            asked: our user asked for something, of workers that may have started just before.
-
-        Returns:
-            What may pass until the next one.
-        """
+        """Do what is due, and look for segments if one came or went, or a user asked for something."""
         if look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits:
             self._look_due = True
         if asked:

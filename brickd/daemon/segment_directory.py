@@ -43,12 +43,7 @@ class Quarantined:
     refused: SegmentRefused
 
     def is_still(self, identifier: Identifier, there: Container[Identifier]) -> bool:
-        """Whether there is no reason to look at it again.
-
-        Args:
-            identifier: which file has its name now.
-            there: all that have names.
-        """
+        """Whether there is no reason to look again; `identifier`: which file has its name now."""
         if isinstance(self.refused, SegmentCopy) and self.refused.original not in there:
             return False
         return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)

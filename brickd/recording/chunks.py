@@ -70,11 +70,7 @@ class Form:
     """An open recording; `end` is how the last reading of all of it ended."""
 
     def __init__(self, file: RecordingBytes) -> None:
-        """Of a file, which it closes.
-
-        Raises:
-            RecordingRefused: it is no recording, or of a form that this brickd does not read.
-        """
+        """Read the title of a file, and own the file; RecordingRefused if it is of another form."""
         self.path = file.path
         self.end = End()
         self._file = file
@@ -170,12 +166,7 @@ class Form:
 
 
 def open_recording(path: str, reads: Reads = nobody) -> Form:
-    """Open a recording.
-
-    Raises:
-        RecordingRefused: it is none, or of a form that this brickd does not read, or it cannot be opened.
-        NotPermitted: it is another user's.
-    """
+    """Open a recording; raises as `open_file` and `Form` do."""
     file = open_file(path, reads)
     try:
         return Form(file)

@@ -21,10 +21,9 @@ from brickd.errors import BrickdError
 from brickd.model.survey_snapshot import Snapshot
 from brickd.query.orders import Recording
 from brickd.recording.body_codec import Why
-from brickd.recording.input import RecordingInput
 from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Volumes
-from brickd.recording.writer import Writer
+from brickd.recording.writer import RecordingInput, Writer
 from brickd.shm import _reader
 
 _WAITING_MAX = 4  # snapshots that wait for a disk

@@ -11,20 +11,55 @@ from __future__ import annotations
 import socket
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
+from brickd.analysis.weights.store import Weights
+from brickd.datasources.world import DaemonStatus
+from brickd.model.event_log import Log
 from brickd.model.kernel_sources.launches import referred
+from brickd.model.kernel_sources.store import KnownSources
 from brickd.model.survey_snapshot import Snapshot
+from brickd.model.workers import Survey, Worker
 from brickd.query.orders import Recording
 from brickd.recording import body_codec, redact
 from brickd.recording.body_codec import Beginning, RecordingCounts, RecordingEnd, Why
-from brickd.recording.input import RecordingInput
 from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Put, Volumes
 from brickd.shm import _reader
 
 _SOURCES = 4  # this part of a file may be texts of kernels: that they are many costs no snapshot
 _WHOLE = 6  # so often names, paths and sites are written again: a damage costs a minute at most
+
+
+class RecordingInput(Protocol):
+    """What is asked of the daemon that records; any of it may be called while the daemon works."""
+
+    @property
+    def events(self) -> Log:
+        """What happens."""
+
+    def daemon(self) -> DaemonStatus:
+        """Who drains."""
+
+    def survey(self) -> Survey:
+        """Every worker, now."""
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """What some of them have said of their weights, as it is now: to be looked at, or changed."""
+
+    def sources(self, of: Sequence[Worker]) -> KnownSources:
+        """What kernels were compiled from, as far as it is known by now."""
+
+    def lives(self, names: tuple[str, ...]) -> bool:
+        """Whether any worker of these names, or of any where none is given, is drained still."""
+
+    def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
+        """Copy the records of these rings into a spool; None: stop after those made by now."""
+
+    def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
+        """Note what happened."""
 
 
 class Writer:

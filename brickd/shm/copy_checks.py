@@ -24,11 +24,7 @@ _UNIT_MAX = 127  # in a path's key; later minors have more of them
 
 
 def reading(found: Reading) -> Reading:
-    """Check a reading, whose tables were checked before, and keep the fields known here.
-
-    Raises:
-        ValueError: it cannot be one.
-    """
+    """Check a reading with checked tables, or raise ValueError; keep the fields known here."""
     text(found.file)
     require(found.header.get("clock") in CLOCKS, "a clock", found.header.get("clock"))
     require(0 < number(found.tick_ns) < _TICK_NS_MAX, "a tick's ns", found.tick_ns)

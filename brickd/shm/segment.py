@@ -115,13 +115,7 @@ class Segment(SegmentFile):
         return self.header["minor"] >= _THINS_SINCE
 
     def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
-        """Ask something of its worker, if it is not asked already; needs the right to write.
-
-        Args:
-            flags: of the control page.
-            rate: of which steps checksums are recorded; 0: as its worker is configured.
-            left_out: the sites where none are, a bit each.
-        """
+        """Write flags, rate of checksums (0: its own) and sites to leave out, where these differ."""
         asked = self.control()
         if asked["flags"] != flags:
             self._ask("flags", flags.to_bytes(4, "little"))

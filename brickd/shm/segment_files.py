@@ -48,12 +48,7 @@ class Listing(NamedTuple):
 
 
 def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
-    """List all files whose names begin like a segment's.
-
-    Args:
-        beginning: of their names; None: the configured prefix.
-        known: what an earlier listing found: there may be 100,000 files of a stranger.
-    """
+    """List all files with a prefix, or the configured one; `known` owners are not looked up."""
     beginning = prefix() if beginning is None else beginning
     own: list[str] = []
     others: dict[tuple[str, int], int] = {}

@@ -35,23 +35,13 @@ def decode(content: bytes) -> Memory:
 
 
 def load(path: Path) -> Memory | None:
-    """The memory in the file; None where there is no file.
-
-    Raises:
-        CheckpointRefused: the file is damaged, or of a later brickd.
-        OSError: it cannot be read.
-    """
+    """The memory in the file; None: no file. Raises CheckpointRefused or OSError."""
     content = content_of(path)
     return None if content is None else decode(content)
 
 
 def content_of(path: Path) -> bytes | None:
-    """What is in a file that was saved; None where there is no file.
-
-    Raises:
-        CheckpointRefused: it is another user's.
-        OSError: it cannot be read.
-    """
+    """The content of a file; None: no file. CheckpointRefused if it is another user's."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             owner = os.fstat(file.fileno()).st_uid

@@ -84,11 +84,7 @@ class Home:
             ) from None
 
     def restore(self, prefix: str) -> bool:
-        """Lock the directory again if it was removed; whether it was. Any thread may call this.
-
-        Raises:
-            DaemonRefused: it cannot be had, or what lies there by now is of segments without this prefix.
-        """
+        """Lock the directory again if it was removed; whether it was. From any thread."""
         with self._restoring:
             if not self._removed():
                 return False
