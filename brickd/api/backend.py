@@ -20,14 +20,14 @@ class Served(World, Protocol):
 
     @property
     def events(self) -> Log:
-        """What happened."""
+        """The log of events."""
 
     @property
     def shelf(self) -> Shelf:
-        """Recordings that are being written, or that nobody has fetched."""
+        """Recordings that are being written, or not fetched yet."""
 
     def daemon(self) -> DaemonStatus:
-        """What it says of itself."""
+        """The status of the daemon."""
 
     def set(self, order: Setting) -> Obeyed:
         """Set what a service records; NoSuchWorker if no worker has this service."""

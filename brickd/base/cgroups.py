@@ -33,7 +33,7 @@ class Limit:
 
 
 def observe(root: Path = Path("/")) -> Limit | None:
-    """The limit that leaves the least room; None where there is none."""
+    """The limit that leaves the least room; None: there is no limit."""
     limits = [limit for line in (read(root / "proc/self/cgroup") or "").splitlines() for limit in _above(line, root)]
     return min(limits, key=lambda limit: limit.room_bytes, default=None)
 

@@ -59,7 +59,7 @@ def unicode(value: Any) -> str:
 
 
 def limited(value: Sized, most: int) -> Any:
-    """Something of no more than so many parts."""
+    """Require at most this many parts."""
     require(len(value) <= most, f"at most {most}", len(value))
     return value
 
@@ -70,20 +70,20 @@ def optional(value: Any, check: Callable[[Any], Found]) -> Found | None:
 
 
 def listed(value: Any, most: int) -> list[Any]:
-    """A list of no more than so many parts."""
+    """A list of at most this many parts."""
     require(isinstance(value, list), "a list", value)
     return list(limited(value, most))
 
 
 def bits(value: Any, most: int) -> int:
-    """So many bits, as hexadecimal digits."""
+    """At most this many bits, as hexadecimal digits."""
     found = int(limited(text(value), most // 4), 16)
     require(found >= 0, "no sign", value)
     return found
 
 
 def parsed(body: bytes | str) -> Any:
-    """What JSON says. NaN and Infinity, which Python reads as well, are no JSON."""
+    """Parse JSON without NaN and Infinity, which Python reads but JSON does not have."""
     return json.loads(body, parse_constant=_refuse)
 
 
@@ -97,7 +97,7 @@ def document(body: bytes, most: int) -> Any:
 
 @contextmanager
 def validating() -> Iterator[None]:
-    """Decode what may be anything: whatever goes wrong meanwhile is a ValueError."""
+    """Decode hostile input: turn any exception into a ValueError."""
     try:
         yield
     except RecursionError:
@@ -134,5 +134,5 @@ def pieces(members: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def composed(members: Mapping[str, str]) -> str:
-    """The same of members whose values are whole."""
+    """A JSON object of members whose values are complete JSON."""
     return "".join(pieces({name: (value,) for name, value in members.items()}))

@@ -1,4 +1,4 @@
-"""POSIX locks of single bytes: who has one is a fact of the kernel, in every pid namespace.
+"""POSIX locks of single bytes: the kernel knows the holder, in every pid namespace.
 
 Owns: taking one, asking who has it, what to call that process. Must not know: what the byte stands for. Invariant:
 nobody waits.
@@ -30,7 +30,7 @@ def holder(fd: int, byte: int) -> int | None:
 
 
 def process(pid: int) -> str:
-    """What a holder is called.
+    """The name of a holder in messages.
 
     >>> process(7), process(0)
     ('process 7', 'a process of another pid namespace')

@@ -1,4 +1,4 @@
-"""Where a daemon and those who ask it meet: the runtime directory and what lies in it.
+"""Where a daemon and its clients meet: the runtime directory and the files in it.
 
 Owns: the paths, from the environment or by default. Must not know: what is in the files. Invariant: the same
 environment, on the same machine, names the same places to the daemon and to every verb.
@@ -42,7 +42,7 @@ class Runtime:
 
     @property
     def recordings(self) -> Path:
-        """Recordings that are being written, or that nobody has fetched."""
+        """Recordings that are being written, or not fetched yet."""
         return self.state / "recordings"
 
     @property
@@ -52,7 +52,7 @@ class Runtime:
 
     @property
     def log(self) -> Path:
-        """What a detached daemon says."""
+        """The log of a detached daemon."""
         return self.directory / "log"
 
 

@@ -126,7 +126,7 @@ def _is_no_number(value: int | float) -> bool:
 
 
 def or_none(number: int) -> int | None:
-    """The number of a layer or of an expert as documents have it: none where there is none.
+    """The number of a layer or of an expert in documents: None for -1.
 
     >>> or_none(3), or_none(-1)
     (3, None)
@@ -157,7 +157,7 @@ NOBODY = "no workers: no process of this user records now (try: brickd demo)"
 
 
 def noun(n: int, one: str, more: str | None = None) -> str:
-    """What stands behind the number `n`.
+    """The noun for the number `n`.
 
     >>> noun(1, "span"), noun(0, "span"), noun(2, "it was", "they were")
     ('span', 'spans', 'they were')
@@ -166,7 +166,7 @@ def noun(n: int, one: str, more: str | None = None) -> str:
 
 
 def plural(n: int, one: str, more: str | None = None) -> str:
-    """The number, in full, and what stands behind it.
+    """The number, in full, and its noun.
 
     >>> plural(1, "name was", "names were"), plural(1_234_567, "span")
     ('1 name was', '1,234,567 spans')

@@ -55,7 +55,7 @@ class TurnedAway(NotPermitted):
 
 
 class Asked:
-    """Something that was asked, and is to be answered."""
+    """A request that was sent, and its answer."""
 
     def __init__(self, connection: socket, place: Path) -> None:
         self._connection = connection
@@ -194,7 +194,7 @@ def _connected(place: Path) -> socket:
 
 
 def _head(file: BinaryIO) -> tuple[int, int | None]:
-    """Read the head: the status, and how long the body is, if that is said."""
+    """Read the head: the status, and the length of the body, if it is given."""
     line = file.readline(_LINE_BYTES)
     if not line:
         raise EOFError

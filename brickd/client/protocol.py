@@ -35,12 +35,12 @@ def quoted(text: str) -> str:
 
 
 def error_document(kind: str, message: str) -> dict[str, Any]:
-    """How an error is told."""
+    """The document of an error."""
     return {"error": {"kind": kind, "message": message}}
 
 
 def error_in(document: Any) -> tuple[str, str] | None:
-    """The kind and the message of the error that a document tells; None where it tells none."""
+    """The kind and the message of the error in a document; None: it has none."""
     told = document.get("error") if isinstance(document, dict) else None
     if not isinstance(told, dict):
         return None
@@ -48,5 +48,5 @@ def error_in(document: Any) -> tuple[str, str] | None:
 
 
 def told(kind: str, message: str) -> BrickdError:
-    """The error that was told; of a kind that is not known here it is trouble."""
+    """The exception of an error's kind; BrickdError for an unknown kind."""
     return _ERRORS.get(kind, BrickdError)(message)

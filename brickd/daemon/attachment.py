@@ -102,14 +102,14 @@ class Attached:
         return self.owner.known.deferred
 
     def goes_on_in(self, heir: Attached) -> None:
-        """What it tells is from now on told there."""
+        """Hand its deferred work over to the heir."""
         heir.deferred.absorb(self.known.deferred)
         self.known.deferred = Deferred()
         self.heir = heir
 
     @property
     def lost(self) -> str:
-        """The first half of the uuid of the segment whose totals came along into this one, or ""."""
+        """The first half of the uuid of the lost segment whose totals it has, or ""."""
         return begins(self.took)
 
     def has_taken(self, uuid: str) -> bool:
@@ -122,11 +122,11 @@ class Attached:
         return self.known.name or self.segment.name
 
     def is_of(self, names: Collection[str]) -> bool:
-        """Whether it is meant by any of these names of workers and services; by none everybody is."""
+        """Whether one of these names is its worker's or its service's; True without names."""
         return not names or self.name in names or self.service in names
 
     def command(self, wish: Wish) -> None:
-        """Ask of its worker what the operator wants."""
+        """Ask its worker for the operator's settings."""
         self.wish = wish
         flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
         with suppress(SegmentRefused):  # what else is wrong with it the next pass will find out
@@ -208,7 +208,7 @@ class Attached:
         self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
-        """Where the writer found no room for a finalize, nobody knows which starts it closed."""
+        """Orphan open starts where the writer dropped a finalize: it may have closed any of them."""
         dropped = self.segment.dropped(_reader.KIND_FINALIZE)
         if dropped > self.known.finalizes_dropped:
             self.known.finalizes_dropped = dropped

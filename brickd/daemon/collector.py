@@ -225,7 +225,7 @@ class Collector:
             self._unsettled = {each.owner for each in self._drained() if not each.deferred.settled}
 
     def _drained(self) -> Iterator[Attached]:
-        """Those whose rings are read."""
+        """The segments whose rings are read."""
         return (each for turns in self._turns for each in turns.order)
 
     def _take(self, found: DrainResult) -> None:
@@ -251,7 +251,7 @@ class Collector:
             self.roster.give_up(each, SegmentRefused(each.segment.name, reason))
 
     def _settle(self) -> None:
-        """Have the deferred work worked out of which this pass or the last one told."""
+        """Settle the deferred work that this pass or the last one brought."""
         self._dirty = True
         partly = {each.owner for each in self._drained() if not each.drain.complete}
         partly |= {each.owner for turns in self._turns for each in turns.unreached}
@@ -283,7 +283,7 @@ class Collector:
         self._to_judge = self.roster.drained()[::-1]
 
     def _judge(self, now_ns: int) -> None:
-        """Look who died, for as long as a tick may take: the others come with the next one."""
+        """Find dead workers, for as long as a tick may take; the next one goes on."""
         until_ns = self._clock() + TICK_NS
         while self._to_judge and self._clock() < until_ns and not self.ending.is_set():
             each = self._to_judge.pop()

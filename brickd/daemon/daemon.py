@@ -180,7 +180,7 @@ class Daemon:
     # ---- what the API asks
 
     def daemon(self) -> DaemonStatus:
-        """What it says of itself."""
+        """The status of the daemon."""
         try:
             release = version("brickd")
         except PackageNotFoundError:
@@ -208,22 +208,22 @@ class Daemon:
         return self._windows.over(of, time.monotonic_ns(), slots)
 
     def stragglers(self) -> StragglerVerdict:
-        """Who is slow."""
+        """The stragglers."""
         return self._lookout.judged().at(time.monotonic_ns())
 
     def compared(self) -> Compared:
-        """Who differs, and how much was compared to know."""
+        """Where workers differ, and how much was compared."""
         return self._memory.compared
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """What some workers said of their tensors lately, and what is kept of where they differ."""
+        """The recent fingerprints of some workers, and the stored evidence of where they differ."""
         shards = shards_of(of)
         numerics = self._numerics.about(shards.keys())
         recall(numerics, self._memory.compared, shards)
         return numerics
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """What some workers said of their weights."""
+        """The weights of some workers."""
         return self._numerics.weights.about({worker.reading.uuid for worker in of})
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
@@ -231,7 +231,7 @@ class Daemon:
         return self._memory.sources
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """What the weights of all workers come to."""
+        """The verdicts on the weights of all workers."""
         return self._weighing.judged(found.workers)
 
     def _used(self) -> Survey:
@@ -249,7 +249,7 @@ class Daemon:
             return survey(self.prefix, background, held)
 
     def files(self) -> Sequence[str]:
-        """All that lies where segments lie."""
+        """All files in the directory of segments."""
         return find("")
 
     @contextlib.contextmanager

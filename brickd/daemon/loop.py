@@ -53,7 +53,7 @@ class Loop:
         os.eventfd_write(self._wake, 1)
 
     def tick(self) -> None:
-        """Wait for a tick that begins now or later, unless it stands still; from any other thread."""
+        """Wait for a tick that begins now or later, for a limited time; from any other thread."""
         ticked = threading.Event()
         self._awaited.append(ticked)
         self.wake()
@@ -118,7 +118,7 @@ class Loop:
         return False
 
     def _watch(self) -> int | None:
-        """What tells of segments that come and go; None where the system has no more of these."""
+        """A watch on the directory of segments; None: the system allows no more watches."""
         try:
             return _reader.watch(_reader.DIRECTORY)
         except OSError as error:

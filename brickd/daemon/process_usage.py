@@ -29,7 +29,7 @@ class Usages:
         self._found: dict[str, Usage] = {}
 
     def look(self, survey: Survey, now_ns: int) -> None:
-        """Look at those that live."""
+        """Look at the live ones."""
         looks: dict[str, _Look] = {}
         found: dict[str, Usage] = {}
         for worker in survey.workers:

@@ -1,4 +1,4 @@
-"""Which segments nobody needs any more, and their removal.
+"""The removal of segments that are not needed any more.
 
 Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: removed is only what is ours,
 whose worker's lock is free, which nobody consumes, and in which nothing moved for five seconds, whatever any pid says;

@@ -1,4 +1,4 @@
-"""Who is drained: workers come, are named, die and are remembered.
+"""The workers that are drained: they come, are named, die and are remembered.
 
 Owns: the segments that are attached, and that each worker stands in the memory once: as known while its segment is
 there, as gone afterwards. Must not know: rings, when anything is due, how the memory is kept. Invariants: nobody is
@@ -73,7 +73,7 @@ class Roster:
         self._lately = Lately()
 
     def drained(self) -> list[Attached]:
-        """Those whose rings are read."""
+        """The segments whose rings are read."""
         return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
 
     def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
@@ -84,11 +84,11 @@ class Roster:
         return Held(ours, drained, self.directory.refused(), self.directory.others, accounts, goes_on)
 
     def background(self, now_ns: int) -> Background:
-        """What belongs beside the segments, for whoever reads them beside us, under the lock."""
+        """What readers of segments need from the memory; under the lock."""
         return replace(self.memory.background(), added=self._lately.by_sum(now_ns))
 
     def record(self, rings: Rings | None) -> None:
-        """Have the records of some go into a recording from now on, or of nobody; under the lock."""
+        """Copy records into a recording from now on, or stop that (None); under the lock."""
         self.rings = rings
         for each in self.drained():
             if rings is None:
@@ -96,21 +96,21 @@ class Roster:
             self._command(each)
 
     def of_service(self, service: str) -> list[Attached]:
-        """Those of a service, under the lock."""
+        """The drained segments of a service; under the lock."""
         return [each for each in self.drained() if each.service == service]
 
     def command(self, service: str) -> None:
-        """Ask of the workers of a service what is wanted of them, under the lock."""
+        """Apply the settings of a service to its workers; under the lock."""
         for each in self.of_service(service):
             self._command(each)
 
     def follow(self) -> None:
-        """Have what is wanted of checksums hold for the sites, too, that came since; under the lock."""
+        """Apply the settings of checksums to new sites too; under the lock."""
         for each in self.drained():
             each.follow()
 
     def _command(self, each: Attached) -> None:
-        """What the operator wants of it, and what a recording does."""
+        """Apply the operator's settings and those of a recording."""
         wish, rings = self.memory.wishes.get(each.service, Wish()), self.rings
         if rings is not None and rings.wants(each.name, each.service):
             rings.take(each.uuid, each.drain)
@@ -342,7 +342,7 @@ class Roster:
                 self._let_go(each)
 
     def close(self, timeout: float) -> None:
-        """Close what nobody needs any more: later, while somebody reads for longer than this."""
+        """Close what is not needed any more; later, if readers take longer than this."""
         if self._over and self.reading.acquire(timeout=timeout):
             try:
                 for each in self._over:

@@ -1,4 +1,4 @@
-"""A snapshot every ten seconds, for all who take them.
+"""A snapshot every ten seconds, for everything that uses snapshots.
 
 Owns: the thread in which snapshots are taken, and when. Must not know: what is surveyed, what is made of a snapshot.
 Invariants: one that fails is told and costs the next one nothing; after a pause of any length there is one, not many.

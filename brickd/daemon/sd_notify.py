@@ -1,4 +1,4 @@
-"""What the service manager that started us is told, if one did: systemd's notify protocol.
+"""Messages to the service manager that started us, if any: systemd's notify protocol.
 
 Owns: the words of the protocol and the environment that asks for them. Must not know: what a daemon does. Invariants:
 without a manager nothing is said; one that has gone, is slow or was never there costs its message alone; a sign of life
@@ -26,11 +26,11 @@ class Manager:
         self.every_ns = _every_ns(environment) if self._address else None
 
     def ready(self, status: str) -> None:
-        """We answer."""
+        """The daemon answers."""
         self._tell("READY=1", f"MAINPID={os.getpid()}", f"STATUS={status}", wait=_PATIENCE_SECONDS)
 
     def stopping(self) -> None:
-        """We were told to end, and do."""
+        """The daemon ends."""
         self._tell("STOPPING=1", "STATUS=ending", wait=_PATIENCE_SECONDS)
 
     async def watch(self, still_ns: Callable[[], int]) -> None:

@@ -164,7 +164,7 @@ class Directory:
         self._unpublished[file] = unpublished
 
     def quarantine(self, file: str, identifier: Identifier, error: SegmentRefused, *, quiet: bool = False) -> bool:
-        """Remember what is wrong with a file; whether that is yet to be told."""
+        """Remember what is wrong with a file; whether that is still to be reported."""
         before = self.quarantined.get(file)
         self.quarantined[file] = Quarantined(identifier, error.with_traceback(None))
         if before is not None and before.refused.reason == error.reason:

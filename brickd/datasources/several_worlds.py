@@ -30,14 +30,14 @@ class ComparableWorld(Protocol):
         """Every worker, at one time."""
 
     def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Have what workers said heard, under their uuids with a mark before them."""
+        """Add the fingerprints of workers to `numerics`, under uuids with a mark before them."""
 
 
 class Live(SharedMemory):
-    """The machine, whoever drains it: what a daemon has taken out of the rings is asked of it."""
+    """The machine, with or without a daemon, which is asked for what it took from the rings."""
 
     def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Have what lies in their rings heard, or what a daemon keeps of it."""
+        """Add the fingerprints in their rings, or those that a daemon keeps."""
         query = [("uuid", worker.reading.uuid) for worker in of] if len(of) <= _ASKED_MAX else []
         try:
             document = client.ask(FINGERPRINTS, query, seconds=_SECONDS).document()
@@ -50,7 +50,7 @@ class Live(SharedMemory):
 
 
 class WorldPart(NamedTuple):
-    """One of several worlds; `label` stands before the names of its workers, if it has any."""
+    """One of several worlds; its `label`, if any, precedes the names of its workers."""
 
     label: str
     world: ComparableWorld
@@ -93,7 +93,7 @@ class Gathered:
         return self._survey
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """What some of the workers said, wherever they are."""
+        """The fingerprints of some workers, from all worlds."""
         numerics = Numerics(ALL_BYTES)
         for number, part in enumerate(self.parts):
             mine = [worker for where, worker in (self._whose[id(each)] for each in of) if where == number]

@@ -95,7 +95,7 @@ class SegmentInside(Protocol):
 
     @property
     def header(self) -> _reader.Header:
-        """What its worker said once."""
+        """The header that its worker wrote."""
 
     def read(self) -> Reading:
         """Everything but the rings."""
@@ -118,7 +118,7 @@ class World(Protocol):
         """Where what it shows comes from."""
 
     def daemon(self) -> DaemonStatus | None:
-        """The daemon that answers; None where whoever asks looks for itself."""
+        """The daemon that answers; None: this process reads segments itself."""
 
     def survey(self) -> Survey:
         """Every worker, at one time."""
@@ -127,16 +127,16 @@ class World(Protocol):
         """What workers of a survey recorded in the last slots of ten seconds; None: not known."""
 
     def stragglers(self) -> StragglerVerdict | None:
-        """Who is slow; None where nobody compares workers."""
+        """The stragglers; None: nothing compares workers."""
 
     def compared(self) -> Compared | None:
-        """Who differs, and how much was compared to know; None where nobody does so all along."""
+        """Where workers differ, and how much was compared; None: nothing compares them."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """The fingerprints of some of the workers of a survey, as far as they are here."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """What they said of their weights alone, which is less to copy."""
+        """The weights of workers alone, which is less to copy."""
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
         """The verdicts on the weights of a survey's workers, for services that watch any."""
@@ -148,14 +148,14 @@ class World(Protocol):
         """The names of all files that may be inspected, whatever they begin with."""
 
     def segment(self, file: str) -> AbstractContextManager[SegmentInside]:
-        """A segment to look into, by its file's name; it is not to be closed by whoever looks."""
+        """A segment to look into, by its file's name; the caller must not close it."""
 
     def details(self, uuid: str) -> Details | None:
-        """What was taken from a segment's rings; None where whoever answers does not drain it."""
+        """What was taken from a segment's rings; None: it is not drained here."""
 
 
 def left_behind() -> tuple[Background, tuple[str, ...]]:
-    """What the checkpoint knows of the workers here; what is to be said where it cannot be read."""
+    """What the checkpoint knows of the workers here; a note if it cannot be read."""
     try:
         memory = _memory()
     except (CheckpointRefused, OSError) as error:
@@ -185,7 +185,7 @@ _LOOKS_MAX = 3
 
 
 def _kept() -> tuple[int, int] | None:
-    """Which checkpoint lies there."""
+    """Inode and time of the checkpoint."""
     try:
         status = runtime().checkpoint.stat()
     except OSError:
@@ -199,7 +199,7 @@ class SharedMemory:
     source: Source = "shared memory"
 
     def daemon(self) -> None:
-        """Nobody."""
+        """None: there is no daemon."""
 
     def survey(self) -> Survey:
         """What the segments say now, and what an earlier daemon left in its checkpoint."""
@@ -212,13 +212,13 @@ class SharedMemory:
         return found
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> None:
-        """Nobody has looked before."""
+        """None: there was no look before."""
 
     def stragglers(self) -> None:
-        """Nobody compares workers at one look."""
+        """None: one look compares no workers."""
 
     def compared(self) -> Compared | None:
-        """What a daemon found that is gone."""
+        """What an earlier daemon found."""
         with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
             if (memory := _memory()) is not None and memory.compared.since_ns:
                 return memory.compared
@@ -237,7 +237,7 @@ class SharedMemory:
         return numerics
 
     def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Have it heard beside what others said, under uuids with a mark before them."""
+        """Add the fingerprints of workers to others, under uuids with a mark before them."""
         for worker in of:
             with contextlib.suppress(SegmentRefused), open_segment(worker.reading.file) as segment:
                 speaker = numerics.speaker(
@@ -252,12 +252,12 @@ class SharedMemory:
         return self._heard(of, 0).weights
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """Compared now; where nobody watches any, the rings are not read."""
+        """Compare weights now; the rings are read only if a worker watches any."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()
 
     def sources(self, of: Sequence[Worker]) -> Sources:
-        """What a daemon that is gone has left of them, and what lies in rings."""
+        """The sources that an earlier daemon left, and those in rings."""
         memory = None
         with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
             memory = _memory()
@@ -271,7 +271,7 @@ class SharedMemory:
         return sources
 
     def files(self) -> Sequence[str]:
-        """All that lies where segments lie."""
+        """All files in the directory of segments."""
         return segment_files.find("")
 
     def segment(self, file: str) -> AbstractContextManager[Segment]:

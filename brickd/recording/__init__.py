@@ -1,1 +1,1 @@
-"""Recordings: their form in a file, and what stands in it."""
+"""Recordings: the form of their files, and the contents."""

@@ -122,7 +122,7 @@ def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts)
 
 
 def weights(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> bytes:
-    """The body of what is known of weights, as `redacted.weights` says it."""
+    """The body of the state of weights, as `redact.weights` returns it."""
     return b"".join(codec.pieces(contents, tensors, workers))
 
 

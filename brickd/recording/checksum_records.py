@@ -69,7 +69,7 @@ class Checked:
     last: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Of each chunk of records that ends any: whose they are, and their slots."""
+        """The uuid and the slots of the checksums that each chunk of records completes."""
         self.lost.clear()
         lanes: dict[tuple[str, int], _Lane] = {}
         for uuid, found in self._pieces():

@@ -102,7 +102,7 @@ class Heads:
             end.why = f"has no end: all that is whole before byte {size} is there"
 
     def behind(self, offset: int) -> int:
-        """Behind the last byte from there on that is not zero; where there is none, the offset."""
+        """The end of the last byte from there on that is not zero, or the offset."""
         last = offset
         while piece := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
             if rest := piece.rstrip(b"\0"):

@@ -136,7 +136,7 @@ class Form:
             yield Chunk(head.kind, head.at_ns, head.number, head.offset, body)
 
     def _body(self, head: ChunkHead) -> bytes | None:
-        """What its checksum says."""
+        """The body, if its checksum is right."""
         blocks = self._file.read(head.body, head.end - head.body)
         if len(blocks) < head.end - head.body:  # it was cut since its head was found
             return None

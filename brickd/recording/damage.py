@@ -64,7 +64,7 @@ class End:
         return self.ended and not self.damages
 
     def words(self) -> list[str]:
-        """What is to be told of it; nothing when all is there."""
+        """The damage in words; none when all is there."""
         told = [f"damaged from byte {each.start} to {each.end}: {each.why}" for each in self.damages]
         if self.damages_more:
             told.append(f"damaged in {plural(self.damages_more, 'more place')}")
@@ -83,7 +83,7 @@ class End:
         return told
 
     def damage(self, start: int, end: int, why: str) -> None:
-        """Tell of one."""
+        """Add one damaged place."""
         if len(self.damages) < DAMAGES_MAX:
             self.damages.append(Damage(start, end, why))
         else:

@@ -18,11 +18,11 @@ _BLOCK = _reader.BLOCK_BYTES
 _STEP_BYTES = 1 << 20
 
 Reads = Callable[[str, int, int], object]
-"""Is told which file is read, up to which byte, of how many."""
+"""Gets the path of the file, the byte up to which it is read, and its size."""
 
 
 def nobody(path: str, at: int, of: int) -> None:
-    """Wants to know nothing of that."""
+    """Ignore the progress."""
 
 
 class RecordingBytes:

@@ -81,7 +81,7 @@ class FileIndex:
                 self.counts["records"] += len(records(chunk.body).slots) // 64
 
     def snapshots_backwards(self) -> Iterator[Shown]:
-        """The last few, the newest first; each is read and judged when it is wanted."""
+        """The last few snapshots, the newest first, each read on demand."""
         for place in reversed(self._last):
             if (chunk := self.form.again(place)) is None:
                 self.end.damage(place, place, "a snapshot stood there, and does not any more")
@@ -105,7 +105,7 @@ class FileIndex:
             return None
 
     def weights(self) -> Weights | None:
-        """What was known of weights when the file began; None where it does not say."""
+        """The state of weights when the file began; None: not recorded."""
         if self._weights is None or (chunk := self.form.again(self._weights)) is None:
             return None
         try:
@@ -152,12 +152,12 @@ class FileIndex:
         return whose
 
     def _refuse(self, chunk: Chunk, error: ValueError) -> None:
-        """Tell what does not add up: once, however often it is read."""
+        """Report an invalid chunk once, however often it is read."""
         if all(each.start != chunk.offset for each in self.end.damages):
             self.end.damage(chunk.offset, chunk.end, str(error))
 
     def words(self) -> list[str]:
-        """What is to be said of it."""
+        """The notes on the file."""
         return [f"{self.form.path}: {each}" for each in self.end.words()]
 
     def document(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class LibraryFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """A recording that lies there; its files in their order, of which there is at least one."""
+    """A stored recording: its files in order, at least one."""
 
     files: tuple[LibraryFile, ...]
 

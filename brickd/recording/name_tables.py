@@ -42,7 +42,7 @@ class NameTables:
         self._read: dict[int, _Found] = {}  # by their places: those that were in force at the last place
 
     def add(self, place: int) -> None:
-        """A chunk of them stands there, behind all others."""
+        """Note a chunk of tables at this place, after all others."""
         self._places.append(place)
 
     def at(self, place: int) -> segment_codec.SharedTables:

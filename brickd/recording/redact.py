@@ -30,7 +30,7 @@ _LEFT_OUT = "left out: the recording is redacted"
 
 
 def event(of: Event) -> Event:
-    """What is told of it."""
+    """The event with only what may be given away."""
     return of if of.kind in _TOLD else replace(of, text=_LEFT_OUT, command=None)
 
 

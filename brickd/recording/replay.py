@@ -48,7 +48,7 @@ _VALUES = "it has statistics and sketches of tensors: whoever has the same weigh
 
 
 class Backwards:
-    """The snapshots of a recording, the newest first: each is read when it is wanted, and once."""
+    """The snapshots of a recording, the newest first: each is read on demand, and once."""
 
     def __init__(self, files: Sequence[FileIndex]) -> None:
         self._rest = (shown for file in reversed(files) for shown in file.snapshots_backwards())
@@ -69,15 +69,15 @@ class RecordedSegment:
 
     @property
     def header(self) -> _reader.Header:
-        """What its worker said once."""
+        """The header that its worker wrote."""
         return self._reading.header
 
     def read(self) -> Reading:
-        """All that it said."""
+        """The recorded reading."""
         return self._reading
 
     def consumer(self) -> int | None:
-        """Who drained it."""
+        """The pid of the daemon that drained it."""
         return None if self._daemon is None else self._daemon.pid
 
     def control(self) -> _reader.Control:
@@ -115,7 +115,7 @@ class RecordedSources(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was not as it should be stands among the events."""
+        """Nothing: problems are among the events."""
         return {}
 
     def heads(self) -> dict[int, SourceHead]:
@@ -133,7 +133,7 @@ class Replay:
     source: Source = "recording"
 
     def __init__(self, files: Sequence[FileIndex], backwards: Backwards, events: RecordedEvents, back: int = 0) -> None:
-        """Show a snapshot: the last one, or one that lies so many before it."""
+        """Show the last snapshot, or the one this many before it."""
         self._files, self._backwards, self._back = files, backwards, back
         self.events = events
 
@@ -146,7 +146,7 @@ class Replay:
         return cls(files, Backwards(files), events)
 
     def _last(self, count: int) -> Sequence[Shown]:
-        """The snapshot that is shown, and those before it: so many, as far as there are."""
+        """The snapshot that is shown and earlier ones: at most this many."""
         return self._backwards.first(self._back + count)[self._back :]
 
     def before(self) -> Replay:
@@ -167,7 +167,7 @@ class Replay:
     # ---- what views look at
 
     def daemon(self) -> DaemonStatus | None:
-        """What the daemon said of itself then."""
+        """What the daemon reported of itself then."""
         return self._shown().daemon
 
     def survey(self) -> Survey:
@@ -182,14 +182,14 @@ class Replay:
         return windows.over(of, self._shown().snapshot.now_ns, slots)
 
     def stragglers(self) -> StragglerVerdict:
-        """Who was slow then."""
+        """The stragglers of that time."""
         lookout = Lookout(lambda *_, **__: None)  # what it told then stands among the events
         for shown in reversed(self._last(SLOTS + 1)):
             lookout.take(shown.snapshot)
         return lookout.judged()
 
     def compared(self) -> None:
-        """Nobody has done so since then: to look at all records takes long."""
+        """None: to compare all records takes long."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """What was recorded of it."""
@@ -201,7 +201,7 @@ class Replay:
         return numerics
 
     def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Have it heard beside what others said, under uuids with a mark before them."""
+        """Add the fingerprints of workers to others, under uuids with a mark before them."""
         readings = {worker.reading.uuid: worker.reading for worker in of}
         speakers = {
             uuid: numerics.speaker(
@@ -257,7 +257,7 @@ class Replay:
         return self._heard(of, 0).weights
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """Compared now; where nobody watched any, the records are not read."""
+        """Compare weights now; the records are read only if a worker watched any."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()
 
@@ -279,7 +279,7 @@ class Replay:
         raise NoSuchWorker(f"no segment {file} in the recording")
 
     def details(self, uuid: str) -> None:
-        """What was taken stands in the rings here."""
+        """None: all recorded slots are in the rings."""
 
     # ---- the recording itself
 
@@ -303,7 +303,7 @@ class Replay:
         return Checked(self._files, uuids)
 
     def now_ns(self) -> int:
-        """When the snapshot that is shown was taken, by a clock that nobody set."""
+        """When the snapshot that is shown was taken, by the monotonic clock."""
         return self._shown().snapshot.now_ns
 
     def snapshots(self) -> Iterator[Snapshot]:
@@ -313,7 +313,7 @@ class Replay:
                 yield shown.snapshot
 
     def words(self) -> tuple[str, ...]:
-        """What is to be said of it."""
+        """The notes on the recording."""
         last = self._last(1)
         told = [each for file in self._files for each in file.words()]
         begun = self._begun

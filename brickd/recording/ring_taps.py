@@ -1,4 +1,4 @@
-"""Whose rings are drained into a recording, each under a number that stands for its worker.
+"""The rings that are drained into a recording, each under a number of its worker.
 
 Owns: these numbers, and their form in a file. Must not know: files, how records come into one. Invariants: a number
 stands for the same worker in all files of a recording; it does before the first record that has it is drained.
@@ -36,14 +36,14 @@ class Rings:
         self._spool = spool
 
     def take(self, uuid: str, drain: _reader.Drain) -> None:
-        """One that is drained and wanted."""
+        """Record a drained worker."""
         if uuid not in self._numbers:
             self._numbers[uuid] = len(self._uuids)
             self._uuids.append(uuid)
         drain.record_into(self._spool, self._numbers[uuid])
 
     def written(self, numbers: Iterable[int]) -> bytes:
-        """The body of a chunk that says whom these stand for; from any thread."""
+        """The body of a chunk with the workers of these numbers; from any thread."""
         return plain({self._uuids[number]: number for number in sorted(numbers)}).encode()
 
 

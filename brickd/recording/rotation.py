@@ -162,7 +162,7 @@ class Volumes:
         return True
 
     def close_last_but_one(self, ending: bytes) -> None:
-        """Nobody writes that any more; what is too old is removed."""
+        """Close the file before the last one, and remove the oldest of too many."""
         self._close(self.kept[-2].file, ending)
         while len(self.kept) > self._most:
             oldest = self.kept.pop(0)
@@ -175,7 +175,7 @@ class Volumes:
         self._close(self.file, ending)
 
     def leave(self) -> None:
-        """Nobody writes any of them any more, however that came: whoever finds one may have it."""
+        """Close and so unlock all files, whatever happened: others may take them."""
         for each in self.kept:
             with contextlib.suppress(OSError):
                 each.file.close()

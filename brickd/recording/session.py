@@ -90,7 +90,7 @@ class Recorder:
             self._writer.dropped += 1
 
     def end(self, why: Why) -> None:
-        """Have it come to its end, soon; also from a signal's handler. It may have."""
+        """End it soon, if it has not ended; also from a signal handler."""
         self._asked = self._asked or why
         self._spool.wake()
 

@@ -38,16 +38,16 @@ class RecordingInput(Protocol):
 
     @property
     def events(self) -> Log:
-        """What happens."""
+        """The log of events."""
 
     def daemon(self) -> DaemonStatus:
-        """Who drains."""
+        """The status of the daemon."""
 
     def survey(self) -> Survey:
-        """Every worker, now."""
+        """All workers, now."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """What some of them have said of their weights, as it is now: to be looked at, or changed."""
+        """The weights of some workers as they are now: a copy that may be changed."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
         """What kernels were compiled from, as far as it is known by now."""
@@ -59,7 +59,7 @@ class RecordingInput(Protocol):
         """Copy the records of these rings into a spool; None: stop after those made by now."""
 
     def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
-        """Note what happened."""
+        """Log an event."""
 
 
 class Writer:
@@ -73,7 +73,7 @@ class Writer:
     def __init__(
         self, order: Recording, source: RecordingInput, rings: Rings, spool: _reader.Spool, volumes: Volumes
     ) -> None:
-        """Begin: what everybody has come to now stands in the first file."""
+        """Begin the first file with the totals of now."""
         self.volumes = volumes
         self.workers = self.dropped = 0
         self._order, self._source, self._rings, self._spool = order, source, rings, spool
@@ -220,7 +220,7 @@ class Writer:
     # ---- records
 
     def records(self) -> bool:
-        """Those that wait in the spool; whether all of them stand in a file."""
+        """Write the records that wait in the spool; whether all of them were written."""
         self._see_refused()
         mark, numbers = self._spool.ready()
         if numbers and (self._held or not self._snapshots):  # nobody can open a file without a snapshot
@@ -245,7 +245,7 @@ class Writer:
             self.volumes.fail("records come faster than they can be written")
 
     def _name(self, numbers: set[int]) -> Put:
-        """Have the file say whom these stand for."""
+        """Write which workers these numbers stand for."""
         if not numbers:
             return Put.DONE
         put = self._put(_reader.CHUNK_WORKERS, self._rings.written(numbers))
@@ -294,7 +294,7 @@ class Writer:
         self.volumes.end(body_codec.frame(RecordingEnd(why, self.counted())))
 
     def last_look(self) -> None:
-        """A snapshot of now, which needs nothing of what stands before it."""
+        """Write a snapshot of now that needs no earlier tables."""
         self._tables.clear()
         self.look()
         if self._outgrown:  # the next file begins with one

@@ -73,7 +73,7 @@ def _ahead_ns(pid: int | None) -> int | None:
 
 
 def _knows_our_pids() -> bool:
-    """Whether /proc is of our pid namespace: else it tells of another process."""
+    """Whether /proc is of our pid namespace; else it shows another process."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether what a file says of a worker can be: it is believed no more than a segment is.
+"""Checks of what a file says of a worker: it is trusted no more than a segment is.
 
 Owns: what every field of a reading may be. Must not know: files, how a reading is written. Invariant: of a reading that
 passes every view can be made, as of one that was read from a segment; what does not pass is a ValueError that says what

@@ -26,7 +26,7 @@ class Twin(NamedTuple):
 
 
 def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
-    """The worker's own file; None where nothing tells which one it is.
+    """The worker's own file; None: not known which one.
 
     Args:
         twins: at least one, in the order of their names.
@@ -43,6 +43,6 @@ def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
 
 
 def undecided(name: str, other: str) -> SegmentUndrained:
-    """The error for a file that cannot be told from its twin yet."""
+    """The error for a file that cannot be distinguished from its twin yet."""
     reason = f"has the same uuid as {other}, and a worker lives in each: neither is read until one of them ends"
     return SegmentUndrained(name, reason)

@@ -61,7 +61,7 @@ class Ledger:
         )
 
     def lost(self) -> int:
-        """How many spans, details and events were wanted and are nowhere."""
+        """How many spans, details and events were attempted and are lost."""
         spans = self.rejected.total() + self.spans["no_lane"] + self.spans["nested"]
         dropped = self.details_dropped.total() + self.events_dropped.total()
         return spans + dropped + self.details["lost_with_daemon"]
@@ -97,7 +97,7 @@ def _add(to: Counter[str], counts: Iterable[tuple[str, int]], times: int) -> Non
 
 
 def _consumed(tail: tuple[int, int], head: int) -> int:
-    """How far a ring was consumed: a pair that cannot be means that nobody has."""
+    """How far a ring was consumed; an invalid pair counts as not at all."""
     position, complement = tail
     return _of(position, head) if position ^ complement == 2**64 - 1 else 0
 

@@ -50,7 +50,7 @@ class Shape(NamedTuple):
 
 
 def _without_ones(extent: Extent, least: int) -> Extent | tuple[int, ...]:
-    """Without what lies behind the last number above 1, but for so many."""
+    """Drop the trailing ones of an extent, but keep at least `least` numbers."""
     kept = extent[:least]
     for number in range(least, 3):
         if any(each != 1 for each in extent[number:]):
@@ -59,7 +59,7 @@ def _without_ones(extent: Extent, least: int) -> Extent | tuple[int, ...]:
 
 
 def shape(text: str) -> Shape | None:
-    """The shape that a text stands for; None where it stands for none.
+    """The shape that a text describes; None if it describes none.
 
     >>> shape("<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325")
     Shape(grid=(16, 4, 1), block=(32, 8, 2), shared_bytes=0, source='cbf29ce484222325')
@@ -82,7 +82,7 @@ def shape(text: str) -> Shape | None:
 
 
 def ends(text: str) -> tuple[str, str] | None:
-    """From where and to where, as the name of a transfer has it; None where that cannot be told.
+    """The two ends in the name of a transfer; None if they are not clear.
 
     >>> ends("tokens→gpu0"), ends("a→b→c"), ends("→gpu0")
     (('tokens', 'gpu0'), None, None)
@@ -99,7 +99,7 @@ class KernelMark:
     shapes: Counter[str] = field(default_factory=Counter)
 
     def source(self) -> str | None:
-        """What it was compiled from in most of its launches that say so: the hash of that."""
+        """The hash of its source in most of the launches that have one."""
         sources = Counter[str]()
         for text, launches in self.shapes.items():
             if (known := shape(text)) is not None and known.source is not None:

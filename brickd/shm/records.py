@@ -85,7 +85,7 @@ def checked_head(slots: bytes) -> dict[str, Any]:
 
 
 def tensor_document(tensor: Mapping[str, Any]) -> dict[str, Any]:
-    """What one of a checksum's tensors came to, as JSON has it."""
+    """One of a checksum's tensors, as a JSON document."""
     dtype = tensor["dtype"]
     return {
         "checksum": f"{tensor['checksum']:016x}",

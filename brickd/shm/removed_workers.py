@@ -225,7 +225,7 @@ class Removals:
             self.add(each.service, True, each.workers, each.counts)
 
     def discard(self, begin: Collection[str]) -> list[str]:
-        """Drop those whose uuids begin so; their uuids."""
+        """Drop those whose uuids begin like this; return their uuids."""
         uuids = [uuid for uuid in self.alone if uuid[:16] in begin]
         for uuid in uuids:
             del self.alone[uuid]
@@ -237,7 +237,7 @@ class Removals:
         return Removals(dict(self.alone), dict(self.sums), self._text)
 
     def text(self) -> str:
-        """As JSON: made once, for it is wanted at each checkpoint and seldom changes."""
+        """As JSON: made once, since each checkpoint needs it and it seldom changes."""
         if not self._text:
             rows = ([_row(each) for each in of.values()] for of in (self.alone, self.sums))
             self._text.append(plain([*rows]))

@@ -37,7 +37,7 @@ def rate_of(words: str) -> int | None:
 
 
 def words_of(rate: int) -> str:
-    """The words for a rate. Of those that come to the same rate the largest share.
+    """The words for a rate; if several shares have the same rate, the largest.
 
     >>> words_of(2**32 // 64), words_of(0), words_of(1)
     ('1/64', 'default', 'off')

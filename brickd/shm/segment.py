@@ -45,7 +45,7 @@ class Extent(NamedTuple):
 
 
 class Segment(SegmentFile):
-    """An open segment whose header was believed."""
+    """An open segment with a valid header."""
 
     def __init__(self, name: str, fd: int) -> None:
         super().__init__(name, fd)
@@ -60,7 +60,7 @@ class Segment(SegmentFile):
 
     @property
     def service(self) -> str:
-        """The service that its worker said it belongs to."""
+        """The service that its worker declared."""
         return label(self.header["service"])
 
     @property
@@ -111,7 +111,7 @@ class Segment(SegmentFile):
 
     @property
     def thins(self) -> bool:
-        """Whether its worker can be told of which steps, and at which sites, checksums are recorded."""
+        """Whether its worker supports a rate and sites of checksums."""
         return self.header["minor"] >= _THINS_SINCE
 
     def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
@@ -204,7 +204,7 @@ class Segment(SegmentFile):
 
 @functools.cache
 def _control_fields() -> dict[str, int]:
-    """Where on the control page what stands."""
+    """The offsets of the control page's fields."""
     return {row[1]: row[2] for row in (*_reader.layout(), *_reader.later()) if row[0] == "control"}
 
 

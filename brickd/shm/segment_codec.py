@@ -40,14 +40,14 @@ class Shared(list[Row]):
         _alive[hash(tuple(self))] = self
 
     def text(self) -> str:
-        """As JSON: made once, for it is wanted at each checkpoint."""
+        """As JSON: made once, since each checkpoint needs it."""
         if not self._text:
             self._text = plain(self)
         return self._text
 
 
 def shared(rows: list[Row]) -> Shared[Row]:
-    """The one that says the same."""
+    """The shared list with the same rows."""
     if isinstance(rows, Shared):
         return rows
     found = _alive.get(hash(tuple(rows)))
@@ -128,7 +128,7 @@ class SharedTables:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> SharedTables:
-        """What `texts` said."""
+        """Decode what `texts` encoded."""
         return cls(
             _read(document["names"], lambda text, category: (text, category), copy_checks.names),
             _read(document["paths"], CallPath, copy_checks.paths),
@@ -242,7 +242,7 @@ def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: ar
 def together(
     lanes: Sequence[tuple[int, _reader.Lane, _reader.Consumer]],
 ) -> list[tuple[int, _reader.Lane, _reader.Consumer]]:
-    """One lane that stands for all of them; of none there is none."""
+    """One lane that is the sum of all of them; no lane for none."""
     if not lanes:
         return []
     lane, consumer = _sum([lane for _, lane, _ in lanes]), _sum([consumer for _, _, consumer in lanes])
@@ -260,7 +260,7 @@ def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _total(counts: Iterable[int]) -> int:
-    """Workers that lie may say so much that no counter holds the sum."""
+    """The sum, limited to a counter: the counts of hostile workers may exceed it."""
     return min(sum(counts), U64_MAX)
 
 

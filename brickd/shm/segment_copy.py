@@ -1,4 +1,4 @@
-"""What a segment said at one time.
+"""A copy of a segment at one time.
 
 Owns: `Reading`, a private copy of all of it, and `Identity`, the part that says whose it is. Must not know: files, how
 it was read, what the numbers mean to people.
@@ -58,7 +58,7 @@ class Identity:
 
     @property
     def service(self) -> str:
-        """The service that the worker said it belongs to."""
+        """The service that the worker declared."""
         return label(self.header["service"])
 
     @property
@@ -127,7 +127,7 @@ class Reading(Identity):
 
     @property
     def ended(self) -> bool:
-        """Whether its worker came to its end by itself, and was not killed."""
+        """Whether its worker ended by itself, and was not killed."""
         return not self.alive and self.process["ended"] != 0
 
     @property
@@ -137,7 +137,7 @@ class Reading(Identity):
 
     @property
     def unread(self) -> bool:
-        """Whether its worker keeps each span in detail for nobody."""
+        """Whether its worker keeps each span in detail without a consumer."""
         return self.alive and self.detailed and not self.drained
 
     @property
@@ -147,12 +147,12 @@ class Reading(Identity):
 
     @property
     def thinned_for_nobody(self) -> bool:
-        """Whether that is still so though nobody is its consumer any more."""
+        """Whether that is still so without a consumer."""
         return self.alive and self.thinned and not self.drained
 
     @property
     def rate(self) -> int:
-        """Of which steps its worker records checksums; 0: nobody has said so."""
+        """Of which steps its worker records checksums; 0: not set."""
         return self.asked_rate or self.header["rate"]
 
     @property
@@ -171,7 +171,7 @@ class Reading(Identity):
         return self.flags & _reader.CONTROL_OFF != 0
 
     def name(self, number: int) -> str:
-        """The text of a name; one that is not ready is told by its number."""
+        """The text of a name; its number if it is not ready."""
         entry = self.names[number] if 0 <= number < len(self.names) else None
         return entry[0] if entry is not None else f"name#{number}"
 

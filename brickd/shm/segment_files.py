@@ -98,7 +98,7 @@ def _status_of(name: str) -> os.stat_result | None:
 
 
 class SegmentFile:
-    """An open file that may be a segment: whose it is, who lives in it, its removal."""
+    """An open file that may be a segment: its owner, its worker, its removal."""
 
     def __init__(self, name: str, fd: int) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Sites of many workers under one number: digests that stand for what workers call things.
+"""Sites of many workers under one number: digests of the names that workers use.
 
 Owns: which digest stands for which text, and what sites are called. Must not know: segments, what was recorded there.
 Invariants: the same text has the same digest for all workers of one process's life, and no worker can make two texts
@@ -57,7 +57,7 @@ class WorkerNames(NamedTuple):
         return self.site(number) if named else None
 
     def name(self, number: int) -> str:
-        """What a name says."""
+        """The text of a name."""
         entry = self.names[number] if number < len(self.names) else None
         return f"name#{number}" if entry is None else entry[0]
 
@@ -75,17 +75,17 @@ def is_stateful(site: Site) -> bool:
 
 @functools.lru_cache(maxsize=SITES_MAX)
 def digest(text: str) -> int:
-    """What stands for a text: any number of 64 bits but 0."""
+    """The digest of a text: any number of 64 bits but 0."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, key=_KEY).digest(), "little") or 1
 
 
 def site_digest(kernel: str, layer: int) -> int:
-    """What stands for a site, whatever its category is, and whether a state decides there."""
+    """The digest of a site, without its category and the flag for hidden state."""
     return plain(digest(f"{layer}\0{kernel}"))
 
 
 def plain(number: int) -> int:
-    """What stands for the site that a worker has this number for."""
+    """The digest of the site that a worker has this number for."""
     return number & ~_reader.SITE_STATEFUL
 
 
@@ -95,13 +95,13 @@ def _number(site: Site) -> int:
 
 
 class Sites:
-    """Those that were heard of, by number."""
+    """The known sites, by number."""
 
     def __init__(self) -> None:
         self._known: dict[int, Site] = {}
 
     def copy(self) -> Sites:
-        """The same, of which others may be heard."""
+        """A copy that may learn further sites."""
         other = Sites()
         other._known = self._known.copy()
         return other
@@ -114,6 +114,6 @@ class Sites:
         return number
 
     def __getitem__(self, number: int) -> Site:
-        """What it is called by those who have this number for it, or else by others."""
+        """The site of this number, or else of the other one with the same digest."""
         other = number ^ _reader.SITE_STATEFUL
         return self._known.get(number) or self._known.get(other) or Site(f"site#{number:x}", -1, "other")

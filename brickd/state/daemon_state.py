@@ -67,7 +67,7 @@ class Memory:
         return self.older[key]
 
     def bury(self, *uuids: str) -> None:
-        """They are not to be counted again, whatever comes of them."""
+        """Never count these uuids again."""
         buried = set(self.buried)
         self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
 
@@ -84,7 +84,7 @@ class Memory:
         return new
 
     def supersede(self, begin: Collection[str]) -> None:
-        """Workers go on in other segments than those whose uuids begin so: they are not removed."""
+        """Drop records of segments whose uuids begin like this: their workers go on in others."""
         self.bury(*self.removed.discard(begin))
 
     def limit_removed(self) -> None:
@@ -134,7 +134,7 @@ class Memory:
         return sum(each.workers for each in dropped)
 
     def names(self) -> dict[str, str]:
-        """Who is called what, by uuid; several that were added up are nobody."""
+        """The names of workers, by uuid; sums of several have none."""
         names = {uuid: known.name for uuid, known in self.known.items() if known.name}
         gone = [each for each in (*self.gone.values(), *self.older.values()) if each.workers == 1]
         return names | {each.reading.uuid: each.name for each in gone if each.name}
