@@ -139,7 +139,7 @@ class Asked:
             case protocol.STRANGER, message:
                 raise TurnedAway(f"the daemon at {self._place} refuses this user: {message}")
             case kind, message:
-                raise protocol.told(kind, message)
+                raise protocol.exception(kind, message)
 
 
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
@@ -152,14 +152,14 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
     place = runtime().socket
     connection = _connected(place)
     connection.settimeout(_ANSWER_SECONDS + seconds)
-    said = "&".join(f"{protocol.quoted(key)}={protocol.quoted(value)}" for key, value in query)
+    form = "&".join(f"{protocol.quoted(key)}={protocol.quoted(value)}" for key, value in query)
     request = _REQUEST.format(
         method="POST" if post else "GET",
-        target=f"{protocol.ROOT}/{path}".rstrip("/") + (f"?{said}" if said and not post else ""),
+        target=f"{protocol.ROOT}/{path}".rstrip("/") + (f"?{form}" if form and not post else ""),
         header=protocol.PREFIX,
         prefix=protocol.quoted(prefix()),
-        length=len(said) if post else 0,
-        body=said if post else "",
+        length=len(form) if post else 0,
+        body=form if post else "",
     )
     with contextlib.suppress(OSError):  # it may turn us away before it has heard all: that is heard then
         connection.sendall(request.encode("ascii"))

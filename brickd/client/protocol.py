@@ -41,12 +41,12 @@ def error_document(kind: str, message: str) -> dict[str, Any]:
 
 def error_in(document: Any) -> tuple[str, str] | None:
     """The kind and the message of the error in a document; None: it has none."""
-    told = document.get("error") if isinstance(document, dict) else None
-    if not isinstance(told, dict):
+    error = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(error, dict):
         return None
-    return str(told.get("kind")), str(told.get("message"))
+    return str(error.get("kind")), str(error.get("message"))
 
 
-def told(kind: str, message: str) -> BrickdError:
+def exception(kind: str, message: str) -> BrickdError:
     """The exception of an error's kind; BrickdError for an unknown kind."""
     return _ERRORS.get(kind, BrickdError)(message)

@@ -55,7 +55,7 @@ class Attached:
         speaker: what gets its checksums; None: nothing does.
         wish: what was last asked of its worker.
         filtered_sites: how many sites it had when the wish was applied to them; -1: some had no name.
-        told: the ration that the last event about it names.
+        reported: the ration that the last event about it names.
         last_bytes: read of its rings since its worker died.
     """
 
@@ -75,7 +75,7 @@ class Attached:
     wish: Wish = field(default_factory=Wish)
     filtered_sites: int = -1
     account: Account = field(init=False)
-    told: Ration = Ration.WHOLE
+    reported: Ration = Ration.WHOLE
     last_bytes: int = 0
 
     def __post_init__(self) -> None:

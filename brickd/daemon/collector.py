@@ -289,7 +289,7 @@ class Collector:
             each = self._to_judge.pop()
             if each.stage is not Stage.DRAINED:
                 continue
-            if each.account.ration is not each.told:
+            if each.account.ration is not each.reported:
                 self._ration(each)
             if each.activity < 0 and each.drain.breaks:
                 text = (
@@ -307,16 +307,15 @@ class Collector:
 
     def _ration(self, each: Attached) -> None:
         """Have it get what it may cost from now on, which a reading has worked out."""
-        before, each.told = each.told, each.account.ration
-        if each.told is Ration.NOTHING:
+        before, each.reported = each.reported, each.account.ration
+        if each.reported is Ration.NOTHING:
             self.roster.give_up(each, SegmentOverBudget(each.segment.name, each.account.why))
             return
         if before is Ration.WHOLE:
             each.drain.forget_details()
             self.roster.changed = True
-        less = (
-            "its totals are read once a minute" if each.told is Ration.SELDOM else "its spans and events are not read"
-        )
+        seldom = each.reported is Ration.SELDOM
+        less = "its totals are read once a minute" if seldom else "its spans and events are not read"
         text = f"{each.name} {each.account.why}; {less}"
         self._tell("rationed", text, service=each.service, worker=each.name, command="brickd workers")
 

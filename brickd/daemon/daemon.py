@@ -77,7 +77,7 @@ class Daemon:
         self._home, self._memory = home, memory
         # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
-        self.telling = threading.Lock()
+        self._telling = threading.Lock()
         memory.closed = False
         lost = [each for each in (broken, unweighed) if each]
         self._broken = "; ".join(lost) or None
@@ -106,7 +106,7 @@ class Daemon:
     def tell(self, kind: str, text: str, **of: str | None) -> None:
         """Log an event; the next daemon numbers its events from here on."""
         number = self.events.add(kind, text, **of).number
-        with self.telling:  # threads of the API tell, too: who told first may come here last
+        with self._telling:  # threads of the API tell, too: who told first may come here last
             self._memory.newest_event = max(self._memory.newest_event, number)
 
     def _keep(self, content: bytes) -> None:

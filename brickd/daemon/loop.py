@@ -109,10 +109,10 @@ class Loop:
     def _came_or_went(self, watch: int) -> bool:
         """Whether files that may be segments did: others use the directory, too."""
         time.sleep(_CROWD_SECONDS)
-        told, at = os.read(watch, 65_536), 0
-        while at < len(told):
-            _, mask, _, length = _INOTIFY.unpack_from(told, at)
-            if mask & _OVERFLOWN or told.startswith(self._beginning, at + _INOTIFY.size):
+        events, at = os.read(watch, 65_536), 0
+        while at < len(events):
+            _, mask, _, length = _INOTIFY.unpack_from(events, at)
+            if mask & _OVERFLOWN or events.startswith(self._beginning, at + _INOTIFY.size):
                 return True
             at += _INOTIFY.size + length
         return False

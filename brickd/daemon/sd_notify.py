@@ -48,8 +48,8 @@ class Manager:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(wait)
             # A line is a variable: a name with a line break in it must not become another one.
-            said = "\n".join(line.replace("\n", " ") for line in lines)
-            sender.sendto(os.fsencode(said), self._address)
+            message = "\n".join(line.replace("\n", " ") for line in lines)
+            sender.sendto(os.fsencode(message), self._address)
 
 
 def _address(name: str) -> bytes:

@@ -32,7 +32,7 @@ from brickd.shm.segment_files import (
     open_file,
 )
 
-TOLD_MAX = 16  # of one look; the rest is counted
+REPORTED_MAX = 16  # of one look; the rest is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Directory:
                 if identifier_of(file) is None:
                     continue  # removed since it was listed
                 self.starved |= isinstance(error, NoDescriptor)
-                quiet = len(self.quarantined) - bad >= TOLD_MAX
+                quiet = len(self.quarantined) - bad >= REPORTED_MAX
                 untold += self.quarantine(file, identifier, error, quiet=quiet)
             except NotPermitted:  # another user's file took its name since it was listed
                 continue

@@ -160,8 +160,8 @@ def left_behind() -> tuple[Background, tuple[str, ...]]:
         memory = _memory()
     except (CheckpointRefused, OSError) as error:
         path = runtime().checkpoint
-        said = f"{path}: {error}; what a daemon knew of dead workers and deferred work is left out (brickd doctor)"
-        return Background(), (said,)
+        note = f"{path}: {error}; what a daemon knew of dead workers and deferred work is left out (brickd doctor)"
+        return Background(), (note,)
     return (Background() if memory is None else memory.background()), ()
 
 

@@ -65,22 +65,22 @@ class End:
 
     def words(self) -> list[str]:
         """The damage in words; none when all is there."""
-        told = [f"damaged from byte {each.start} to {each.end}: {each.why}" for each in self.damages]
+        notes = [f"damaged from byte {each.start} to {each.end}: {each.why}" for each in self.damages]
         if self.damages_more:
-            told.append(f"damaged in {plural(self.damages_more, 'more place')}")
+            notes.append(f"damaged in {plural(self.damages_more, 'more place')}")
         if self.missing:
-            told.append(f"{plural(self.missing, 'chunk')} of it lost")
+            notes.append(f"{plural(self.missing, 'chunk')} of it lost")
         if self.why:
-            told.append(self.why)
+            notes.append(self.why)
         for kind, count in sorted(self.skipped.items()):
-            told.append(f"{plural(count, 'chunk')} of kind {kind}, which this brickd does not know: left out")
+            notes.append(f"{plural(count, 'chunk')} of kind {kind}, which this brickd does not know: left out")
         if self.skipped_more:
-            told.append(f"{plural(self.skipped_more, 'chunk')} of yet other kinds: left out")
+            notes.append(f"{plural(self.skipped_more, 'chunk')} of yet other kinds: left out")
         chunks = f"{plural(self.refused.chunks, 'chunk')} of {self.refused.bytes:,} bytes"
         slots = f"{plural(self.refused.slots, 'slot')} of rings"
-        if said := [each for count, each in ((self.refused.chunks, chunks), (self.refused.slots, slots)) if count]:
-            told.append(f"had no room for {' and '.join(said)}")
-        return told
+        if dropped := [each for count, each in ((self.refused.chunks, chunks), (self.refused.slots, slots)) if count]:
+            notes.append(f"had no room for {' and '.join(dropped)}")
+        return notes
 
     def damage(self, start: int, end: int, why: str) -> None:
         """Add one damaged place."""

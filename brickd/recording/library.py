@@ -186,8 +186,8 @@ NOBODY = ("none", "stale", "elsewhere")  # why no daemon answers: there is none 
 def unfetched() -> list[dict[str, Any]]:
     """All recordings, the oldest first; BrickdError if a daemon runs and does not answer."""
     try:
-        told: list[dict[str, Any]] = client.ask("record").document()["recordings"]
-        return told
+        recordings: list[dict[str, Any]] = client.ask("record").document()["recordings"]
+        return recordings
     except NoAnswer as error:
         if error.why not in NOBODY:
             raise

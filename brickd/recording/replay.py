@@ -215,8 +215,8 @@ class Replay:
         for file in self._files:
             if (weights := file.weights()) is not None:
                 services = {uuid: holds.service for uuid in weights if (holds := weights.of(uuid)) is not None}
-                wanted = [uuid for uuid, reading in readings.items() if services.get(uuid) == reading.service]
-                numerics.weights.merge(weights.about(wanted), mark)
+                same = [uuid for uuid, reading in readings.items() if services.get(uuid) == reading.service]
+                numerics.weights.merge(weights.about(same), mark)
         checked = Checked(self._files, readings.keys())
         for uuid, records in checked:
             speakers[uuid].hear(records)
@@ -235,15 +235,15 @@ class Replay:
         """
         missing: dict[str, int] = {}
         for uuid, lost in checked.lost.items():
-            told = sum(
+            unread = sum(
                 max(0, lane["event_records"] + sum(lane["event_dropped"]) - checked.last[uuid, number])
                 for number, lane, _ in readings[uuid].lanes
                 if (uuid, number) in checked.last
             )
-            if told:
+            if unread:
                 lost.until = None
-            if lost.missing + told:
-                missing[uuid] = lost.missing + told
+            if lost.missing + unread:
+                missing[uuid] = lost.missing + unread
         before = next(self.snapshots(), None) if missing else None
         begun = {each.reading.uuid: each.reading for each in before.survey.workers} if before is not None else {}
         found = {uuid: lost.cut + lost.rejected for uuid, lost in checked.lost.items()}
@@ -315,23 +315,23 @@ class Replay:
     def words(self) -> tuple[str, ...]:
         """The notes on the recording."""
         last = self._last(1)
-        told = [each for file in self._files for each in file.words()]
+        notes = [each for file in self._files for each in file.words()]
         begun = self._begun
         if self.redacted:
-            told.insert(0, _REDACTED)
+            notes.insert(0, _REDACTED)
         if self.values:
-            told.insert(0, _VALUES)
+            notes.insert(0, _VALUES)
         if begun is not None and last:
             of = f" of {', '.join(begun.names)}" if begun.names else ""
             at = rfc3339(last[0].snapshot.at_ns)
             began = rfc3339(begun.began_at_ns)
-            told.insert(0, f"recorded{of} on {begun.host} since {began}: this was so at {at}")
-        told += self._not_given()
+            notes.insert(0, f"recorded{of} on {begun.host} since {began}: this was so at {at}")
+        notes += self._not_given()
         lacking = {what: n for what, n in self._counts().not_recorded.items() if n}
         if lacking:
-            said = ", ".join(plural(n, what.removesuffix("s")) for what, n in lacking.items())
-            told.append(f"not recorded, for there was no room: {said}")
-        return tuple(told)
+            counts = ", ".join(plural(n, what.removesuffix("s")) for what, n in lacking.items())
+            notes.append(f"not recorded, for there was no room: {counts}")
+        return tuple(notes)
 
     def _not_given(self) -> Iterator[str]:
         """Files missing between and after these; earlier ones are in the totals of each file."""

@@ -163,8 +163,8 @@ class Recorder:
     def _tell_end(self) -> None:
         self._ended_ns = time.monotonic_ns()
         text = f"{self.path}: {_ENDS[self._why] if self._why else 'ended by a defect of brickd'}"
-        nobodys = self._why in ("left", "daemon_ended")
-        command = f"brickd record --fetch {self.id}" if nobodys else None
+        unclaimed = self._why in ("left", "daemon_ended")
+        command = f"brickd record --fetch {self.id}" if unclaimed else None
         self._source.tell("recording_ended", text, command=command)
 
     def _until_over(self) -> Why:

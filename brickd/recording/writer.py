@@ -147,8 +147,8 @@ class Writer:
         tables = body_codec.tables(snapshot, known) or b""
         body = body_codec.snapshot(snapshot, self._source.daemon(), self.counted())
         if (most := max(len(tables), len(body))) > _reader.CHUNK_BYTES_MAX:
-            wanted = f"of {_reader.CHUNK_BYTES_MAX:,} at most is wanted"
-            self.volumes.fail(f"a snapshot has a part of {most:,} bytes, one {wanted}: record fewer with --workers")
+            limit = f"of {_reader.CHUNK_BYTES_MAX:,} at most is wanted"
+            self.volumes.fail(f"a snapshot has a part of {most:,} bytes, one {limit}: record fewer with --workers")
             return False
         if not tables or self._put_large(_reader.CHUNK_TABLES, snapshot.at_ns, tables, len(tables) + len(body)):
             self._tables = known
@@ -206,14 +206,14 @@ class Writer:
         """Those since the last time."""
         page = self._source.events.since(self._event)
         self._event = page.newest
-        lacking, told = page.missed, 0
+        lacking, written = page.missed, 0
         for event in page.events:
-            said = redact.event(event) if self._order.redact else event
-            put = self._put(_reader.CHUNK_EVENTS, body_codec.event(said))
+            shown = redact.event(event) if self._order.redact else event
+            put = self._put(_reader.CHUNK_EVENTS, body_codec.event(shown))
             self._outgrown = self._outgrown or (put is Put.NO_ROOM and self._grown)
-            told += put is Put.DONE
+            written += put is Put.DONE
             lacking += put is not Put.DONE
-        self._counts = replace(self._counts, events=self._counts.events + told)
+        self._counts = replace(self._counts, events=self._counts.events + written)
         if lacking:
             self._lack("events", lacking)
 

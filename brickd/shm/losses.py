@@ -117,13 +117,13 @@ def _without_mark(reading: Reading, marks: int) -> Loss:
     header, process = reading.header, reading.process
     tables = (("paths", process["paths"], header["paths"]), ("names", process["names"], header["names"]))
     rooms = [(what, room) for what, used, room in tables if used >= room // 2]
-    told = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
+    text = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not rooms:
         why = "are below 'other', have no open span, or found no memory"
-        return Loss("marks", f"{told} {why}", spans=False)
+        return Loss("marks", f"{text} {why}", spans=False)
     halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
     settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))
-    return Loss("marks", f"{told} exceed {halves}", spans=False, settings=settings)
+    return Loss("marks", f"{text} exceed {halves}", spans=False, settings=settings)
 
 
 def _without_site(reading: Reading, checksums: int) -> Loss:
@@ -138,8 +138,8 @@ def _without_slots(reading: Reading, dropped: str) -> Loss:
     slots = reading.header["event_slots"]
     room = f"{dropped}: a thread's ring holds {slots:,}"
     if reading.drained:
-        said = f"{room}, and was full before it was read"
-        return Loss("events", said, spans=False, settings=_raised("events", slots, _reader.SLOTS_MAX))
+        text = f"{room}, and was full before it was read"
+        return Loss("events", text, spans=False, settings=_raised("events", slots, _reader.SLOTS_MAX))
     return Loss("events", f"{room} until a daemon reads them (brickd up)", spans=False)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 # Of what there is no bound for, so many are told, the most frequent first; the rest is counted.
-TOLD_MAX = 64
+SHOWN_MAX = 64
 _ARROW = "→"
 _NUMBER = r"([1-9][0-9]{0,9})"
 _SHAPE = re.compile(
@@ -109,13 +109,13 @@ class KernelMark:
     def document(self, timed: int) -> dict[str, Any]:
         """As JSON has it; `timed`: of how many launches the times are known."""
         found = ranked(self.shapes)
-        told = found[:TOLD_MAX]
+        shown = found[:SHOWN_MAX]
         return {
             "launches": self.launches,
             "timed": timed,
-            "shapes": [_shape(text, launches) for text, launches in told],
-            "hidden_shapes": len(found) - len(told),
-            "hidden_launches": sum(launches for _, launches in found[TOLD_MAX:]),
+            "shapes": [_shape(text, launches) for text, launches in shown],
+            "hidden_shapes": len(found) - len(shown),
+            "hidden_launches": sum(launches for _, launches in found[SHOWN_MAX:]),
             "launches_without_shape": max(0, self.launches - self.shapes.total()),
         }
 

@@ -251,8 +251,8 @@ class Removals:
 
 
 def _row(of: RemovedWorker) -> list[Any]:
-    said = [of.uuid, of.took, of.service, of.index, of.coordinates, of.reason, of.started_ns, of.removed_ns]
-    return [*said, of.asked, of.workers, of.counts]
+    identity = [of.uuid, of.took, of.service, of.index, of.coordinates, of.reason, of.started_ns, of.removed_ns]
+    return [*identity, of.asked, of.workers, of.counts]
 
 
 def _believed(row: list[Any]) -> RemovedWorker:

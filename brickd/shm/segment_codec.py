@@ -153,11 +153,11 @@ def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
 
 def reading(document: Mapping[str, Any], tables: SharedTables) -> Reading:
     """Decode what `written` encoded; raises any exception if the document is something else."""
-    said = document["header"]
+    header = document["header"]
     found = Reading(
         **{name: document[name] for name in _PLAIN}
         | {
-            "header": said | {name: bytes.fromhex(said[name]) for name in _BYTES},
+            "header": header | {name: bytes.fromhex(header[name]) for name in _BYTES},
             "process": document["process"],
             "lanes": [(number, _tuples(lane), _tuples(consumer)) for number, lane, consumer in document["lanes"]],
             "names": tables.names[document["names"]],

@@ -114,11 +114,11 @@ class Memory:
         # Whoever was added up has no uuid here any more.
         there = self.known.keys() | self.gone.keys()
         compared = self.compared
-        told = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
-        told += [(place, set(doubt.workers)) for place, doubt in compared.doubts.items()]
+        places = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
+        places += [(place, set(doubt.workers)) for place, doubt in compared.doubts.items()]
         nobody |= {
             uuid
-            for place, workers in told
+            for place, workers in places
             if uuids is None or place.service in added_up
             for uuid in workers
             if uuid not in there

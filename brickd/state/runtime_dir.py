@@ -51,8 +51,8 @@ class Home:
             ) from None
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
-            wanted = f"a directory that only user {os.geteuid()} may change"
-            raise DaemonRefused(f"{directory}: is {seen}, expected {wanted}")
+            expected = f"a directory that only user {os.geteuid()} may change"
+            raise DaemonRefused(f"{directory}: is {seen}, expected {expected}")
         try:
             lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:

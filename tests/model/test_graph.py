@@ -23,7 +23,7 @@ from brickd.model.calltree.tree import Node, Tree, tree
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
-from brickd.shm.marks import TOLD_MAX, Shape, ends, shape
+from brickd.shm.marks import SHOWN_MAX, Shape, ends, shape
 from brickd.shm.segment_copy import CallPath
 
 LAUNCHED, SHAPED, NEEDS = _reader.UNIT_LAUNCHED, _reader.UNIT_SHAPED, _reader.UNIT_NEEDS
@@ -255,7 +255,7 @@ def test_of_many_shapes_the_most_frequent_are_told_and_the_rest_counted() -> Non
     made.end()
     document = whole(tree(named([made]), layers=False))
     kernel = document["nodes"][1]["kernel"]
-    assert (kernel["launches"], len(kernel["shapes"]), kernel["hidden_shapes"]) == (103, TOLD_MAX, 100 - TOLD_MAX)
+    assert (kernel["launches"], len(kernel["shapes"]), kernel["hidden_shapes"]) == (103, SHOWN_MAX, 100 - SHOWN_MAX)
     assert kernel["shapes"][0]["text"] == "<<<50,32,1>>> smem=0B"
     told = sum(each["launches"] for each in kernel["shapes"])
     assert told + kernel["hidden_launches"] + kernel["launches_without_shape"] == 103
@@ -288,10 +288,10 @@ def test_a_kernel_of_which_no_time_is_known_has_none() -> None:
 
 def test_a_picture_has_the_most_frequent_shape_and_counts_the_others() -> None:
     made = MadeUp()
-    for number in (1, 2, 2, *range(3, TOLD_MAX + 10)):
+    for number in (1, 2, 2, *range(3, SHOWN_MAX + 10)):
         made.launch("k", f"<<<{number},32,1>>> smem=0B")
     said = dot(whole(tree(named([made]), layers=False)))
-    assert rf'label="k\n{TOLD_MAX + 10} launches\n<<<2,32,1>>> smem=0B\n…{TOLD_MAX + 8} more shapes"' in said
+    assert rf'label="k\n{SHOWN_MAX + 10} launches\n<<<2,32,1>>> smem=0B\n…{SHOWN_MAX + 8} more shapes"' in said
 
 
 def test_the_slowest_kernel_says_where_its_source_is() -> None:

@@ -16,7 +16,7 @@ from brickd.model.calltree.dependencies import Graph
 from brickd.model.calltree.merge import MergedTree
 from brickd.model.calltree.node import Kind, OmittedNodes, TreeNode
 from brickd.model.workers import Worker
-from brickd.shm.marks import TOLD_MAX
+from brickd.shm.marks import SHOWN_MAX
 
 _SINGLE = ("mean", "min", "max", "p50", "p90", "p99")
 _EXTREMES = ("min", "max")
@@ -119,7 +119,7 @@ class Node:
             "flops_per_byte": amounts.intensity,
             "kernel": None if place.kernel is None else place.kernel.document(count),
             "transfer": None if place.transfer is None else place.transfer.document(count),
-            "definitions": [each.document() for each in sorted(place.definitions, key=str)[:TOLD_MAX]],
+            "definitions": [each.document() for each in sorted(place.definitions, key=str)[:SHOWN_MAX]],
             "task": None if place.task is None else place.task.document(count),
             "needs": self.needs,
             "slack_ns": None if self.slack_ns is None else round(self.slack_ns),
