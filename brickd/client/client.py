@@ -70,13 +70,7 @@ class Asked:
         return bool(poll.poll(within_seconds * 1000))
 
     def document(self) -> dict[str, Any]:
-        """The answer.
-
-        Raises:
-            NoAnswer: there is none.
-            TurnedAway: there is none for us.
-            BrickdError: the one that is told.
-        """
+        """The answer's document; raises NoAnswer, TurnedAway, or the error that it reports."""
         with self._read() as file:
             _, length = _head(file)
             return self._judged(_body(file, length))

@@ -71,12 +71,7 @@ class RecordingBytes:
 
 
 def open_file(path: str, reads: Reads = nobody) -> RecordingBytes:
-    """Open one.
-
-    Raises:
-        RecordingRefused: it cannot be opened, or is no regular file.
-        NotPermitted: it is another user's.
-    """
+    """Open a file; RecordingRefused if it cannot be one, NotPermitted if another user's."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError as error:

@@ -53,12 +53,9 @@ def content_of(path: Path) -> bytes | None:
 
 
 def save(path: Path, content: bytes) -> None:
-    """Put the content in the file's place, whole or not at all.
+    """Replace a file whole, or raise OSError and leave it as it was.
 
     A machine that goes down takes the segments with it, so nothing here waits for a disk.
-
-    Raises:
-        OSError: it cannot be written; the file is as it was.
     """
     draft = path.with_name(path.name + ".new")
     try:
