@@ -1,9 +1,9 @@
 """The application: which path answers what.
 
-Owns: the paths, how a request becomes a question, where views are built. Must not know: sockets, how a daemon knows
-what it shows. Invariants: what may wait runs in a thread, of which there are few; whatever is asked, the answer is a
-document or an error in JSON; whoever means the segments of another prefix is not told of ours; a client below a path's
-role is refused before anything else is done.
+Owns: the paths, how a request becomes a query, where views are built. Must not know: sockets, how a daemon knows what
+it shows. Invariants: whatever may block runs in one of a few threads; each answer is a document or an error in JSON; a
+client with another prefix learns nothing of our segments; a client below a path's role is refused before anything else
+is done.
 """
 
 from __future__ import annotations

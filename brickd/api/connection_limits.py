@@ -1,9 +1,9 @@
 """One client of the API, all of them together, and what a client may take of the daemon.
 
-Owns: the limits, who is let in, how long a client is waited for, who has to go when all places are taken. Must not
-know: what is asked or answered. Invariants: a connection carries one request; at any time either the client is waited
-for, with a deadline, or the client waits for us; when all places are taken, the client that was waited for the longest
-loses its place, so that silence never keeps anybody out; whatever a client sends, the answer is JSON or nothing.
+Owns: the limits, which clients are admitted, how long a client may take, which one is dropped when all places are
+taken. Must not know: requests and answers. Invariants: a connection carries one request; at any time it is either the
+client's turn, with a deadline, or ours; when all places are taken, the client whose turn began first loses its place,
+so that silent clients never keep others out; whatever a client sends, the answer is JSON or nothing.
 """
 
 from __future__ import annotations

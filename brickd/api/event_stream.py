@@ -1,8 +1,8 @@
 """Streams of events, in the form of `text/event-stream`.
 
-Owns: what is sent when, what a slow reader misses, how many readers there are. Must not know: what is shown, sockets.
-Invariants: a reader that is slow keeps nobody waiting and nothing in memory: it misses, and is told how much; when the
-streams are closed, each ends by itself; what cannot be told any more is told as an error, and that is the last thing.
+Owns: what is sent when, what a slow reader misses, the number of readers. Must not know: the documents, sockets.
+Invariants: a slow reader delays no other and takes no memory: it misses events, and gets their number; closed streams
+end by themselves; a failure is sent as an error, as the last event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The socket where the API answers.
 
-Owns: its file: mode, group, what it may replace, its removal. Must not know: HTTP, who answers. Invariants: the file is
-never, not for a moment, open to more than its mode says, and whoever finds it finds somebody listening; it takes the
-place of nothing but a socket, and only for the holder of the daemon's lock; what is removed is what was made.
+Owns: the file of the socket: mode, group, what it may replace, its removal. Must not know: HTTP, who answers.
+Invariants: the file is never, not for a moment, open to more than its mode says, and while it exists the socket
+listens; it replaces nothing but a socket, and only for the holder of the daemon's lock; only our own file is removed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The server: an application on a socket, until it is told to stop.
 
-Owns: the loop's end of the socket, and the way out. Must not know: what is served. Invariants: it wakes up when
-somebody asks, and now and then to see that it can still be found; when it was told to stop, nobody finds it any more,
-and what was asked before is answered.
+Owns: the loop's end of the socket, and the shutdown. Must not know: what is served. Invariants: it wakes up for
+requests, and now and then to check that its file is still there; after the request to stop no new client finds it, and
+earlier requests are answered.
 """
 
 from __future__ import annotations

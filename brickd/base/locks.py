@@ -1,7 +1,6 @@
 """POSIX locks of single bytes: the kernel knows the holder, in every pid namespace.
 
-Owns: taking one, asking who has it, what to call that process. Must not know: what the byte stands for. Invariant:
-nobody waits.
+Owns: taking a lock, its holder, the holder's name. Must not know: the meaning of a byte. Invariant: no call blocks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The way to a daemon: its socket is found, something is asked, the answer is read.
 
-Owns: how HTTP is spoken to it, for how long it is waited for, what it means that it does not answer. Must not know: any
-view, what is done without a daemon. Invariants: where no daemon is, one look at the file system says so, and nothing is
-loaded for it; whatever is at the other end, this ends with a document or an error; an error that the daemon tells is
-raised as it is.
+Owns: HTTP to the daemon, the timeouts, what a missing answer means. Must not know: any view, what is done without a
+daemon. Invariants: without a daemon, one look at the file system is enough, and no module is loaded for it; whatever
+the other end sends, the result is a document or an error; an error that the daemon reports is raised as it is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The protocol of a daemon and its clients: root, header of the prefix, form of errors.
 
-Owns: those words. Must not know: sockets, who asks or answers. Invariant: an error that is told ends the client with
+Owns: those names. Must not know: sockets, clients, daemons. Invariant: an error from the daemon ends the client with
 the message and the exit code that it would have had without a daemon.
 """
 

@@ -1,8 +1,8 @@
 """A segment that is drained, and what the daemon keeps at hand for it.
 
 Owns: the way from one pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
-know: other segments, when a pass is due, files. Invariants: what a pass brought is taken whole before the next one; of
-a segment that nobody writes any more, all is read.
+know: other segments, when a pass is due, files. Invariants: the result of a pass is taken whole before the next pass;
+the segment of a dead worker is read to its end.
 """
 
 from __future__ import annotations

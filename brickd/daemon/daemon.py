@@ -1,7 +1,7 @@
 """The daemon as a process: its parts, and what its API may ask of them.
 
-Owns: which parts there are, and the locks between those that ask and the loop. Must not know: the order of the loop's
-steps, where the memory is kept, HTTP. Invariants: whoever may not start changes nothing; the loop goes on whatever the
+Owns: which parts there are, and the locks between the API and the loop. Must not know: the order of the loop's steps,
+where the memory is kept, HTTP. Invariants: a daemon that may not start changes nothing; the loop goes on whatever the
 API does.
 """
 

@@ -1,8 +1,8 @@
 """The daemon's thread: a tick, the rest until the next one, and what wakes it early.
 
-Owns: the thread, the watch on the directory of segments, what becomes of a defect. Must not know: the order of a tick's
-steps, who asks for anything. Invariants: whatever happens in a tick is told and does not end the thread; at a clean end
-all that was read is kept.
+Owns: the thread, the watch on the directory of segments, the handling of defects. Must not know: the order of a tick's
+steps, who asks for anything. Invariants: an exception in a tick is logged and does not end the thread; at a clean end
+all that was read is saved.
 """
 
 from __future__ import annotations

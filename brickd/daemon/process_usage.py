@@ -1,8 +1,8 @@
 """What the workers' processes take of the machine.
 
 Owns: which process is a worker's, what is read of it, over which time. Must not know: what workers record, who asks.
-Invariants: of a process that is not a worker's any more nothing is said; what cannot be read is not known, and no
-number stands for it.
+Invariants: a process that is no worker's any more is not shown; what cannot be read is not known, and no number stands
+for it.
 """
 
 from __future__ import annotations

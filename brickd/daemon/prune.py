@@ -1,8 +1,8 @@
 """The removal of segments that are not needed any more.
 
-Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: removed is only what is ours,
-whose worker's lock is free, which nobody consumes, and in which nothing moved for five seconds, whatever any pid says;
-the file that was judged is the file that is removed; of a worker's segment a record is left, or the segment stays.
+Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: removes only our own files whose
+worker's lock is free, without a consumer, and in which nothing moved for five seconds, whatever any pid says; the file
+that was judged is the file that is removed; a worker's segment leaves a record, or stays.
 """
 
 from __future__ import annotations

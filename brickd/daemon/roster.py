@@ -1,9 +1,9 @@
 """The workers that are drained: they come, are named, die and are remembered.
 
-Owns: the segments that are attached, and that each worker stands in the memory once: as known while its segment is
-there, as gone afterwards. Must not know: rings, when anything is due, how the memory is kept. Invariants: nobody is
-removed whom the memory does not hold; a worker whose segment was lost under it is counted in the one where it goes on;
-a segment is closed only while nobody else reads, since that gives up every lock on it.
+Owns: the attached segments, and that each worker is in the memory once: as known while its segment is there, as gone
+afterwards. Must not know: rings, when anything is due, how the memory is saved. Invariants: no segment is removed that
+the memory does not hold; a worker whose segment was lost is counted in the one where it goes on; a segment is closed
+only while no other thread reads, since that gives up every lock on it.
 """
 
 from __future__ import annotations

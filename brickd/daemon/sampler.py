@@ -1,7 +1,8 @@
 """A snapshot every ten seconds, for everything that uses snapshots.
 
-Owns: the thread in which snapshots are taken, and when. Must not know: what is surveyed, what is made of a snapshot.
-Invariants: one that fails is told and costs the next one nothing; after a pause of any length there is one, not many.
+Owns: the thread that takes snapshots, and when. Must not know: what is surveyed, what is made of a snapshot.
+Invariants: a failed snapshot is reported and does not affect the next one; after a pause of any length there is one,
+not many.
 """
 
 from __future__ import annotations

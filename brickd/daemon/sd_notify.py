@@ -1,8 +1,8 @@
 """Messages to the service manager that started us, if any: systemd's notify protocol.
 
 Owns: the words of the protocol and the environment that asks for them. Must not know: what a daemon does. Invariants:
-without a manager nothing is said; one that has gone, is slow or was never there costs its message alone; a sign of life
-is given only while there is one.
+without a manager nothing is sent; a manager that is gone or slow costs only its message; signs of life are sent only
+while the loop lives.
 """
 
 from __future__ import annotations

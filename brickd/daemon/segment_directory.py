@@ -1,8 +1,8 @@
 """The directory of segments: which files can be drained, and what is wrong with the others.
 
 Owns: what is known of files that are not drained, and when they are tried again. Must not know: who a file's worker is,
-what is in it. Invariants: a file costs itself alone; one with which something is wrong is opened once, told once, and
-looked at again only when another file has its name; one that nobody publishes is looked at seldom after a while.
+what is in it. Invariants: a bad file affects no other; it is opened once, reported once, and looked at again only when
+another file has its name; an unpublished file is looked at seldom after a while.
 """
 
 from __future__ import annotations

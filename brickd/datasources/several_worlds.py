@@ -1,7 +1,7 @@
 """Several worlds as one: recordings, and the machine as it is now.
 
-Owns: what workers of several are called, and where each is. Must not know: any view, who asks. Invariants: a worker
-that stands in two of them is two; what one of them cannot show ends the question, and is never passed over.
+Owns: the names of workers of several worlds, and where each is. Must not know: any view, who asks. Invariants: a worker
+that is in two worlds counts as two; what one world cannot show is an error, and is never passed over.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The checksums of a recording, each whole: one behind the other, as a drain gives them.
 
-Owns: where a checksum goes on that two chunks have parts of, and what is said of those that are not there. Must not
-know: what checksums mean, which of a worker's sites they are of. Invariants: each is given once, in the order of its
-lane; of one that is not whole nothing is; each file is read once for all workers that are wanted, and what is in memory
-is a chunk and less than a record of each of their lanes, whatever is in the files.
+Owns: where a checksum goes on that two chunks share, and the account of missing ones. Must not know: what checksums
+mean, which of a worker's sites they are of. Invariants: each whole checksum is returned once, in the order of its lane,
+and no part of another; each file is read once for all workers; whatever is in the files, memory holds a chunk and less
+than a record of each lane.
 """
 
 from __future__ import annotations

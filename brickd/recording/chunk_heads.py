@@ -1,8 +1,8 @@
 """Where the chunks of a recording begin.
 
-Owns: which blocks of a file are heads, and where the next one is looked for behind what is none. Must not know: what
-stands in bodies, in which order chunks come. Invariants: a head that is given has its body within the file; what was
-passed over on the way to it is told with its place, and so is why there is none any more.
+Owns: which blocks of a file are heads, and where to look for the next one after a block that is none. Must not know:
+what is in bodies, in which order chunks come. Invariants: a head that is returned has its body within the file; bytes
+that were skipped are reported with their place, and so is the reason for the end.
 """
 
 from __future__ import annotations

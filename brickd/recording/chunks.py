@@ -1,9 +1,9 @@
 """The chunks of a recording, read out of its file.
 
-Owns: which chunks of a file are believed, and what is said of those that are not. Must not know: what the chunks mean.
-Invariants: a chunk that is given stands in the file as it was written; what is not given is told, with its place, by
-`Form.end`; no file, whatever is in it and whoever changes or cuts it meanwhile, ends the reading with anything but
-that. Never is more of it in memory than a chunk.
+Owns: which chunks of a file are valid, and the report on the others. Must not know: what the chunks mean. Invariants: a
+chunk that is returned is as it was written; what is missing is reported, with its place, by `Form.end`; no file,
+whatever is in it and however it changes meanwhile, ends the reading in any other way. Memory never holds more than one
+chunk.
 
 The form itself is described in brickd/reader/core/recording_format.h.
 """

@@ -1,7 +1,7 @@
 """How the reading of a recording ended.
 
 Owns: what was not there as it was written, and the words for it. Must not know: files, or what chunks mean. Invariants:
-what is missing is told; the lists of places and of kinds are limited, and what goes over is counted.
+all that is missing is reported; the lists of places and of kinds are limited, and what goes over is counted.
 """
 
 from __future__ import annotations

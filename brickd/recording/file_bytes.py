@@ -1,7 +1,7 @@
 """The bytes of a recording, out of its file.
 
-Owns: access to the file, and who is told how far it was read. Must not know: what the bytes mean. Invariants: it is
-read with pread alone; whoever changes or cuts it meanwhile, what is there is given and what is not is not.
+Owns: access to the file, and the reports of progress. Must not know: what the bytes mean. Invariants: it is read with
+pread alone; however the file changes meanwhile, a read returns what is there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The contents of one file of a recording.
 
-Owns: which of its chunks are believed, what is said of those that are not, which events are kept. Must not know: other
-files, views. Invariants: what adds up is shown, and what does not is reported with its place; memory does not grow with
-the file: it holds the places of the last few snapshots, the weights, the newest events, and no records.
+Owns: which of its chunks are valid, the report on the others, which events are kept. Must not know: other files, views.
+Invariants: valid chunks are shown, and others are reported with their place; memory does not grow with the file: it
+holds the places of the last few snapshots, the weights, the newest events, and no records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which names, paths and sites are in force at a place of a recording.
 
-Owns: out of which chunks they come, and how many of these are held. Must not know: what readings make of them.
-Invariants: what stands at a place is read with what stood before it there; however many a file holds, those of the last
-few generations are in memory, and these as bytes of the file.
+Owns: which chunks they come from, and how many of these are held. Must not know: what readings make of them.
+Invariants: a place is read with the tables before it; however many a file holds, only those of the last few generations
+are in memory, as bytes of the file.
 """
 
 from __future__ import annotations

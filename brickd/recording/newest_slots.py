@@ -1,8 +1,7 @@
 """The newest slots of a worker's rings, as they pass by.
 
-Owns: how many of them are held. Must not know: where they come from, what is in them. Invariants: a ring's slots are
-given as far as they follow one another without a gap, from the beginning of a record on; never are many more of them in
-memory than are wanted.
+Owns: how many of them are held. Must not know: where they come from, what is in them. Invariants: a ring's slots follow
+one another without a gap, from the beginning of a record on; memory holds not many more of them than asked for.
 """
 
 from __future__ import annotations

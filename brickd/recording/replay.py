@@ -1,8 +1,8 @@
 """A recording in place of the machine: what views may look at, from its files.
 
-Owns: which of its snapshots is shown, and what is said of the recording beside it. Must not know: any view, how chunks
-stand in a file. Invariants: a view that is given a recording builds the document that it would have built when the
-snapshot was taken; what is damaged, cut or missing is said.
+Owns: which of its snapshots is shown, and the notes on the recording. Must not know: any view, how chunks are stored in
+a file. Invariants: from a recording a view builds the document that it would have built when the snapshot was taken;
+what is damaged, cut or missing is reported.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A recording while it is made: its thread, what that waits for, until when; one at a time.
 
-Owns: when anything is written, the end of a recording, and whether one is being made. Must not know: what is written,
-or how; how workers are read. Invariants: one thread writes, and nobody waits for it: what it cannot write in time, or
-has no room for, is counted and reported; whatever ends a recording, what was written stays, and nothing else does,
-neither what was on its way nor the key that redacted it.
+Owns: when anything is written, the end of a recording, and whether one runs. Must not know: what is written, or how;
+how workers are read. Invariants: one thread writes, and no other waits for it: what it cannot write in time, or has no
+room for, is counted and reported; whatever ends a recording, what was written stays, and nothing else does, neither
+pending data nor the key that redacted it.
 """
 
 from __future__ import annotations

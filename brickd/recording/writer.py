@@ -1,9 +1,9 @@
 """What is written into the files of a recording, and in which order.
 
-Owns: what a file begins with, what stands before what, what found no room, when another file is begun. Must not know:
-when any of it is due, who waits for it, how files are written. Invariants: every file stands for itself: it begins with
-what everybody has come to and what is known of weights, and names whoever has records in it; a file is followed by
-another only where that helps; what is not recorded is counted.
+Owns: what a file begins with, the order of its chunks, what found no room, when another file is begun. Must not know:
+when any of it is due, how files are written. Invariants: every file is complete: it begins with all totals and the
+state of weights, and names each worker that has records in it; another file is begun only where that helps; what is not
+recorded is counted.
 """
 
 from __future__ import annotations

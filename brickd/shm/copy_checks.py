@@ -1,8 +1,8 @@
 """Checks of what a file says of a worker: it is trusted no more than a segment is.
 
-Owns: what every field of a reading may be. Must not know: files, how a reading is written. Invariant: of a reading that
-passes every view can be made, as of one that was read from a segment; what does not pass is a ValueError that says what
-was found and what was expected.
+Owns: the valid values of every field of a reading. Must not know: files, how a reading is written. Invariant: every
+view works on a reading that passes, as on one from a segment; a reading that does not pass is a ValueError with the
+value found and the value expected.
 """
 
 from __future__ import annotations

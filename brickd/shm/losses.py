@@ -1,9 +1,8 @@
 """What a worker could not record, and what would have made room for it.
 
-Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of what
-was given and not recorded so is told; an end without a begin (every child that is forked within a span has one) and a
-name that was cut are none of that; what is to be raised is named with the value that it should have, and never
-one that the format cannot hold.
+Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
+data is reported; an end without a begin (every child that is forked within a span has one) and a cut name are no
+losses; a setting to raise is named with its new value, never one that the format cannot hold.
 """
 
 from __future__ import annotations

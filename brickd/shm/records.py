@@ -1,8 +1,8 @@
 """Records out of the slots of a ring.
 
-Owns: how slots become records, what each kind of them is called, and what is said of kinds that this brickd does not
-know. Must not know: where the slots came from. Invariants: a record of an unknown kind is skipped by its own count of
-slots and counted; a count that cannot be ends the walk, with the rest counted as unreadable.
+Owns: how slots become records, and the names of their kinds. Must not know: where the slots came from. Invariants: a
+record of an unknown kind is skipped by its own count of slots and counted; an impossible count ends the walk, with the
+rest counted as unreadable.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One segment: opened, believed or refused, and read.
 
 Owns: which calls of the reader make a `Reading`, and their order. Must not know: what the numbers mean to people, or
-where readings go. Invariant: whatever does not add up is `SegmentRefused` with a reason, never an exception of another
-kind; a refused segment costs itself alone.
+where readings go. Invariant: an invalid segment is `SegmentRefused` with a reason, never an exception of another kind,
+and affects no other segment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The runtime directory, held by one daemon, and the memory that it keeps there.
 
-Owns: the directory's modes and its lock, which checkpoint is gone on from. Must not know: what a daemon does.
-Invariants: one process holds it at a time; nothing in it can be changed by anybody else; a checkpoint that cannot be
-gone on from stays until another takes its place, and beside that; that of other segments stays in any case.
+Owns: the directory's modes and its lock, which checkpoint is restored. Must not know: what a daemon does. Invariants:
+one process holds it at a time; no other user can change anything in it; a checkpoint that cannot be restored stays
+until another replaces it, and a copy of it after that; one of another prefix stays in any case.
 """
 
 from __future__ import annotations
