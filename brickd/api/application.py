@@ -334,10 +334,10 @@ class Application:
         return failure(error)
 
     async def _gone(self, _: Request, error: Exception) -> Response:
-        return Reply(b"", HTTPStatus.BAD_REQUEST)  # nobody reads it
+        return Reply(b"", HTTPStatus.BAD_REQUEST)  # no client reads it
 
     async def _defect(self, _: Request, error: Exception) -> Response:
-        with contextlib.suppress(OSError):  # where nothing can be written, whoever asks is told all the same
+        with contextlib.suppress(OSError):  # if the log cannot be written, the client still gets its answer
             for line in "".join(traceback.format_exception(error)).splitlines():
                 print(escape.text(line), file=sys.stderr, flush=True)
         message = "this is a defect of brickd: please report it with what the daemon's log says"

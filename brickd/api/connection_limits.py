@@ -143,7 +143,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take what there is of the request; once that is whole, it is our turn."""
         if self._turned_away:
-            return  # read and dropped: closed while it sends, it might never see what it was told
+            return  # read and dropped: closed while it sends, the client might never see its answer
         super().data_received(data)
         if self.cycle is not None and not self.cycle.more_body and not self._turned_away:
             self._go_on()

@@ -38,7 +38,7 @@ class Listener:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             # The kernel makes the file with the mode of the socket, less the umask: no moment of a wider one. It gets
-            # its name once it has its group and somebody listens; by renaming, so that clients always find one.
+            # its name once it has its group and the socket listens; by renaming, so that clients always find one.
             os.fchmod(self.socket.fileno(), 0o600)
             with contextlib.suppress(FileNotFoundError):
                 draft.unlink()

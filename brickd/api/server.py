@@ -49,7 +49,7 @@ class Server:
                     await asyncio.wait_for(self._stopped.wait(), _FOUND_SECONDS)
                 if self._wanted and self._listener.missing():
                     server = await self._accept_again(self._loop, server)
-            self._listener.remove()  # first: whoever comes now finds no daemon, not one that is silent
+            self._listener.remove()  # first: a new client finds no daemon, not a silent one
             server.close()
             self._application.end_streams()
             await self._room.emptied(self._limits.farewell_seconds)

@@ -56,7 +56,7 @@ from brickd.shm.segment_files import EXHAUSTED, find, prefix
 from brickd.state.runtime_dir import Home
 
 _READ_AGAIN_NS = 30_000_000_000
-_STARVED_AGAIN_NS = 60_000_000_000  # so often it is told
+_STARVED_AGAIN_NS = 60_000_000_000  # between two reports
 
 
 class Daemon:
@@ -75,7 +75,7 @@ class Daemon:
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
         self._home, self._memory = home, memory
-        # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
+        # The last events of a killed daemon have numbers that were not saved: no number is given twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
         self._telling = threading.Lock()
         memory.closed = False
@@ -106,7 +106,7 @@ class Daemon:
     def tell(self, kind: str, text: str, **of: str | None) -> None:
         """Log an event; the next daemon numbers its events from here on."""
         number = self.events.add(kind, text, **of).number
-        with self._telling:  # threads of the API tell, too: who told first may come here last
+        with self._telling:  # threads of the API log, too: the first to log may come here last
             self._memory.newest_event = max(self._memory.newest_event, number)
 
     def _keep(self, content: bytes) -> None:

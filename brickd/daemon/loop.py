@@ -24,7 +24,7 @@ from brickd.shm import _reader
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
 _SWITCH_SECONDS = 0.001
 _AFTER_A_DEFECT_SECONDS = 1.0  # it may be there to stay
-_TICK_SECONDS = 5.0  # so long somebody waits for one: longer only a loop takes that stands still
+_TICK_SECONDS = 5.0  # a caller waits this long for one: only a loop that hangs takes longer
 # Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
 _CROWD_SECONDS = 0.02
 _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
@@ -69,7 +69,7 @@ class Loop:
         """Tell what was raised, within its `except`."""
         lines = traceback.format_exc().splitlines()
         self._tell("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
-        with contextlib.suppress(OSError):  # the log's disk is full, or whoever read it has gone
+        with contextlib.suppress(OSError):  # the log's disk is full, or its reader has gone
             for line in lines:
                 print(escape.text(line), file=sys.stderr, flush=True)
 

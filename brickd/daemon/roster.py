@@ -164,7 +164,7 @@ class Roster:
                 raise SegmentRefused(file, str(error)) from None
             took = segment.process()["took"]
             if self.stays:
-                with suppress(SegmentRefused):  # a worker that cannot be told anything is drained all the same
+                with suppress(SegmentRefused):  # a worker that cannot get the message is drained all the same
                     segment.mark_attached()
         except BaseException:
             segment.close()
@@ -173,7 +173,7 @@ class Roster:
         with self.lock:
             self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
             self.memory.known[uuid] = each.known
-            if self._numerics is not None:  # here, so that nobody is taken for one who is not known any more
+            if self._numerics is not None:  # here, so that no worker is taken for one that is not known any more
                 shard = shard_of(segment.coordinates)
                 each.speaker = self._numerics.speaker(uuid, segment.service, segment.tables, shard)
             self.attached[uuid] = each
@@ -229,7 +229,7 @@ class Roster:
             self._tell("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]
-            if (other := self.attached.get(lost)) is None:  # somebody removed its segment while no daemon ran
+            if (other := self.attached.get(lost)) is None:  # its segment was removed while no daemon ran
                 each.known.deferred.absorb(known.deferred)
                 del memory.known[lost]
             elif not other.segment.linked():
@@ -311,7 +311,7 @@ class Roster:
             if each.stage is Stage.READ:
                 try:
                     each.segment.unlink()
-                except NotPermitted:  # it will be found once more, and then told
+                except NotPermitted:  # it will be found once more, and then reported
                     self.memory.bury(each.uuid)
                 self._let_go(each)
         with self.lock:

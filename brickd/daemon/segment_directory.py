@@ -126,7 +126,7 @@ class Directory:
                 continue
             if (segment := ours.get(identifier)) is not None:
                 if identifiers.get(segment.name) != identifier:
-                    segment.name = file  # somebody renamed it
+                    segment.name = file  # it was renamed
                 continue
             before = waiting.get(file)
             if before is None or before.identifier != identifier:

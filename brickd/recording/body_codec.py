@@ -26,7 +26,7 @@ from brickd.model.workers import Survey, Usage, Worker
 from brickd.shm import _reader, segment_codec
 from brickd.shm.ledger import ledger_of
 
-# What does not grow with the number of workers, and what is told of them, takes no more than this.
+# Limits of what does not grow with the number of workers, and of what is said of them.
 _EVENT_BYTES_MAX = 1 << 16
 _OWN_BYTES_MAX = 1 << 20
 _TABLES_MAX = _REFUSED_MAX = 1 << 16

@@ -134,7 +134,7 @@ class FileIndex:
         for chunk in self.form.only(_reader.CHUNK_RECORDS):
             try:
                 found = records(chunk.body)
-            except ValueError:  # it was told when all was read
+            except ValueError:  # it was reported when all was read
                 continue
             if (uuid := whose.get(found.worker)) is not None:
                 yield uuid, found

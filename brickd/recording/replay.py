@@ -183,7 +183,7 @@ class Replay:
 
     def stragglers(self) -> StragglerVerdict:
         """The stragglers of that time."""
-        lookout = Lookout(lambda *_, **__: None)  # what it told then stands among the events
+        lookout = Lookout(lambda *_, **__: None)  # what it logged then is among the events
         for shown in reversed(self._last(SLOTS + 1)):
             lookout.take(shown.snapshot)
         return lookout.judged()

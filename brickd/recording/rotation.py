@@ -185,7 +185,7 @@ class Volumes:
         self.kept[0].path.unlink(missing_ok=True)
 
     def _close(self, file: _reader.Recording, ending: bytes) -> None:
-        # Where there is no room for it, whoever reads the file sees that it has no end.
+        # If there is no room for it, a reader sees that the file has no end.
         with contextlib.suppress(OSError):
             file.append(_reader.CHUNK_ENDING, time.time_ns(), ending)
         with contextlib.suppress(OSError):

@@ -93,7 +93,7 @@ class Writer:
         self._named: set[int] = set()  # workers, in this file
         self._sourced: set[int] = set()  # sources, in this file or without room in it
         self._sources_bytes = 0
-        self._held = False  # somebody could not be named: until the next snapshot, else each attempt would be counted
+        self._held = False  # a worker could not be named: until the next snapshot, else each attempt would be counted
         self._tables.clear()
         facts, order = self._source.daemon(), self._order
         host = socket.gethostname()
@@ -137,7 +137,7 @@ class Writer:
         if not self._order.names:
             return snapshot
         workers = [worker for worker in survey.workers if self._rings.wants(worker.name, worker.service)]
-        # What was refused belongs to nobody who is named.
+        # A refused file belongs to none of these workers.
         return replace(snapshot, survey=replace(survey, workers=workers, refused=[]))
 
     def _write(self, snapshot: Snapshot) -> bool:
@@ -223,7 +223,7 @@ class Writer:
         """Write the records that wait in the spool; whether all of them were written."""
         self._see_refused()
         mark, numbers = self._spool.ready()
-        if numbers and (self._held or not self._snapshots):  # nobody can open a file without a snapshot
+        if numbers and (self._held or not self._snapshots):  # a file without a snapshot cannot be opened
             return False
         put = self._name(numbers - self._named)
         if put is Put.DONE:

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-# Of what there is no bound for, so many are told, the most frequent first; the rest is counted.
+# Of unbounded lists at most this many are shown, the most frequent first; the rest is counted.
 SHOWN_MAX = 64
 _ARROW = "→"
 _NUMBER = r"([1-9][0-9]{0,9})"

@@ -168,7 +168,7 @@ class SegmentFile:
         self.close()
 
 
-EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: errors of whoever opens, not of the file
+EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: errors of this process, not of the file
 
 
 def opened(name: str, access: int) -> int:

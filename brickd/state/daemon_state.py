@@ -111,7 +111,7 @@ class Memory:
         added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
         self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in nobody}
         self.older = {key: each for key, each in self.older.items() if not is_meant(each)}
-        # Whoever was added up has no uuid here any more.
+        # Workers that were added up have no uuid here any more.
         there = self.known.keys() | self.gone.keys()
         compared = self.compared
         places = [(place, set(finding.workers)) for place, finding in compared.findings.items()]

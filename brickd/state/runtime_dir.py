@@ -138,7 +138,7 @@ class Home:
         except CheckpointTooNew as error:
             raise DaemonRefused(f"{path} {error}, or {_way_out(path)}") from None
         except CheckpointRefused as error:
-            # It stays where it is until another takes its place: who dies before that has told nobody.
+            # It stays until another replaces it: a daemon that dies before that has reported nothing.
             aside = path.with_name(path.name + ".refused")
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
