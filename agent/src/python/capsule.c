@@ -5,7 +5,10 @@
  * other object. So no reference is taken for what native code begins: a key
  * that had nothing open is marked as borrowed, and its task keeps it valid.
  */
-#include "core.h"
+#include "brick.h"
+#include "context_key.h"
+#include "methods.h"
+#include "opening.h"
 
 #include "brick_python.h"
 
@@ -13,15 +16,13 @@
 
 static struct brick_handle *native_brick(const char *name, const char *category)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    const CoreRaised raised = core_put_aside();
     PyObject *text = PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
     PyObject *kind = category != NULL ? PyUnicode_DecodeUTF8(category, (Py_ssize_t)strlen(category), "replace") : NULL;
     Brick *b = text != NULL ? core_handle(text, kind != NULL ? kind : Py_None) : NULL;
     Py_XDECREF(text);
     Py_XDECREF(kind);
-    PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
+    core_put_back(raised);
     return (struct brick_handle *)(b != NULL ? b : core_state.other);
 }
 

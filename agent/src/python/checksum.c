@@ -5,7 +5,12 @@
  * has no such argument raises, or in strict mode anything; where no checksum is
  * wanted, nothing is asked of a tensor.
  */
-#include "core.h"
+#include "arguments.h"
+#include "brick.h"
+#include "context_key.h"
+#include "methods.h"
+#include "opening.h"
+#include "tensor.h"
 
 #include "brick_hash.h"
 
@@ -57,15 +62,8 @@ typedef struct {
     struct brick_taken taken;
 } Taken;
 
-static void taken_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
 static PyType_Slot taken_slots[] = {
-    {Py_tp_dealloc, taken_dealloc},
+    {Py_tp_dealloc, core_plain_dealloc},
     {Py_tp_doc, (void *)taken_doc},
     {0, NULL},
 };
@@ -103,18 +101,15 @@ static int forgive(void)
         return 0;
     }
     told = true;
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *said = value != NULL ? PyObject_Str(value) : NULL;
-    const char *text = said != NULL ? PyUnicode_AsUTF8(said) : NULL, *own = "brick_agent: ";
+    const CoreRaised raised = core_put_aside();
+    PyObject *message = raised.value != NULL ? PyObject_Str(raised.value) : NULL;
+    const char *text = message != NULL ? PyUnicode_AsUTF8(message) : NULL, *own = "brick_agent: ";
     if (text != NULL && strncmp(text, own, strlen(own)) == 0)
         text += strlen(own);
     tell(text != NULL ? text : "it raised");
     PyErr_Clear();
-    Py_XDECREF(said);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_XDECREF(message);
+    core_forget(raised);
     return 0;
 }
 
@@ -132,17 +127,19 @@ struct place {
 
 static int to_layer(struct place *p, PyObject *value)
 {
-    if (value == Py_None)
+    if (!core_is_given(value))
         return 0;
     p->at.layer = &p->layer;
     return core_to_layer(value, &p->layer);
 }
 
-static int to_number(PyObject *value, uint64_t *number, const uint64_t **said, const char *wanted)
+static int to_number(PyObject *value, uint64_t *number, const uint64_t **at, const char *expected)
 {
     bool has;
-    const int wrong = core_number(value, number, &has, wanted);
-    *said = has ? number : NULL;
+    if (!core_is_given(value))
+        return 0;
+    const int wrong = core_number(value, number, &has, expected);
+    *at = has ? number : NULL;
     return wrong;
 }
 
@@ -170,7 +167,7 @@ static uint32_t number_of_name(PyObject *name)
 
 static int to_backend(struct place *p, PyObject *value)
 {
-    if (value == Py_None)
+    if (!core_is_given(value))
         return 0;
     if (!PyUnicode_Check(value))
         return core_complain("a backend must be a string", value);
@@ -178,7 +175,7 @@ static int to_backend(struct place *p, PyObject *value)
     return 0;
 }
 
-#define RELATION "a relation must be local, replicated:GROUP, partial:GROUP or moved:LINK"
+#define A_RELATION "a relation must be local, replicated:GROUP, partial:GROUP or moved:LINK"
 
 static int to_relation(struct place *p, PyObject *value)
 {
@@ -200,12 +197,12 @@ static int to_relation(struct place *p, PyObject *value)
         return 0;
     }
     p->at.relation = UINT32_MAX; /* counted by the writer, and taken for local */
-    return core_complain(RELATION, value);
+    return core_complain(A_RELATION, value);
 }
 
 static int to_stateful(struct place *p, PyObject *value)
 {
-    if (value == Py_None)
+    if (!core_is_given(value))
         return 0;
     p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* what cannot be made out, too */
     return PyBool_Check(value) ? 0 : core_complain("stateful must be a bool or None", value);
@@ -311,7 +308,7 @@ static int digest_of(PyObject *value, uint64_t *digest)
 /* What has no digest is told from all that has one, and equal to nothing of another type. */
 static int to_params(struct place *p, PyObject *value)
 {
-    if (value == Py_None)
+    if (!core_is_given(value))
         return 0;
     if (digest_of(value, &p->at.params) != 0) {
         if (must_raise() != 0)
@@ -373,36 +370,24 @@ static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t
     return forgive();
 }
 
-static int unexpected(const char *function, PyObject *name)
-{
-    PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", function, name);
-    return -1;
-}
-
 /* ---- take ----------------------------------------------------------------- */
 
 PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    struct place p = {.valid = Py_None};
+    enum { VALID, LAYER, STEP };
+    static const char *const known[] = {"valid", "layer", "step"};
+    static CoreCall call = {"take", 0, 0, 3, known, {NULL}};
+    PyObject *of[CORE_ARGUMENTS];
+    struct place p = {.valid = NULL};
     int64_t rows = -1;
     if (given != 2) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: take takes a kernel and a tensor, then keywords: valid, layer, step");
         return NULL;
     }
-    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
-        PyObject *name = PyTuple_GET_ITEM(names, i), *value = args[2 + i];
-        int wrong = 0;
-        if (PyUnicode_CompareWithASCIIString(name, "valid") == 0)
-            p.valid = value;
-        else if (PyUnicode_CompareWithASCIIString(name, "layer") == 0)
-            wrong = to_layer(&p, value);
-        else if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
-            wrong = to_number(value, &p.step, &p.at.step, CORE_STEP);
-        else
-            wrong = unexpected("take", name);
-        if (wrong != 0)
-            return NULL;
-    }
+    if (core_arguments(&call, args + 2, 0, names, of) != 0 || to_layer(&p, of[LAYER]) != 0
+        || to_number(of[STEP], &p.step, &p.at.step, CORE_STEP) != 0)
+        return NULL;
+    p.valid = of[VALID];
     Taken *result = PyObject_New(Taken, core_state.taken_type);
     if (result == NULL)
         return NULL;
@@ -413,31 +398,6 @@ PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, P
 }
 
 /* ---- checksum ------------------------------------------------------------- */
-
-static int keyword(struct place *p, PyObject *name, PyObject *value, PyObject **input)
-{
-    if (PyUnicode_CompareWithASCIIString(name, "input") == 0)
-        *input = value;
-    else if (PyUnicode_CompareWithASCIIString(name, "layer") == 0)
-        return to_layer(p, value);
-    else if (PyUnicode_CompareWithASCIIString(name, "position") == 0)
-        return to_number(value, &p->position, &p->at.position, "a position must be an integer or a string");
-    else if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
-        return to_number(value, &p->step, &p->at.step, CORE_STEP);
-    else if (PyUnicode_CompareWithASCIIString(name, "relation") == 0)
-        return to_relation(p, value);
-    else if (PyUnicode_CompareWithASCIIString(name, "valid") == 0)
-        p->valid = value;
-    else if (PyUnicode_CompareWithASCIIString(name, "backend") == 0)
-        return to_backend(p, value);
-    else if (PyUnicode_CompareWithASCIIString(name, "params") == 0)
-        return to_params(p, value);
-    else if (PyUnicode_CompareWithASCIIString(name, "stateful") == 0)
-        return to_stateful(p, value);
-    else
-        return unexpected("checksum", name);
-    return 0;
-}
 
 #define FEW 8
 
@@ -472,8 +432,12 @@ static int record(struct place *p, PyObject *output, PyObject *input)
 
 PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    struct place p = {.valid = Py_None};
-    PyObject *input = Py_None;
+    enum { INPUT, LAYER, POSITION, STEP, RELATION, VALID, BACKEND, PARAMS, STATEFUL };
+    static const char *const known[] = {"input", "layer",   "position", "step",    "relation",
+                                        "valid", "backend", "params",   "stateful"};
+    static CoreCall call = {"checksum", 0, 0, 9, known, {NULL}};
+    PyObject *of[CORE_ARGUMENTS];
+    struct place p = {.valid = NULL};
     if (given != 2) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: checksum takes a kernel and its output, then keywords: input, layer, "
                                          "position, step, relation, valid, backend, params, stateful");
@@ -481,10 +445,12 @@ PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t give
     }
     if (brick_is_off())
         Py_RETURN_NONE;
-    if (to_kernel(&p, args[0]) != 0)
+    if (to_kernel(&p, args[0]) != 0 || core_arguments(&call, args + 2, 0, names, of) != 0 || to_layer(&p, of[LAYER]) != 0
+        || to_number(of[POSITION], &p.position, &p.at.position, "a position must be an integer or a string") != 0
+        || to_number(of[STEP], &p.step, &p.at.step, CORE_STEP) != 0
+        || (of[RELATION] != NULL && to_relation(&p, of[RELATION]) != 0) || to_backend(&p, of[BACKEND]) != 0
+        || to_params(&p, of[PARAMS]) != 0 || to_stateful(&p, of[STATEFUL]) != 0)
         return NULL;
-    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++)
-        if (keyword(&p, PyTuple_GET_ITEM(names, i), args[2 + i], &input) != 0)
-            return NULL;
-    return record(&p, args[1], input) == 0 ? Py_NewRef(Py_None) : NULL;
+    p.valid = of[VALID];
+    return record(&p, args[1], of[INPUT] != NULL ? of[INPUT] : Py_None) == 0 ? Py_NewRef(Py_None) : NULL;
 }

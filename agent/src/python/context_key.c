@@ -5,7 +5,8 @@
  * open is referenced, and given up when all has ended, when the task is found
  * dead, or when the thread ends.
  */
-#include "core.h"
+#include "context_key.h"
+#include "arguments.h"
 
 /* We hold the only reference: the task ended with a span open. */
 static int key_is_dead(const void *key)
@@ -34,15 +35,13 @@ static void state_ended(PyObject *capsule)
 
 static void watch(void)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    const CoreRaised raised = core_put_aside();
     PyObject *dictionary = PyThreadState_GetDict();
     PyObject *capsule = dictionary != NULL ? PyCapsule_New(&core_state, "brick_agent.thread", state_ended) : NULL;
     watched = capsule != NULL && PyCapsule_SetContext(capsule, (void *)(uintptr_t)PyThread_get_thread_ident()) == 0
               && PyDict_SetItemString(dictionary, "brick_agent", capsule) == 0;
     Py_XDECREF(capsule);
-    PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
+    core_put_back(raised);
 }
 
 void core_watch(void)

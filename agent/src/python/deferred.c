@@ -1,5 +1,8 @@
 /* python/deferred.c - b.defer(), finalize(), pending(): work whose end is known later than the call that began it. */
-#include "core.h"
+#include "arguments.h"
+#include "context_key.h"
+#include "methods.h"
+#include "opening.h"
 
 #include "../writer/deferred.h" /* for work that began some time ago */
 
@@ -36,39 +39,27 @@ const char core_pending_doc[] = PyDoc_STR(
 "0\n");
 
 #define NO_ID UINT64_MAX /* what is no id of anybody's: to be counted as one that was never given */
-#define STREAM "a stream must be an integer or a string"
-
-static int unexpected(const char *method, PyObject *name)
-{
-    PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", method, name);
-    return -1;
-}
+#define A_STREAM "a stream must be an integer or a string"
 
 PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
+    enum { STREAM, ELEMENTS, BYTES, STEP };
+    static const char *const known[] = {"stream", "elements", "bytes", "step"};
+    static CoreCall call = {"defer", 0, 0, 4, known, {NULL}};
     Brick *b = (Brick *)self;
+    PyObject *of[CORE_ARGUMENTS];
     uint64_t stream = 0, step = 0, amounts[2] = {0, 0}, id;
-    bool has_stream = false, has_step = false;
+    bool has_stream, has_step = false;
     if (given != 0) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: defer takes keywords only: stream, elements, bytes, step");
         return NULL;
     }
-    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
-        PyObject *name = PyTuple_GET_ITEM(names, i);
-        int wrong;
-        if (PyUnicode_CompareWithASCIIString(name, "stream") == 0)
-            wrong = core_number(args[i], &stream, &has_stream, STREAM);
-        else if (PyUnicode_CompareWithASCIIString(name, "elements") == 0)
-            wrong = core_amount(args[i], &amounts[0]);
-        else if (PyUnicode_CompareWithASCIIString(name, "bytes") == 0)
-            wrong = core_amount(args[i], &amounts[1]);
-        else if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
-            wrong = core_number(args[i], &step, &has_step, CORE_STEP);
-        else
-            wrong = unexpected("defer", name);
-        if (wrong != 0)
-            return NULL;
-    }
+    if (core_arguments(&call, args, given, names, of) != 0
+        || (of[STREAM] != NULL && core_number(of[STREAM], &stream, &has_stream, A_STREAM) != 0)
+        || (of[ELEMENTS] != NULL && core_amount(of[ELEMENTS], &amounts[0]) != 0)
+        || (of[BYTES] != NULL && core_amount(of[BYTES], &amounts[1]) != 0)
+        || (of[STEP] != NULL && core_number(of[STEP], &step, &has_step, CORE_STEP) != 0))
+        return NULL;
     if (brick_is_off())
         return PyLong_FromLong(0);
     if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
@@ -133,30 +124,21 @@ static int all_measured(PyObject *durations)
 
 PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    PyObject *durations = Py_None;
+    static const char *const known[] = {"stream", "durations"};
+    static CoreCall call = {"finalize", 0, 0, 2, known, {NULL}};
+    PyObject *of[CORE_ARGUMENTS];
     uint64_t stream = 0;
-    bool every = true, has;
+    bool has;
     if (given != 0) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: finalize takes keywords only: stream, durations");
         return NULL;
     }
-    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
-        PyObject *name = PyTuple_GET_ITEM(names, i);
-        int wrong = 0;
-        if (PyUnicode_CompareWithASCIIString(name, "stream") == 0) {
-            wrong = core_number(args[i], &stream, &has, STREAM);
-            every = args[i] == Py_None; /* one that cannot be is 0 here, as it was in defer */
-        } else if (PyUnicode_CompareWithASCIIString(name, "durations") == 0) {
-            durations = args[i];
-        } else {
-            wrong = unexpected("finalize", name);
-        }
-        if (wrong != 0)
-            return NULL;
-    }
-    if (durations != Py_None && all_measured(durations) != 0)
+    if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
-    if (brick_finalize(every ? NULL : &stream) != BRICK_DONE)
+    const bool has_stream = core_is_given(of[0]); /* one that cannot be is 0 here, as it was in defer */
+    if ((has_stream && core_number(of[0], &stream, &has, A_STREAM) != 0) || (core_is_given(of[1]) && all_measured(of[1]) != 0))
+        return NULL;
+    if (brick_finalize(has_stream ? &stream : NULL) != BRICK_DONE)
         core_watch();
     Py_RETURN_NONE;
 }

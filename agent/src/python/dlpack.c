@@ -11,7 +11,7 @@
  * own destructor frees it with our reference, on every way out. It may run
  * Python, which must find no exception of ours, and take none along.
  */
-#include "core.h"
+#include "tensor.h"
 
 /* ---- as dlpack.h publishes it ---------------------------------------------- */
 
@@ -213,22 +213,19 @@ static const struct dl_exchange *exchange_of(PyObject *array)
 /* What a C++ library says goes on with where in its source that was. */
 static void say_its_first_line(void)
 {
-    PyObject *type, *value, *traceback;
     if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_Exception))
         return;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *said = value != NULL ? PyObject_Str(value) : NULL;
-    PyObject *lines = said != NULL ? PyUnicode_Splitlines(said, 0) : NULL;
+    const CoreRaised raised = core_put_aside();
+    PyObject *text = raised.value != NULL ? PyObject_Str(raised.value) : NULL;
+    PyObject *lines = text != NULL ? PyUnicode_Splitlines(text, 0) : NULL;
     PyErr_Clear();
     if (lines != NULL && PyList_GET_SIZE(lines) > 0)
         PyErr_Format(PyExc_BufferError, "brick_agent: %U", PyList_GET_ITEM(lines, 0));
     else
         PyErr_SetString(PyExc_BufferError, "brick_agent: it raised");
-    core_let_go(said);
+    core_let_go(text);
     core_let_go(lines);
-    core_let_go(type);
-    core_let_go(value);
-    core_let_go(traceback);
+    core_forget(raised);
 }
 
 static int hold_described(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
@@ -268,19 +265,16 @@ static int hold(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 int core_dlpack_hold(PyObject *array, CoreTensor *t)
 {
     static PyObject *name;
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback); /* why its buffer was refused */
+    const CoreRaised refused = core_put_aside();
     const struct dl_exchange *table = exchange_of(array);
     if (table == NULL && core_of_type(array, &name, "__dlpack__") == NULL) {
-        PyErr_Restore(type, value, traceback);
-        if (type == NULL)
+        core_put_back(refused);
+        if (refused.type == NULL)
             PyErr_Format(PyExc_TypeError, "brick_agent: a tensor must have the buffer protocol or __dlpack__, not %R",
                          (PyObject *)Py_TYPE(array));
         return -1;
     }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    core_forget(refused);
     PyObject *silent = core_torch_enter(array);
     const int failed = hold(table, array, t);
     core_torch_leave(silent);

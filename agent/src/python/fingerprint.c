@@ -1,7 +1,7 @@
 /* python/fingerprint.c - fingerprint(), and what it gives: a named tuple. */
-#include "core.h"
-
-#define UNLOCKED_BYTES (1 << 20) /* from here on other threads of Python run meanwhile: some 50 us */
+#include "arguments.h"
+#include "methods.h"
+#include "tensor.h"
 
 const char core_fingerprint_doc[] = PyDoc_STR(
 "fingerprint(array, /, *, valid=None, key=0)\n--\n\n"
@@ -56,23 +56,6 @@ int core_add_fingerprint(PyObject *module)
 
 /* ---- arguments ------------------------------------------------------------ */
 
-/* An integer from 0 to most: 0, or -1 with an exception set. */
-static int natural(PyObject *value, uint64_t most, const char *name, uint64_t *number)
-{
-    PyObject *index = PyNumber_Index(value);
-    if (index == NULL)
-        return -1;
-    *number = PyLong_AsUnsignedLongLong(index);
-    Py_DECREF(index);
-    if (!PyErr_Occurred() && *number <= most)
-        return 0;
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError))
-        return -1;
-    PyErr_Format(PyExc_ValueError, "brick_agent: %s is %S, wanted an integer from 0 to %llu", name, value,
-                 (unsigned long long)most);
-    return -1;
-}
-
 static int to_key(PyObject *value, struct brick_fingerprint_key *key)
 {
     PyObject *index = PyNumber_Index(value), *places = PyLong_FromLong(64);
@@ -91,16 +74,6 @@ static int to_key(PyObject *value, struct brick_fingerprint_key *key)
     return -1;
 }
 
-int core_take_valid(PyObject *value, struct brick_tensor *t)
-{
-    if (value == Py_None)
-        return 0;
-    if (t->dims > 0)
-        return natural(value, t->shape[0] > 0 ? (uint64_t)t->shape[0] : 0, "valid", &t->valid);
-    PyErr_Format(PyExc_ValueError, "brick_agent: valid is %S, but a tensor of no dimension has no rows", value);
-    return -1;
-}
-
 /* ---- result --------------------------------------------------------------- */
 
 static PyObject *hexadecimal(uint64_t number)
@@ -108,30 +81,6 @@ static PyObject *hexadecimal(uint64_t number)
     char text[17];
     PyOS_snprintf(text, sizeof text, "%016llx", (unsigned long long)number);
     return PyUnicode_FromString(text);
-}
-
-const char *core_dtype_name(uint32_t dtype)
-{
-    static const char *const names[BRICK_DTYPES] = {
-        [BRICK_BOOL] = "bool",
-        [BRICK_INT8] = "int8",
-        [BRICK_INT16] = "int16",
-        [BRICK_INT32] = "int32",
-        [BRICK_INT64] = "int64",
-        [BRICK_UINT8] = "uint8",
-        [BRICK_UINT16] = "uint16",
-        [BRICK_UINT32] = "uint32",
-        [BRICK_UINT64] = "uint64",
-        [BRICK_FLOAT16] = "float16",
-        [BRICK_BFLOAT16] = "bfloat16",
-        [BRICK_FLOAT32] = "float32",
-        [BRICK_FLOAT64] = "float64",
-        [BRICK_FLOAT8_E4M3FN] = "float8_e4m3fn",
-        [BRICK_FLOAT8_E4M3FNUZ] = "float8_e4m3fnuz",
-        [BRICK_FLOAT8_E5M2] = "float8_e5m2",
-        [BRICK_FLOAT8_E5M2FNUZ] = "float8_e5m2fnuz",
-    };
-    return dtype < BRICK_DTYPES ? names[dtype] : NULL;
 }
 
 static PyObject *sketch_tuple(const float *sketch)
@@ -180,17 +129,11 @@ static PyObject *result_of(const struct brick_fingerprint *f, uint32_t dtype)
 
 /* ---- the function --------------------------------------------------------- */
 
-bool core_tensor_large(const struct brick_tensor *t)
-{
-    double elements = 1; /* an estimate: no product of shapes overflows it */
-    for (uint32_t d = 0; d < t->dims; d++)
-        elements *= (double)t->shape[d];
-    return elements * 8 >= UNLOCKED_BYTES;
-}
-
 PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    PyObject *valid = Py_None, *result = NULL;
+    static const char *const known[] = {"valid", "key"};
+    static CoreCall call = {"fingerprint", 0, 0, 2, known, {NULL}};
+    PyObject *of[CORE_ARGUMENTS], *result = NULL;
     struct brick_fingerprint_key key = {{0, 0}};
     CoreTensor t;
     struct brick_fingerprint f;
@@ -198,20 +141,10 @@ PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t g
         PyErr_SetString(PyExc_TypeError, "brick_agent: fingerprint takes one array, then keywords: valid, key");
         return NULL;
     }
-    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
-        PyObject *name = PyTuple_GET_ITEM(names, i);
-        if (PyUnicode_CompareWithASCIIString(name, "valid") == 0) {
-            valid = args[1 + i];
-        } else if (PyUnicode_CompareWithASCIIString(name, "key") != 0) {
-            PyErr_Format(PyExc_TypeError, "brick_agent: fingerprint got an unexpected keyword argument '%U'", name);
-            return NULL;
-        } else if (to_key(args[1 + i], &key) != 0) {
-            return NULL;
-        }
-    }
-    if (core_tensor_hold(args[0], &t) != 0)
+    if (core_arguments(&call, args + 1, 0, names, of) != 0 || (of[1] != NULL && to_key(of[1], &key) != 0)
+        || core_tensor_hold(args[0], &t) != 0)
         return NULL;
-    if (core_take_valid(valid, &t.tensor) == 0) {
+    if (core_take_valid(of[0], &t.tensor) == 0) {
         const char *refused;
         if (!core_tensor_large(&t.tensor)) {
             refused = brick_fingerprint(&t.tensor, key, &f);

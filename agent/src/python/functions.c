@@ -1,5 +1,9 @@
 /* python/functions.c - the module brick_agent._core and its functions. */
-#include "core.h"
+#include "arguments.h"
+#include "brick.h"
+#include "methods.h"
+#include "opening.h"
+#include "span.h"
 
 #include <pthread.h>
 

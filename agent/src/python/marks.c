@@ -1,5 +1,10 @@
 /* python/marks.c - kernel(), transfer(), needs(), and what the Python face tells of functions, tasks and sources. */
-#include "core.h"
+#include "marks.h"
+#include "arguments.h"
+#include "brick.h"
+#include "context_key.h"
+#include "methods.h"
+#include "opening.h"
 
 #include "brick_graph.h"
 #include "../writer/lifecycle.h"
@@ -29,60 +34,6 @@ const char core_needs_doc[] = PyDoc_STR(
 "...     brick.needs(\"qkv\")\n");
 
 /* ---- arguments ----------------------------------------------------------- */
-
-#define ARGUMENTS 9
-
-/* What a call takes: `places` of them by place, the first `needed` always. `known`: the same names, interned at the first
- * call, since so are those that a caller writes. */
-struct call {
-    const char *name;
-    Py_ssize_t needed, places, count;
-    const char *const *names;
-    PyObject *known[ARGUMENTS];
-};
-
-static int which_of(struct call *call, PyObject *name, Py_ssize_t first)
-{
-    for (Py_ssize_t i = first; i < call->count; i++)
-        if (call->known[i] == name)
-            return (int)i;
-    for (Py_ssize_t i = first; i < call->count; i++) {
-        if (PyUnicode_CompareWithASCIIString(name, call->names[i]) != 0)
-            continue;
-        if (call->known[i] == NULL)
-            call->known[i] = PyUnicode_InternFromString(call->names[i]);
-        PyErr_Clear();
-        return (int)i;
-    }
-    PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", call->name, name);
-    return -1;
-}
-
-/* Borrowed; NULL where nothing was given. -1 with an exception set. */
-static int arguments_of(struct call *call, PyObject *const *args, Py_ssize_t given, PyObject *names, PyObject **found)
-{
-    if (given > call->places) {
-        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes at most %zd arguments by place, not %zd", call->name,
-                     call->places, given);
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < call->count; i++)
-        found[i] = i < given ? args[i] : NULL;
-    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
-        const int which = which_of(call, PyTuple_GET_ITEM(names, i), given);
-        if (which < 0)
-            return -1;
-        found[which] = args[given + i];
-    }
-    for (Py_ssize_t i = 0; i < call->needed; i++)
-        if (found[i] == NULL) {
-            PyErr_Format(PyExc_TypeError, "brick_agent: %s needs '%s'", call->name, call->names[i]);
-            return -1;
-        }
-    return 0;
-}
-
-static int is_given(PyObject *value) { return value != NULL && value != Py_None; }
 
 /* As core_handle, but that a new name is given no handle where marks may take no more names. */
 static Brick *handle_of(PyObject *name)
@@ -131,8 +82,8 @@ static int to_extent(PyObject *value, uint32_t *extent)
 static int to_extents(PyObject *value, uint32_t extents[3])
 {
     static const uint32_t impossible[3] = {0, 1, 1};
-    extents[0] = extents[1] = extents[2] = is_given(value);
-    if (!is_given(value))
+    extents[0] = extents[1] = extents[2] = core_is_given(value);
+    if (!core_is_given(value))
         return 0;
     if (PyIndex_Check(value))
         return to_extent(value, &extents[0]);
@@ -169,7 +120,7 @@ static int to_source(PyObject *value, struct brick_launch *how)
 {
     static PyObject *text, *sources; /* for good */
     PyObject *hash = NULL, *left = NULL;
-    if (!is_given(value))
+    if (!core_is_given(value))
         return 0;
     if (PyLong_CheckExact(value)) {
         hash = Py_NewRef(value);
@@ -206,26 +157,26 @@ PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given,
     enum { NAME, GRID, BLOCK, SHARED, SOURCE, ELAPSED, ELEMENTS, BYTES, FLOPS };
     static const char *const known[] = {"name",       "grid",     "block", "shared_mem", "source",
                                         "elapsed_ns", "elements", "bytes", "flops"};
-    static struct call call = {"kernel", 1, 4, 9, known, {NULL}};
+    static CoreCall call = {"kernel", 1, 4, 9, known, {NULL}};
     static PyObject *category;
-    PyObject *of[ARGUMENTS];
+    PyObject *of[CORE_ARGUMENTS];
     struct brick_launch how = {.source = 0};
     struct brick_amounts did = {0, 0, 0};
     uint64_t elapsed_ns = 0;
     uint32_t number;
-    if (arguments_of(&call, args, given, names, of) != 0)
+    if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
     if (brick_is_off())
         Py_RETURN_NONE;
     if ((category == NULL && (category = PyUnicode_InternFromString("kernel")) == NULL)
         || to_extents(of[GRID], how.grid) != 0 || to_extents(of[BLOCK], how.block) != 0
         || (of[SHARED] != NULL && to_shared(of[SHARED], &how) != 0) || to_source(of[SOURCE], &how) != 0
-        || (is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
+        || (core_is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
         || (of[ELEMENTS] != NULL && core_amount(of[ELEMENTS], &did.elements) != 0)
         || (of[BYTES] != NULL && core_amount(of[BYTES], &did.bytes) != 0)
         || (of[FLOPS] != NULL && core_flops(of[FLOPS], &did.flops) != 0) || number_of(of[NAME], category, &number) != 0)
         return NULL;
-    return done(brick_launched(number, core_key(), &how, is_given(of[ELAPSED]) ? &elapsed_ns : NULL, &did));
+    return done(brick_launched(number, core_key(), &how, core_is_given(of[ELAPSED]) ? &elapsed_ns : NULL, &did));
 }
 
 PyObject *core_launched_by(PyObject *module, PyObject *args)
@@ -261,37 +212,37 @@ PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t give
 {
     enum { DIRECTION, SIZE, SRC, DST, ELAPSED };
     static const char *const known[] = {"direction", "bytes", "src", "dst", "elapsed_ns"};
-    static struct call call = {"transfer", 2, 2, 5, known, {NULL}};
+    static CoreCall call = {"transfer", 2, 2, 5, known, {NULL}};
     static PyObject *host, *device;
-    PyObject *of[ARGUMENTS];
+    PyObject *of[CORE_ARGUMENTS];
     enum brick_direction way;
     uint64_t moved, elapsed_ns = 0;
     uint32_t ends[2];
-    if (arguments_of(&call, args, given, names, of) != 0)
+    if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
     if (brick_is_off())
         Py_RETURN_NONE;
     if ((host == NULL && (host = PyUnicode_InternFromString("host")) == NULL)
         || (device == NULL && (device = PyUnicode_InternFromString("device")) == NULL)
         || to_direction(of[DIRECTION], &way) != 0 || core_amount(of[SIZE], &moved) != 0
-        || (is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
+        || (core_is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
         || number_of(of[SRC] != NULL ? of[SRC] : host, NULL, &ends[0]) != 0
         || number_of(of[DST] != NULL ? of[DST] : device, NULL, &ends[1]) != 0)
         return NULL;
-    return done(brick_moved(way, ends[0], ends[1], core_key(), moved, is_given(of[ELAPSED]) ? &elapsed_ns : NULL));
+    return done(brick_moved(way, ends[0], ends[1], core_key(), moved, core_is_given(of[ELAPSED]) ? &elapsed_ns : NULL));
 }
 
 PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
     static const char *const known[] = {"needed", "brick"};
-    static struct call call = {"needs", 1, 2, 2, known, {NULL}};
-    PyObject *of[ARGUMENTS];
+    static CoreCall call = {"needs", 1, 2, 2, known, {NULL}};
+    PyObject *of[CORE_ARGUMENTS];
     uint32_t numbers[2] = {BRICK_UNNAMED, BRICK_UNNAMED};
-    if (arguments_of(&call, args, given, names, of) != 0)
+    if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
     if (brick_is_off())
         Py_RETURN_NONE;
-    if (number_of(of[0], NULL, &numbers[0]) != 0 || (is_given(of[1]) && number_of(of[1], NULL, &numbers[1]) != 0))
+    if (number_of(of[0], NULL, &numbers[0]) != 0 || (core_is_given(of[1]) && number_of(of[1], NULL, &numbers[1]) != 0))
         return NULL;
     return done(brick_needs(numbers[1], numbers[0], core_key()));
 }
@@ -333,8 +284,7 @@ PyObject *core_tell(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "z#zzKK:_tell", &source.text, &length, &source.name, &source.path, &hash, &from))
         return NULL;
     source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* as of what is too long: it counts */
-    struct brick_config config = {0};
-    if (brick_state() == BRICK_NEW && core_open(&config) != 0)
+    if (core_open_once() != 0)
         return NULL;
     uint64_t told = from;
     const unsigned outcome = brick_is_off() ? BRICK_REFUSED : brick_source_tell(&source, hash, core_key(), &told);

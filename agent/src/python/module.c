@@ -6,7 +6,8 @@
  * of it where its part is known: torch refuses to swap the contents of one that
  * has, and so to convert or to load a model with tensors of other classes.
  */
-#include "core.h"
+#include "module.h"
+#include "tensor.h"
 
 PyObject *core_module_parts(PyObject *module)
 {

@@ -3,11 +3,13 @@
  * Each call is a span at the module's layer. Where a checksum of its output is wanted, another callable is called in its
  * place, which takes what it is given before it computes. In C because this is done for each module of each step.
  */
-#include "core.h"
+#include "arguments.h"
+#include "context_key.h"
+#include "methods.h"
+#include "opening.h"
+#include "tensor.h"
 
 #include "../writer/thread.h" /* for the gate: while recording is off, no call looks further */
-
-#include <structmember.h>
 
 typedef struct {
     PyObject_HEAD
@@ -51,8 +53,8 @@ static PyObject *call(const Watched *w, PyObject *const *args, size_t nargsf, Py
         return NULL;
     const int wanted = brick_wants_of(w->brick->number, key, NULL, w->rate);
     PyObject *result = PyObject_Vectorcall(wanted ? w->checked : w->function, args, nargsf, names);
-    const CoreRaised raised = core_put_by(result);
-    return core_given_back(result, raised, end(w, key) != 0);
+    const CoreRaised raised = core_raised_by_call(result);
+    return core_call_over(result, raised, end(w, key) != 0);
 }
 
 #define FEW 8
@@ -104,15 +106,11 @@ static void watched_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyMemberDef watched_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Watched, vectorcall), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 static PyType_Slot watched_slots[] = {
     {Py_tp_dealloc, watched_dealloc},
     {Py_tp_traverse, watched_traverse},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, watched_members},
+    {Py_tp_members, core_callable_members},
     {Py_tp_doc, "A module's forward, each call of which is a span."},
     {0, NULL},
 };

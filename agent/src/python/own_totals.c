@@ -5,7 +5,7 @@
  * for other threads go on recording meanwhile. Ticks stay ticks: their length
  * is told beside them.
  */
-#include "core.h"
+#include "methods.h"
 
 #include "../writer/lifecycle.h"
 

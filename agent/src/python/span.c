@@ -1,5 +1,9 @@
 /* python/span.c - `with b:`, `with b(elements=n):`, b.start(), b.stop(), b.record(ns), `with step(key):`, `with layer(n):`. */
-#include "core.h"
+#include "span.h"
+#include "arguments.h"
+#include "context_key.h"
+#include "opening.h"
+#include "weights.h"
 
 #include "../writer/thread.h" /* for the gate: while recording is off, no call looks further */
 
@@ -67,81 +71,13 @@ PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, 
     const void *key = core_key();
     if (PyVectorcall_NARGS(nargsf) != 0)
         return core_ended(brick_layer_end(((Layer *)self)->layer, key), key);
-    struct brick_config config = {0};
-    if (brick_state() == BRICK_NEW && core_open(&config) != 0)
+    if (brick_state() == BRICK_NEW && core_open_once() != 0)
         return NULL;
     core_begun(brick_layer_begin(((Layer *)self)->layer, key), key);
     return Py_NewRef(self);
 }
 
-/* ---- amounts ----------------------------------------------------------- */
-
-int core_complain(const char *what, PyObject *value)
-{
-    PyErr_Clear();
-    if (!core_strict())
-        return 0;
-    PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
-    return -1;
-}
-
-int core_amount(PyObject *value, uint64_t *amount)
-{
-    int overflow;
-    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (__builtin_expect((uint64_t)number <= BRICK_AMOUNT_MAX && !overflow, 1)) { /* not so for what is negative */
-        *amount = (uint64_t)number;
-        return 0;
-    }
-    *amount = BRICK_BAD_AMOUNT;
-    return core_complain("an amount must be an integer from 0 to 2^48", value);
-}
-
-/* Also as the float that a formula gives, and as numpy's numbers. */
-int core_flops(PyObject *value, double *flops)
-{
-    *flops = PyFloat_AsDouble(value);
-    if (*flops >= 0 && *flops <= BRICK_FLOPS_MAX) /* not so for a NaN, nor for what is no number: that is -1 */
-        return 0;
-    *flops = -1; /* the writer counts it, and takes nothing */
-    return core_complain("flops must be a number from 0 to 2^80", value);
-}
-
-int core_to_layer(PyObject *value, uint32_t *layer)
-{
-    int overflow;
-    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (number >= 0 && number <= BRICK_LAYER_MAX) {
-        *layer = (uint32_t)number;
-        return 0;
-    }
-    *layer = UINT32_MAX;
-    return core_complain("a layer must be an integer from 0 to 16,777,214", value);
-}
-
-/* The hash of a string is FNV-1a. */
-int core_number(PyObject *value, uint64_t *number, bool *has, const char *wanted)
-{
-    Py_ssize_t length;
-    const char *text = NULL;
-    *number = 0;
-    *has = false;
-    if (value == Py_None)
-        return 0;
-    if (PyIndex_Check(value)) { /* numpy's integers too */
-        *number = PyLong_AsUnsignedLongLongMask(value);
-        *has = !PyErr_Occurred();
-    } else if (PyUnicode_Check(value) && (text = PyUnicode_AsUTF8AndSize(value, &length)) != NULL) {
-        *has = true;
-        *number = UINT64_C(0xCBF29CE484222325);
-        for (Py_ssize_t i = 0; i < length; i++)
-            *number = (*number ^ (uint8_t)text[i]) * UINT64_C(0x100000001B3);
-    }
-    if (*has)
-        return 0;
-    *number = 0;
-    return core_complain(wanted, value);
-}
+/* ---- objects and their amounts ------------------------------------------ */
 
 Span *core_span_new(Brick *b)
 {
@@ -168,9 +104,7 @@ void core_span_dealloc(PyObject *self)
         core_state.spare[core_state.spares++] = (Span *)self;
         return;
     }
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    core_plain_dealloc(self);
 }
 
 int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category)
@@ -255,20 +189,6 @@ PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t give
     if (__builtin_expect(given > 0 || names != NULL, 0) && take_amounts("stop", args, given, names, &did) != 0)
         return NULL;
     return brick_leave((Brick *)self, &did);
-}
-
-/* Nanoseconds, also as the float that a device's clock or a subtraction gives, and as numpy's numbers. */
-int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
-{
-    if (PyLong_Check(value))
-        return core_amount(value, elapsed_ns);
-    double ns = PyFloat_AsDouble(value);
-    if (ns >= 0 && ns < 0x1p63) { /* not so for a NaN, nor for what is no number: that is -1 */
-        *elapsed_ns = (uint64_t)(ns + 0.5);
-        return 0;
-    }
-    *elapsed_ns = BRICK_BAD_AMOUNT;
-    return core_complain("elapsed_ns must be a number of nanoseconds from 0 to 2^48", value);
 }
 
 PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)

@@ -1,76 +1,8 @@
-/* python/tensor.c - a Python object's memory as a tensor: the buffer protocol, where it has or gives none DLPack.
- *
- * An array of numpy whose dtype is another package's (bfloat16, float8 of
- * ml_dtypes) gives neither. Its dtype's name says what its bytes are; that
- * package is not asked.
- *
- * Owns: what a buffer says of types and shapes, and the hold on the memory.
- * Must not know: what becomes of the tensor. Whatever holds is held until
- * core_tensor_release; where core_tensor_hold fails, nothing is.
- */
-#include "core.h"
+/* python/tensor.c - what is common to all tensors, wherever their memory comes from: dtypes, dimensions, the hold. */
+#include "tensor.h"
+#include "arguments.h"
 
-#include <string.h>
-
-/* ---- shapes --------------------------------------------------------------- */
-
-int core_check_dims(long dims, const void *shape)
-{
-    if (dims < 0 || dims > BRICK_DIMS_MAX)
-        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions, at most %d wanted", dims, BRICK_DIMS_MAX);
-    else if (dims > 0 && shape == NULL)
-        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions and no shape", dims);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-/* ---- the buffer protocol -------------------------------------------------- */
-
-static const char kinds[] = "?bhilqnBHILQNefd"; /* of the struct module, as far as they are numbers of a machine */
-
-static uint32_t dtype_of_format(char kind, Py_ssize_t size)
-{
-    static const uint32_t ints[] = {0, BRICK_INT8, BRICK_INT16, 0, BRICK_INT32, 0, 0, 0, BRICK_INT64};
-    static const uint32_t uints[] = {0, BRICK_UINT8, BRICK_UINT16, 0, BRICK_UINT32, 0, 0, 0, BRICK_UINT64};
-    if (kind == '\0' || strchr(kinds, kind) == NULL || size < 1 || size > 8)
-        return 0;
-    if (kind == '?')
-        return size == 1 ? BRICK_BOOL : 0;
-    if (strchr("efd", kind) != NULL)
-        return size == 2 ? BRICK_FLOAT16 : size == 4 ? BRICK_FLOAT32 : size == 8 ? BRICK_FLOAT64 : 0;
-    return kind >= 'a' ? ints[size] : uints[size];
-}
-
-static int take_buffer(CoreTensor *t)
-{
-    const Py_buffer *b = &t->buffer;
-    const char *format = b->format != NULL ? b->format : "B", *kind = format + (strchr("@=<>!", *format) != NULL && *format);
-    t->tensor.dtype = kind[0] != '\0' && kind[1] == '\0' ? dtype_of_format(*kind, b->itemsize) : 0;
-    if (t->tensor.dtype == 0)
-        PyErr_Format(PyExc_TypeError,
-                     "brick_agent: a tensor of format '%s' (%zd bytes) has no fingerprint; wanted one of %s", format,
-                     b->itemsize, kinds);
-    else if ((*format == '>' || *format == '!') && b->itemsize > 1)
-        PyErr_Format(PyExc_ValueError,
-                     "brick_agent: a tensor of format '%s' is in the byte order of another machine; wanted this one's: "
-                     "array.astype(array.dtype.newbyteorder('='))",
-                     format);
-    if (PyErr_Occurred() || core_check_dims(b->ndim, b->shape) != 0) {
-        core_tensor_release(t);
-        return -1;
-    }
-    t->tensor.data = b->buf;
-    t->tensor.dims = (uint32_t)b->ndim;
-    for (int d = 0; d < b->ndim; d++) {
-        t->shape[d] = b->shape[d];
-        if (b->strides != NULL)
-            t->strides[d] = b->strides[d];
-    }
-    if (b->strides == NULL) /* though asked for: so ctypes exports its arrays, which lie in C order */
-        t->tensor.strides = NULL;
-    return 0;
-}
-
-/* ---- arrays of numpy without a format --------------------------------------- */
+#define UNLOCKED_BYTES (1 << 20) /* from here on other threads of Python run meanwhile: some 50 us */
 
 PyObject *core_attribute(PyObject *object, const char *name)
 {
@@ -89,105 +21,80 @@ PyObject *core_of_type(PyObject *object, PyObject **name, const char *text)
     return _PyType_Lookup(Py_TYPE(object), *name);
 }
 
-/* What the dtype of an array is called, where it says so: a new reference, or NULL, as core_attribute. */
-static PyObject *dtype_of(PyObject *array, PyObject **dtype)
+const char *core_dtype_name(uint32_t dtype)
 {
-    *dtype = core_attribute(array, "dtype");
-    PyObject *name = *dtype != NULL ? core_attribute(*dtype, "name") : NULL;
-    if (name != NULL && !PyUnicode_Check(name))
-        Py_CLEAR(name);
-    return name;
+    static const char *const names[BRICK_DTYPES] = {
+        [BRICK_BOOL] = "bool",
+        [BRICK_INT8] = "int8",
+        [BRICK_INT16] = "int16",
+        [BRICK_INT32] = "int32",
+        [BRICK_INT64] = "int64",
+        [BRICK_UINT8] = "uint8",
+        [BRICK_UINT16] = "uint16",
+        [BRICK_UINT32] = "uint32",
+        [BRICK_UINT64] = "uint64",
+        [BRICK_FLOAT16] = "float16",
+        [BRICK_BFLOAT16] = "bfloat16",
+        [BRICK_FLOAT32] = "float32",
+        [BRICK_FLOAT64] = "float64",
+        [BRICK_FLOAT8_E4M3FN] = "float8_e4m3fn",
+        [BRICK_FLOAT8_E4M3FNUZ] = "float8_e4m3fnuz",
+        [BRICK_FLOAT8_E5M2] = "float8_e5m2",
+        [BRICK_FLOAT8_E5M2FNUZ] = "float8_e5m2fnuz",
+    };
+    return dtype < BRICK_DTYPES ? names[dtype] : NULL;
 }
 
-static uint32_t dtype_of_name(PyObject *name)
+int core_check_dims(long dims, const void *shape)
 {
-    uint32_t dtype = BRICK_DTYPES - 1;
-    while (dtype != 0 && PyUnicode_CompareWithASCIIString(name, core_dtype_name(dtype)) != 0)
-        dtype--;
-    return dtype;
-}
-
-/* 0, or -1 with an exception set. */
-static int of_this_machine(PyObject *dtype, PyObject *name)
-{
-    PyObject *native = core_attribute(dtype, "isnative");
-    if (native == Py_False)
-        PyErr_Format(PyExc_ValueError,
-                     "brick_agent: a tensor of dtype '%U' is in the byte order of another machine; wanted this one's: "
-                     "array.astype(array.dtype.newbyteorder('='))",
-                     name);
-    Py_XDECREF(native);
+    if (dims < 0 || dims > BRICK_DIMS_MAX)
+        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions, at most %d wanted", dims, BRICK_DIMS_MAX);
+    else if (dims > 0 && shape == NULL)
+        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions and no shape", dims);
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Through a view of its bits: 1; 0: its dtype is none that has neither format nor code; -1 with an exception set. */
-static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTensor *t)
+/* An integer from 0 to most: 0, or -1 with an exception set. */
+static int natural(PyObject *value, uint64_t most, const char *name, uint64_t *number)
 {
-    const uint32_t number = dtype_of_name(name);
-    const uint32_t bits = number == BRICK_BFLOAT16 ? BRICK_UINT16 : number >= BRICK_FLOAT8_E4M3FN ? BRICK_UINT8 : 0;
-    if (bits == 0)
+    PyObject *index = PyNumber_Index(value);
+    if (index == NULL)
+        return -1;
+    *number = PyLong_AsUnsignedLongLong(index);
+    Py_DECREF(index);
+    if (!PyErr_Occurred() && *number <= most)
         return 0;
-    PyObject *view = of_this_machine(dtype, name) == 0 ? PyObject_CallMethod(array, "view", "s", core_dtype_name(bits)) : NULL;
-    int held = view != NULL && PyObject_GetBuffer(view, &t->buffer, PyBUF_RECORDS_RO) == 0 && take_buffer(t) == 0 ? 1 : -1;
-    Py_XDECREF(view); /* the buffer holds it */
-    if (held == 1 && t->tensor.dtype != bits) { /* whoever made it up */
-        PyErr_Format(PyExc_TypeError, "brick_agent: a tensor of dtype '%U' gave a view of dtype '%s', wanted '%s'", name,
-                     core_dtype_name(t->tensor.dtype), core_dtype_name(bits));
-        core_tensor_release(t);
-        held = -1;
-    }
-    t->tensor.dtype = number;
-    return held;
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError))
+        return -1;
+    PyErr_Format(PyExc_ValueError, "brick_agent: %s is %S, wanted an integer from 0 to %llu", name, value,
+                 (unsigned long long)most);
+    return -1;
 }
 
-/* ---- either --------------------------------------------------------------- */
-
-/* What refused its buffer, for the reason that is set. */
-static int hold_without_format(PyObject *array, CoreTensor *t)
+int core_take_valid(PyObject *value, struct brick_tensor *t)
 {
-    PyObject *type, *value, *traceback, *dtype;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *name = dtype_of(array, &dtype);
-    int held = name != NULL ? hold_bits(array, dtype, name, t) : PyErr_Occurred() ? -1 : 0;
-    if (held == 0) { /* DLPack has a code for a bfloat16, where others refuse a buffer of it */
-        PyErr_Restore(type, value, traceback);
-        type = value = traceback = NULL;
-        held = core_dlpack_hold(array, t);
-        if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError)) /* as numpy has it of any such dtype */
-            PyErr_Format(PyExc_TypeError,
-                         "brick_agent: a tensor of dtype '%U' has no fingerprint; wanted bool, integers, float8 to float64 "
-                         "or bfloat16",
-                         name);
-    }
-    Py_XDECREF(name);
-    Py_XDECREF(dtype);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return held < 0 ? -1 : 0;
+    if (!core_is_given(value))
+        return 0;
+    if (t->dims > 0)
+        return natural(value, t->shape[0] > 0 ? (uint64_t)t->shape[0] : 0, "valid", &t->valid);
+    PyErr_Format(PyExc_ValueError, "brick_agent: valid is %S, but a tensor of no dimension has no rows", value);
+    return -1;
 }
 
-int core_tensor_hold(PyObject *array, CoreTensor *t)
+bool core_tensor_large(const struct brick_tensor *t)
 {
-    t->holds = NULL;
-    t->tensor.shape = t->shape;
-    t->tensor.strides = t->strides;
-    t->tensor.valid = BRICK_ALL_ROWS;
-    if (PyObject_CheckBuffer(array)) {
-        if (PyObject_GetBuffer(array, &t->buffer, PyBUF_RECORDS_RO) == 0)
-            return take_buffer(t);
-        return PyErr_ExceptionMatches(PyExc_Exception) ? hold_without_format(array, t) : -1; /* -1: an interrupt */
-    }
-    return core_dlpack_hold(array, t);
+    double elements = 1; /* an estimate: no product of shapes overflows it */
+    for (uint32_t d = 0; d < t->dims; d++)
+        elements *= (double)t->shape[d];
+    return elements * 8 >= UNLOCKED_BYTES;
 }
 
 void core_tensor_release(CoreTensor *t)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    const CoreRaised raised = core_put_aside();
     if (t->holds != NULL)
         Py_CLEAR(t->holds);
     else
         PyBuffer_Release(&t->buffer);
-    PyErr_Restore(type, value, traceback);
+    core_put_back(raised);
 }

@@ -7,7 +7,7 @@
  * and core_torch_leave torch asks nobody of this thread. Torch is not imported:
  * whoever has a tensor of it has done so.
  */
-#include "core.h"
+#include "tensor.h"
 
 #include <string.h>
 
@@ -49,13 +49,11 @@ void core_torch_leave(PyObject *silent)
 {
     if (silent == NULL)
         return;
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    const CoreRaised raised = core_put_aside();
     PyObject *left = PyObject_CallMethod(silent, "__exit__", "OOO", Py_None, Py_None, Py_None);
     Py_XDECREF(left);
     Py_DECREF(silent);
-    PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
+    core_put_back(raised);
 }
 
 /* ---- asked ------------------------------------------------------------------ */
@@ -84,11 +82,10 @@ bool core_torch_fake(PyObject *tensor)
 {
     static PyObject *module, *watched;
     static const char fakes[] = "torch._subclasses."; /* FakeTensor, FunctionalTensor */
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback); /* it may be asked when a tensor could not be had: a look-up drops that */
+    const CoreRaised raised = core_put_aside(); /* it may be asked when a tensor could not be had: a look-up drops that */
     const bool is_watched = core_of_type(tensor, &watched, "__torch_function__") != NULL;
     PyObject *of = is_watched ? core_of_type(tensor, &module, "__module__") : NULL;
     const char *text = of != NULL && PyUnicode_Check(of) ? PyUnicode_AsUTF8(of) : NULL;
-    PyErr_Restore(type, value, traceback);
+    core_put_back(raised);
     return text != NULL && strncmp(text, fakes, sizeof fakes - 1) == 0;
 }

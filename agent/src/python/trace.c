@@ -4,9 +4,9 @@
  * In C because a Python wrapper with *args and **keywords costs four times what the span does. Of two types: what is
  * not made a method by an attribute's look-up alone (a builtin, an object with __call__) gets one that is not either.
  */
-#include "core.h"
-
-#include <structmember.h>
+#include "marks.h"
+#include "methods.h"
+#include "span.h"
 
 typedef struct {
     PyObject_HEAD
@@ -43,10 +43,10 @@ static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargs
         return NULL;
     Py_DECREF(begun);
     PyObject *result = PyObject_Vectorcall(t->function, args, nargsf, names);
-    const CoreRaised raised = core_put_by(result);
+    const CoreRaised raised = core_raised_by_call(result);
     PyObject *ended = core_brick_stop(t->brick, NULL, 0, NULL);
     Py_XDECREF(ended);
-    return core_given_back(result, raised, ended == NULL);
+    return core_call_over(result, raised, ended == NULL);
 }
 
 /* Bound where the function would be. */

@@ -1,19 +1,11 @@
 /* python/types.c - the types of brick_agent._core and what their documentation says. */
-#include "core.h"
-
-#include <structmember.h>
+#include "methods.h"
+#include "span.h"
 
 /* __enter__ or __exit__ of a type. */
 typedef struct {
     PyObject_HEAD
 } Manager;
-
-static void plain_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
 
 static PyObject *manager_of(PyObject *owner)
 {
@@ -43,7 +35,7 @@ static PyObject *manager_call(PyObject *self, PyObject *args, PyObject *keywords
 }
 
 static PyType_Slot manager_slots[] = {
-    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_dealloc, core_plain_dealloc},
     {Py_tp_descr_get, manager_get},
     {Py_tp_call, manager_call},
     {0, NULL},
@@ -98,6 +90,12 @@ PyDoc_STRVAR(record_doc,
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
 ">>> kernel.record(1_250_000, elements=4096, flops=2 * 4096**2)\n");
 
+PyMemberDef core_callable_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Span, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+_Static_assert(offsetof(Span, vectorcall) == sizeof(PyObject), "each of these types begins with its vectorcall");
+
 static PyMemberDef brick_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Brick, vectorcall), READONLY, NULL},
     {"name", T_OBJECT, offsetof(Brick, name), READONLY, "What it is called."},
@@ -113,7 +111,7 @@ static PyMethodDef brick_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot brick_slots[] = {
-    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_dealloc, core_plain_dealloc},
     {Py_tp_repr, brick_repr},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, brick_members},
@@ -131,15 +129,11 @@ PyDoc_STRVAR(span_doc,
 ">>> with brick.brick(\"rms_norm\")(elements=4096) as norm:\n"
 "...     norm.name\n"
 "'rms_norm'\n");
-static PyMemberDef span_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Span, vectorcall), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 static PyType_Slot span_slots[] = {
     {Py_tp_dealloc, core_span_dealloc},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, span_members},
-    {Py_tp_doc, span_doc},
+    {Py_tp_members, core_callable_members},
+    {Py_tp_doc, (void *)span_doc},
     {0, NULL},
 };
 static PyType_Spec span_spec = {
@@ -152,15 +146,11 @@ PyDoc_STRVAR(layer_doc,
 ">>> third = brick.layer(3)\n"
 ">>> with third, brick.span(\"attention\"):\n"
 "...     pass\n");
-static PyMemberDef layer_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Layer, vectorcall), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 static PyType_Slot layer_slots[] = {
-    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_dealloc, core_plain_dealloc},
     {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, layer_members},
-    {Py_tp_doc, layer_doc},
+    {Py_tp_members, core_callable_members},
+    {Py_tp_doc, (void *)layer_doc},
     {0, NULL},
 };
 static PyType_Spec layer_spec = {

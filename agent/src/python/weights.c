@@ -6,7 +6,13 @@
  * or in strict mode anything; a module's tensors live no longer for being
  * watched; between two slices nothing of a tensor is held.
  */
-#include "core.h"
+#include "weights.h"
+#include "arguments.h"
+#include "context_key.h"
+#include "methods.h"
+#include "module.h"
+#include "opening.h"
+#include "tensor.h"
 
 #include "brick_weights.h"
 
@@ -73,19 +79,16 @@ static PyObject *find(const CoreWeights *w, const struct entry *e)
 /* Why the first one cannot be read is kept, and the exception cleared; but for an interrupt that comes meanwhile. */
 static void note_why(CoreWeights *w)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *said = value != NULL ? PyObject_Str(value) : NULL;
-    PyObject *ascii = said != NULL ? PyObject_ASCII(said) : NULL; /* a line of its own, whatever it says */
+    const CoreRaised raised = core_put_aside();
+    PyObject *message = raised.value != NULL ? PyObject_Str(raised.value) : NULL;
+    PyObject *ascii = message != NULL ? PyObject_ASCII(message) : NULL; /* a line of its own, whatever it says */
     const char *text = ascii != NULL ? PyUnicode_AsUTF8(ascii) : NULL;
     snprintf(w->why, sizeof w->why, "%s", text != NULL ? text : "it raised");
     if (PyErr_Occurred() && !is_interrupt())
         PyErr_Clear();
-    core_let_go(said);
+    core_let_go(message);
     core_let_go(ascii);
-    core_let_go(type);
-    core_let_go(value);
-    core_let_go(traceback);
+    core_forget(raised);
 }
 
 static bool is_load(const CoreWeights *w) { return w->loader == PyThreadState_Get(); }
@@ -396,7 +399,6 @@ PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords)
     double rescan_s = 0, share = 0.005;
     uint64_t generation;
     bool has_generation;
-    struct brick_config config = {0};
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO:weights", names, &tensors, &rescan, &said, &part))
         return NULL;
     if (brick_is_off())
@@ -406,7 +408,7 @@ PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords)
         || core_number(said, &generation, &has_generation, "a generation must be an integer or a string") != 0)
         return NULL;
     core_note_program();
-    if (brick_state() == BRICK_NEW && core_open(&config) != 0)
+    if (core_open_once() != 0)
         return NULL;
     if (brick_state() != BRICK_ON)
         Py_RETURN_NONE;

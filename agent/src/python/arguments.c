@@ -1,0 +1,134 @@
+/* python/arguments.c - what callers pass is checked; what cannot be is counted, and raised in strict mode. */
+#include "arguments.h"
+
+#include "brick_shm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- values -------------------------------------------------------------- */
+
+bool core_strict(void)
+{
+    const char *strict = getenv("BRICKD_STRICT");
+    return strict != NULL && strcmp(strict, "1") == 0;
+}
+
+int core_complain(const char *what, PyObject *value)
+{
+    PyErr_Clear();
+    if (!core_strict())
+        return 0;
+    PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
+    return -1;
+}
+
+int core_to_layer(PyObject *value, uint32_t *layer)
+{
+    int overflow;
+    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (number >= 0 && number <= BRICK_LAYER_MAX) {
+        *layer = (uint32_t)number;
+        return 0;
+    }
+    *layer = UINT32_MAX;
+    return core_complain("a layer must be an integer from 0 to 16,777,214", value);
+}
+
+/* Nanoseconds, also as the float that a device's clock or a subtraction gives, and as numpy's numbers. */
+int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
+{
+    if (PyLong_Check(value))
+        return core_amount(value, elapsed_ns);
+    double ns = PyFloat_AsDouble(value);
+    if (ns >= 0 && ns < 0x1p63) { /* not so for a NaN, nor for what is no number: that is -1 */
+        *elapsed_ns = (uint64_t)(ns + 0.5);
+        return 0;
+    }
+    *elapsed_ns = BRICK_BAD_AMOUNT;
+    return core_complain("elapsed_ns must be a number of nanoseconds from 0 to 2^48", value);
+}
+
+/* The hash of a string is FNV-1a. */
+int core_number(PyObject *value, uint64_t *number, bool *has, const char *expected)
+{
+    Py_ssize_t length;
+    const char *text = NULL;
+    *number = 0;
+    *has = false;
+    if (value == Py_None)
+        return 0;
+    if (PyIndex_Check(value)) { /* numpy's integers too */
+        *number = PyLong_AsUnsignedLongLongMask(value);
+        *has = !PyErr_Occurred();
+    } else if (PyUnicode_Check(value) && (text = PyUnicode_AsUTF8AndSize(value, &length)) != NULL) {
+        *has = true;
+        *number = UINT64_C(0xCBF29CE484222325);
+        for (Py_ssize_t i = 0; i < length; i++)
+            *number = (*number ^ (uint8_t)text[i]) * UINT64_C(0x100000001B3);
+    }
+    if (*has)
+        return 0;
+    *number = 0;
+    return core_complain(expected, value);
+}
+
+PyObject *core_text(PyObject *value)
+{
+    if (!PyUnicode_Check(value)) {
+        if (core_strict()) {
+            PyErr_Format(PyExc_TypeError, "brick_agent: a name must be a string, not %R (BRICKD_STRICT=1)", value);
+            return NULL;
+        }
+        return PyUnicode_FromFormat("<%s>", Py_TYPE(value)->tp_name);
+    }
+    if (PyUnicode_AsUTF8(value) != NULL)
+        return PyUnicode_FromObject(value); /* a plain str, whatever its class may do */
+    PyErr_Clear();
+    PyObject *bytes = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
+    PyObject *text = bytes != NULL ? PyUnicode_FromEncodedObject(bytes, "utf-8", "strict") : NULL;
+    Py_XDECREF(bytes);
+    return text;
+}
+
+/* ---- keywords ------------------------------------------------------------ */
+
+static int which_of(CoreCall *call, PyObject *name, Py_ssize_t first)
+{
+    for (Py_ssize_t i = first; i < call->count; i++)
+        if (call->interned[i] == name)
+            return (int)i;
+    for (Py_ssize_t i = first; i < call->count; i++) {
+        if (PyUnicode_CompareWithASCIIString(name, call->names[i]) != 0)
+            continue;
+        if (call->interned[i] == NULL)
+            call->interned[i] = PyUnicode_InternFromString(call->names[i]);
+        PyErr_Clear();
+        return (int)i;
+    }
+    PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", call->function, name);
+    return -1;
+}
+
+int core_arguments(CoreCall *call, PyObject *const *args, Py_ssize_t given, PyObject *names, PyObject **values)
+{
+    if (given > call->places) {
+        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes at most %zd arguments by place, not %zd", call->function,
+                     call->places, given);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < call->count; i++)
+        values[i] = i < given ? args[i] : NULL;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        const int which = which_of(call, PyTuple_GET_ITEM(names, i), given);
+        if (which < 0)
+            return -1;
+        values[which] = args[given + i];
+    }
+    for (Py_ssize_t i = 0; i < call->needed; i++)
+        if (values[i] == NULL) {
+            PyErr_Format(PyExc_TypeError, "brick_agent: %s needs '%s'", call->function, call->names[i]);
+            return -1;
+        }
+    return 0;
+}

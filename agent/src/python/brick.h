@@ -1,0 +1,12 @@
+/* python/brick.h - handles by their names. */
+#ifndef BRICK_BRICK_H
+#define BRICK_BRICK_H
+
+#include "core.h"
+
+Brick *core_handle_new(PyObject *name, PyObject *category);
+/* The handle of a name, made at its first mention: a borrowed reference. Out of
+ * memory or of room for names it is "other", and the loss is counted. */
+Brick *core_handle(PyObject *name, PyObject *category);
+
+#endif

@@ -1,0 +1,152 @@
+/* python/buffer.c - a Python object's memory as a tensor: the buffer protocol, where it has or gives none DLPack.
+ *
+ * An array of numpy whose dtype is another package's (bfloat16, float8 of
+ * ml_dtypes) gives neither. Its dtype's name says what its bytes are; that
+ * package is not asked.
+ *
+ * Owns: what a buffer says of types and shapes, and the hold on the memory.
+ * Must not know: what becomes of the tensor. Whatever holds is held until
+ * core_tensor_release; where core_tensor_hold fails, nothing is.
+ */
+#include "tensor.h"
+
+#include <string.h>
+
+/* ---- the buffer protocol -------------------------------------------------- */
+
+static const char kinds[] = "?bhilqnBHILQNefd"; /* of the struct module, as far as they are numbers of a machine */
+
+static uint32_t dtype_of_format(char kind, Py_ssize_t size)
+{
+    static const uint32_t ints[] = {0, BRICK_INT8, BRICK_INT16, 0, BRICK_INT32, 0, 0, 0, BRICK_INT64};
+    static const uint32_t uints[] = {0, BRICK_UINT8, BRICK_UINT16, 0, BRICK_UINT32, 0, 0, 0, BRICK_UINT64};
+    if (kind == '\0' || strchr(kinds, kind) == NULL || size < 1 || size > 8)
+        return 0;
+    if (kind == '?')
+        return size == 1 ? BRICK_BOOL : 0;
+    if (strchr("efd", kind) != NULL)
+        return size == 2 ? BRICK_FLOAT16 : size == 4 ? BRICK_FLOAT32 : size == 8 ? BRICK_FLOAT64 : 0;
+    return kind >= 'a' ? ints[size] : uints[size];
+}
+
+static int take_buffer(CoreTensor *t)
+{
+    const Py_buffer *b = &t->buffer;
+    const char *format = b->format != NULL ? b->format : "B", *kind = format + (strchr("@=<>!", *format) != NULL && *format);
+    t->tensor.dtype = kind[0] != '\0' && kind[1] == '\0' ? dtype_of_format(*kind, b->itemsize) : 0;
+    if (t->tensor.dtype == 0)
+        PyErr_Format(PyExc_TypeError,
+                     "brick_agent: a tensor of format '%s' (%zd bytes) has no fingerprint; wanted one of %s", format,
+                     b->itemsize, kinds);
+    else if ((*format == '>' || *format == '!') && b->itemsize > 1)
+        PyErr_Format(PyExc_ValueError,
+                     "brick_agent: a tensor of format '%s' is in the byte order of another machine; wanted this one's: "
+                     "array.astype(array.dtype.newbyteorder('='))",
+                     format);
+    if (PyErr_Occurred() || core_check_dims(b->ndim, b->shape) != 0) {
+        core_tensor_release(t);
+        return -1;
+    }
+    t->tensor.data = b->buf;
+    t->tensor.dims = (uint32_t)b->ndim;
+    for (int d = 0; d < b->ndim; d++) {
+        t->shape[d] = b->shape[d];
+        if (b->strides != NULL)
+            t->strides[d] = b->strides[d];
+    }
+    if (b->strides == NULL) /* though asked for: so ctypes exports its arrays, which lie in C order */
+        t->tensor.strides = NULL;
+    return 0;
+}
+
+/* ---- arrays of numpy without a format --------------------------------------- */
+
+/* What the dtype of an array is called, where it says so: a new reference, or NULL, as core_attribute. */
+static PyObject *dtype_of(PyObject *array, PyObject **dtype)
+{
+    *dtype = core_attribute(array, "dtype");
+    PyObject *name = *dtype != NULL ? core_attribute(*dtype, "name") : NULL;
+    if (name != NULL && !PyUnicode_Check(name))
+        Py_CLEAR(name);
+    return name;
+}
+
+static uint32_t dtype_of_name(PyObject *name)
+{
+    uint32_t dtype = BRICK_DTYPES - 1;
+    while (dtype != 0 && PyUnicode_CompareWithASCIIString(name, core_dtype_name(dtype)) != 0)
+        dtype--;
+    return dtype;
+}
+
+/* 0, or -1 with an exception set. */
+static int of_this_machine(PyObject *dtype, PyObject *name)
+{
+    PyObject *native = core_attribute(dtype, "isnative");
+    if (native == Py_False)
+        PyErr_Format(PyExc_ValueError,
+                     "brick_agent: a tensor of dtype '%U' is in the byte order of another machine; wanted this one's: "
+                     "array.astype(array.dtype.newbyteorder('='))",
+                     name);
+    Py_XDECREF(native);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Through a view of its bits: 1; 0: its dtype is none that has neither format nor code; -1 with an exception set. */
+static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTensor *t)
+{
+    const uint32_t number = dtype_of_name(name);
+    const uint32_t bits = number == BRICK_BFLOAT16 ? BRICK_UINT16 : number >= BRICK_FLOAT8_E4M3FN ? BRICK_UINT8 : 0;
+    if (bits == 0)
+        return 0;
+    PyObject *view = of_this_machine(dtype, name) == 0 ? PyObject_CallMethod(array, "view", "s", core_dtype_name(bits)) : NULL;
+    int held = view != NULL && PyObject_GetBuffer(view, &t->buffer, PyBUF_RECORDS_RO) == 0 && take_buffer(t) == 0 ? 1 : -1;
+    Py_XDECREF(view); /* the buffer holds it */
+    if (held == 1 && t->tensor.dtype != bits) { /* whoever made it up */
+        PyErr_Format(PyExc_TypeError, "brick_agent: a tensor of dtype '%U' gave a view of dtype '%s', wanted '%s'", name,
+                     core_dtype_name(t->tensor.dtype), core_dtype_name(bits));
+        core_tensor_release(t);
+        held = -1;
+    }
+    t->tensor.dtype = number;
+    return held;
+}
+
+/* ---- either --------------------------------------------------------------- */
+
+/* What refused its buffer, for the reason that is set. */
+static int hold_without_format(PyObject *array, CoreTensor *t)
+{
+    const CoreRaised refused = core_put_aside();
+    PyObject *dtype;
+    PyObject *name = dtype_of(array, &dtype);
+    int held = name != NULL ? hold_bits(array, dtype, name, t) : PyErr_Occurred() ? -1 : 0;
+    if (held != 0) {
+        core_forget(refused);
+    } else { /* DLPack has a code for a bfloat16, where others refuse a buffer of it */
+        core_put_back(refused);
+        held = core_dlpack_hold(array, t);
+        if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError)) /* as numpy has it of any such dtype */
+            PyErr_Format(PyExc_TypeError,
+                         "brick_agent: a tensor of dtype '%U' has no fingerprint; wanted bool, integers, float8 to float64 "
+                         "or bfloat16",
+                         name);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(dtype);
+    return held < 0 ? -1 : 0;
+}
+
+int core_tensor_hold(PyObject *array, CoreTensor *t)
+{
+    t->holds = NULL;
+    t->tensor.shape = t->shape;
+    t->tensor.strides = t->strides;
+    t->tensor.valid = BRICK_ALL_ROWS;
+    if (PyObject_CheckBuffer(array)) {
+        if (PyObject_GetBuffer(array, &t->buffer, PyBUF_RECORDS_RO) == 0)
+            return take_buffer(t);
+        return PyErr_ExceptionMatches(PyExc_Exception) ? hold_without_format(array, t) : -1; /* -1: an interrupt */
+    }
+    return core_dlpack_hold(array, t);
+}

@@ -1,0 +1,28 @@
+/* python/context_key.h - on whose behalf a span runs: a context is its key. */
+#ifndef BRICK_CONTEXT_KEY_H
+#define BRICK_CONTEXT_KEY_H
+
+#include "core.h"
+
+/* The context of the running task, greenlet or thread. A thread that has none
+ * yet is given one, so that a greenlet started later is told from it. */
+static inline const void *core_key(void)
+{
+    PyObject *context = PyThreadState_Get()->context;
+    if (__builtin_expect(context == NULL, 0)) {
+        PyObject *copy = PyContext_CopyCurrent();
+        if (copy == NULL)
+            PyErr_Clear();
+        Py_XDECREF(copy);
+        context = PyThreadState_Get()->context;
+    }
+    return context;
+}
+
+/* This thread is about to record: its references are given back when its state ends. */
+void core_watch(void);
+/* After a begin and after an end: references to keys, the thread's own end. */
+void core_begun(unsigned outcome, const void *key);
+PyObject *core_ended(unsigned outcome, const void *key); /* None; NULL in strict mode, for an end without a begin */
+
+#endif

@@ -1,0 +1,57 @@
+/* python/methods.h - what the module and its types list: functions of Python, each under the file that has it. */
+#ifndef BRICK_METHODS_H
+#define BRICK_METHODS_H
+
+#include "core.h"
+
+#include <structmember.h>
+
+/* types.c */
+int core_add_types(PyObject *module);
+extern PyMemberDef core_callable_members[]; /* of a type that begins with its vectorcall, and shows nothing */
+
+/* trace.c, module_forward.c */
+extern PyType_Spec core_traced_spec, core_traced_object_spec, core_watched_spec;
+PyObject *core_traced(PyObject *module, PyObject *args);
+PyObject *core_watched(PyObject *module, PyObject *args);
+PyObject *core_step_of(PyObject *module, PyObject *args);
+
+/* capsule.c */
+PyObject *core_native(void);
+
+/* own_totals.c */
+PyObject *core_totals(PyObject *module, PyObject *unused);
+
+/* deferred.c */
+extern const char core_defer_doc[], core_finalize_doc[], core_pending_doc[];
+PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_pending(PyObject *module, PyObject *unused);
+PyObject *core_deferred(PyObject *module, PyObject *args);
+
+/* marks.c */
+extern const char core_kernel_doc[], core_transfer_doc[], core_needs_doc[];
+PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_launched_by(PyObject *module, PyObject *args);
+PyObject *core_task_ended(PyObject *module, PyObject *brick);
+PyObject *core_tell(PyObject *module, PyObject *args);
+PyObject *core_source_hash(PyObject *module, PyObject *text);
+
+/* checksum.c */
+extern const char core_take_doc[], core_checksum_doc[];
+PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+int core_add_taken(PyObject *module);
+
+/* fingerprint.c */
+extern const char core_fingerprint_doc[];
+PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+int core_add_fingerprint(PyObject *module);
+
+/* weights.c */
+extern const char core_weights_doc[];
+PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords);
+
+#endif

@@ -1,0 +1,21 @@
+/* python/module.h - where a tensor of a torch module is found. */
+#ifndef BRICK_MODULE_H
+#define BRICK_MODULE_H
+
+#include "core.h"
+
+typedef struct {
+    PyObject *of;      /* a weak reference to the part that has it, or, without a key, to it; itself where it can have none */
+    PyObject *key;     /* in that table of the part */
+    const char *table; /* an attribute: "_parameters" or "_buffers" */
+} CorePlace;
+
+/* A module's parts by their names: a new dict; NULL with an exception set. */
+PyObject *core_module_parts(PyObject *module);
+/* 0, or -1 with an exception set and no place. */
+int core_place_of(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, CorePlace *place);
+/* A new reference; NULL: it is gone, or with an exception set. */
+PyObject *core_place_find(const CorePlace *place);
+void core_place_put_away(CorePlace *place);
+
+#endif

@@ -1,0 +1,99 @@
+/* python/opening.c - the first use of a handle opens the segment, and gives the handle its number. */
+#include "opening.h"
+#include "arguments.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* "app" for /srv/app.py, "worker" for /srv/worker/__main__.py, "python" for a prompt. */
+static void program_name(char *name, size_t size)
+{
+    const char *path = "";
+    PyObject *argv = PySys_GetObject("argv"), *first;
+    if (argv != NULL && PyList_Check(argv) && PyList_GET_SIZE(argv) > 0
+        && PyUnicode_Check(first = PyList_GET_ITEM(argv, 0)) && (path = PyUnicode_AsUTF8(first)) == NULL) {
+        PyErr_Clear();
+        path = "";
+    }
+    const char *end = path + strlen(path), *slash = strrchr(path, '/');
+    if (slash != NULL && strcmp(slash, "/__main__.py") == 0) {
+        end = slash;
+        while (slash > path && slash[-1] != '/')
+            slash--;
+        path = slash;
+    } else if (slash != NULL) {
+        path = slash + 1;
+    }
+    if (end - path > 3 && strcmp(end - 3, ".py") == 0)
+        end -= 3;
+    size_t length = (size_t)(end - path) < size ? (size_t)(end - path) : size - 1;
+    memcpy(name, path, length);
+    name[length] = 0;
+    if (length == 0 || name[0] == '-')
+        strcpy(name, "python");
+}
+
+void core_note_program(void)
+{
+    if (brick_state() == BRICK_NEW)
+        program_name(core_state.program, sizeof core_state.program);
+}
+
+static enum brick_state open_segment(struct brick_config *config)
+{
+    const char *service = getenv("BRICKD_SERVICE");
+    if (config->service == NULL && (service == NULL || *service == 0))
+        config->service = core_state.program;
+    enum brick_state now = brick_init(config);
+    if (now == BRICK_ON) /* other threads may be here as well, without the interpreter lock */
+        for (unsigned n = __atomic_exchange_n(&core_state.refused, 0, __ATOMIC_RELAXED); n > 0; n--)
+            brick_name("", 0, NULL); /* counts */
+    return now;
+}
+
+int core_open(struct brick_config *config)
+{
+    if (open_segment(config) != BRICK_FAILED || !core_strict())
+        return 0;
+    PyErr_Format(PyExc_RuntimeError, "brick_agent: %s (BRICKD_STRICT=1)", brick_problem());
+    return -1;
+}
+
+/* The handle's number, at its first use. While nothing is recorded it stays
+ * unresolved. Its strings are as UTF-8 already: reading them asks for nothing. */
+static void number_now(Brick *b)
+{
+    if (brick_state() != BRICK_ON)
+        return;
+    Py_ssize_t length;
+    const char *name = PyUnicode_AsUTF8AndSize(b->name, &length);
+    const char *category = b->category == Py_None ? NULL : PyUnicode_AsUTF8(b->category);
+    __atomic_store_n(&b->number, brick_name(name, (size_t)length, category), __ATOMIC_RELAXED);
+}
+
+int core_open_once(void)
+{
+    struct brick_config config = {0};
+    return brick_state() == BRICK_NEW ? core_open(&config) : 0;
+}
+
+int core_resolve(Brick *b)
+{
+    if (core_open_once() != 0)
+        return -1;
+    number_now(b);
+    return 0;
+}
+
+void core_open_unlocked(void)
+{
+    struct brick_config config = {0};
+    if (brick_state() == BRICK_NEW)
+        open_segment(&config);
+}
+
+void core_resolve_unlocked(Brick *b)
+{
+    core_open_unlocked();
+    number_now(b);
+}
