@@ -13,6 +13,7 @@
  */
 #include "simd.h"
 #include "fp_modes.h"
+#include "brick_hash.h"
 #include "brick_siphash.h"
 
 #include <string.h>
@@ -185,7 +186,7 @@ static void begin(struct pass *p, const struct brick_kernel *kernel, uint32_t dt
     p->hashed = brick_siphash(key.words, NULL, 0);
     p->scale = scale;
     p->words = p->elements = p->sum = 0;
-    p->fnv1a = UINT64_C(0xCBF29CE484222325);
+    p->fnv1a = brick_fnv1a(NULL, 0);
     memset(&p->sums, 0, sizeof p->sums);
     for (int j = 0; j < BRICK_SIXTEEN; j++) {
         p->sums.bounds.least[j] = __builtin_inf();
@@ -293,7 +294,6 @@ static void add_piece(struct pass *p, const char *bytes, size_t length)
 /* The first elements, as float32. */
 static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
 {
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
     uint8_t bytes[FNV_ELEMENTS * 4];
     if (p->dtype == BRICK_FLOAT32) {
         memcpy(bytes, elements, count * 4);
@@ -307,9 +307,7 @@ static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
             memcpy(bytes + 4 * i, &narrow, 4);
         }
     }
-    for (size_t i = 0; i < 4 * count; i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001B3);
-    return hash;
+    return brick_fnv1a(bytes, 4 * count);
 }
 
 /* So many elements more, of those that are left: whole pieces, but at the end. */

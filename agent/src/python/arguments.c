@@ -1,10 +1,12 @@
 /* python/arguments.c - what callers pass is checked; what cannot be is counted, and raised in strict mode. */
 #include "arguments.h"
 
+#include "brick_hash.h"
 #include "brick_shm.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- values -------------------------------------------------------------- */
 
@@ -21,6 +23,12 @@ int core_complain(const char *what, PyObject *value)
         return 0;
     PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
     return -1;
+}
+
+void core_warn(const char *line)
+{
+    if (write(STDERR_FILENO, line, strlen(line)) < 0)
+        return;
 }
 
 int core_to_layer(PyObject *value, uint32_t *layer)
@@ -49,7 +57,6 @@ int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
     return core_complain("elapsed_ns must be a number of nanoseconds from 0 to 2^48", value);
 }
 
-/* The hash of a string is FNV-1a. */
 int core_number(PyObject *value, uint64_t *number, bool *has, const char *expected)
 {
     Py_ssize_t length;
@@ -63,9 +70,7 @@ int core_number(PyObject *value, uint64_t *number, bool *has, const char *expect
         *has = !PyErr_Occurred();
     } else if (PyUnicode_Check(value) && (text = PyUnicode_AsUTF8AndSize(value, &length)) != NULL) {
         *has = true;
-        *number = UINT64_C(0xCBF29CE484222325);
-        for (Py_ssize_t i = 0; i < length; i++)
-            *number = (*number ^ (uint8_t)text[i]) * UINT64_C(0x100000001B3);
+        *number = brick_fnv1a(text, (size_t)length);
     }
     if (*has)
         return 0;

@@ -9,6 +9,9 @@ bool core_strict(void);
 /* Of a value that is not taken: 0, in strict mode -1 with an exception set. */
 int core_complain(const char *what, PyObject *value);
 
+/* A line on stderr. */
+void core_warn(const char *line);
+
 static inline int core_amount(PyObject *value, uint64_t *amount)
 {
     int overflow;

@@ -16,7 +16,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 const char core_take_doc[] = PyDoc_STR(
 "take(kernel, tensor, /, *, valid=None, layer=None, step=None)\n--\n\n"
@@ -83,30 +82,24 @@ int core_add_taken(PyObject *module)
 /* The exception that is set: -1 in strict mode, and where it is not of a tensor's making (an interrupt). */
 static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
 
-static void tell(const char *why)
-{
-    char line[400];
-    const int length = snprintf(line, sizeof line, "brickd: a tensor has no checksum: %.300s\n", why);
-    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
-        return;
-}
-
 static int forgive(void)
 {
-    static bool told;
+    static bool warned;
     if (must_raise() != 0)
         return -1;
-    if (told) {
+    if (warned) {
         PyErr_Clear();
         return 0;
     }
-    told = true;
+    warned = true;
+    char line[400];
     const CoreRaised raised = core_put_aside();
     PyObject *message = raised.value != NULL ? PyObject_Str(raised.value) : NULL;
     const char *text = message != NULL ? PyUnicode_AsUTF8(message) : NULL, *own = "brick_agent: ";
     if (text != NULL && strncmp(text, own, strlen(own)) == 0)
         text += strlen(own);
-    tell(text != NULL ? text : "it raised");
+    snprintf(line, sizeof line, "brickd: a tensor has no checksum: %.300s\n", text != NULL ? text : "it raised");
+    core_warn(line);
     PyErr_Clear();
     Py_XDECREF(message);
     core_forget(raised);
@@ -340,7 +333,6 @@ static int unread(const struct place *p, PyObject *tensor, struct brick_taken *t
 static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
 {
     CoreTensor t;
-    const char *refused = NULL;
     memset(taken, 0, sizeof *taken);
     if (Py_IS_TYPE(tensor, core_state.taken_type)) {
         *taken = ((Taken *)tensor)->taken;
@@ -356,13 +348,10 @@ static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t
         core_tensor_release(&t);
         return unread(p, tensor, taken);
     }
-    if (!core_tensor_large(&t.tensor)) {
-        refused = brick_take(p->kernel->number, p->key, &p->at, &t.tensor, taken);
-    } else {
-        Py_BEGIN_ALLOW_THREADS
-        refused = brick_take(p->kernel->number, p->key, &p->at, &t.tensor, taken);
-        Py_END_ALLOW_THREADS
-    }
+    PyThreadState *unlocked = core_tensor_large(&t.tensor) ? PyEval_SaveThread() : NULL;
+    const char *refused = brick_take(p->kernel->number, p->key, &p->at, &t.tensor, taken);
+    if (unlocked != NULL)
+        PyEval_RestoreThread(unlocked);
     core_tensor_release(&t);
     if (refused == NULL)
         return 0;

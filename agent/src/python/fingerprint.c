@@ -145,14 +145,10 @@ PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t g
         || core_tensor_hold(args[0], &t) != 0)
         return NULL;
     if (core_take_valid(of[0], &t.tensor) == 0) {
-        const char *refused;
-        if (!core_tensor_large(&t.tensor)) {
-            refused = brick_fingerprint(&t.tensor, key, &f);
-        } else {
-            Py_BEGIN_ALLOW_THREADS
-            refused = brick_fingerprint(&t.tensor, key, &f);
-            Py_END_ALLOW_THREADS
-        }
+        PyThreadState *unlocked = core_tensor_large(&t.tensor) ? PyEval_SaveThread() : NULL;
+        const char *refused = brick_fingerprint(&t.tensor, key, &f);
+        if (unlocked != NULL)
+            PyEval_RestoreThread(unlocked);
         if (refused == NULL)
             result = result_of(&f, t.tensor.dtype);
         else

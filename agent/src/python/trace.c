@@ -13,29 +13,20 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *brick;
-    PyObject *file;   /* as UTF-8 already; or NULL: where it is defined is not told */
+    PyObject *file;   /* as UTF-8 already; or NULL: the definition is not reported */
     unsigned long line;
-    unsigned told;    /* the process that did, as core_state.process has it */
-    bool spans;       /* a call is a span; else only the definition is told */
+    unsigned reported_by; /* the process whose first call reported the definition, as core_state.process has it */
+    bool spans;       /* a call is a span; else only the definition is reported */
     PyObject *dictionary; /* functools.wraps writes here what the function is called, and __wrapped__ */
     PyObject *weak;
 } Traced;
 
-/* Where it is called first: there the brick stands, and its definition. */
-static void tell(Traced *t)
-{
-    if (t->file == NULL) {
-        t->told = core_state.process;
-    } else if (core_define((Brick *)t->brick, t->file, t->line)) {
-        t->told = core_state.process;
-    }
-}
-
 static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     Traced *t = (Traced *)self;
-    if (__builtin_expect(t->told != core_state.process, 0))
-        tell(t);
+    if (__builtin_expect(t->reported_by != core_state.process, 0)
+        && (t->file == NULL || core_define((Brick *)t->brick, t->file, t->line)))
+        t->reported_by = core_state.process;
     if (!t->spans)
         return PyObject_Vectorcall(t->function, args, nargsf, names);
     PyObject *begun = core_brick_start(t->brick, NULL);
@@ -159,7 +150,7 @@ PyObject *core_traced(PyObject *module, PyObject *args)
     t->brick = b; /* immortal: not counted */
     t->file = file != Py_None ? Py_NewRef(file) : NULL;
     t->line = line;
-    t->told = 0;
+    t->reported_by = 0;
     t->spans = spans;
     t->dictionary = t->weak = NULL;
     PyObject_GC_Track((PyObject *)t);

@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 const char core_weights_doc[] = PyDoc_STR(
 "weights(tensors, /, *, rescan_s=None, generation=None, share=0.005)\n--\n\n"
@@ -311,7 +310,7 @@ static CoreWeights *watched(PyObject *tensors)
 /* The first of those that have no fingerprint, and how many they are: 0, in strict mode -1 with an exception set. */
 static int tell_unread(const CoreWeights *w)
 {
-    static bool told;
+    static bool warned;
     const struct brick_weights *all = &w->weights;
     uint64_t unread = 0, first = 0;
     for (uint64_t n = all->read; n-- > 0;)
@@ -319,41 +318,35 @@ static int tell_unread(const CoreWeights *w)
             first = n;
             unread++;
         }
-    if (unread == 0 || (told && !core_strict()))
+    if (unread == 0 || (warned && !core_strict()))
         return 0;
-    told = true;
+    warned = true;
     char line[600];
     PyObject *name = PyObject_ASCII(w->entries[first].name);
     const char *text = name != NULL ? PyUnicode_AsUTF8(name) : NULL;
-    const int length = snprintf(line, sizeof line, "brickd: %llu of %llu weights have no fingerprint; the first, %.300s: %s\n",
-                                (unsigned long long)unread, (unsigned long long)all->count, text != NULL ? text : "?",
-                                w->why[0] != '\0' ? w->why : "it cannot be read");
+    snprintf(line, sizeof line, "brickd: %llu of %llu weights have no fingerprint; the first, %.300s: %s\n",
+             (unsigned long long)unread, (unsigned long long)all->count, text != NULL ? text : "?",
+             w->why[0] != '\0' ? w->why : "it cannot be read");
     Py_XDECREF(name);
     PyErr_Clear();
     if (core_strict()) {
         PyErr_SetString(PyExc_ValueError, line);
         return -1;
     }
-    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
-        return 0;
+    core_warn(line);
     return 0;
 }
 
 /* What was given has no tensors that we know how to ask for; the exception is set. */
 static int tell_unknown(void)
 {
-    static bool told;
-    char line[300];
+    static bool warned;
     if (core_strict() || is_interrupt())
         return -1;
     PyErr_Clear();
-    if (told)
-        return 0;
-    told = true;
-    const int length = snprintf(line, sizeof line, "%s", "brickd: no weights are watched: wanted a mapping of names to tensors, "
-                                                         "or a torch module\n");
-    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
-        return 0;
+    if (!warned)
+        core_warn("brickd: no weights are watched: wanted a mapping of names to tensors, or a torch module\n");
+    warned = true;
     return 0;
 }
 

@@ -13,7 +13,6 @@
 #include "../fingerprint/fp_modes.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 BRICK_ASSERT((int)BRICK_AGREES_LOCAL == (int)BRICK_LOCAL && (int)BRICK_AGREES_REPLICATED == (int)BRICK_REPLICATED
                  && (int)BRICK_AGREES_PARTIAL == (int)BRICK_PARTIAL && (int)BRICK_AGREES_MOVED == (int)BRICK_MOVED,
@@ -73,11 +72,9 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
     if (BRICK_UNLIKELY(t->visits == NULL)) {
         if (!brick_seldom(++t->unvisited))
             return 0;
-        void *memory = mmap(NULL, visits * sizeof *t->visits, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-        if (memory == MAP_FAILED)
+        t->visits = (struct brick_visits *)brick_private_memory(visits * sizeof *t->visits);
+        if (t->visits == NULL)
             return 0;
-        t->visits = (struct brick_visits *)memory;
     }
     uint64_t i = brick_splitmix64(p->key) & (visits - 1);
     while (t->visits[i].site != p->key && t->visits[i].site != 0)

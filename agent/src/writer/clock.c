@@ -6,42 +6,30 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#endif
 
 /* The kernel measures the time stamp counters of all cores against each other
  * and takes another clocksource when they disagree: we follow its judgement,
  * and ask the processor that the counter keeps its rate and does not stop. */
-static uint32_t hardware_clock(const char *clocksource)
+static uint32_t trusted_clock(const char *clocksource)
 {
     char text[32];
+    if (brick_read_file(clocksource, text, sizeof text) < 0)
+        return BRICK_CLOCK_MONOTONIC;
+#if defined(__x86_64__)
     uint32_t a, b, c, d;
-    if (brick_read_file(clocksource, text, sizeof text) < 0 || strcmp(text, "tsc\n") != 0)
-        return BRICK_CLOCK_NONE;
-    if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || (d & 1u << 8) == 0)
-        return BRICK_CLOCK_NONE;
-    return BRICK_CLOCK_TSC;
-}
+    if (strcmp(text, "tsc\n") == 0 && __get_cpuid(0x80000007u, &a, &b, &c, &d) && (d & 1u << 8) != 0)
+        return BRICK_CLOCK_TSC;
 #elif defined(__aarch64__)
-static uint32_t hardware_clock(const char *clocksource)
-{
-    char text[32];
-    if (brick_read_file(clocksource, text, sizeof text) < 0 || strcmp(text, "arch_sys_counter\n") != 0)
-        return BRICK_CLOCK_NONE;
-    return BRICK_CLOCK_CNTVCT;
-}
-#else
-static uint32_t hardware_clock(const char *clocksource)
-{
-    (void)clocksource;
-    return BRICK_CLOCK_NONE;
-}
+    if (strcmp(text, "arch_sys_counter\n") == 0)
+        return BRICK_CLOCK_CNTVCT;
 #endif
+    return BRICK_CLOCK_MONOTONIC;
+}
 
 uint32_t brick_clock_choose(const char *wish, const char *clocksource)
 {
-    uint32_t clock = BRICK_CLOCK_NONE;
-    if (strcmp(wish, "monotonic") != 0)
-        clock = hardware_clock(clocksource);
-    return clock != BRICK_CLOCK_NONE ? clock : BRICK_CLOCK_MONOTONIC;
+    return strcmp(wish, "monotonic") != 0 ? trusted_clock(clocksource) : BRICK_CLOCK_MONOTONIC;
 }
 
 void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)

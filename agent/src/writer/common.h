@@ -4,9 +4,9 @@
  * public. Calls go down these rows:
  *
  *   span.c  mark.c  deferred.c  checksum.c  weights.c  kernel_source.c     what a host records
- *   thread.c  pending.c                                                    a thread's lane
+ *   thread.c                                                               a thread's lane
  *   lifecycle.c                                                            opened, forked, lost, closed
- *   config.c                                                               what a segment is made from
+ *   config.c  pending.c                                                    what a segment is made from; deferred work
  *   intern.c  sensitive.c  key_file.c                                      numbers of names; the key of checksums
  *   removed_record.c                                                       dead segments
  *   segment_file.c  memory_limit.c  clock.c                                the file

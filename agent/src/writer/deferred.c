@@ -7,6 +7,7 @@
  */
 #include "deferred.h"
 #include "event_ring.h"
+#include "pending.h"
 
 #include <string.h>
 
@@ -110,7 +111,7 @@ static int is_off(const struct brick_thread *t)
 unsigned brick_finalize(const uint64_t *stream)
 {
     unsigned outcome = BRICK_DONE;
-    if (!brick_pending_any(stream))
+    if (!brick_agent_owns() || !brick_pending_any(stream)) /* until a forked child records, they are its parent's */
         return outcome;
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)
@@ -168,3 +169,5 @@ unsigned brick_measured(uint64_t id, uint64_t elapsed_ns)
     brick_event_over(t, now);
     return outcome;
 }
+
+uint64_t brick_pending(void) { return brick_agent_owns() ? brick_pending_sum() : 0; }

@@ -6,23 +6,10 @@
 #include "intern.h"
 #include "sensitive.h"
 
+#include "brick_hash.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-static uint64_t hash_text(const uint8_t *text, size_t length)
-{
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (size_t i = 0; i < length; i++)
-        h = (h ^ text[i]) * UINT64_C(0x100000001B3);
-    return h;
-}
-
-static void *private_memory(uint64_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
 
 static uint64_t power_of_two_from(uint64_t n)
 {
@@ -37,8 +24,8 @@ int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
     /* At most half full of paths and sites; recursions may take the half of what there is. */
     uint64_t entries = power_of_two_from((uint64_t)h->paths * 4 + (uint64_t)h->sites * 2), numbers = power_of_two_from((uint64_t)h->names * 2);
     memset(t, 0, sizeof *t);
-    t->entries = (struct brick_entry *)private_memory(entries * sizeof *t->entries);
-    t->numbers = (uint32_t *)private_memory(numbers * sizeof *t->numbers);
+    t->entries = (struct brick_entry *)brick_private_memory(entries * sizeof *t->entries);
+    t->numbers = (uint32_t *)brick_private_memory(numbers * sizeof *t->numbers);
     if (t->entries == NULL || t->numbers == NULL)
         return 0;
     t->entry_mask = entries - 1;
@@ -126,7 +113,7 @@ static size_t name_cut(uint8_t *cut, const char *text, size_t length)
         end += more;
     }
     cut[end++] = '~';
-    uint64_t h = hash_text((const uint8_t *)text, length);
+    const uint64_t h = brick_fnv1a(text, length);
     for (int digit = 0; digit < 8; digit++)
         cut[end++] = (uint8_t)hex[h >> (60 - 4 * digit) & 15];
     return end;
@@ -143,7 +130,7 @@ uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, cons
         length = name_cut(cut, name, length);
         text = cut;
     }
-    uint64_t place = hash_text(text, length) & t->number_mask, mine = room;
+    uint64_t place = brick_fnv1a(text, length) & t->number_mask, mine = room;
     for (;; place = (place + 1) & t->number_mask) {
         uint32_t number = brick_load_acquire32(&t->numbers[place]);
         if (number != 0) {

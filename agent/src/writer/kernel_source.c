@@ -5,16 +5,11 @@
 #include "event_ring.h"
 
 #include "brick_graph.h"
+#include "brick_hash.h"
 
 #include <string.h>
 
-uint64_t brick_source_hash(const char *text, size_t length)
-{
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (size_t i = 0; i < length; i++)
-        h = (h ^ (uint8_t)text[i]) * UINT64_C(0x100000001B3);
-    return h;
-}
+uint64_t brick_source_hash(const char *text, size_t length) { return brick_fnv1a(text, length); }
 
 /* The parts as they are told: name, path, text, end. */
 struct part {

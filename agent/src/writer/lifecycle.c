@@ -1,14 +1,13 @@
 /* writer/lifecycle.c - the agent's life: configured, opened, forked, lost, closed. */
 #include "config.h"
-#include "deferred.h"
 #include "lifecycle.h"
+#include "pending.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #ifdef BRICK_TEST_POINTS
@@ -36,8 +35,8 @@ static void after_fork(void)
  * the program's own constructors, which may record. */
 __attribute__((constructor(101))) static void make_gate(void)
 {
-    void *page = mmap(NULL, BRICK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (page == MAP_FAILED)
+    void *page = brick_private_memory(BRICK_PAGE);
+    if (page == NULL)
         return;
     if (madvise(page, BRICK_PAGE, MADV_WIPEONFORK) == 0)
         brick_agent.gate = (uint32_t *)page;
@@ -66,18 +65,17 @@ static void complain(const char *what, int error)
 static struct brick_segment *segment_open(const struct brick_plan *plan)
 {
     /* On a page of its own that stays: a thread in a slow path may still be reading the last one's. */
-    void *page = mmap(NULL, BRICK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) {
+    struct brick_segment *s = (struct brick_segment *)brick_private_memory(BRICK_PAGE);
+    if (s == NULL) {
         complain("no memory", errno);
         return NULL;
     }
-    struct brick_segment *s = (struct brick_segment *)page;
     brick_segment_reap(plan->prefix);
     const char *wrong = brick_segment_create(s, plan);
     if (wrong == NULL)
         return s;
     complain(wrong, errno);
-    munmap(page, BRICK_PAGE);
+    munmap(s, BRICK_PAGE);
     return NULL;
 }
 

@@ -12,7 +12,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* ---- marks --------------------------------------------------------------- */
 
@@ -106,11 +105,7 @@ static struct brick_memories *memories_of(struct brick_thread *t)
     if (BRICK_UNLIKELY(t->memories == NULL)) {
         if (!brick_seldom(++t->unremembered))
             return NULL;
-        void *memory = mmap(NULL, sizeof *t->memories, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-        if (memory == MAP_FAILED)
-            return NULL;
-        t->memories = (struct brick_memories *)memory;
+        t->memories = (struct brick_memories *)brick_private_memory(sizeof *t->memories);
     }
     return t->memories;
 }
@@ -220,8 +215,7 @@ unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_lau
     if (t == NULL)
         return outcome;
     did = did != NULL ? did : &nothing;
-    const struct brick_amounts own = {brick_checked(t, did->elements), brick_checked(t, did->bytes),
-                                      brick_flops_checked(t, did->flops)};
+    const struct brick_amounts own = brick_amounts_checked(t, *did);
     outcome |= mark_launch(t, stand_of(t, key), kernel, how, elapsed_ns == NULL ? &own : &nothing);
     over(t);
     return elapsed_ns == NULL ? outcome : outcome | brick_record_of(kernel, key, *elapsed_ns, &own);

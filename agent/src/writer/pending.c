@@ -8,8 +8,7 @@
  * together, and are covered only when every stream is: the sum is then too
  * large, never too small.
  */
-#include "deferred.h"
-#include "lifecycle.h"
+#include "pending.h"
 
 #include <string.h>
 
@@ -49,7 +48,7 @@ int brick_pending_any(const uint64_t *stream)
     int found = brick_load_relaxed(&crowded) != 0;
     for (uint32_t n = 0; n < WORDS && !found; n++)
         found = is_of(brick_load_relaxed(&words[n]), stream);
-    return found && brick_agent_owns();
+    return found;
 }
 
 void brick_pending_cover(const uint64_t *stream)
@@ -67,10 +66,10 @@ void brick_pending_forget(void)
     crowded = 0;
 }
 
-uint64_t brick_pending(void)
+uint64_t brick_pending_sum(void)
 {
     uint64_t sum = brick_load_relaxed(&crowded);
     for (uint32_t n = 0; n < WORDS; n++)
         sum += brick_load_relaxed(&words[n]) & COUNT;
-    return brick_agent_owns() ? sum : 0; /* until a forked child records, these are its parent's */
+    return sum;
 }

@@ -50,20 +50,23 @@ static inline uint64_t brick_path_of(struct brick_thread *t, uint64_t path_key)
     return BRICK_LIKELY(path != 0) ? path : brick_path_intern(&brick_agent.tables, t->segment, path_key);
 }
 
-static inline double brick_flops_checked(struct brick_thread *t, double flops)
-{
-    if (BRICK_LIKELY(flops >= 0 && flops <= BRICK_FLOPS_MAX))
-        return flops;
-    brick_add(&t->line->amounts, 1);
-    return 0;
-}
-
 static inline uint64_t brick_checked(struct brick_thread *t, uint64_t amount)
 {
     if (BRICK_LIKELY(amount <= BRICK_AMOUNT_MAX))
         return amount;
     brick_add(&t->line->amounts, 1);
     return 0;
+}
+
+static inline struct brick_amounts brick_amounts_checked(struct brick_thread *t, struct brick_amounts did)
+{
+    did.elements = brick_checked(t, did.elements);
+    did.bytes = brick_checked(t, did.bytes);
+    if (BRICK_LIKELY(did.flops >= 0 && did.flops <= BRICK_FLOPS_MAX))
+        return did;
+    brick_add(&t->line->amounts, 1);
+    did.flops = 0;
+    return did;
 }
 
 /* Whether more than `kept` slots of the ring are free. The consumer's tail is looked at when those that were known to be

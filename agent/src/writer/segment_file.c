@@ -7,11 +7,12 @@
 #include "clock.h"
 #include "segment_file.h"
 
+#include "brick_hash.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -22,10 +23,15 @@
 #endif
 
 /* The host may have closed our descriptor, and its number may now be another file's. */
+static int is_ours(const struct brick_segment *s, struct stat *status)
+{
+    return s->fd >= 0 && fstat(s->fd, status) == 0 && status->st_dev == s->device && status->st_ino == s->inode;
+}
+
 int brick_segment_ours(const struct brick_segment *s)
 {
     struct stat status;
-    return s->fd >= 0 && fstat(s->fd, &status) == 0 && status.st_dev == s->device && status.st_ino == s->inode;
+    return is_ours(s, &status);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -71,12 +77,9 @@ static void fill_random(uint8_t *bytes, size_t length)
 {
     if (getrandom(bytes, length, GRND_NONBLOCK) == (ssize_t)length)
         return;
-    uint64_t state = brick_clock_ns(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 32;
-    for (size_t i = 0; i < length; i++) { /* splitmix64; O_EXCL settles the rest */
-        state += UINT64_C(0x9E3779B97F4A7C15);
-        uint64_t z = (state ^ state >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-        bytes[i] = (uint8_t)(z >> 56);
-    }
+    const uint64_t state = brick_clock_ns(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 32;
+    for (size_t i = 0; i < length; i++) /* O_EXCL settles the rest */
+        bytes[i] = (uint8_t)brick_splitmix64(state + i);
 }
 
 static void read_boot_id(uint8_t *id)
@@ -213,8 +216,7 @@ void brick_segment_publish(struct brick_segment *s)
 int brick_segment_gone(const struct brick_segment *s)
 {
     struct stat status;
-    return s->fd >= 0 && fstat(s->fd, &status) == 0 && status.st_dev == s->device && status.st_ino == s->inode
-           && status.st_nlink == 0;
+    return is_ours(s, &status) && status.st_nlink == 0;
 }
 
 int brick_segment_consumed(const struct brick_segment *s)

@@ -4,6 +4,7 @@
 
 #include "common.h"
 
+#include <sys/mman.h>
 #include <sys/types.h>
 
 struct brick_segment {
@@ -43,6 +44,13 @@ BRICK_HIDDEN int brick_segment_account(const struct brick_segment *s, const char
 BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* dead ones beyond BRICK_DEAD_SHARE */
 BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* closed by a zero; -1 */
 BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                   /* no memory cgroup would kill for them */
+
+/* Zeros that no other process sees, ready to be written without a fault; NULL with errno set. */
+static inline void *brick_private_memory(uint64_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    return p != MAP_FAILED ? p : NULL;
+}
 
 /* Regions of the segment. */
 static inline struct brick_control *brick_control_of(const struct brick_segment *s)

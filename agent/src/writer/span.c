@@ -176,11 +176,6 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
     return t;
 }
 
-static inline struct brick_amounts amounts_checked(struct brick_thread *t, struct brick_amounts did)
-{
-    return (struct brick_amounts){brick_checked(t, did.elements), brick_checked(t, did.bytes), brick_flops_checked(t, did.flops)};
-}
-
 /* A span that is over goes into its path's summary and, where it is wanted, into the ring. */
 BRICK_ALWAYS void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
                            uint64_t child, uint64_t again, const struct brick_amounts *did)
@@ -221,7 +216,7 @@ BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, struct
             return unmatched(t, outcome);
         brick_abandon(t, s, f);
     }
-    did = amounts_checked(t, did);
+    did = brick_amounts_checked(t, did);
     if (kind == BRICK_KIND_STEP && did.bytes > did.elements) {
         brick_add(&t->line->amounts, 1);
         did.bytes = did.elements;
@@ -291,7 +286,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
     } else {
         const struct brick_frame given = {
             .start = now, .step = above != NULL ? above->step : 0, .path = (uint16_t)path};
-        const struct brick_amounts checked = amounts_checked(t, *did);
+        const struct brick_amounts checked = brick_amounts_checked(t, *did);
         publish(t, BRICK_KIND_SPAN, &given, elapsed_ns, 0, 0, &checked);
     }
     if (BRICK_UNLIKELY(now > t->look))

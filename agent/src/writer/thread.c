@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -42,11 +41,9 @@ int brick_threads_make(uint32_t lanes)
     if (!exit_key_made && pthread_key_create(&exit_key, at_thread_end) != 0)
         return 0;
     exit_key_made = 1;
-    void *p = mmap(NULL, lanes * sizeof(struct brick_thread), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (p == MAP_FAILED)
+    struct brick_thread *threads = (struct brick_thread *)brick_private_memory(lanes * sizeof *threads);
+    if (threads == NULL)
         return 0;
-    struct brick_thread *threads = (struct brick_thread *)p;
     for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++) /* those of a parent */
         threads[n].given = threads[n].inherited = brick_agent.threads[n].given;
     brick_agent.threads = threads;
@@ -70,11 +67,9 @@ int brick_nodes_more(struct brick_thread *t)
 {
     if (t->chunks == BRICK_CHUNKS)
         return 0;
-    void *p = mmap(NULL, BRICK_NODES * sizeof(union brick_node), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (p == MAP_FAILED)
+    union brick_node *nodes = (union brick_node *)brick_private_memory(BRICK_NODES * sizeof *nodes);
+    if (nodes == NULL)
         return 0;
-    union brick_node *nodes = (union brick_node *)p;
     t->chunks++;
     for (uint32_t i = BRICK_NODES; i-- > 0;)
         brick_node_give(t, &nodes[i]);
