@@ -1,8 +1,7 @@
 /* brick_fingerprint.h - what is kept of a tensor, so that two can be compared later, elsewhere.
  *
- * THE DEFINITION. Whoever follows it, in whatever language and on whatever
- * device, gets the same: the checksum and the counts exactly, the sketch within
- * 1e-6 of the tensor's L2 norm.
+ * THE DEFINITION. In any language and on any device it gives the same: the checksum
+ * and the counts exactly, the sketch within 1e-6 of the tensor's L2 norm.
  *
  * A tensor is a sequence of elements of one type in flat (C) order: the last
  * index runs fastest, whatever the strides. Where only the first `valid` rows
@@ -59,11 +58,11 @@
  *
  * estimates the L2 norm of what differs, relative to that of the first.
  *
- * WHO KNOWS SOME TENSORS. The S of two of them would give its weights away, and
- * the sketch of one shows bits of h. So S goes into sip alone, and h has a key
- * that sip made: whoever works that out knows sip of one message more, and nothing
- * else of the key. Checksums tell whoever has not the key which tensors are equal,
- * and no more; sketches tell more, of whatever key (docs/how-to/record-and-share.md).
+ * SECRECY. The S of two known tensors would give the weights away, and the sketch of
+ * one shows bits of h. So S goes into sip alone, and h has a key that sip made: to
+ * find that key gives sip of one more message, and nothing else of the service's key.
+ * Without the key, checksums show which tensors are equal, and no more; sketches show
+ * more, whatever the key (docs/how-to/record-and-share.md).
  *
  * FNV1A. The checksum of the profiler that brickd grew out of: FNV-1a with 64
  * bits over the first 64 elements (or as many as there are), each as the 4
@@ -103,7 +102,7 @@ enum brick_dtype {
 };
 #define BRICK_DTYPES 18
 
-/* Where a tensor lies: in this process's memory, aligned or not, in the byte order of this machine. */
+/* A tensor in this process's memory, aligned or not, in the byte order of this machine. */
 struct brick_tensor {
     const void *data;       /* of the element whose indices are all 0 */
     uint32_t dtype;         /* enum brick_dtype */
@@ -131,36 +130,36 @@ struct brick_fingerprint {
 };
 
 /* One pass over the data (a second one for float64 beyond 2^480, or all below
- * 2^-480); on any thread, also in a signal handler. It allocates nothing, makes
- * no system call and takes less than 32 KiB of stack. The floating-point modes and
- * flags of the thread are as before. Memory that changes meanwhile is read as it
- * comes: the result is of neither state.
+ * 2^-480); on any thread, also in a signal handler. It allocates nothing, makes no
+ * system call, takes less than 32 KiB of stack, and leaves the floating-point modes
+ * and flags of the thread as they were. If the memory changes meanwhile, the result
+ * is of neither state.
  *
- * NULL, and *fingerprint is filled in; else a text that says what cannot be, and
- * *fingerprint is all zero. */
+ * Returns NULL and fills in *fingerprint; else says what is wrong, and *fingerprint
+ * is all zero. */
 const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                               struct brick_fingerprint *fingerprint);
 
-/* The same a piece at a time, with the same promises, and to the last bit the same result. A tensor on the way: wherever it
- * lies, it must not be moved. */
+/* The state of the same computation a piece at a time, with the same promises and, to the last bit, the same result. It must
+ * not be moved in memory. */
 struct brick_pieces {
     uint64_t own[512];
 };
 enum brick_pieces_state {
     BRICK_PIECES_DONE = 0,
     BRICK_PIECES_MORE = 1,
-    BRICK_PIECES_MOVED = 2 /* this is not the tensor that was begun: it lies elsewhere, or has another shape or dtype */
+    BRICK_PIECES_MOVED = 2 /* this is not the tensor that was begun: its address, shape or dtype is another */
 };
 
-/* NULL, or a text that says what cannot be. */
+/* NULL, or a text that says what is wrong. */
 const char *brick_pieces_begin(struct brick_pieces *pieces, const struct brick_tensor *tensor,
                                struct brick_fingerprint_key key);
 
-/* Takes so many more bytes of it, in steps of 4,096, at least one. The tensor's memory, and what describes it, are needed
- * during the call alone. */
+/* Takes `bytes` more of it, in steps of 4,096, at least one step. Needs the tensor's memory and its description during the
+ * call alone. */
 enum brick_pieces_state brick_pieces_add(struct brick_pieces *pieces, const struct brick_tensor *tensor, uint64_t bytes);
 
-/* Once it is done. */
+/* Call it after BRICK_PIECES_DONE. */
 void brick_pieces_end(const struct brick_pieces *pieces, struct brick_fingerprint *fingerprint);
 
 #ifdef __cplusplus

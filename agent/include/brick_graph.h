@@ -6,15 +6,15 @@
  *   ...
  *   brick_end(rms_norm, NULL, elements, bytes);
  *
- * `brickd tree` then shows the kernel under the brick that launched it. Each
- * call counts what it tells in the place where it stands, as spans are counted:
- * a million launches of one shape in one place take one place. Nothing here is
- * an event, none is lost without a daemon, and what finds no room (marks may
- * take the half of a segment's paths and names) is counted.
+ * `brickd tree` then shows the kernel under the brick that launched it. Each call
+ * is a mark, counted in its place in the tree as spans are: a million launches of
+ * one shape in one place take one path. Marks are no events: none is lost without a
+ * daemon. They may take half of a segment's paths and names; what finds no room is
+ * counted.
  *
- * All of brick_agent.h holds here too: keys, threads, forks, signals; no call
- * allocates or makes a system call but at its thread's first and where a place,
- * a shape or a couple of ends is met for the first time.
+ * All of brick_agent.h holds here too: keys, threads, forks, signals. Only a
+ * thread's first call allocates or makes a system call, and one that meets a place,
+ * a shape or a pair of ends for the first time.
  */
 #ifndef BRICK_GRAPH_H
 #define BRICK_GRAPH_H
@@ -28,43 +28,43 @@
 extern "C" {
 #endif
 
-/* How a kernel was launched. A grid and a block of zeros: these are not said. */
+/* How a kernel was launched. A grid and a block of zeros are not known. */
 struct brick_launch {
     uint32_t grid[3], block[3]; /* blocks; threads of a block */
     uint32_t shared_bytes;      /* of memory that a block shares */
     uint32_t reserved;
-    uint64_t source; /* the hash of what it was compiled from; 0: not said */
+    uint64_t source; /* the hash of what it was compiled from; 0: not known */
 };
 
-/* A kernel is launched below what is open for the key. elapsed_ns: what the device says that it took; NULL where that is
- * not known, or comes to be known later (brick_defer). how, did: NULL where nothing is said. A shape that cannot be, one of
- * whose numbers is 0, is counted as an amount, and the launch without it. */
+/* A kernel is launched below what is open for the key. elapsed_ns: the device's measurement; NULL if there is none, or it
+ * comes later (brick_defer). how, did: may be NULL. A shape with a 0 among its numbers is counted as a bad amount, and the
+ * launch without it. */
 unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_launch *how, const uint64_t *elapsed_ns,
                         const struct brick_amounts *did);
 
-/* The same of a brick that was told when it was over, by brick_record: it stands beside what is recorded now. */
+/* The same below a brick that brick_record recorded when it was over: a child of what is open for the key. */
 unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, const struct brick_launch *how);
 
 enum brick_direction { BRICK_TO_DEVICE = 0, BRICK_TO_HOST = 1, BRICK_ON_DEVICE = 2 };
 
-/* Bytes were moved between two ends, which are numbers of names: of buffers, of devices. What moves as many bytes back
- * from where this thread had just brought them is counted as returned: of the last 16 transfers that were not. */
+/* Bytes were moved between two ends, which are numbers of names: of buffers, of devices. A transfer that moves as many bytes
+ * back is counted as returned, if the other one is among the last 16 of this thread that were not. */
 unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to, const void *key, uint64_t bytes,
                      const uint64_t *elapsed_ns);
 
-/* A brick needs what another one makes: it cannot begin before that has ended. The first stands beside what is recorded
- * now, below what is open for the key; BRICK_UNNAMED: it is what is open. */
+/* A brick needs the result of another one: it cannot begin before that has ended. `brick` is a child of what is open for the
+ * key; BRICK_UNNAMED: it is what is open. */
 unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key);
 
-/* A brick that would be recorded now is a function, which the line of this file defines. */
+/* A brick, as it would be recorded now, is a function that this line of the file defines. */
 unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void *key);
 
-/* A brick that was just recorded was the last stretch of a task: what of its spans were not waited and went on. */
+/* The span of this brick that was just recorded was the last one of a task: the others ended as it waited. */
 unsigned brick_task_ended(uint32_t brick, const void *key);
 
 /* ---- sources ------------------------------------------------------------ */
 
-/* What kernels are compiled from. Name and path may be NULL. The texts stay the host's. */
+/* What a kernel is compiled from. Name and path may be NULL. The texts stay the host's. */
 struct brick_text {
     const char *text;
     size_t length;
@@ -74,9 +74,9 @@ struct brick_text {
 /* The hash by which a source is known: FNV-1a of 64 bits over its bytes. */
 uint64_t brick_source_hash(const char *text, size_t length);
 
-/* Tells the source to whoever reads this worker's events, piece by piece, from *told on, which is 0 at first; as much of it
- * as there is room for. BRICK_REFUSED: some of it is left, to be told by a later call. A text of more than a mebibyte is
- * counted as dropped, and of all other calls nothing is left. */
+/* Writes the source into the event ring, piece by piece, from piece *told on, which is 0 at first; as many as there is room
+ * for. BRICK_REFUSED: some pieces are left for a later call; without it none is. A text of more than a mebibyte is counted
+ * as dropped. */
 unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *told);
 
 #ifdef __cplusplus

@@ -15,28 +15,27 @@
  *   brick->end(gemm, task, elements, bytes);
  *   Py_END_ALLOW_THREADS
  *
- * The writer is compiled into brick_agent's own extension; another extension
- * reaches it through a PyCapsule, so that a process has one segment whatever
- * was built into it. Nothing is linked: this header, the folder of which
- * brick_agent.get_include() tells, is all that is needed to compile.
- * examples/extension.c is a whole one.
+ * The writer is compiled into brick_agent's own extension; other extensions reach
+ * it through a PyCapsule, so that a process has one segment. Nothing is linked: an
+ * extension needs this header alone, in the folder brick_agent.get_include().
+ * examples/extension.c is a complete one.
  *
- * A task is the key of whatever Python runs here now (a context: a thread's,
- * an asyncio task's, a greenlet's): what is begun for it stands below the
- * Python spans that are open around the call, and Python that is called from
- * here stands below it. Ask for it in each call from Python, record for it on
- * the thread that asked, and end what was begun for it, and nothing that Python
- * began, before that task ends: what is left open stays so until the thread
- * ends, and a later task at the same address would stand below it.
+ * A task is the key of what Python runs here now (a context: a thread's, an asyncio
+ * task's, a greenlet's). Its spans are children of the Python spans open around the
+ * call, and parents of those of Python called from here. Ask for it in each call
+ * from Python, and record for it on the thread that asked. End what was begun for
+ * it, and nothing that Python began, before that task ends: a span left open stays
+ * so until the thread ends, and would be the parent of a later task's at the same
+ * address.
  *
- * NULL stands for the thread itself: for threads that Python knows nothing of,
- * and for spans that are to stand below none of Python's. A native thread that
- * calls Python now and then (PyGILState_Ensure) keeps what it has open for NULL.
- * Before several such threads record first of all, brick_agent.init() or a span
- * of Python should have opened the segment (brick_init in brick_agent.h).
+ * NULL stands for the thread itself: for threads that Python knows nothing of, and
+ * for spans without a parent in Python. A native thread that calls Python now and
+ * then (PyGILState_Ensure) keeps what it has open for NULL. brick_agent.init() or a
+ * span of Python should open the segment before several such threads record
+ * (brick_init in brick_agent.h).
  *
- * The calls are those of brick_agent.h, with its promises, but that a handle
- * finds its number by itself.
+ * The calls are those of brick_agent.h, with its promises; a handle finds its number
+ * by itself.
  */
 #ifndef BRICK_PYTHON_H
 #define BRICK_PYTHON_H
@@ -55,7 +54,7 @@ extern "C" {
 struct brick_handle;
 
 struct brick_python {
-    size_t size; /* of this struct where it was made: a later one has more at its end */
+    size_t size; /* of this struct in brick_agent: a later version has more at its end */
 
     /* With the interpreter lock. The handle of a name lives as long as the process; it opens nothing and is never NULL. */
     struct brick_handle *(*brick)(const char *name, const char *category);
@@ -75,7 +74,7 @@ struct brick_python {
     void (*finalize)(const uint64_t *stream);
     uint64_t (*pending)(void);
 
-    /* Checksums. `at` and what is taken are of brick_agent.h, and stay as they are: one that has more gets calls of its own. */
+    /* Checksums. struct brick_at and brick_taken never change: a later version that has more gets calls of its own. */
     uint32_t (*number)(struct brick_handle *brick); /* of its name, for at->backend and at->of; BRICK_UNNAMED for now */
     int (*wants)(struct brick_handle *kernel, const void *task, const struct brick_at *at);
     const char *(*take)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
@@ -87,7 +86,7 @@ struct brick_python {
     void (*end_of)(struct brick_handle *brick, const void *task, const struct brick_amounts *did);
     void (*record_of)(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, const struct brick_amounts *did);
 
-    /* What is launched, moved and needed, as brick_graph.h has it; `brick` may be NULL: what is open. */
+    /* As in brick_graph.h; `brick` may be NULL: what is open. */
     void (*launched)(struct brick_handle *kernel, const void *task, const struct brick_launch *how, const uint64_t *elapsed_ns,
                      const struct brick_amounts *did);
     void (*moved)(enum brick_direction direction, struct brick_handle *from, struct brick_handle *to, const void *task,
@@ -96,8 +95,8 @@ struct brick_python {
 };
 
 /* Valid as long as the process. NULL with an ImportError set: brick_agent is not
- * installed here, or is older than this header. An extension that can do without
- * it calls PyErr_Clear() and, from then on, nothing of it. */
+ * installed here, or is older than this header. An extension that can do without it
+ * calls PyErr_Clear(). */
 static inline const struct brick_python *brick_python(void)
 {
     const struct brick_python *found = (const struct brick_python *)PyCapsule_Import(BRICK_PYTHON_CAPSULE, 0);

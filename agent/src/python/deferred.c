@@ -136,7 +136,8 @@ PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t give
     if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
     const bool has_stream = core_is_given(of[0]); /* one that cannot be is 0 here, as it was in defer */
-    if ((has_stream && core_number(of[0], &stream, &has, A_STREAM) != 0) || (core_is_given(of[1]) && all_measured(of[1]) != 0))
+    if ((has_stream && core_number(of[0], &stream, &has, A_STREAM) != 0)
+        || (core_is_given(of[1]) && all_measured(of[1]) != 0))
         return NULL;
     if (brick_finalize(has_stream ? &stream : NULL) != BRICK_DONE)
         core_watch();

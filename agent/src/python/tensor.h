@@ -32,7 +32,7 @@ PyObject *core_attribute(PyObject *object, const char *name);
 PyObject *core_of_type(PyObject *object, PyObject **name, const char *text);
 
 /* torch.c */
-/* From here to core_torch_leave, which takes the result, no function mode of torch sees what a tensor is asked. Raises nothing. */
+/* Until core_torch_leave, which takes the result, no function mode of torch sees what a tensor is asked. Raises nothing. */
 PyObject *core_torch_enter(PyObject *tensor);
 void core_torch_leave(PyObject *silent);
 /* What keeps a tensor's memory where it is, a new reference: of torch's tensors their storage, for a tensor may be given

@@ -169,7 +169,7 @@ uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor)
     return brick_splitmix64(step ^ given.checksum);
 }
 
-int brick_key_told(struct brick_process *process, struct brick_fingerprint_key *key)
+int brick_key_published(struct brick_process *process, struct brick_fingerprint_key *key)
 {
     struct brick_secret secret;
     if (!brick_secret(&secret))
@@ -207,7 +207,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
         return NULL;
     struct brick_process *process = brick_process_of(brick_segment_now());
     struct brick_fingerprint_key secret;
-    if (tensor != NULL && !brick_key_told(process, &secret))
+    if (tensor != NULL && !brick_key_published(process, &secret))
         return NULL; /* told there; its checksum is dropped */
     const char *refused = tensor == NULL ? "there is none" : brick_fingerprint(tensor, secret, &taken->fingerprint);
     if (refused != NULL) {
@@ -333,7 +333,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     if (p.value == 0)
         brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
     brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* taken for none */
-    brick_event_wanted(t);
+    brick_event_attempt(t);
     struct brick_checked *r = placed && output->dtype != 0 ? brick_event_slot(t, kept_free(t, kept)) : NULL;
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_CHECKED);

@@ -67,7 +67,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     }
     elements = brick_checked(t, elements);
     bytes = brick_checked(t, bytes);
-    brick_event_wanted(t);
+    brick_event_attempt(t);
     /* "Other" counts ticks: what finds no path of its own is not added to it. */
     struct brick_defer *r = path != BRICK_OTHER ? brick_event_slot(t, brick_kept_from_starts(t)) : NULL;
     if (r == NULL) {
@@ -116,7 +116,7 @@ unsigned brick_finalize(const uint64_t *stream)
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)
         return outcome;
-    brick_event_wanted(t);
+    brick_event_attempt(t);
     struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
         brick_pending_cover(stream); /* before the clock is read: what was counted until now began before that */
@@ -154,7 +154,7 @@ unsigned brick_measured(uint64_t id, uint64_t elapsed_ns)
         brick_add(&t->line->amounts, 1);
         outcome |= BRICK_REFUSED;
     } else {
-        brick_event_wanted(t);
+        brick_event_attempt(t);
         struct brick_measured *r = brick_event_slot(t, brick_kept_from_measurements(t));
         if (r == NULL) {
             outcome |= brick_event_dropped(t, BRICK_KIND_MEASURED);

@@ -6,7 +6,7 @@
 #include "record_path.h"
 
 /* From here on an event is recorded or dropped: a gap between the numbers of two records shows that one was. */
-static inline void brick_event_wanted(struct brick_thread *t)
+static inline void brick_event_attempt(struct brick_thread *t)
 {
     brick_add(&t->line->event_attempts, 1);
     brick_fence_signal(); /* O14 */
@@ -66,7 +66,7 @@ static inline void brick_event_publish(struct brick_thread *t, void *record, enu
 }
 
 /* Of writer/checksum.c: the key of checksums, its name told (0: it cannot be had now); what a tensor is, beside its fingerprint; the slots of an output. */
-BRICK_HIDDEN int brick_key_told(struct brick_process *process, struct brick_fingerprint_key *key);
+BRICK_HIDDEN int brick_key_published(struct brick_process *process, struct brick_fingerprint_key *key);
 BRICK_HIDDEN void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor);
 BRICK_HIDDEN void brick_put_output(const struct brick_thread *t, const struct brick_taken *taken);
 

@@ -61,7 +61,7 @@ unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const
     if (t == NULL)
         return outcome | BRICK_REFUSED;
     if (source->length > BRICK_SOURCE_MAX) {
-        brick_event_wanted(t);
+        brick_event_attempt(t);
         outcome |= brick_event_dropped(t, BRICK_KIND_SOURCE);
         *told = all;
     }
@@ -71,7 +71,7 @@ unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const
             outcome |= BRICK_REFUSED;
             break;
         }
-        brick_event_wanted(t);
+        brick_event_attempt(t);
         write_next(r, parts, (*told)++);
         r->hash = hash;
         brick_event_publish(t, r, BRICK_KIND_SOURCE, 1);

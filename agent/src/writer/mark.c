@@ -1,9 +1,9 @@
-/* writer/mark.c - marks: what was launched, moved, needed, defined; counted in places of its own, without a time.
+/* writer/mark.c - marks: launches, transfers, needs, definitions; counted in paths of their own, without a time.
  *
- * A mark is added to its path's summary as a span is, so that it is state: late
- * readers, dead ones and none at all lose nothing. No system call, no allocation
- * and no lock, but where a thread has its first mark that needs a memory, and
- * where a shape or a couple of ends gets its name.
+ * A mark is added to its path's summary as a span is, so that it is state: readers
+ * that come late, die or never come lose nothing. No system call, no allocation and
+ * no lock, but for a thread's first mark that needs a memory, and for the name of a
+ * new shape or couple of ends.
  */
 #include "summary.h"
 
@@ -15,39 +15,39 @@
 
 /* ---- marks --------------------------------------------------------------- */
 
-/* Below which path a mark stands, and in which layer. */
-struct stand {
+/* The path and the layer that a mark is below. */
+struct parent {
     uint32_t path, layer;
 };
 
-/* Beneath a span that found no room nobody knows what stands where. */
-static struct stand stand_of(struct brick_thread *t, const void *key)
+/* Below a span that found no room the path is unknown. */
+static struct parent parent_of(struct brick_thread *t, const void *key)
 {
     const struct brick_stack *s = brick_stack_of(t, key, 0);
     if (s != NULL && s->refused != 0)
-        return (struct stand){BRICK_OTHER, BRICK_NO_LAYER};
+        return (struct parent){BRICK_OTHER, BRICK_NO_LAYER};
     if (s == NULL || s->top == NULL)
-        return (struct stand){BRICK_ROOT, BRICK_NO_LAYER};
-    return (struct stand){s->top->path, s->top->layer};
+        return (struct parent){BRICK_ROOT, BRICK_NO_LAYER};
+    return (struct parent){s->top->path, s->top->layer};
 }
 
-/* The path of a brick beside what is recorded now. Where it is not there yet it is taken from the half that is for marks:
- * such bricks need never have a time. */
-static struct stand beside(struct brick_thread *t, struct stand at, uint32_t brick)
+/* The path of a brick next to what is recorded now. A new one is taken from the half that is for marks: such bricks need
+ * never have a time. */
+static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t brick)
 {
     const uint64_t key = brick_path_key(at.path, brick, at.layer, BRICK_UNIT_TICKS);
     const struct brick_tables *tables = &brick_agent.tables;
     if (brick > UINT16_MAX
         || (brick_entry_find(tables, key) == 0 && brick_load_relaxed(&tables->next_path) >= t->segment->header->paths / 2))
-        return (struct stand){BRICK_OTHER, BRICK_NO_LAYER};
+        return (struct parent){BRICK_OTHER, BRICK_NO_LAYER};
     at.path = (uint32_t)(brick_path_of(t, key) & 0xFFFF);
     return at;
 }
 
 static const struct brick_amounts nothing;
 
-/* The mark's path; BRICK_OTHER: it found no room. Below "other" all is other. */
-static uint32_t mark(struct brick_thread *t, struct stand at, uint32_t name, enum brick_unit unit,
+/* Counts a mark. Returns its path; BRICK_OTHER: it found no room. Below "other" all is other. */
+static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit,
                      const struct brick_amounts *did)
 {
     uint64_t *counted = t->line->reserved2;
@@ -65,7 +65,7 @@ static uint32_t mark(struct brick_thread *t, struct stand at, uint32_t name, enu
     return path;
 }
 
-/* Marks read no clock but now and then: a thread that does nothing else is to see too that its segment is lost. */
+/* A thread that records marks alone must also notice that its segment is lost: it reads the clock now and then. */
 static void over(struct brick_thread *t)
 {
     const uint64_t marks = brick_load_relaxed(&t->line->reserved2[BRICK_LANE_MARKS]);
@@ -79,7 +79,7 @@ static void over(struct brick_thread *t)
 
 static unsigned outcome_of(unsigned outcome, uint32_t path) { return outcome | (path == BRICK_OTHER ? BRICK_REFUSED : 0u); }
 
-/* ---- what a thread remembers --------------------------------------------- */
+/* ---- the memories of a thread -------------------------------------------- */
 
 #define SHAPES 64u
 #define COUPLES 64u
@@ -94,7 +94,7 @@ struct brick_memories {
         uint32_t from, to, name;
     } couples[COUPLES];
     struct sent {
-        uint64_t bytes; /* 0: it was taken back, or there is none */
+        uint64_t bytes; /* 0: returned, or free */
         uint32_t from, to, direction;
     } sent[SENT];
     uint32_t next; /* of `sent` */
@@ -116,9 +116,9 @@ void brick_memories_forget(struct brick_thread *t)
         memset(t->memories->sent, 0, sizeof t->memories->sent);
 }
 
-/* BRICK_UNNAMED: it has none. A child that a signal handler forked in the middle of a mark opens nothing here: the mark is
- * its parent's. */
-static uint32_t named(const char *text, size_t length, const char *category)
+/* The name's number, or BRICK_UNNAMED. A child that a signal handler forked in the middle of a mark opens nothing here: the
+ * mark is its parent's. */
+static uint32_t name_for_mark(const char *text, size_t length, const char *category)
 {
     const uint32_t name = brick_agent_owns() ? brick_name_for_mark(text, length, category) : BRICK_OTHER;
     return name == BRICK_OTHER ? BRICK_UNNAMED : name;
@@ -128,14 +128,14 @@ static uint32_t named(const char *text, size_t length, const char *category)
 
 static int zeros_in(const uint32_t numbers[3]) { return (numbers[0] == 0) + (numbers[1] == 0) + (numbers[2] == 0); }
 
-/* Grid and block are both said, or neither is. */
+/* Grid and block are both known, or neither is. */
 static int is_possible(const struct brick_launch *how)
 {
     const int zeros = zeros_in(how->grid) + zeros_in(how->block);
     return zeros == 0 || zeros == 6;
 }
 
-static int is_said(const struct brick_launch *how)
+static int is_known(const struct brick_launch *how)
 {
     return how != NULL
            && (zeros_in(how->grid) + zeros_in(how->block) != 6 || how->shared_bytes != 0 || how->source != 0);
@@ -185,25 +185,25 @@ static uint32_t shape_of(struct brick_thread *t, const struct brick_launch *how)
     if (BRICK_LIKELY(known != NULL && known->name != 0 && is_like(&known->how, how)))
         return known->name;
     char text[BRICK_NAME_MAX];
-    const uint32_t name = named(text, shape_text(how, text, sizeof text), NULL);
+    const uint32_t name = name_for_mark(text, shape_text(how, text, sizeof text), NULL);
     if (known != NULL)
         *known = (struct shape){*how, name};
     return name;
 }
 
-static unsigned mark_launch(struct brick_thread *t, struct stand at, uint32_t kernel, const struct brick_launch *how,
+static unsigned mark_launch(struct brick_thread *t, struct parent at, uint32_t kernel, const struct brick_launch *how,
                             const struct brick_amounts *did)
 {
     const uint32_t launched = mark(t, at, kernel, BRICK_UNIT_LAUNCHED, did);
     const unsigned outcome = outcome_of(BRICK_DONE, launched);
-    if (!is_said(how))
+    if (!is_known(how))
         return outcome;
     if (!is_possible(how)) {
         brick_add(&t->line->amounts, 1);
         return outcome | BRICK_REFUSED;
     }
     const uint32_t shape = launched != BRICK_OTHER ? shape_of(t, how) : BRICK_UNNAMED;
-    const struct stand below = {launched, BRICK_NO_LAYER};
+    const struct parent below = {launched, BRICK_NO_LAYER};
     return outcome_of(outcome, mark(t, below, shape, BRICK_UNIT_SHAPED, &nothing));
 }
 
@@ -216,7 +216,7 @@ unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_lau
         return outcome;
     did = did != NULL ? did : &nothing;
     const struct brick_amounts own = brick_amounts_checked(t, *did);
-    outcome |= mark_launch(t, stand_of(t, key), kernel, how, elapsed_ns == NULL ? &own : &nothing);
+    outcome |= mark_launch(t, parent_of(t, key), kernel, how, elapsed_ns == NULL ? &own : &nothing);
     over(t);
     return elapsed_ns == NULL ? outcome : outcome | brick_record_of(kernel, key, *elapsed_ns, &own);
 }
@@ -227,7 +227,7 @@ unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, con
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
     if (t == NULL)
         return outcome;
-    outcome |= mark_launch(t, beside(t, stand_of(t, key), brick), kernel, how, &nothing);
+    outcome |= mark_launch(t, sibling(t, parent_of(t, key), brick), kernel, how, &nothing);
     over(t);
     return outcome;
 }
@@ -242,7 +242,7 @@ static size_t text_of(const struct brick_segment *s, uint32_t name, char *text)
     return length;
 }
 
-/* The number of the couple's name, or BRICK_UNNAMED: also where it is not known which ends these are. */
+/* The number of the couple's name, or BRICK_UNNAMED: also where an end is no name. */
 static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
 {
     struct brick_memories *m = memories_of(t);
@@ -256,13 +256,13 @@ static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
     memcpy(text + length, BRICK_ARROW, sizeof BRICK_ARROW - 1);
     length += sizeof BRICK_ARROW - 1;
     length += text_of(t->segment, to, text + length);
-    const uint32_t name = named(text, length, "transfer");
+    const uint32_t name = name_for_mark(text, length, "transfer");
     if (known != NULL)
         *known = (struct couple){from, to, name};
     return name;
 }
 
-/* Whether it takes back what another one brought, which is forgotten then; else it is remembered. */
+/* Whether it returns an earlier transfer, which is then forgotten; else remembers it. */
 static int takes_back(struct brick_memories *m, struct sent now)
 {
     if (m == NULL || now.direction == BRICK_ON_DEVICE || now.bytes == 0)
@@ -288,10 +288,10 @@ unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to,
         return outcome;
     const uint32_t couple = (uint32_t)direction < 3 ? couple_of(t, from, to) : BRICK_UNNAMED;
     const struct brick_amounts did = {0, brick_checked(t, bytes), 0};
-    const uint32_t moved = mark(t, stand_of(t, key), couple, units[(uint32_t)direction % 3], &did);
+    const uint32_t moved = mark(t, parent_of(t, key), couple, units[(uint32_t)direction % 3], &did);
     outcome = outcome_of(outcome, moved);
     if (moved != BRICK_OTHER && takes_back(memories_of(t), (struct sent){did.bytes, from, to, direction}))
-        outcome = outcome_of(outcome, mark(t, (struct stand){moved, BRICK_NO_LAYER}, couple, BRICK_UNIT_RETURNED, &did));
+        outcome = outcome_of(outcome, mark(t, (struct parent){moved, BRICK_NO_LAYER}, couple, BRICK_UNIT_RETURNED, &did));
     over(t);
     return elapsed_ns == NULL ? outcome : outcome | brick_record_of(couple, key, *elapsed_ns, &did);
 }
@@ -304,10 +304,10 @@ unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key)
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
     if (t == NULL)
         return outcome;
-    struct stand at = stand_of(t, key);
+    struct parent at = parent_of(t, key);
     if (brick != BRICK_UNNAMED)
-        at = beside(t, at, brick);
-    else if (at.path == BRICK_ROOT) /* nothing is open that could need anything */
+        at = sibling(t, at, brick);
+    else if (at.path == BRICK_ROOT) /* nothing is open that could need it */
         at.path = BRICK_OTHER;
     at.layer = BRICK_NO_LAYER;
     outcome = outcome_of(outcome, mark(t, at, needed, BRICK_UNIT_NEEDS, &nothing));
@@ -315,14 +315,14 @@ unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key)
     return outcome;
 }
 
-/* Of a brick beside what is recorded now. */
+/* A mark on a brick next to what is recorded now. */
 static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint32_t layer, enum brick_unit unit)
 {
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
     if (t == NULL)
         return outcome;
-    struct stand at = beside(t, stand_of(t, key), brick);
+    struct parent at = sibling(t, parent_of(t, key), brick);
     at.layer = layer;
     outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));
     over(t);

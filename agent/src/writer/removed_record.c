@@ -135,39 +135,39 @@ static int is_ours(int folder, const char *name, const char *prefix, struct stat
            && S_ISREG(status->st_mode) && status->st_uid == geteuid() && status->st_nlink == 1;
 }
 
-/* Files of this folder that the process has open already. To open and close one of them once more would drop the
- * locks that this very process holds on it: another copy of this code may live beside us. */
-struct held {
+/* Files of this folder that the process has open. To open and close one of them again would drop the locks that this
+ * process has on it, say in another copy of this code. */
+struct open_files {
     ino_t inodes[64];
     uint32_t count;
 };
 
 /* 0: it cannot be known. */
-static int list_held(struct held *held, int folder)
+static int list_open(struct open_files *files, int folder)
 {
     struct listing list = {.length = 0, .at = 0};
     struct stat home, status;
-    held->count = 0;
+    files->count = 0;
     int descriptors = fstat(folder, &home) == 0 ? open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (descriptors < 0)
         return 0;
     for (const char *name; (name = next_name(descriptors, &list)) != NULL;) {
         if (fstatat(descriptors, name, &status, 0) != 0 || !S_ISREG(status.st_mode) || status.st_dev != home.st_dev)
             continue;
-        if (held->count < sizeof held->inodes / sizeof held->inodes[0])
-            held->inodes[held->count] = status.st_ino;
-        held->count++;
+        if (files->count < sizeof files->inodes / sizeof files->inodes[0])
+            files->inodes[files->count] = status.st_ino;
+        files->count++;
     }
     close(descriptors);
-    return held->count <= sizeof held->inodes / sizeof held->inodes[0];
+    return files->count <= sizeof files->inodes / sizeof files->inodes[0];
 }
 
-static int is_held(const struct held *held, ino_t inode)
+static int is_open(const struct open_files *files, ino_t inode)
 {
     uint32_t i = 0;
-    while (i < held->count && held->inodes[i] != inode)
+    while (i < files->count && files->inodes[i] != inode)
         i++;
-    return i < held->count;
+    return i < files->count;
 }
 
 /* What the dead segments of a user may take together. A /dev/shm without a limit has the memory of the machine. */
@@ -223,7 +223,7 @@ static void remove_oldest(int folder, const char *prefix, struct dead *dead, uin
 void brick_segment_reap(const char *prefix)
 {
     struct listing list = {.length = 0, .at = 0};
-    struct held held;
+    struct open_files files;
     struct stat status;
     uint64_t taken = 0;
     uint32_t looks = 0;
@@ -233,11 +233,11 @@ void brick_segment_reap(const char *prefix)
     const uint64_t share = share_of_dead(folder);
     for (const char *name; looks < BRICK_LOOKED_AT && (name = next_name(folder, &list)) != NULL; looks++)
         taken += is_ours(folder, name, prefix, &status) ? bytes_of(&status) : 0;
-    if (taken > share && lseek(folder, 0, SEEK_SET) == 0 && list_held(&held, folder)) {
+    if (taken > share && lseek(folder, 0, SEEK_SET) == 0 && list_open(&files, folder)) {
         struct dead dead = {.count = 0, .bytes = 0};
         list.length = list.at = 0;
         for (const char *name; looks > 0 && (name = next_name(folder, &list)) != NULL; looks--) {
-            if (!is_ours(folder, name, prefix, &status) || is_held(&held, status.st_ino))
+            if (!is_ours(folder, name, prefix, &status) || is_open(&files, status.st_ino))
                 continue;
             int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
             if (fd >= 0 && is_dead(fd))

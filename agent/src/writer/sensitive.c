@@ -1,4 +1,4 @@
-/* sensitive.c - whether a kernel's name says that its numbers tell what a customer wrote: embeddings, logits, tokens.
+/* sensitive.c - whether a kernel's name shows that its numbers reveal what a customer wrote: embeddings, logits, tokens.
  *
  * Checksums of such a site are off unless an operator asks for them: half a sketch of an embedding gives the token back.
  */
@@ -8,7 +8,7 @@
 
 static char lower(uint8_t c) { return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : (char)c; }
 
-static int says(const char *text, size_t length, const char *word)
+static int begins_with(const char *text, size_t length, const char *word)
 {
     size_t n = 0;
     while (n < length && word[n] != 0 && lower((uint8_t)text[n]) == word[n])
@@ -19,12 +19,12 @@ static int says(const char *text, size_t length, const char *word)
 static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr finds a zero too */
 static int is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
 
-/* Whether the part of a name that begins here says rotary, or rope where a word begins: it looks no token up. */
-static int turns_positions(const char *text, size_t length)
+/* Whether the part of a name that begins here holds rotary, or rope where a word begins: it looks no token up. */
+static int rotates_positions(const char *text, size_t length)
 {
     for (size_t at = 0; at < length && !ends_part(text[at]); at++)
-        if (says(text + at, length - at, "rotary")
-            || (says(text + at, length - at, "rope") && (at == 0 || !is_letter(text[at - 1]))))
+        if (begins_with(text + at, length - at, "rotary")
+            || (begins_with(text + at, length - at, "rope") && (at == 0 || !is_letter(text[at - 1]))))
             return 1;
     return 0;
 }
@@ -34,17 +34,17 @@ const char *brick_sensitive_word(const char *text, size_t length)
     static const char *const words[] = {"logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial"};
     static const char *const begin[] = {"sampl", "wte"}; /* a word: no downsample */
     static const char embed[] = "embed";
-    int turns = 0;
+    int rotates = 0;
     for (size_t at = 0; at < length; at++) {
         if (at == 0 || ends_part(text[at - 1]))
-            turns = turns_positions(text + at, length - at);
-        if (!turns && says(text + at, length - at, embed))
+            rotates = rotates_positions(text + at, length - at);
+        if (!rotates && begins_with(text + at, length - at, embed))
             return embed;
         for (size_t word = 0; word < sizeof begin / sizeof *begin; word++)
-            if ((at == 0 || !is_letter(text[at - 1])) && says(text + at, length - at, begin[word]))
+            if ((at == 0 || !is_letter(text[at - 1])) && begins_with(text + at, length - at, begin[word]))
                 return begin[word];
         for (size_t word = 0; word < sizeof words / sizeof *words; word++)
-            if (says(text + at, length - at, words[word]))
+            if (begins_with(text + at, length - at, words[word]))
                 return words[word];
     }
     return NULL;

@@ -156,7 +156,7 @@ static unsigned unmatched(struct brick_thread *t, unsigned outcome)
 static struct brick_thread *leave_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
-    if (t == NULL && gate == BRICK_ON && brick_never_asked()) /* ended here, begun elsewhere: that wants a counter */
+    if (t == NULL && gate == BRICK_ON && brick_never_refused()) /* ended here, begun elsewhere: that wants a counter */
         t = brick_join(outcome, 0);
     t = brick_enter_still(t, outcome);
     if (t != NULL && (gate == BRICK_OFF || (t->flags & BRICK_CONTROL_OFF) != 0) && brick_stack_open(t, key) == NULL) {

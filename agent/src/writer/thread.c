@@ -12,15 +12,15 @@
 
 __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* What this thread was told when it last asked for a lane: after NO_MEMORY it asks no more. */
-enum { NOTHING, NO_LANE, NO_MEMORY };
-static __thread int told __attribute__((tls_model("initial-exec")));
+/* Why this thread was last refused a lane: after NO_MEMORY it asks no more. */
+enum { NEVER, NO_LANE, NO_MEMORY };
+static __thread int last_refusal __attribute__((tls_model("initial-exec")));
 static __thread int joining __attribute__((tls_model("initial-exec")));
 
 static pthread_key_t exit_key;
 static uint32_t exit_key_made;
 
-/* Threads whose segment is no more theirs read their orders here. */
+/* The control page of threads whose segment is not theirs any more. */
 static const struct brick_control retired = {.flags = BRICK_CONTROL_OFF};
 
 static void at_thread_end(void *unused)
@@ -29,7 +29,7 @@ static void at_thread_end(void *unused)
     brick_thread_exit();
 }
 
-/* At dlclose: a thread that ends later is not to be led into code that is gone. */
+/* At dlclose: a thread that ends later must not call code that is unmapped. */
 __attribute__((destructor)) static void forget_threads(void)
 {
     if (exit_key_made)
@@ -44,10 +44,10 @@ int brick_threads_make(uint32_t lanes)
     struct brick_thread *threads = (struct brick_thread *)brick_private_memory(lanes * sizeof *threads);
     if (threads == NULL)
         return 0;
-    for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++) /* those of a parent */
+    for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++) /* the parent's, in a forked child */
         threads[n].given = threads[n].inherited = brick_agent.threads[n].given;
     brick_agent.threads = threads;
-    told = NOTHING; /* in a forked child these are the parent's */
+    last_refusal = NEVER; /* in a forked child these are the parent's */
     joining = 0;
     return 1;
 }
@@ -113,7 +113,7 @@ int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t 
     return ring->memory == BRICK_MEMORY_THERE;
 }
 
-/* Reads the orders in this segment from now on. O18: a reopen that stored its mark before this store would be overwritten. */
+/* Obeys the control page of this segment. O18: without the second look this would overwrite the mark of a reopen. */
 static void orders_from(struct brick_thread *t, const struct brick_segment *s)
 {
     __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
@@ -141,7 +141,7 @@ static int lane_bind(struct brick_thread *t, struct brick_segment *s)
                && brick_block_commit(t, BRICK_OTHER));
 }
 
-/* Where a lane's content is in a segment that was lost. */
+/* A lane's content in a segment that was lost. */
 struct left {
     const struct brick_segment *segment;
     const struct brick_lane *line;
@@ -151,7 +151,7 @@ struct left {
 };
 BRICK_ASSERT(sizeof ((struct left *)0)->committed == sizeof ((struct brick_thread *)0)->committed, "the same blocks");
 
-/* What was in one block of summaries, entry by entry as any other change of theirs (O5 to O7): somebody may be reading. */
+/* Copies one block of summaries, entry by entry as any other change of theirs (O5 to O7): a reader may be at it. */
 static void block_move(struct brick_thread *t, const struct left *old, uint32_t first)
 {
     for (uint32_t path = first; path < first + BRICK_BLOCK; path++) {
@@ -166,14 +166,14 @@ static void block_move(struct brick_thread *t, const struct left *old, uint32_t 
     }
 }
 
-/* The lane's own content follows it into the segment that took the place of a
- * lost one. Its thread does it, the only one that may write either. Totals and
- * ledger go on; the rings begin anew, since their details went with the file. */
+/* Copies the lane's content into the segment that replaced a lost one. Only the
+ * lane's thread may write either. Totals and ledger go on; the rings begin anew,
+ * since their details went with the file. */
 static int lane_move(struct brick_thread *t)
 {
     struct brick_segment *s = brick_segment_now();
     BRICK_POINT("bind");
-    if (t->segment == s) { /* bound to it before all were told that the last one is lost */
+    if (t->segment == s) { /* bound to it before the mark that the last one is lost */
         orders_from(t, s);
         return 1;
     }
@@ -184,7 +184,7 @@ static int lane_move(struct brick_thread *t)
     t->span_ring = t->event_ring = (struct brick_ring){0};
     if (!lane_bind(t, s))
         return 0;
-    /* A path that this thread numbered when the tables were copied already stands in the old segment alone. */
+    /* A path that got its number after the tables were copied is in the old segment alone. */
     brick_tables_copy(&brick_agent.tables, t->segment, old.segment);
     for (uint32_t path = 0; path < t->segment->header->paths; path += BRICK_BLOCK)
         if ((old.committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) != 0 && brick_block_commit(t, path))
@@ -201,20 +201,20 @@ void brick_threads_move(void)
 {
     for (uint32_t n = 0; n < brick_segment_now()->header->lanes; n++) {
         struct brick_thread *t = &brick_agent.threads[n];
-        if (__atomic_load_n(&t->segment, __ATOMIC_RELAXED) == NULL || !brick_claim32(&t->owner, 0, 1)) /* never used, or its thread will do it */
-            continue;
+        if (__atomic_load_n(&t->segment, __ATOMIC_RELAXED) == NULL || !brick_claim32(&t->owner, 0, 1))
+            continue; /* never used, or its thread will do it */
         lane_move(t);
         brick_store_release32(&t->owner, 0);
     }
 }
 
-/* Not a copy that a fork made of the parent's. */
+/* False for the parent's, which a fork copied. */
 static int is_present(const struct brick_thread *t)
 {
     return t >= brick_agent.threads && t < brick_agent.threads + brick_segment_now()->header->lanes;
 }
 
-/* Takes the lane from its thread. O18: a reopen passes over a lane that has a thread, so what it left there follows now. */
+/* Takes the lane from its thread. O18: a reopen skips a lane that has a thread, so its content follows now. */
 static void lane_give(struct brick_thread *t)
 {
     for (;;) {
@@ -229,21 +229,21 @@ static void lane_give(struct brick_thread *t)
 
 /* ---- come and obey ----------------------------------------------------- */
 
-static struct brick_thread *claim(int *answer)
+static struct brick_thread *claim(int *refusal)
 {
     struct brick_agent *a = &brick_agent;
-    *answer = NO_LANE;
+    *refusal = NO_LANE;
     struct brick_segment *s = brick_segment_now();
     for (uint32_t n = 0; n < s->header->lanes; n++) {
         struct brick_thread *t = &a->threads[n];
         if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
             continue;
         t->number = n;
-        /* What its last thread left in a lost segment may not have been moved yet. */
+        /* The content that its last thread left in a lost segment may not have been moved yet. */
         int left = t->segment != NULL && t->segment != s;
         BRICK_POINT("bind");
         if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? lane_move(t) : lane_bind(t, s))) {
-            *answer = NO_MEMORY;
+            *refusal = NO_MEMORY;
             lane_give(t);
             return NULL;
         }
@@ -257,8 +257,8 @@ static struct brick_thread *claim(int *answer)
     return NULL;
 }
 
-/* What was begun before there were counters for it. */
-static void tell_missed(void)
+/* Spans begun before the segment had a counter for them. */
+static void count_missed(void)
 {
     uint64_t missed = __atomic_exchange_n(&brick_agent.missed, 0, __ATOMIC_RELAXED);
     brick_fetch_add(&brick_process_of(brick_segment_now())->no_lane, missed);
@@ -277,17 +277,17 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
     }
     joining = 1;
     brick_fence_signal();
-    if (brick_self != NULL) { /* given by a signal handler that interrupted the way here */
+    if (brick_self != NULL) { /* by a signal handler that interrupted this call */
         joining = 0;
         return brick_self;
     }
-    tell_missed();
-    int answer = NO_MEMORY;
-    struct brick_thread *t = told == NO_MEMORY ? NULL : claim(&answer);
+    count_missed();
+    int refusal = NO_MEMORY;
+    struct brick_thread *t = last_refusal == NO_MEMORY ? NULL : claim(&refusal);
     if (t == NULL) {
-        brick_fetch_add(&process->lanes_refused, told == NOTHING);
+        brick_fetch_add(&process->lanes_refused, last_refusal == NEVER);
         brick_fetch_add(&process->no_lane, spans);
-        told = answer;
+        last_refusal = refusal;
     }
     *outcome |= t != NULL ? BRICK_JOINED : BRICK_REFUSED;
     brick_self = t;
@@ -296,15 +296,15 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
     return t;
 }
 
-int brick_never_asked(void) { return told == NOTHING; }
+int brick_never_refused(void) { return last_refusal == NEVER; }
 
-/* Moves this thread's lane. 0: no memory there, and a store to it would be a SIGBUS: the thread records no more. */
+/* Moves this thread's lane. 0: no memory, so that a store would be a SIGBUS: the thread records no more. */
 static int follow_segment(struct brick_thread *t)
 {
     if (lane_move(t))
         return 1;
     brick_self = NULL;
-    told = NO_MEMORY;
+    last_refusal = NO_MEMORY;
     return 0;
 }
 
@@ -312,7 +312,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
 {
     if (is_retired(t)) {
         if (!is_present(t)) {
-            brick_idle(t); /* what the fork copied: the parent's lane */
+            brick_idle(t); /* the parent's lane, which the fork copied */
             brick_self = NULL;
             t = brick_join(outcome, spans);
             if (t == NULL)
@@ -322,7 +322,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
             return NULL;
         }
     }
-    /* Of its segment, though that may be lost by now: what is recorded there comes along with the next record. */
+    /* Of its own segment, even if that is lost by now: its content moves with the next record. */
     t->flags = brick_load_relaxed32(&brick_control_of(t->segment)->flags); /* O15 */
     if ((t->flags & BRICK_CONTROL_SPANS) != 0)
         brick_ring_commit(t, &t->span_ring, t->segment->layout.span_ring);
@@ -332,7 +332,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
 void brick_look(struct brick_thread *t, uint64_t now)
 {
     t->look = now + BRICK_LOOK_TICKS;
-    tell_missed();
+    count_missed();
     struct brick_segment *s = brick_segment_now();
     const struct brick_control *control = brick_control_of(s);
     if (brick_segment_gone(s) || brick_load_relaxed(&control->reopen) != 0)
@@ -350,7 +350,7 @@ static unsigned nested(struct brick_thread *t)
     return BRICK_REFUSED;
 }
 
-/* Nothing is recorded now; within what is open its end must still be told from the ends of that. */
+/* Nothing is recorded now, but its end must not be taken for that of an open span. */
 static void begin_off(struct brick_thread *t, const void *key)
 {
     struct brick_stack *s = brick_stack_open(t, key);
@@ -456,12 +456,12 @@ const void *brick_thread_sweep(int (*dead)(const void *key))
     return key;
 }
 
-/* This thread, if its lane is still its own and can be written. */
-static struct brick_thread *still_there(void)
+/* This thread, if its lane is still its own and can be written; else NULL. */
+static struct brick_thread *own_lane(void)
 {
     struct brick_thread *t = brick_self;
     if (t != NULL && (!brick_agent_owns() || (is_retired(t) && (!is_present(t) || !lane_move(t)))))
-        brick_self = t = NULL; /* what a fork copied, or no memory to follow a lost segment */
+        brick_self = t = NULL; /* the parent's, or no memory to follow a lost segment */
     return t;
 }
 
@@ -476,7 +476,7 @@ static struct brick_stack *first_referenced(const struct brick_thread *t)
 
 void brick_thread_release(void (*drop)(const void *key))
 {
-    for (struct brick_thread *t; (t = still_there()) != NULL;) {
+    for (struct brick_thread *t; (t = own_lane()) != NULL;) {
         brick_busy(t);
         struct brick_stack *s = first_referenced(t);
         if (s == NULL) {
@@ -489,13 +489,13 @@ void brick_thread_release(void (*drop)(const void *key))
         brick_abandon(t, s, NULL);
         brick_stack_drop(t, s);
         brick_idle(t);
-        drop(key); /* may run anything, recording included: look again after it */
+        drop(key); /* may run any code, which may record: look again after it */
     }
 }
 
 void brick_thread_exit(void)
 {
-    struct brick_thread *t = still_there();
+    struct brick_thread *t = own_lane();
     if (t == NULL)
         return;
     brick_busy(t);

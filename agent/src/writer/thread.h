@@ -12,7 +12,7 @@
 #include <signal.h>
 
 enum brick_frame_bits {
-    BRICK_FRAME_STEP = 1,                  /* a step was said, here or below: 0 is one too */
+    BRICK_FRAME_STEP = 1,                  /* a step was given, here or below; 0 is one too */
     BRICK_FRAME_AGAIN = BRICK_ENTRY_AGAIN, /* here or below, a recursion was folded: the path may be open more than once */
 };
 
@@ -44,8 +44,8 @@ union brick_node {
 };
 BRICK_ASSERT(sizeof(union brick_node) == 64, "one cache line");
 
-/* How often a site came since it was last at another step. In a table by the site's key and not its number: two threads
- * may have given it one each. */
+/* How often a site came since it was last at another step. The table is by the site's key: it may have two numbers, from two
+ * threads. */
 struct brick_visits {
     uint64_t site; /* as brick_site_entry has it; 0 = free */
     uint64_t step;
@@ -86,7 +86,7 @@ struct brick_thread {
     uint64_t look; /* ticks: time to look whether the segment is still there */
     uint64_t committed[16];
     struct brick_ring span_ring, event_ring;
-    uint64_t given; /* to deferred work: how many numbers, ever */
+    uint64_t given; /* numbers given to deferred work, ever */
     struct brick_visits *visits; /* of sites; NULL before the lane's first checksum */
     struct brick_memories *memories; /* of writer/mark.c; NULL before the lane's first mark that needs one */
     /* Cold. */
@@ -94,22 +94,21 @@ struct brick_thread {
     uint32_t number;
     uint32_t chunks;
     uint32_t hand; /* of the sweep */
-    uint64_t inherited; /* of the numbers in `given`: those that a parent gave before it forked */
-    uint64_t refused[16]; /* blocks asked for in vain */
-    uint64_t unvisited;   /* how often `visits` was wanted before it was there */
+    uint64_t inherited; /* of `given`: by a parent before it forked */
+    uint64_t refused[16]; /* blocks for which there was no memory */
+    uint64_t unvisited;   /* how often `visits` was needed and missing */
     uint64_t unremembered; /* the same of `memories` */
-    struct brick_segment *segment; /* the one its pointers lead into; atomic, for a reopen looks whether there is one */
+    struct brick_segment *segment; /* the one its pointers lead into; atomic, since a reopen reads it */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };
 
 extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* Of writer/mark.c: what the lane's last thread had moved is nothing to the next one. */
+/* Of writer/mark.c: forgets the transfers of the lane's last thread. */
 BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
-/* The thread's lane, given one if need be; NULL: none, and the spans that it was for are counted. */
+/* The thread's lane, after taking one if it has none. NULL: refused, and `spans` are counted. */
 BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
-/* This thread has not been refused a lane. */
-BRICK_HIDDEN int brick_never_asked(void);
+BRICK_HIDDEN int brick_never_refused(void); /* a lane */
 /* After a change of the control flags, a fork or a lost segment. NULL: record nothing now. */
 BRICK_HIDDEN struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans);
 BRICK_HIDDEN struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make);
@@ -135,7 +134,7 @@ static inline void brick_node_give(struct brick_thread *t, void *node)
     t->free = n;
 }
 
-/* Takes a frame off the top of its stack and gives it back; until the next one is taken, all of it but `below` stays. */
+/* Pops the top frame and frees it. Until the next frame is taken its content stays, but for `below`. */
 static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s)
 {
     struct brick_frame *f = s->top;
@@ -156,7 +155,7 @@ static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s
     brick_node_give(t, f);
 }
 
-/* brick_is_off, for those who ask at each span. */
+/* brick_is_off, inline for callers that ask at each span. */
 static inline int brick_off_here(void)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);

@@ -210,7 +210,7 @@ static int read_on(struct brick_weights *w, uint64_t until)
 {
     struct brick_tensor tensor;
     struct brick_fingerprint_key key;
-    if (!w->begun && !brick_key_told(process(), &key)) /* it cannot be had for now: it may be soon */
+    if (!w->begun && !brick_key_published(process(), &key)) /* it cannot be had for now: it may be soon */
         return 0;
     const uint64_t number = w->read;
     const enum brick_held held = w->hold(w->host, number, &tensor);
@@ -278,7 +278,7 @@ static int tell(struct brick_weights *w)
     if (site == 0)
         brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
     if (r != NULL || never)
-        brick_event_wanted(t);
+        brick_event_attempt(t);
     if (r != NULL) {
         put(t, r, w, one, site);
         brick_event_publish(t, r, BRICK_KIND_CHECKED, slots);
