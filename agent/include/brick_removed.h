@@ -61,6 +61,7 @@
 #include "brick_shm.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -203,21 +204,9 @@ static inline int brick_removed_is_name(const char *name)
 /* This user's file; 0 if the prefix is too long. */
 static inline int brick_removed_path(char path[BRICK_REMOVED_PATH_MAX], const char *prefix)
 {
-    static const char folder[] = BRICK_DIRECTORY "/";
-    char digits[10];
-    size_t count = 0, at = sizeof folder - 1, length = strlen(prefix);
-    if (length > BRICK_REMOVED_PATH_MAX - sizeof folder - sizeof BRICK_REMOVED_NAME - sizeof digits)
-        return 0;
-    memcpy(path, folder, at);
-    memcpy(path + at, prefix, length);
-    memcpy(path + at + length, BRICK_REMOVED_NAME, sizeof BRICK_REMOVED_NAME - 1);
-    at += length + sizeof BRICK_REMOVED_NAME - 1;
-    for (uint32_t uid = (uint32_t)geteuid(); count == 0 || uid != 0; uid /= 10)
-        digits[count++] = (char)('0' + uid % 10);
-    while (count > 0)
-        path[at++] = digits[--count];
-    path[at] = 0;
-    return 1;
+    const int length = snprintf(path, BRICK_REMOVED_PATH_MAX, BRICK_DIRECTORY "/%s" BRICK_REMOVED_NAME "%u", prefix,
+                                (unsigned)geteuid());
+    return length > 0 && length < BRICK_REMOVED_PATH_MAX;
 }
 
 static inline int brick_removed_lock(int fd, short type)

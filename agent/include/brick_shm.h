@@ -863,13 +863,10 @@ static inline uint32_t brick_layout_crc(void)
 
 static inline uint32_t brick_header_crc(const struct brick_header *h)
 {
-    static const uint8_t zeros[8] = {0};
-    const size_t crc_at = offsetof(struct brick_header, header_crc), crc_end = crc_at + sizeof h->header_crc;
-    const uint8_t *bytes = (const uint8_t *)h;
-    uint32_t crc = brick_crc32(0, zeros, sizeof h->magic);
-    crc = brick_crc32(crc, bytes + sizeof h->magic, crc_at - sizeof h->magic);
-    crc = brick_crc32(crc, zeros, sizeof h->header_crc);
-    return brick_crc32(crc, bytes + crc_end, sizeof *h - crc_end);
+    struct brick_header copy = *h;
+    copy.magic = 0;
+    copy.header_crc = 0;
+    return brick_crc32(0, &copy, sizeof copy);
 }
 
 #endif

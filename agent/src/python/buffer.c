@@ -112,8 +112,6 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
     return held;
 }
 
-/* ---- either --------------------------------------------------------------- */
-
 /* What refused its buffer, for the reason that is set. */
 static int hold_without_format(PyObject *array, CoreTensor *t)
 {

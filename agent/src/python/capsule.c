@@ -89,8 +89,6 @@ static void native_layer_begin(uint32_t layer, const void *task)
 
 static void native_layer_end(uint32_t layer, const void *task) { brick_layer_end(layer, task); }
 
-/* ---- checksums ------------------------------------------------------------ */
-
 static uint32_t native_number(struct brick_handle *brick) { return brick_is_off() ? BRICK_UNNAMED : number_of(brick); }
 
 static int native_wants(struct brick_handle *kernel, const void *task, const struct brick_at *at)
@@ -114,8 +112,6 @@ static void native_checksum(struct brick_handle *kernel, const void *task, const
         brick_checksum(number_of(kernel), task, at, output, inputs, count);
 }
 
-/* ---- what was done -------------------------------------------------------- */
-
 static void native_end_of(struct brick_handle *brick, const void *task, const struct brick_amounts *did)
 {
     brick_end_of(((Brick *)brick)->number, task, did);
@@ -127,8 +123,6 @@ static void native_record_of(struct brick_handle *brick, const void *task, uint6
     if (!brick_is_off())
         brick_record_of(number_of(brick), task, elapsed_ns, did);
 }
-
-/* ---- the graph ------------------------------------------------------------ */
 
 static void native_launched(struct brick_handle *kernel, const void *task, const struct brick_launch *how,
                             const uint64_t *elapsed_ns, const struct brick_amounts *did)

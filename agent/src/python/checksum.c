@@ -359,8 +359,6 @@ static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t
     return forgive();
 }
 
-/* ---- take ----------------------------------------------------------------- */
-
 PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
     enum { VALID, LAYER, STEP };
@@ -385,8 +383,6 @@ PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, P
         Py_CLEAR(result);
     return (PyObject *)result;
 }
-
-/* ---- checksum ------------------------------------------------------------- */
 
 #define FEW 8
 

@@ -246,8 +246,6 @@ static int hold_described(const struct dl_exchange *table, PyObject *array, Core
     return failed ? -1 : 0;
 }
 
-/* ---- either ---------------------------------------------------------------- */
-
 static int hold(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
     if (core_torch_fake(array)) { /* torch warns whoever asks where it lies */

@@ -54,8 +54,6 @@ int core_add_fingerprint(PyObject *module)
                : PyModule_AddObjectRef(module, "Fingerprint", (PyObject *)core_state.fingerprint_type);
 }
 
-/* ---- arguments ------------------------------------------------------------ */
-
 static int to_key(PyObject *value, struct brick_fingerprint_key *key)
 {
     PyObject *index = PyNumber_Index(value), *places = PyLong_FromLong(64);
@@ -73,8 +71,6 @@ static int to_key(PyObject *value, struct brick_fingerprint_key *key)
         PyErr_Format(PyExc_ValueError, "brick_agent: key is %S, wanted an integer from 0 to 2^128-1", value);
     return -1;
 }
-
-/* ---- result --------------------------------------------------------------- */
 
 static PyObject *hexadecimal(uint64_t number)
 {
@@ -126,8 +122,6 @@ static PyObject *result_of(const struct brick_fingerprint *f, uint32_t dtype)
         Py_CLEAR(result);
     return result;
 }
-
-/* ---- the function --------------------------------------------------------- */
 
 PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {

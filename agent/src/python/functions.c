@@ -9,8 +9,6 @@
 
 CoreState core_state;
 
-/* ---- functions ---------------------------------------------------------- */
-
 static PyObject *core_brick(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"name", "category", NULL};
@@ -82,10 +80,8 @@ static PyObject *core_layer(PyObject *module, PyObject *index)
     return (PyObject *)l;
 }
 
-/* ---- life -------------------------------------------------------------- */
-
-/* What was given as text: a new reference, or NULL for what is none. -1 with an exception set, in strict mode. */
-static int given_text(PyObject *value, PyObject **text, const char **utf8)
+/* *text: a new reference, or NULL for None and for what has no text. -1 with an exception set, in strict mode. */
+static int to_text(PyObject *value, PyObject **text, const char **utf8)
 {
     *text = value == Py_None ? NULL : PyObject_Str(value);
     *utf8 = *text != NULL ? PyUnicode_AsUTF8(*text) : NULL;
@@ -97,15 +93,13 @@ static int given_text(PyObject *value, PyObject **text, const char **utf8)
     return 0;
 }
 
-static int given_count(PyObject *value, uint32_t *count)
+/* Of PyArg_ParseTupleAndKeywords: 1, or 0 with an exception set. */
+static int to_count(PyObject *value, void *count)
 {
     uint64_t amount;
-    *count = 0;
-    if (core_amount(value, &amount) != 0)
-        return -1;
-    if (amount <= UINT32_MAX)
-        *count = (uint32_t)amount;
-    return 0;
+    const int failed = core_amount(value, &amount);
+    *(uint32_t *)count = amount <= UINT32_MAX ? (uint32_t)amount : 0;
+    return failed == 0;
 }
 
 static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
@@ -113,19 +107,14 @@ static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
     static char *names[] = {"service", "worker", "lanes", "paths", "names", "sites", NULL};
     core_note_program();
     struct brick_config c = {0};
-    PyObject *given[2] = {Py_None, Py_None}, *texts[2] = {NULL, NULL}, *zero = PyLong_FromLong(0);
-    PyObject *counts[4] = {zero, zero, zero, zero};
+    PyObject *service = Py_None, *worker = Py_None, *texts[2] = {NULL, NULL};
     PyObject *result = NULL;
-    if (zero != NULL
-        && PyArg_ParseTupleAndKeywords(args, keywords, "|OO$OOOO:init", names, &given[0], &given[1], &counts[0],
-                                       &counts[1], &counts[2], &counts[3])
-        && given_text(given[0], &texts[0], &c.service) == 0 && given_text(given[1], &texts[1], &c.worker) == 0
-        && given_count(counts[0], &c.lanes) == 0 && given_count(counts[1], &c.paths) == 0
-        && given_count(counts[2], &c.names) == 0 && given_count(counts[3], &c.sites) == 0 && core_open(&c) == 0)
+    if (PyArg_ParseTupleAndKeywords(args, keywords, "|OO$O&O&O&O&:init", names, &service, &worker, to_count, &c.lanes,
+                                    to_count, &c.paths, to_count, &c.names, to_count, &c.sites)
+        && to_text(service, &texts[0], &c.service) == 0 && to_text(worker, &texts[1], &c.worker) == 0 && core_open(&c) == 0)
         result = PyBool_FromLong(brick_state() == BRICK_ON);
     Py_XDECREF(texts[0]);
     Py_XDECREF(texts[1]);
-    Py_XDECREF(zero);
     return result;
 }
 
@@ -156,8 +145,6 @@ static PyObject *core_segment_fd(PyObject *module, PyObject *unused)
 {
     return PyLong_FromLong(brick_segment_fd());
 }
-
-/* ---- module ------------------------------------------------------------ */
 
 PyDoc_STRVAR(core_brick_doc,
 "brick(name, category=None)\n--\n\n"

@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-/* ---- unseen ----------------------------------------------------------------- */
-
 /* A context manager's type, borrowed; NULL without an exception: there is none. */
 static PyObject *silence(void)
 {
@@ -55,8 +53,6 @@ void core_torch_leave(PyObject *silent)
     Py_DECREF(silent);
     core_put_back(raised);
 }
-
-/* ---- asked ------------------------------------------------------------------ */
 
 PyObject *core_torch_owner(PyObject *tensor)
 {

@@ -370,8 +370,6 @@ int core_weights_turn(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* ---- the function --------------------------------------------------------- */
-
 /* In (0, most]: 0, and *number stays as it is where there is none; -1 with an exception set. */
 static int to_positive(PyObject *value, double most, double *number, const char *wanted)
 {

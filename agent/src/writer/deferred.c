@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-/* ---- deferred work begins ---------------------------------------------- */
-
 #define NUMBER_BITS 48
 
 /* Of this lane alone. A forked child goes on from its parent's numbers, so that an id of the one is none of the other. */
@@ -89,8 +87,6 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     brick_event_over(t, now);
     return outcome;
 }
-
-/* ---- and ends ---------------------------------------------------------- */
 
 /* What pends comes to its end whatever was switched off since it began, as open spans do. */
 static struct brick_thread *enter_to_end(unsigned *outcome)
