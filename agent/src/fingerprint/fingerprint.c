@@ -1,15 +1,14 @@
 /* fingerprint/fingerprint.c - the fingerprint of a tensor, as brick_fingerprint.h defines it.
  *
- * Owns: views (which element comes next in flat order), what is left of a block
- * at the end, what is made of the sums, how far a tensor in pieces is. Must not
- * know: segments, records.
- * Invariants: nothing outside the view is read, nothing but the result written;
- * each element is read once, but where float64 needs another scale.
+ * Owns: views (which element comes next in flat order), the rest of a block at the
+ * end, the result of the sums, the state of a tensor in pieces. Must not know:
+ * segments, records. Invariants: nothing outside the view is read, nothing but the
+ * result is written; each element is read once, unless float64 needs another scale.
  *
- * The tensor is walked in pieces that stay in the nearest cache. A piece that
- * does not lie in one run is gathered first. Its bytes go to the checksum; its
- * elements, as float32 or float64, to the sums: first as if all were finite,
- * which nearly always holds; where it does not, again with care.
+ * The tensor is read in pieces that stay in the nearest cache. A piece that is not
+ * contiguous is gathered first. Its bytes go to the checksum; its elements, as float32
+ * or float64, to the sums: first as if all were finite, which they nearly always are;
+ * if not, again with care.
  */
 #include "simd.h"
 #include "fp_modes.h"
@@ -49,7 +48,7 @@ static const struct {
 
 /* ---- views -------------------------------------------------------------- */
 
-/* The elements that count, in flat order. Dimensions of one index are gone, those that lie as one are one. */
+/* The elements that count, in flat order. Dimensions of one index are dropped, contiguous ones are merged. */
 struct view {
     const char *data;
     uint64_t elements;
@@ -142,7 +141,7 @@ static void rewind_view(struct view *v)
         v->index[d] = 0;
 }
 
-/* The next `count` elements, of which there are so many. */
+/* Copies the next `count` elements; there must be as many. */
 static void gather(struct view *v, char *to, size_t count)
 {
     while (count > 0) {
@@ -168,7 +167,7 @@ struct pass {
     const struct brick_kernel *kernel;
     uint32_t dtype;
     struct brick_fingerprint_key key;
-    uint64_t hashed;   /* the key of the blocks' hashes, which is made of it */
+    uint64_t hashed;   /* the key of the blocks' hashes, made of `key` */
     double scale;      /* of float64: what it is multiplied by */
     uint64_t words;    /* blocks of words so far */
     uint64_t elements; /* blocks of elements so far */
@@ -212,7 +211,7 @@ static void add_clean(struct pass *p, double *elements, const uint64_t *hashes, 
 {
     struct brick_sums *sums = &p->sums;
     p->kernel->clean(sums, elements, blocks);
-    const struct brick_bounds bounds = sums->bounds; /* the zeros in place of others are no elements */
+    const struct brick_bounds bounds = sums->bounds; /* not of the zeros in place of elements */
     p->kernel->doubles(sums, elements, hashes, blocks, p->scale);
     sums->bounds = bounds;
 }
@@ -310,7 +309,7 @@ static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
     return brick_fnv1a(bytes, 4 * count);
 }
 
-/* So many elements more, of those that are left: whole pieces, but at the end. */
+/* Takes `elements` more of those that are left: whole pieces, but at the end. */
 static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elements)
 {
     char gathered[PIECE_BYTES] BRICK_ALIGNED;
@@ -330,9 +329,9 @@ static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elemen
     }
 }
 
-/* ---- what is made of it --------------------------------------------------- */
+/* ---- results --------------------------------------------------------------- */
 
-/* Without the mathematical library, for the writer needs nothing but the C library; 1e-15 close. */
+/* Within 1e-15; the writer links no mathematical library. */
 static double square_root(double x)
 {
     uint64_t bits;
@@ -355,7 +354,7 @@ static double power_of_two(uint64_t exponent) /* as float64 stores it, 1 to 2046
     return power;
 }
 
-/* By which float64 is to be multiplied, so that squares and sums stay within its range; 1 nearly always. */
+/* The exponent of the scale that keeps squares and sums of float64 within its range; that of 1 nearly always. */
 static uint64_t scale_exponent(double magnitude)
 {
     uint64_t bits;
@@ -384,7 +383,7 @@ static void put_sums(struct brick_fingerprint *f, const struct pass *p, double u
     f->l2 = square_root(squares) * unscaled;
 }
 
-/* What one pass tells, but for the sums; the exponent of the scale that these need. */
+/* Fills in all but the sums; returns the exponent of the scale that these need. */
 static uint64_t put_bounds(struct brick_fingerprint *f, const struct view *v, const struct pass *p)
 {
     const struct brick_sums *s = &p->sums;
@@ -408,11 +407,11 @@ static uint64_t put_bounds(struct brick_fingerprint *f, const struct view *v, co
 
 /* ---- in pieces ------------------------------------------------------------- */
 
-/* A tensor on the way. */
+/* The state of a tensor in pieces. */
 struct course {
     struct view view;
     struct pass pass;
-    uint64_t left;     /* elements of this pass that are to come */
+    uint64_t left;     /* elements of this pass */
     uint64_t exponent; /* of the scale; 0: the first pass is not over yet */
     struct brick_fingerprint found;
 };

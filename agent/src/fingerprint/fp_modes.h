@@ -1,4 +1,4 @@
-/* fingerprint/fp_modes.h - the floating-point modes in which numbers of tensors are made, whatever the host has set. */
+/* fingerprint/fp_modes.h - the floating-point modes of fingerprints, whatever the host has set. */
 #ifndef BRICK_MODES_H
 #define BRICK_MODES_H
 
@@ -6,8 +6,8 @@
 #include <xmmintrin.h>
 #endif
 
-/* Rounding to nearest, subnormals as they are, no trap. What the host had comes back, for brick_modes_restore: its
- * flags too. What is made between the two is made in a call, which no compiler moves out. */
+/* Rounding to nearest, subnormals as they are, no trap. Returns the host's modes and flags for brick_modes_restore. The
+ * arithmetic between the two must be in a call, which no compiler moves out. */
 static inline unsigned brick_modes_usual(void)
 {
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 /* fingerprint/simd.h - the loops of a fingerprint over whole blocks, once per kind of processor.
  *
- * Owns: what is done with blocks of 16 words and of 16 elements. Must not know:
- * tensors, their shapes, where the first block lies (fingerprint/fingerprint.c).
+ * Owns: the arithmetic on blocks of 16 words and of 16 elements. Must not know:
+ * tensors, their shapes, the address of the first block (fingerprint/fingerprint.c).
  *
  * Every variant is built from fingerprint/simd_body.h and gives the same checksum
  * bit by bit; sums differ by the rounding of another order.

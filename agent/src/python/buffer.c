@@ -1,12 +1,11 @@
-/* python/buffer.c - a Python object's memory as a tensor: the buffer protocol, where it has or gives none DLPack.
+/* python/buffer.c - a Python object's memory as a tensor: by the buffer protocol, else by DLPack.
  *
- * An array of numpy whose dtype is another package's (bfloat16, float8 of
- * ml_dtypes) gives neither. Its dtype's name says what its bytes are; that
- * package is not asked.
+ * An array of numpy whose dtype is another package's (bfloat16, float8 of ml_dtypes)
+ * gives neither. Its dtype's name says what its bytes are; that package is not called.
  *
- * Owns: what a buffer says of types and shapes, and the hold on the memory.
- * Must not know: what becomes of the tensor. Whatever holds is held until
- * core_tensor_release; where core_tensor_hold fails, nothing is.
+ * Owns: what a buffer says of types and shapes, and the hold on the memory. Must not
+ * know: what becomes of the tensor. The memory is held until core_tensor_release;
+ * where core_tensor_hold fails, it is not.
  */
 #include "tensor.h"
 
@@ -14,7 +13,7 @@
 
 /* ---- the buffer protocol -------------------------------------------------- */
 
-static const char kinds[] = "?bhilqnBHILQNefd"; /* of the struct module, as far as they are numbers of a machine */
+static const char kinds[] = "?bhilqnBHILQNefd"; /* of the struct module: those that are numbers of a machine */
 
 static uint32_t dtype_of_format(char kind, Py_ssize_t size)
 {
@@ -54,14 +53,14 @@ static int take_buffer(CoreTensor *t)
         if (b->strides != NULL)
             t->strides[d] = b->strides[d];
     }
-    if (b->strides == NULL) /* though asked for: so ctypes exports its arrays, which lie in C order */
+    if (b->strides == NULL) /* though requested: ctypes exports its arrays, in C order, without them */
         t->tensor.strides = NULL;
     return 0;
 }
 
 /* ---- arrays of numpy without a format --------------------------------------- */
 
-/* What the dtype of an array is called, where it says so: a new reference, or NULL, as core_attribute. */
+/* The name of an array's dtype: a new reference, or NULL, as core_attribute. */
 static PyObject *dtype_of(PyObject *array, PyObject **dtype)
 {
     *dtype = core_attribute(array, "dtype");
@@ -92,7 +91,7 @@ static int of_this_machine(PyObject *dtype, PyObject *name)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Through a view of its bits: 1; 0: its dtype is none that has neither format nor code; -1 with an exception set. */
+/* Holds a view of its bits: 1; 0: its dtype is none of those without a format; -1 with an exception set. */
 static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTensor *t)
 {
     const uint32_t number = dtype_of_name(name);
@@ -102,7 +101,7 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
     PyObject *view = of_this_machine(dtype, name) == 0 ? PyObject_CallMethod(array, "view", "s", core_dtype_name(bits)) : NULL;
     int held = view != NULL && PyObject_GetBuffer(view, &t->buffer, PyBUF_RECORDS_RO) == 0 && take_buffer(t) == 0 ? 1 : -1;
     Py_XDECREF(view); /* the buffer holds it */
-    if (held == 1 && t->tensor.dtype != bits) { /* whoever made it up */
+    if (held == 1 && t->tensor.dtype != bits) { /* an imitation */
         PyErr_Format(PyExc_TypeError, "brick_agent: a tensor of dtype '%U' gave a view of dtype '%s', wanted '%s'", name,
                      core_dtype_name(t->tensor.dtype), core_dtype_name(bits));
         core_tensor_release(t);
@@ -112,7 +111,7 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
     return held;
 }
 
-/* What refused its buffer, for the reason that is set. */
+/* For an object that refused its buffer with the exception that is set. */
 static int hold_without_format(PyObject *array, CoreTensor *t)
 {
     const CoreRaised refused = core_put_aside();
@@ -124,7 +123,7 @@ static int hold_without_format(PyObject *array, CoreTensor *t)
     } else { /* DLPack has a code for a bfloat16, where others refuse a buffer of it */
         core_put_back(refused);
         held = core_dlpack_hold(array, t);
-        if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError)) /* as numpy has it of any such dtype */
+        if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError)) /* numpy's answer for any such dtype */
             PyErr_Format(PyExc_TypeError,
                          "brick_agent: a tensor of dtype '%U' has no fingerprint; wanted bool, integers, float8 to float64 "
                          "or bfloat16",

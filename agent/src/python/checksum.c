@@ -1,9 +1,9 @@
-/* python/checksum.c - checksum(), and take(): what a kernel's tensors came to is recorded.
+/* python/checksum.c - checksum() and take(): the fingerprints of a kernel's tensors are recorded.
  *
  * Owns: what the arguments of both mean to the writer. Must not know: how a
- * fingerprint is computed, or where it is written. Invariants: only a call that
- * has no such argument raises, or in strict mode anything; where no checksum is
- * wanted, nothing is asked of a tensor.
+ * fingerprint is computed, or where it is written. Invariants: only an unknown
+ * argument raises, or anything in strict mode; a tensor is not touched unless its
+ * checksum would be recorded.
  */
 #include "arguments.h"
 #include "brick.h"
@@ -77,9 +77,9 @@ int core_add_taken(PyObject *module)
     return core_state.taken_type == NULL ? -1 : PyModule_AddType(module, core_state.taken_type);
 }
 
-/* ---- what goes wrong ------------------------------------------------------ */
+/* ---- errors --------------------------------------------------------------- */
 
-/* The exception that is set: -1 in strict mode, and where it is not of a tensor's making (an interrupt). */
+/* -1: the exception that is set must be raised: in strict mode, or since no tensor caused it (an interrupt). */
 static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
 
 static int forgive(void)
@@ -108,7 +108,7 @@ static int forgive(void)
 
 /* ---- where ---------------------------------------------------------------- */
 
-/* What a call says of the place. */
+/* The place of a checksum, as a call gives it. */
 struct place {
     Brick *kernel;
     const void *key;
@@ -147,7 +147,7 @@ static int to_kernel(struct place *p, PyObject *kernel)
     return 0;
 }
 
-/* 0: none could be had. */
+/* 0: none. */
 static uint32_t number_of_name(PyObject *name)
 {
     Brick *b = core_handle(name, Py_None);
@@ -189,7 +189,7 @@ static int to_relation(struct place *p, PyObject *value)
         PyErr_Clear();
         return 0;
     }
-    p->at.relation = UINT32_MAX; /* counted by the writer, and taken for local */
+    p->at.relation = UINT32_MAX; /* the writer counts it, and records local */
     return core_complain(A_RELATION, value);
 }
 
@@ -197,7 +197,7 @@ static int to_stateful(struct place *p, PyObject *value)
 {
     if (!core_is_given(value))
         return 0;
-    p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* what cannot be made out, too */
+    p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* an invalid value, too */
     return PyBool_Check(value) ? 0 : core_complain("stateful must be a bool or None", value);
 }
 
@@ -229,10 +229,10 @@ static int digest_of_text(PyObject *value, uint64_t digest, uint64_t *result)
 
 static int digest_of(PyObject *value, uint64_t *digest);
 
-/* The same whatever the order in which its members were put in. */
+/* Does not depend on the order of the members. */
 static int digest_of_members(PyObject *members, uint64_t *digest)
 {
-    PyObject *items = PyDict_Items(members); /* what it holds, whatever its class says of it */
+    PyObject *items = PyDict_Items(members); /* its own items, whatever its class overrides */
     uint64_t sum = 0, key = 0, value = 0;
     int wrong = items == NULL ? -1 : 0;
     for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(items); n++) {
@@ -247,7 +247,7 @@ static int digest_of_members(PyObject *members, uint64_t *digest)
 
 static int digest_of_rows(PyObject *rows, uint64_t *digest)
 {
-    PyObject *held = PySequence_Tuple(rows); /* which nobody else can change meanwhile */
+    PyObject *held = PySequence_Tuple(rows); /* a list may change meanwhile */
     int wrong = held == NULL ? -1 : 0;
     *digest = '[';
     for (Py_ssize_t n = 0; wrong == 0 && n < PyTuple_GET_SIZE(held); n++) {
@@ -298,7 +298,7 @@ static int digest_of(PyObject *value, uint64_t *digest)
     return wrong;
 }
 
-/* What has no digest is told from all that has one, and equal to nothing of another type. */
+/* A value without a digest differs from all that have one, and from other types. */
 static int to_params(struct place *p, PyObject *value)
 {
     if (!core_is_given(value))
@@ -315,21 +315,21 @@ static int to_params(struct place *p, PyObject *value)
 
 /* ---- tensors -------------------------------------------------------------- */
 
-/* Whether a tensor has as many rows as the output, so that `valid` is meant for it too. */
+/* A tensor with as many rows as the output: `valid` applies to it too. */
 static bool as_many_rows(const struct brick_tensor *t, int64_t rows) { return t->dims > 0 && t->shape[0] == rows; }
 
-/* It could not be had, with the exception set: such a tensor cannot be read, but where an interrupt came meanwhile. */
+/* A tensor that could not be held, with the exception set: counted, unless that is an interrupt. */
 static int unread(const struct place *p, PyObject *tensor, struct brick_taken *taken)
 {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
     if (!core_torch_fake(tensor) || must_raise() != 0)
         return forgive();
-    PyErr_Clear(); /* nothing is wrong with whoever is made a program of */
+    PyErr_Clear(); /* expected while torch makes a program of the model */
     return 0;
 }
 
-/* *rows: of the output, whose rows are told; of an input those that `valid` is meant for. */
+/* Sets *rows for the output; `valid` applies to inputs with as many. */
 static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
 {
     CoreTensor t;
@@ -407,7 +407,7 @@ static int record(struct place *p, PyObject *output, PyObject *input)
         wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, last = &inputs[n]);
     if (is_whole && wrong == 0)
         brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
-    else /* it comes to nothing, as one whose output could not be had, and counts as that */
+    else /* nothing is recorded, and it counts as one whose output could not be had */
         brick_checksum(p->kernel->number, p->key, &p->at, last, NULL, 0);
     if (inputs != few)
         PyMem_Free(inputs);

@@ -1,14 +1,13 @@
 /* python/context_key.c - a span runs on behalf of a context; this file keeps that context alive meanwhile.
  *
- * The writer tells tasks apart by the addresses of their contexts. An address
- * may be another context's once its own is gone: so a context with something
- * open is referenced, and given up when all has ended, when the task is found
- * dead, or when the thread ends.
+ * The writer tells tasks apart by the addresses of their contexts, which Python uses
+ * again. So a context with something open is referenced; the reference is dropped when
+ * all has ended, when the task is found dead, or when the thread ends.
  */
 #include "context_key.h"
 #include "arguments.h"
 
-/* We hold the only reference: the task ended with a span open. */
+/* Ours is the only reference: the task ended with a span open. */
 static int key_is_dead(const void *key)
 {
     return key != NULL && Py_REFCNT((PyObject *)(uintptr_t)key) == 1;
@@ -22,9 +21,9 @@ static void key_drop(const void *key)
 /* The end of this thread's state will be noticed. */
 static __thread bool watched __attribute__((tls_model("initial-exec")));
 
-/* Lies in the thread state's dictionary, so that it dies with it while the
- * interpreter lock is held: only then can references to keys be given up. The
- * thread may go on: a native one that calls Python has another state each time. */
+/* The destructor of a capsule in the thread state's dictionary: it runs with the
+ * interpreter lock, without which no reference can be dropped. The thread may go
+ * on: a native one that calls Python has another state each time. */
 static void state_ended(PyObject *capsule)
 {
     if (PyCapsule_GetContext(capsule) != (void *)(uintptr_t)PyThread_get_thread_ident())

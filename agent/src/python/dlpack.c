@@ -1,15 +1,15 @@
-/* python/dlpack.c - a Python object's memory as a tensor, by what DLPack says of it.
+/* python/dlpack.c - a Python object's memory as a tensor, as DLPack describes it.
  *
- * Owns: both of its ways, types, devices. A type's table of functions
- * (__dlpack_c_exchange_api__) describes a tensor where it is, for the price of a
- * call in C, of which profilers and exports of its library see nothing; the
- * method __dlpack__ gives a capsule. Must not know: what becomes of the tensor.
- * Invariant: of an object whose type has neither nothing is asked, for some put
- * whatever is asked of them into a program.
+ * Owns: both protocols of DLPack, its types, its devices. A type's table of functions
+ * (__dlpack_c_exchange_api__) describes a tensor in place, for the price of a call in
+ * C that profilers and exports of its library do not see; the method __dlpack__ gives
+ * a capsule. Must not know: what becomes of the tensor. Invariant: no attribute is
+ * read of an object whose type has neither, since some objects record each access
+ * into a program.
  *
- * A capsule is read and never consumed: its name stays, so that the producer's
- * own destructor frees it with our reference, on every way out. It may run
- * Python, which must find no exception of ours, and take none along.
+ * A capsule is read and never consumed: its name stays, so that the producer's own
+ * destructor frees it with our reference, on every way out. That may run Python,
+ * which must find no exception of ours, and leave none.
  */
 #include "tensor.h"
 
@@ -50,7 +50,7 @@ struct dl_exchange { /* from version 1.3 on */
 #define DL_CUDA_HOST 3 /* memory of the host that a device may reach: pinned */
 #define DL_ROCM_HOST 11
 
-/* ---- what it says --------------------------------------------------------- */
+/* ---- devices and types ---------------------------------------------------- */
 
 static const char *device_name(long device)
 {
@@ -119,8 +119,8 @@ static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
 
 /* ---- a capsule ------------------------------------------------------------- */
 
-/* The producer is asked where it lies before it is asked for it: a device might copy, or wait. */
-static int asked_device(PyObject *array)
+/* Asks for the device before the capsule: a device might copy, or wait. */
+static int check_device(PyObject *array)
 {
     PyObject *device = PyObject_CallMethod(array, "__dlpack_device__", NULL);
     if (device == NULL)
@@ -134,12 +134,12 @@ static int asked_device(PyObject *array)
     return PyErr_Occurred() ? -1 : of_this_host(kind);
 }
 
-static PyObject *asked_capsule(PyObject *method)
+static PyObject *make_capsule(PyObject *method)
 {
     PyObject *none = PyTuple_New(0);
     PyObject *version = none != NULL ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0) : NULL;
     PyObject *capsule = version != NULL ? PyObject_Call(method, none, version) : NULL;
-    if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) { /* of before there were versions */
+    if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) { /* older than max_version */
         PyErr_Clear();
         capsule = PyObject_Call(method, none, NULL);
     }
@@ -167,24 +167,24 @@ static const struct dl_tensor *in_capsule(PyObject *capsule)
     return NULL;
 }
 
-/* What asks for gradients exports nothing but what it is detached to: a new reference. */
-static PyObject *exported(PyObject *array)
+/* A tensor with gradients exports only its detached one: a new reference. */
+static PyObject *detached(PyObject *array)
 {
-    PyObject *asks = core_attribute(array, "requires_grad");
-    const bool is_asking = asks == Py_True;
-    Py_XDECREF(asks);
-    if (asks == NULL && PyErr_Occurred())
+    PyObject *requires = core_attribute(array, "requires_grad");
+    const bool has_gradients = requires == Py_True;
+    Py_XDECREF(requires);
+    if (requires == NULL && PyErr_Occurred())
         return NULL;
-    return is_asking ? PyObject_CallMethod(array, "detach", NULL) : Py_NewRef(array);
+    return has_gradients ? PyObject_CallMethod(array, "detach", NULL) : Py_NewRef(array);
 }
 
 static int hold_capsule(PyObject *array, CoreTensor *t)
 {
-    PyObject *from = exported(array);
-    PyObject *method = from != NULL && asked_device(from) == 0 ? PyObject_GetAttrString(from, "__dlpack__") : NULL;
-    PyObject *capsule = method != NULL ? asked_capsule(method) : NULL;
+    PyObject *from = detached(array);
+    PyObject *method = from != NULL && check_device(from) == 0 ? PyObject_GetAttrString(from, "__dlpack__") : NULL;
+    PyObject *capsule = method != NULL ? make_capsule(method) : NULL;
     core_let_go(method);
-    core_let_go(from); /* what is exported holds what it needs */
+    core_let_go(from); /* the capsule holds what it needs */
     const struct dl_tensor *dl = capsule != NULL ? in_capsule(capsule) : NULL;
     if (dl != NULL && take_dlpack(t, dl) == 0) {
         t->holds = capsule;
@@ -196,7 +196,7 @@ static int hold_capsule(PyObject *array, CoreTensor *t)
 
 /* ---- a table of functions --------------------------------------------------- */
 
-/* NULL: it has none. */
+/* NULL: none. */
 static const struct dl_exchange *exchange_of(PyObject *array)
 {
     static PyObject *name;
@@ -210,8 +210,8 @@ static const struct dl_exchange *exchange_of(PyObject *array)
     return table != NULL && table->major == DL_MAJOR && table->tensor_from != NULL ? table : NULL;
 }
 
-/* What a C++ library says goes on with where in its source that was. */
-static void say_its_first_line(void)
+/* Raises the first line alone: a C++ library appends where in its source it failed. */
+static void raise_first_line(void)
 {
     if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_Exception))
         return;
@@ -231,12 +231,12 @@ static void say_its_first_line(void)
 static int hold_described(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
     struct dl_tensor dl;
-    PyObject *owner = core_torch_owner(array); /* before it is asked where it lies */
+    PyObject *owner = core_torch_owner(array); /* before its address is read */
     int failed = owner == NULL || table->tensor_from(array, &dl) != 0;
     if (failed) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_BufferError, "DLPack does not describe this tensor, and does not say why");
-        say_its_first_line();
+        raise_first_line();
     }
     failed = failed || take_dlpack(t, &dl) != 0;
     if (failed)
@@ -248,7 +248,7 @@ static int hold_described(const struct dl_exchange *table, PyObject *array, Core
 
 static int hold(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
-    if (core_torch_fake(array)) { /* torch warns whoever asks where it lies */
+    if (core_torch_fake(array)) { /* torch warns if its address is read */
         PyErr_Format(PyExc_ValueError, "brick_agent: a tensor without numbers (%s) has no fingerprint", Py_TYPE(array)->tp_name);
         return -1;
     }

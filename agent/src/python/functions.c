@@ -218,16 +218,16 @@ static PyMethodDef core_methods[] = {
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
     {"_step_of", core_step_of, METH_VARARGS,
-     "A step's key, made of what tensors hold and of the step that filled the caches (0: they are empty); None in a step, or\n"
-     "where nothing is recorded."},
-    {"_watched", core_watched, METH_VARARGS, "A callable that stands for a module's forward."},
-    {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick, if it is to be; its first tells where it is defined."},
-    {"_launched_by", core_launched_by, METH_VARARGS, "A kernel was launched by a brick that was told when it was over."},
-    {"_task_ended", core_task_ended, METH_O, "What was just recorded of a brick was the last stretch of a task."},
-    {"_source_hash", core_source_hash, METH_O, "The hash by which a text is known as a source."},
-    {"_tell", core_tell, METH_VARARGS, "Tells a source, with this name, path and hash, from so many pieces on; up to how many it is told, -1: all. None: one that is not told is counted."},
-    {"_totals", core_totals, METH_NOARGS, "What this process has recorded: the length of a tick, entries that never were still, paths, the ledger."},
-    {"_deferred", core_deferred, METH_VARARGS, "Work of a brick was handed to a stream at that time, of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
+     "A step's key, made of tensors and of the step that filled the caches (0: they are empty); None in a step, or while\n"
+     "nothing is recorded."},
+    {"_watched", core_watched, METH_VARARGS, "Wrap a module's forward."},
+    {"_traced", core_traced, METH_VARARGS, "Wrap a function; each call is a span of a brick, if `spans`; the first one marks its definition."},
+    {"_launched_by", core_launched_by, METH_VARARGS, "Mark a launch by a brick that was recorded when it was over."},
+    {"_task_ended", core_task_ended, METH_O, "Mark the span of a brick that was just recorded as the last one of a task."},
+    {"_source_hash", core_source_hash, METH_O, "The hash of a source's text."},
+    {"_tell", core_tell, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; returns the next piece, -1 after the last. None: count a drop."},
+    {"_totals", core_totals, METH_NOARGS, "What this process has recorded: the length of a tick, torn entries, paths, the ledger."},
+    {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
     {"enable", core_enable, METH_NOARGS, core_enable_doc},
     {"disable", core_disable, METH_NOARGS, core_disable_doc},
     {"_segment_name", core_segment_name, METH_NOARGS, "The file of this process below /dev/shm, or ''."},
@@ -263,7 +263,7 @@ static int core_exec(PyObject *module)
         return -1;
     core_state.process = 1;
     pthread_atfork(NULL, NULL, in_child);
-    core_state.other->number = 0; /* of no name: whoever calls a brick so has another handle */
+    core_state.other->number = 0; /* of no name: a brick named "other" has another handle */
     return 0;
 }
 

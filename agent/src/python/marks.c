@@ -1,4 +1,4 @@
-/* python/marks.c - kernel(), transfer(), needs(), and what the Python face tells of functions, tasks and sources. */
+/* python/marks.c - kernel(), transfer(), needs(), and marks of functions, tasks and sources for the Python layer. */
 #include "marks.h"
 #include "arguments.h"
 #include "brick.h"
@@ -35,7 +35,7 @@ const char core_needs_doc[] = PyDoc_STR(
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* As core_handle, but that a new name is given no handle where marks may take no more names. */
+/* As core_handle, but without a new handle where marks may take no more names. */
 static Brick *handle_of(PyObject *name)
 {
     if (Py_IS_TYPE(name, core_state.brick_type))
@@ -53,7 +53,7 @@ static Brick *handle_of(PyObject *name)
     return core_state.other;
 }
 
-/* A handle's number, opening the segment; BRICK_UNNAMED: nothing is recorded. -1 with an exception set. */
+/* *number: BRICK_UNNAMED while nothing is recorded. Opens the segment; -1 with an exception set. */
 static int number_of(PyObject *name, PyObject *category, uint32_t *number)
 {
     Brick *b = handle_of(name);
@@ -78,7 +78,7 @@ static int to_extent(PyObject *value, uint32_t *extent)
     return *extent != 0 ? 0 : core_complain(EXTENT, value);
 }
 
-/* What cannot be has a 0 in it, beside numbers that are none: the writer counts it. */
+/* An invalid value becomes one with a 0 among its numbers: the writer counts it. */
 static int to_extents(PyObject *value, uint32_t extents[3])
 {
     static const uint32_t impossible[3] = {0, 1, 1};
@@ -101,7 +101,7 @@ static int to_extents(PyObject *value, uint32_t extents[3])
     return wrong;
 }
 
-/* Bytes of shared memory; what cannot be takes the whole shape with it, as a grid that cannot be does. */
+/* Bytes of shared memory. An invalid number makes the whole shape invalid, as an invalid grid does. */
 static int to_shared(PyObject *value, struct brick_launch *how)
 {
     uint64_t bytes;
@@ -114,8 +114,8 @@ static int to_shared(PyObject *value, struct brick_launch *how)
     return 0;
 }
 
-/* A hash as it is; a text, or a source of which something is left to be told, through brick.source(). What is neither
- * takes the whole shape with it: the writer counts it. */
+/* A hash as it is; a text, or a source with pieces left to be written, through brick.source(). Anything else makes the
+ * whole shape invalid: the writer counts it. */
 static int to_source(PyObject *value, struct brick_launch *how)
 {
     static PyObject *text, *sources; /* for good */
@@ -150,7 +150,7 @@ static PyObject *done(unsigned outcome)
     Py_RETURN_NONE;
 }
 
-/* ---- what is told ---------------------------------------------------------- */
+/* ---- marks ---------------------------------------------------------------- */
 
 PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
@@ -253,7 +253,7 @@ bool core_define(Brick *b, PyObject *file, unsigned long line)
     if (brick_is_off())
         return false;
     if (number_of((PyObject *)b, NULL, &number) != 0) {
-        PyErr_Clear(); /* the span that is to come says it too */
+        PyErr_Clear(); /* the span that follows reports it */
         return false;
     }
     Py_ssize_t length;
@@ -283,7 +283,7 @@ PyObject *core_tell(PyObject *module, PyObject *args)
     unsigned long long hash, from;
     if (!PyArg_ParseTuple(args, "z#zzKK:_tell", &source.text, &length, &source.name, &source.path, &hash, &from))
         return NULL;
-    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* as of what is too long: it counts */
+    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* counted as one that is too long */
     if (core_open_once() != 0)
         return NULL;
     uint64_t told = from;

@@ -1,10 +1,10 @@
 /* python/module.c - where a torch module keeps its tensors.
  *
- * Owns: which part of a module has a tensor, and how it is found there again.
- * Must not know: what becomes of it. Invariants: neither a part nor a tensor
- * lives longer for having a place, and no tensor has a weak reference on account
- * of it where its part is known: torch refuses to swap the contents of one that
- * has, and so to convert or to load a model with tensors of other classes.
+ * Owns: which part of a module has a tensor, and how it is found there again. Must not
+ * know: what becomes of it. Invariants: a place keeps neither a part nor a tensor
+ * alive, and makes a weak reference to a tensor only where its part is unknown: torch
+ * refuses to swap the contents of a tensor that has one, and so to convert or to load
+ * a model with tensors of other classes.
  */
 #include "module.h"
 #include "tensor.h"
@@ -17,7 +17,7 @@ PyObject *core_module_parts(PyObject *module)
         PyDict_MergeFromSeq2(parts, pairs, 1);
     core_let_go(pairs);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError))
-        PyErr_Clear(); /* what it does not say is not known */
+        PyErr_Clear(); /* its parts are unknown */
     if (PyErr_Occurred()) {
         core_let_go(parts);
         return NULL;
@@ -25,8 +25,8 @@ PyObject *core_module_parts(PyObject *module)
     return parts;
 }
 
-/* What a part has there: a new reference; NULL: nothing, or with an exception set. */
-static PyObject *had_by(PyObject *part, const char *table, PyObject *key)
+/* The tensor in a table of a part: a new reference; NULL: none, or with an exception set. */
+static PyObject *tensor_in(PyObject *part, const char *table, PyObject *key)
 {
     PyObject *all = core_attribute(part, table);
     PyObject *found = all != NULL ? PyObject_GetItem(all, key) : NULL;
@@ -38,7 +38,7 @@ static PyObject *had_by(PyObject *part, const char *table, PyObject *key)
     return found;
 }
 
-/* A tensor's part, borrowed, and *key, a new reference; NULL: it is not known, or with an exception set. */
+/* A tensor's part, borrowed, and *key, a new reference; NULL: unknown, or with an exception set. */
 static PyObject *part_with(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, PyObject **key)
 {
     if (!PyUnicode_Check(name))
@@ -47,7 +47,7 @@ static PyObject *part_with(PyObject *parts, const char *table, PyObject *name, P
     PyObject *prefix = PyUnicode_Substring(name, 0, dot > 0 ? dot : 0);
     PyObject *part = prefix != NULL ? PyDict_GetItemWithError(parts, prefix) : NULL;
     *key = part != NULL ? PyUnicode_Substring(name, dot + 1, length) : NULL;
-    PyObject *found = *key != NULL ? had_by(part, table, *key) : NULL;
+    PyObject *found = *key != NULL ? tensor_in(part, table, *key) : NULL;
     Py_XDECREF(prefix);
     core_let_go(found);
     return found != NULL && found == tensor ? part : NULL;
@@ -82,7 +82,7 @@ PyObject *core_place_find(const CorePlace *place)
     Py_INCREF(of);
     if (place->key == NULL)
         return of;
-    PyObject *found = had_by(of, place->table, place->key);
+    PyObject *found = tensor_in(of, place->table, place->key);
     core_let_go(of);
     return found;
 }

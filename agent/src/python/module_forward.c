@@ -1,7 +1,7 @@
-/* python/module_forward.c - what `instrument` makes of a module's forward: a callable that stands for it.
+/* python/module_forward.c - `instrument` replaces a module's forward by a callable, each call of which is a span.
  *
- * Each call is a span at the module's layer. Where a checksum of its output is wanted, another callable is called in its
- * place, which takes what it is given before it computes. In C because this is done for each module of each step.
+ * The span is at the module's layer. Where a checksum of the output would be recorded, another callable is called instead,
+ * which takes the inputs before it computes. In C because each module of each step does this.
  */
 #include "arguments.h"
 #include "context_key.h"
@@ -16,10 +16,10 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *checked; /* called with the same arguments */
-    PyObject *module;  /* a weak reference to what both are given first; or NULL */
+    PyObject *module;  /* a weak reference to the first argument of both; or NULL */
     Brick *brick;      /* immortal: not counted */
     uint32_t layer;    /* above the largest: none */
-    uint32_t rate;     /* of the steps of which a checksum is wanted, while nobody says */
+    uint32_t rate;     /* as brick_wants_of has it */
 } Watched;
 
 static int begin(const Watched *w, const void *key)
@@ -59,14 +59,14 @@ static PyObject *call(const Watched *w, PyObject *const *args, size_t nargsf, Py
 
 #define FEW 8
 
-/* A module's, which is given that first. */
+/* Passes the module first. */
 static PyObject *call_of(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     const Py_ssize_t given = PyVectorcall_NARGS(nargsf), all = given + (names != NULL ? PyTuple_GET_SIZE(names) : 0);
     PyObject *few[FEW + 2], **room = all <= FEW ? few : PyMem_Malloc((size_t)(all + 2) * sizeof *room);
     if (room == NULL)
         return PyErr_NoMemory();
-    PyObject *module = Py_NewRef(PyWeakref_GetObject(w->module)); /* it may take itself apart */
+    PyObject *module = Py_NewRef(PyWeakref_GetObject(w->module)); /* its forward may drop the module */
     room[1] = module;
     for (Py_ssize_t n = 0; n < all; n++)
         room[2 + n] = args[n];

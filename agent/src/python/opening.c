@@ -59,8 +59,8 @@ int core_open(struct brick_config *config)
     return -1;
 }
 
-/* The handle's number, at its first use. While nothing is recorded it stays
- * unresolved. Its strings are as UTF-8 already: reading them asks for nothing. */
+/* Gives the handle its number, unless nothing is recorded. Its strings are UTF-8
+ * already, so that this needs no interpreter lock. */
 static void number_now(Brick *b)
 {
     if (brick_state() != BRICK_ON)

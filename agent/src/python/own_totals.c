@@ -1,9 +1,8 @@
 /* python/own_totals.c - what this process has recorded so far, read by itself: BrickProfiler's statistics without a daemon.
  *
- * Nothing here is on the record path, and nothing is taken or written: each
- * lane's summaries are copied as any reader copies them (brick_shm.h, O5 to O8),
- * for other threads go on recording meanwhile. Ticks stay ticks: their length
- * is told beside them.
+ * Nothing here is on the record path or writes: each lane's summaries are copied as
+ * any reader copies them (brick_shm.h, O5 to O8), since other threads go on recording.
+ * Times are in ticks, next to the length of a tick.
  */
 #include "methods.h"
 
@@ -11,11 +10,11 @@
 
 #include <sched.h>
 
-/* A thread changes an entry for some nanoseconds, or was interrupted in the middle of that: then it is let go on. */
+/* A thread changes an entry for some nanoseconds; if it was interrupted meanwhile, this one yields to it. */
 #define TRIES 1000
 #define TRIES_IN_A_ROW 50
 
-/* 0: it was never still; *to holds what there was. */
+/* 0: it changed during each try; *to has the last copy. */
 static int copy_summary(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to)
 {
     const uint64_t *words = (const uint64_t *)(const void *)from;
@@ -52,8 +51,8 @@ static void add(struct brick_summary *sum, const struct brick_summary *s)
         sum->histogram[b] += s->histogram[b];
 }
 
-/* What all lanes have of a path. A lane that was ever taken has its sequences; one that is not 0, its summary (a hole must
- * not be touched: see brick_shm.h). */
+/* Adds up a path over all lanes; returns how many copies are torn. A lane that was ever taken has sequences, and a summary
+ * where its sequence is not 0; else it has holes, which must not be touched (brick_shm.h). */
 static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struct brick_summary *sum)
 {
     unsigned torn = 0;
@@ -72,7 +71,7 @@ static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struc
     return torn;
 }
 
-/* A new reference; None where there is none of this number. */
+/* A new reference; None for a number without a name. */
 static PyObject *name_of(const struct brick_segment *s, uint32_t number)
 {
     const struct brick_name *name = &brick_names_of(s)[number];
@@ -99,7 +98,7 @@ static PyObject *row_of(const struct brick_segment *s, uint32_t path, uint64_t k
         brick_summary_flops(sum), (const char *)sum->histogram, (Py_ssize_t)sizeof sum->histogram);
 }
 
-/* What became of spans that are in no summary, over all lanes. */
+/* The counts of spans that are in no summary, over all lanes. */
 static PyObject *ledger_of(const struct brick_segment *s)
 {
     unsigned long long open = 0, abandoned = 0, rejected = 0, nested = 0, unmatched = 0, amounts = 0;

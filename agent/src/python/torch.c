@@ -1,17 +1,17 @@
-/* python/torch.c - what torch's tensors are asked beside what DLPack says of them.
+/* python/torch.c - what DLPack does not say of torch's tensors.
  *
  * Owns: what keeps their memory where it is, whether their numbers are those in
- * memory, which ones have none. Must not know: DLPack, what becomes of a tensor.
- * Invariant: whoever watches torch's functions (a TorchFunctionMode, a class with
- * a __torch_function__ of its own) sees none of ours: between core_torch_enter
- * and core_torch_leave torch asks nobody of this thread. Torch is not imported:
- * whoever has a tensor of it has done so.
+ * memory, which tensors have none. Must not know: DLPack, what becomes of a tensor.
+ * Invariant: a TorchFunctionMode, or a class with a __torch_function__ of its own,
+ * sees none of our calls: between core_torch_enter and core_torch_leave they are
+ * switched off in this thread. Torch is not imported: a caller with a tensor of it
+ * has done so.
  */
 #include "tensor.h"
 
 #include <string.h>
 
-/* A context manager's type, borrowed; NULL without an exception: there is none. */
+/* The type of a context manager, borrowed; NULL without an exception: there is none. */
 static PyObject *silence(void)
 {
     static PyObject *found;
@@ -35,7 +35,7 @@ PyObject *core_torch_enter(PyObject *tensor)
     PyObject *entered = silent != NULL && core_of_type(silent, &enter, "__enter__") != NULL
                             ? PyObject_CallMethodNoArgs(silent, enter)
                             : NULL;
-    if (entered == NULL) { /* of another version: seen is better than not read */
+    if (entered == NULL) { /* another version of torch: a visible call is better than none */
         Py_CLEAR(silent);
         PyErr_Clear();
     }
@@ -78,7 +78,7 @@ bool core_torch_fake(PyObject *tensor)
 {
     static PyObject *module, *watched;
     static const char fakes[] = "torch._subclasses."; /* FakeTensor, FunctionalTensor */
-    const CoreRaised raised = core_put_aside(); /* it may be asked when a tensor could not be had: a look-up drops that */
+    const CoreRaised raised = core_put_aside(); /* why the tensor could not be held: a look-up would drop it */
     const bool is_watched = core_of_type(tensor, &watched, "__torch_function__") != NULL;
     PyObject *of = is_watched ? core_of_type(tensor, &module, "__module__") : NULL;
     const char *text = of != NULL && PyUnicode_Check(of) ? PyUnicode_AsUTF8(of) : NULL;

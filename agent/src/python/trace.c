@@ -1,8 +1,8 @@
-/* python/trace.c - what `@trace` makes of a plain callable: one that stands for it, as functools.lru_cache's does. Of what
- * is resumed, generators and coroutines, only where it is defined is told here.
+/* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does. Of generators and coroutines, which are
+ * resumed, it reports only the definition.
  *
- * In C because a Python wrapper with *args and **keywords costs four times what the span does. Of two types: what is
- * not made a method by an attribute's look-up alone (a builtin, an object with __call__) gets one that is not either.
+ * In C because a Python wrapper with *args and **keywords costs four times what the span does. There are two types: the
+ * look-up of an attribute makes a function a method, but not a builtin or an object with __call__, nor their wrapper.
  */
 #include "marks.h"
 #include "methods.h"
@@ -17,7 +17,7 @@ typedef struct {
     unsigned long line;
     unsigned reported_by; /* the process whose first call reported the definition, as core_state.process has it */
     bool spans;       /* a call is a span; else only the definition is reported */
-    PyObject *dictionary; /* functools.wraps writes here what the function is called, and __wrapped__ */
+    PyObject *dictionary; /* functools.wraps writes __name__, __wrapped__ and others here */
     PyObject *weak;
 } Traced;
 
@@ -40,7 +40,7 @@ static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargs
     return core_call_over(result, raised, ended == NULL);
 }
 
-/* Bound where the function would be. */
+/* Binds where the function would bind. */
 static PyObject *traced_get(PyObject *self, PyObject *owner, PyObject *type)
 {
     PyObject *function = ((Traced *)self)->function;
@@ -59,7 +59,7 @@ static PyObject *traced_repr(PyObject *self)
     return PyUnicode_FromFormat("<traced %R>", ((Traced *)self)->function);
 }
 
-/* Pickled and copied as functions are: by the name where it is found. */
+/* Pickled as functions are: by the name under which it is found. */
 static PyObject *traced_reduce(PyObject *self, PyObject *unused) { return PyObject_GetAttrString(self, "__qualname__"); }
 static PyObject *traced_copy(PyObject *self, PyObject *unused) { return Py_NewRef(self); }
 

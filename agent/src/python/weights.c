@@ -1,10 +1,10 @@
 /* python/weights.c - weights(): a model's tensors are watched.
  *
- * Owns: what of a mapping or a module is watched, and how it is held. Must not
- * know: when a tensor is read, for how long, or where its record goes
- * (writer/weights.c). Invariants: only a call that has no such argument raises,
- * or in strict mode anything; a module's tensors live no longer for being
- * watched; between two slices nothing of a tensor is held.
+ * Owns: which tensors of a mapping or a module are watched, and how they are held.
+ * Must not know: when a tensor is read, for how long, or where its record goes
+ * (writer/weights.c). Invariants: only an unknown argument raises, or anything in
+ * strict mode; to be watched keeps no tensor of a module alive; between two slices no
+ * tensor is held.
  */
 #include "weights.h"
 #include "arguments.h"
@@ -45,15 +45,15 @@ struct entry {
 
 struct CoreWeights {
     struct brick_weights weights;
-    unsigned users; /* calls that are at it */
-    PyThreadState *loader; /* whose load it is, while there is one: a forked child has what its parent's thread left */
+    unsigned users; /* calls that use it now */
+    PyThreadState *loader; /* the thread of a load that runs; in a forked child it may be the parent's */
     uint64_t generation;
     PyObject *mapping; /* or NULL: a module's */
     struct entry *entries;
-    PyObject *object; /* what is held now */
+    PyObject *object; /* held now */
     CoreTensor held;
     PyThreadState *unlocked;
-    char why[200]; /* the first one that could not be read could not */
+    char why[200]; /* the first one that failed could not be read */
 };
 
 /* ---- holding -------------------------------------------------------------- */
@@ -75,7 +75,7 @@ static PyObject *find(const CoreWeights *w, const struct entry *e)
     return NULL;
 }
 
-/* Why the first one cannot be read is kept, and the exception cleared; but for an interrupt that comes meanwhile. */
+/* Notes why the first one cannot be read, and clears the exception; not an interrupt that comes meanwhile. */
 static void note_why(CoreWeights *w)
 {
     const CoreRaised raised = core_put_aside();
@@ -110,8 +110,8 @@ static enum brick_held failed(CoreWeights *w)
 static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *tensor)
 {
     CoreWeights *w = host;
-    w->unlocked = NULL; /* another's, who was forked away between the two */
-    if (is_load(w) && PyErr_CheckSignals() != 0) /* whatever a handler raised is its host's */
+    w->unlocked = NULL; /* a fork may have left the parent's */
+    if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets what its handler raised */
         return BRICK_NOT_NOW;
     w->object = find(w, &w->entries[number]);
     if (w->object == NULL || core_tensor_hold(w->object, &w->held) != 0)
@@ -133,7 +133,7 @@ static void release(void *host, uint64_t number)
     Py_CLEAR(w->object);
 }
 
-/* ---- what is watched ------------------------------------------------------ */
+/* ---- watching ------------------------------------------------------------- */
 
 static void put_away(CoreWeights *w)
 {
@@ -147,14 +147,14 @@ static void put_away(CoreWeights *w)
     PyMem_Free(w);
 }
 
-/* Its last user frees what is watched no more. */
+/* The last user of replaced weights frees them. */
 static void leave(CoreWeights *w)
 {
     if (--w->users == 0 && core_state.weights != w)
         put_away(w);
 }
 
-/* What ends with the old ones may run Python, which finds none: no turn comes to the new ones before they are loaded. */
+/* Freeing the old ones may run Python, which finds none: no turn sees the new ones before they are loaded. */
 static void replace(CoreWeights *w)
 {
     CoreWeights *old;
@@ -167,7 +167,7 @@ static void replace(CoreWeights *w)
     core_state.weights = w;
 }
 
-/* One more; the place is taken over. */
+/* Adds one; takes over the place. */
 static int watch(CoreWeights *w, uint64_t *room, PyObject *name, CorePlace place)
 {
     uint64_t *count = &w->weights.count;
@@ -212,12 +212,12 @@ static int watch_mapping(CoreWeights *w, uint64_t *room, PyObject *mapping)
 
 #define BUFFERS "_buffers"
 
-/* A module's tensors of one kind: how it is asked for them, and where its parts keep theirs. */
+/* A kind of a module's tensors: the method that lists them, the table of each part that has them. */
 struct kind {
     const char *method, *table;
 };
 
-/* Requests write to it: one of the words of its own name, as of "layers.0.attn.k_cache", is "cache". */
+/* Requests write to it: a word of its own name is "cache", as in "layers.0.attn.k_cache". */
 static bool is_cache(PyObject *name)
 {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL, *dot = text != NULL ? strrchr(text, '.') : NULL;
@@ -249,7 +249,7 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const cha
     return wrong;
 }
 
-/* What a module raises on the way stands for the tensors behind it, and cannot be read. */
+/* What a module raises takes the place of the tensors behind it, as one that cannot be read. */
 static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, const struct kind *kind)
 {
     PyObject *pairs = PyObject_CallMethod(module, kind->method, NULL), *pair;
@@ -307,8 +307,8 @@ static CoreWeights *watched(PyObject *tensors)
 
 /* ---- load ----------------------------------------------------------------- */
 
-/* The first of those that have no fingerprint, and how many they are: 0, in strict mode -1 with an exception set. */
-static int tell_unread(const CoreWeights *w)
+/* Warns of tensors without a fingerprint, with the first one's name: 0, in strict mode -1 with an exception set. */
+static int warn_unread(const CoreWeights *w)
 {
     static bool warned;
     const struct brick_weights *all = &w->weights;
@@ -337,8 +337,8 @@ static int tell_unread(const CoreWeights *w)
     return 0;
 }
 
-/* What was given has no tensors that we know how to ask for; the exception is set. */
-static int tell_unknown(void)
+/* Warns that the argument is neither a mapping nor a module; the exception is set. */
+static int warn_unknown(void)
 {
     static bool warned;
     if (core_strict() || is_interrupt())
@@ -356,7 +356,7 @@ static int load(CoreWeights *w)
     w->loader = PyThreadState_Get();
     brick_weights_load(&w->weights);
     w->loader = NULL;
-    const int wrong = PyErr_Occurred() ? -1 : tell_unread(w);
+    const int wrong = PyErr_Occurred() ? -1 : warn_unread(w);
     leave(w);
     return wrong;
 }
@@ -370,7 +370,7 @@ int core_weights_turn(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* In (0, most]: 0, and *number stays as it is where there is none; -1 with an exception set. */
+/* *number: in (0, most], else unchanged. 0, or -1 with an exception set. */
 static int to_positive(PyObject *value, double most, double *number, const char *wanted)
 {
     const double given = PyFloat_AsDouble(value);
@@ -386,17 +386,17 @@ static int to_positive(PyObject *value, double most, double *number, const char 
 PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"", "rescan_s", "generation", "share", NULL};
-    PyObject *tensors, *rescan = Py_None, *said = Py_None, *part = NULL;
+    PyObject *tensors, *rescan = Py_None, *given_generation = Py_None, *part = NULL;
     double rescan_s = 0, share = 0.005;
     uint64_t generation;
     bool has_generation;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO:weights", names, &tensors, &rescan, &said, &part))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO:weights", names, &tensors, &rescan, &given_generation, &part))
         return NULL;
     if (brick_is_off())
         Py_RETURN_NONE;
     if ((rescan != Py_None && to_positive(rescan, 1e9, &rescan_s, "rescan_s must be a number of seconds above 0, or None") != 0)
         || (part != NULL && to_positive(part, 1, &share, "share must be above 0 and at most 1") != 0)
-        || core_number(said, &generation, &has_generation, "a generation must be an integer or a string") != 0)
+        || core_number(given_generation, &generation, &has_generation, "a generation must be an integer or a string") != 0)
         return NULL;
     core_note_program();
     if (core_open_once() != 0)
@@ -406,7 +406,7 @@ PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords)
     core_watch();
     CoreWeights *w = watched(tensors);
     if (w == NULL)
-        return tell_unknown() == 0 ? Py_NewRef(Py_None) : NULL;
+        return warn_unknown() == 0 ? Py_NewRef(Py_None) : NULL;
     w->weights.rescan_ns = (uint64_t)(rescan_s * 1e9);
     w->weights.share_ppm = share * 1e6 < 1 ? 1 : (uint64_t)(share * 1e6);
     w->generation = generation;

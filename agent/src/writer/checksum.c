@@ -1,10 +1,10 @@
-/* writer/checksum.c - checksums: what a site's tensors came to goes into the lane's event ring.
+/* writer/checksum.c - checksums: the fingerprints of a site's tensors go into the lane's event ring.
  *
- * A tensor's fingerprint is taken apart from its record, since the kernel may
- * overwrite its inputs. It is computed outside of the busy section; while
- * recording is off, for a site that is off and while the ring is full, nothing is
- * read. As in writer/span.c there is no system call and no allocation, but for the
- * first checksum of a process, of a lane and of a site.
+ * A fingerprint is taken apart from its record, since the kernel may overwrite its
+ * inputs. It is computed outside of the busy section. No tensor is read while
+ * recording is off, for a site that is off, or while the ring is full. As in
+ * writer/span.c there is no system call and no allocation, but for the first checksum
+ * of a process, of a lane and of a site.
  */
 #include "event_ring.h"
 #include "key_file.h"
@@ -23,12 +23,12 @@ BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64
 
 /* ---- sites -------------------------------------------------------------- */
 
-/* Where a call stands: what it says, else what is open for its key. */
+/* The place of a checksum: what the call gives, else that of what is open for its key. */
 struct place {
     uint64_t key;   /* of the site, as the private table has it */
     uint64_t value; /* its number and flags; 0: none */
     uint64_t step;
-    uint32_t has_step; /* 0 or 1: it was said; a step of 0 is one too */
+    uint32_t has_step; /* 0 or 1; a step of 0 is one too */
 };
 
 static struct place place_of(struct brick_thread *t, uint32_t kernel, const void *key, const struct brick_at *at)
@@ -37,7 +37,7 @@ static struct place place_of(struct brick_thread *t, uint32_t kernel, const void
     uint32_t layer = BRICK_NO_LAYER;
     if (at->layer == NULL || at->step == NULL) {
         const struct brick_stack *s = brick_stack_of(t, key, 0);
-        if (s != NULL && s->refused != 0) /* of what is open here too much is unknown */
+        if (s != NULL && s->refused != 0) /* layer and step are unknown below a refused span */
             return p;
         if (s != NULL && s->top != NULL) {
             layer = s->top->layer;
@@ -65,7 +65,7 @@ static uint64_t visits_of(const struct brick_thread *t)
     return (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* more than there are sites */
 }
 
-/* How often this site came since it was last at another step, and once more from now on; 0: there is no memory to count. */
+/* Counts a visit; *before: those since the site was last at another step. 0: no memory for the count. */
 static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *before)
 {
     const uint64_t visits = visits_of(t);
@@ -97,7 +97,7 @@ static int is_step_drawn(uint64_t step, uint32_t rate)
     return rate == BRICK_RATE_ALL || (rate != BRICK_RATE_NONE && hash < rate);
 }
 
-/* The upper half of the hash, which decides whether a step is drawn, stays: workers draw by what a step is given. */
+/* Keeps the upper half of the hash, which decides whether a step is drawn: that must not depend on the cache. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled)
 {
     const uint64_t drawn = brick_splitmix64(step ^ STEP_DRAWN) & ~(uint64_t)UINT32_MAX;
@@ -105,16 +105,16 @@ uint64_t brick_step_after(uint64_t step, uint64_t filled)
     return filled == 0 ? step : brick_unsplitmix64(drawn | other) ^ STEP_DRAWN;
 }
 
-/* Neither the operator nor the host wants this step or this site left out. `rate`: where neither says of which steps. */
+/* Neither the operator nor the host leaves out this step or this site. `rate`: where neither selects steps. */
 static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_t rate)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
-    const uint32_t asked = brick_load_relaxed32(&control->fingerprint_rate); /* O15 */
-    const uint32_t said = asked != 0 ? asked : brick_agent.plan.rate, site = (uint32_t)(p->value & 0xFFFF);
+    const uint32_t ordered = brick_load_relaxed32(&control->fingerprint_rate); /* O15 */
+    const uint32_t configured = ordered != 0 ? ordered : brick_agent.plan.rate, site = (uint32_t)(p->value & 0xFFFF);
     uint64_t *own = &brick_process_of(t->segment)->reserved[BRICK_PROCESS_RATE];
     if (BRICK_UNLIKELY(rate != BRICK_RATE_ALL && brick_load_relaxed(own) != rate)) /* O14 */
         brick_store_relaxed(own, rate);
-    rate = said != 0 ? said : rate;
+    rate = configured != 0 ? configured : rate;
     if (BRICK_UNLIKELY((brick_load_relaxed(&control->sites[site / 64 % 256]) >> (site % 64) & 1) != 0)) /* O15 */
         return 0;
     return p->has_step ? is_step_drawn(p->step, rate) : rate == BRICK_RATE_ALL;
@@ -124,7 +124,7 @@ static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_
 
 static const struct brick_at here;
 
-/* Behind its first slot: its others, and those that are kept from starts. */
+/* Slots to keep free behind the first: the other ones of the record, and those that are kept from starts. */
 static uint64_t kept_free(const struct brick_thread *t, uint32_t inputs)
 {
     return brick_kept_from_starts(t) + BRICK_CHECKED_SLOTS(inputs) - 1u;
@@ -208,7 +208,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
     struct brick_process *process = brick_process_of(brick_segment_now());
     struct brick_fingerprint_key secret;
     if (tensor != NULL && !brick_key_published(process, &secret))
-        return NULL; /* told there; its checksum is dropped */
+        return NULL; /* reported there; its checksum is dropped */
     const char *refused = tensor == NULL ? "there is none" : brick_fingerprint(tensor, secret, &taken->fingerprint);
     if (refused != NULL) {
         brick_fetch_add(&process->reserved[BRICK_PROCESS_TENSORS_REFUSED], 1);
@@ -221,7 +221,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
 
 /* ---- recording ---------------------------------------------------------- */
 
-static uint32_t so_many(uint64_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
+static uint32_t saturated(uint64_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
 
 /* A call of its own: see fingerprint/fp_modes.h. */
 static __attribute__((noinline)) void narrow(float to[2], double least, double most)
@@ -244,9 +244,9 @@ static void put_tensor(const struct brick_thread *t, uint64_t ahead, const struc
         .l2 = f->l2,
         .min = bounds[0],
         .max = bounds[1],
-        .nan = so_many(f->nan),
-        .pos_inf = so_many(f->pos_inf),
-        .neg_inf = so_many(f->neg_inf),
+        .nan = saturated(f->nan),
+        .pos_inf = saturated(f->pos_inf),
+        .neg_inf = saturated(f->neg_inf),
         .shape = taken->extents,
         .dtype = (uint8_t)taken->dtype,
     };
@@ -262,7 +262,7 @@ void brick_put_output(const struct brick_thread *t, const struct brick_taken *ta
     put_tensor(t, 2, taken);
 }
 
-/* Several inputs as one: what differs in any of them differs in it. */
+/* Several inputs as one: a difference in any of them shows in it. */
 static struct brick_taken all_of(const struct brick_taken *inputs, uint32_t count)
 {
     struct brick_taken all = {.dtype = inputs[0].dtype};
@@ -287,7 +287,7 @@ static void put_inputs(const struct brick_thread *t, const struct brick_taken *i
     }
 }
 
-/* What cannot be is counted as an amount, and left out: what is only local claims nothing. */
+/* An invalid relation is counted as a bad amount, and recorded as local, which claims nothing. */
 static void put_relation(struct brick_thread *t, const struct brick_at *at, struct brick_checked *r)
 {
     const int named = at->of != 0 && at->of <= UINT16_MAX;
@@ -298,7 +298,7 @@ static void put_relation(struct brick_thread *t, const struct brick_at *at, stru
     brick_add(&t->line->amounts, !can_be);
 }
 
-/* Of which weights it came belongs to what must be equal, but where something else says why it is. */
+/* The generation of the weights is part of what must be equal, except for what is moved. */
 static uint64_t params_of(const struct brick_at *at, uint8_t relation)
 {
     const uint64_t generation = brick_load_relaxed(&brick_agent.generation);
@@ -323,8 +323,8 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         return outcome;
     }
     uint64_t position = at->position != NULL ? *at->position : 0;
-    int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position)); /* counted, whatever follows */
-    if (output->refused) { /* for which no ring could have had room: it is none of the attempts, and leaves no gap in them */
+    int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position)); /* counted in any case */
+    if (output->refused) { /* was counted when it was taken: no attempt, so that it leaves no gap in the numbers */
         brick_event_over(t, now);
         return outcome | BRICK_REFUSED;
     }
@@ -332,7 +332,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     const uint16_t slots = (uint16_t)BRICK_CHECKED_SLOTS(kept);
     if (p.value == 0)
         brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
-    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* taken for none */
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded as none */
     brick_event_attempt(t);
     struct brick_checked *r = placed && output->dtype != 0 ? brick_event_slot(t, kept_free(t, kept)) : NULL;
     if (r == NULL) {

@@ -34,7 +34,7 @@ extern void (*brick_test_point)(const char *name);
 #define BRICK_POINT(name) ((void)0)
 #endif
 
-/* What was in vain is tried again the first, second, fourth, eighth ... time that it is wanted. */
+/* A failed attempt is repeated at the first, second, fourth, eighth ... request. */
 static inline int brick_seldom(uint64_t time) { return (time & (time - 1)) == 0; }
 
 #endif

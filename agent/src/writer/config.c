@@ -12,7 +12,7 @@ static const char *setting(const char *given, const char *variable, const char *
     return value != NULL && *value != 0 ? value : otherwise;
 }
 
-/* 0: what the variable holds is no such number. */
+/* 0: the variable holds no such number. */
 static uint32_t number_setting(uint32_t given, const char *variable, uint32_t otherwise)
 {
     const char *value = setting(NULL, variable, "");
@@ -48,7 +48,7 @@ static void label(uint8_t *to, size_t size, const char *text)
         to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
 }
 
-/* Of which steps: "off", "all", or "1/16". 0: nothing was said; *wrong: something else. */
+/* Of which steps: "off", "all", or "1/16". 0: not set; *wrong: anything else. */
 static uint32_t rate_setting(int *wrong)
 {
     const char *value = setting(NULL, "BRICKD_FINGERPRINTS", "");

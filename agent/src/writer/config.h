@@ -1,4 +1,4 @@
-/* config.h - what a segment is made from, settled before anything is opened. */
+/* config.h - what a segment is made from, decided before anything is opened. */
 #ifndef BRICK_CONFIG_H
 #define BRICK_CONFIG_H
 

@@ -1,9 +1,8 @@
-/* writer/deferred.c - deferred work: told one by one, since it has a meaning only together with what comes later.
+/* writer/deferred.c - deferred work: an event for its start, for a device's measurement, for a wait of the host.
  *
- * That it began, that the host had waited for a stream,
- * what a device measured. Written into the lane's event ring, whatever a
- * consumer asks of the span ring. As in writer/span.c there is no system call, no
- * allocation, no lock and no call into the host, but for a lane's first event.
+ * Events go into the lane's event ring, whatever a consumer asks of the span ring.
+ * As in writer/span.c there is no system call, no allocation, no lock and no call
+ * into the host, but for a lane's first event.
  */
 #include "deferred.h"
 #include "event_ring.h"
@@ -13,7 +12,7 @@
 
 #define NUMBER_BITS 48
 
-/* Of this lane alone. A forked child goes on from its parent's numbers, so that an id of the one is none of the other. */
+/* Unique in the process. A forked child goes on from its parent's numbers, so that it gives none of the parent's ids. */
 static uint64_t next_id(struct brick_thread *t)
 {
     brick_store_relaxed(&t->given, t->given + 1);
@@ -29,7 +28,7 @@ static int is_given(const struct brick_thread *self, uint64_t id)
     return number > t->inherited && number <= brick_load_relaxed(&t->given);
 }
 
-/* When a moment of CLOCK_MONOTONIC_RAW was, in ticks; now, where it is none of the past or that cannot be known. */
+/* A time of CLOCK_MONOTONIC_RAW in ticks; `now` if it is not in the past or cannot be converted. */
 static uint64_t ticks_at(const struct brick_thread *t, uint64_t ns, uint64_t now)
 {
     const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns); /* first: `now` is of just before */
@@ -88,7 +87,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     return outcome;
 }
 
-/* What pends comes to its end whatever was switched off since it began, as open spans do. */
+/* Pending work ends even if recording was switched off since it began, as open spans do. */
 static struct brick_thread *enter_to_end(unsigned *outcome)
 {
     struct brick_thread *t = brick_self;
@@ -115,7 +114,7 @@ unsigned brick_finalize(const uint64_t *stream)
     brick_event_attempt(t);
     struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
-        brick_pending_cover(stream); /* before the clock is read: what was counted until now began before that */
+        brick_pending_cover(stream); /* before the clock is read: all that was counted began before that */
     const uint64_t now = brick_ticks(brick_agent.clock);
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_FINALIZE);

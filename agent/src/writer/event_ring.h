@@ -1,11 +1,10 @@
-/* writer/event_ring.h - the event ring, as the calls that write into it share it: writer/deferred.c, writer/checksum.c,
- * writer/weights.c. */
+/* writer/event_ring.h - the event ring, for all that write into it. */
 #ifndef BRICK_RING_H
 #define BRICK_RING_H
 
 #include "record_path.h"
 
-/* From here on an event is recorded or dropped: a gap between the numbers of two records shows that one was. */
+/* From here on an event is recorded or dropped: a gap between the numbers of two records shows a drop. */
 static inline void brick_event_attempt(struct brick_thread *t)
 {
     brick_add(&t->line->event_attempts, 1);
@@ -18,7 +17,7 @@ static inline unsigned brick_event_dropped(struct brick_thread *t, enum brick_ki
     return BRICK_REFUSED;
 }
 
-/* The next record's slot but so many, around the ring's end. */
+/* The slot `ahead` of the next record's first, around the ring's end. */
 static inline struct brick_record *brick_event_at(const struct brick_thread *t, uint64_t ahead)
 {
     return &t->event_ring.records[(t->event_ring.head + ahead) & (t->event_ring.slots - 1)];
@@ -59,15 +58,17 @@ static inline void brick_event_publish(struct brick_thread *t, void *record, enu
     BRICK_POINT("event_sequence");
     brick_store_release(&r->sequence, brick_load_relaxed(&line->event_attempts)); /* O9 */
     BRICK_POINT("event_counted");
-    brick_add(&line->event_records, 1); /* before the head: nobody has read more than there are */
+    brick_add(&line->event_records, 1); /* before the head: no consumer reads more than there are */
     BRICK_POINT("event_head");
     t->event_ring.head += slots;
     brick_store_release(&line->event_head, t->event_ring.head); /* O10 */
 }
 
-/* Of writer/checksum.c: the key of checksums, its name told (0: it cannot be had now); what a tensor is, beside its fingerprint; the slots of an output. */
+/* Of writer/checksum.c. The key of checksums, whose name it publishes; 0: it cannot be had now. */
 BRICK_HIDDEN int brick_key_published(struct brick_process *process, struct brick_fingerprint_key *key);
+/* Fills in what the fingerprint lacks: shape, dtype, valid rows. */
 BRICK_HIDDEN void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor);
+/* Writes the slots of an output. */
 BRICK_HIDDEN void brick_put_output(const struct brick_thread *t, const struct brick_taken *taken);
 
 static inline void brick_event_over(struct brick_thread *t, uint64_t now)

@@ -1,7 +1,7 @@
 /* writer/intern.c - names, paths and sites get their numbers.
  *
  * Cold: once per name, per place in the call tree and per site. Several threads may
- * be here at once; nobody waits for anybody (see struct brick_entry).
+ * be here at once; none waits (see struct brick_entry).
  */
 #include "intern.h"
 #include "sensitive.h"
@@ -44,7 +44,7 @@ static void raise_to(uint64_t *counter, uint64_t value)
         continue;
 }
 
-/* The next number of a kind, or `room` when there is none: asked before it is taken, so that no counter runs away. */
+/* The next number, or `room` when there is none: compared before it is taken, so that no counter runs away. */
 static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
 {
     uint64_t number = brick_load_relaxed(next) < room ? brick_fetch_add(next, 1) : room; /* O4 */
@@ -54,7 +54,7 @@ static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
     return number;
 }
 
-/* What is not there is a hole, and must not be touched. */
+/* Otherwise it is a hole, and must not be touched. */
 static int name_is_there(const struct brick_segment *s, uint64_t number)
 {
     const uint64_t block = number / BRICK_BLOCK;
@@ -88,7 +88,7 @@ static int name_is(const struct brick_name *slot, const uint8_t *text, size_t le
     return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
 }
 
-/* As much of a text as ends at a character's border. */
+/* The largest length up to `end` that ends a character. */
 static size_t whole_characters(const char *text, size_t end)
 {
     while (end > 0 && ((uint8_t)text[end] & 0xC0) == 0x80)
@@ -96,7 +96,7 @@ static size_t whole_characters(const char *text, size_t end)
     return end;
 }
 
-/* Cut at a character's border, and told from its like by eight digits of its hash. What makes it sensitive is kept. */
+/* Cuts at a character's border and appends eight digits of the hash. Keeps the word that makes it sensitive. */
 static size_t name_cut(uint8_t *cut, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
@@ -185,7 +185,7 @@ static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
     }
 }
 
-/* Once more past the entries that are claimed but not published. */
+/* Also looks past entries that are claimed but not published. */
 static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
 {
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
@@ -200,12 +200,12 @@ static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
 
 uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
 {
-    /* Spans of "other" may stand around each other, as if it were a recursion. */
+    /* Spans of "other" may nest, as if it were a recursion. */
     const uint64_t other = BRICK_OTHER | BRICK_ENTRY_AGAIN;
     if (brick_key_parent(key) == BRICK_OTHER)
         return other; /* below "other" everything is other */
     if (brick_key_name(key) >= s->header->names)
-        return other; /* no number of ours: a reader would refuse the whole segment for it */
+        return other; /* no number of a name: a reader would refuse the whole segment */
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
         return value;
@@ -214,7 +214,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     if (number != BRICK_OTHER) {
         value = number | BRICK_ENTRY_AGAIN;
     } else if (brick_is_mark(brick_key_unit(key)) && brick_load_relaxed(&t->next_path) >= s->header->paths / 2) {
-        return other; /* the other half is kept for what has a time */
+        return other; /* the other half is for spans */
     } else {
         number = take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
         if (number == s->header->paths)
@@ -265,7 +265,7 @@ uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 /* ---- a new segment ----------------------------------------------------- */
 
-/* Nobody finds it by its text: whatever a host calls so is one of its own, and not all that found no room. */
+/* Name 0. It is not found by its text: a name "other" of the host is another one. */
 static void name_other(struct brick_tables *t, struct brick_segment *s)
 {
     const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
@@ -287,7 +287,7 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     const struct brick_name *source = &brick_names_of(from)[number];
     uint32_t word = brick_load_acquire32(&source->word);
     if ((word & BRICK_NAME_READY) == 0)
-        return 1; /* another thread is at it, or was when we forked: nobody here knows its number */
+        return 1; /* another thread is writing it, or was when we forked: its number is not in use here */
     if (!name_has_memory(to, number))
         return 0;
     struct brick_name *slot = &brick_names_of(to)[number];
@@ -329,6 +329,6 @@ int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const st
 void brick_tables_forked(struct brick_tables *t)
 {
     for (uint64_t i = 0; i <= t->entry_mask; i++) /* claimed by a thread that the fork left behind */
-        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* what is not written to stays the parent's page */
+        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* a page without a write stays shared with the parent */
             t->entries[i].value = 0;
 }

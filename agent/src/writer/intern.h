@@ -5,16 +5,16 @@
 #include "segment_file.h"
 
 /* A path's or a site's number by its key, in private memory. An entry is claimed by its
- * value and published by its key, so nobody ever waits for anybody: a thread
- * that meets a claimed entry goes past it, and at worst one key has two
- * numbers, whose summaries readers add up. */
+ * value and published by its key, so that no thread waits: one that meets a claimed
+ * entry goes past it, and at worst one key has two numbers, whose summaries readers
+ * add up. */
 struct brick_entry {
     uint64_t key;   /* 0 until published (O3) */
     uint64_t value; /* number | flags; 0 = free */
 };
 #define BRICK_ENTRY_CLAIMED (UINT64_C(1) << 32)
 #define BRICK_ENTRY_AGAIN (UINT64_C(1) << 16) /* recursion: the path of an ancestor */
-#define BRICK_ENTRY_OFF (UINT64_C(1) << 17)   /* a site that is not looked at */
+#define BRICK_ENTRY_OFF (UINT64_C(1) << 17)   /* a site whose tensors are not read */
 
 struct brick_tables {
     struct brick_entry *entries;
@@ -22,8 +22,8 @@ struct brick_tables {
     uint32_t entry_shift;
     uint32_t *numbers; /* name number + 1 by hash; 0 = free */
     uint64_t number_mask;
-    uint64_t recursions; /* entries of theirs, to stop while the table is still thin */
-    uint64_t next_name;  /* here and not in a segment: one number is never given twice, whatever became of a segment */
+    uint64_t recursions; /* entries that these have: limited, so that the table stays sparse */
+    uint64_t next_name;  /* here and not in a segment, so that no number is given twice after a segment is lost */
     uint64_t next_path, next_site;
 };
 
@@ -32,9 +32,9 @@ static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t 
     return key * UINT64_C(0x9E3779B97F4A7C15) >> t->entry_shift;
 }
 
-/* A site's key in the private table: of a unit that no span asks for, since what stands below path 0 is looked up there. */
+/* A site's key in the private table. Its unit is that of no span: paths below path 0 are in the same table. */
 static inline uint64_t brick_site_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7F); }
-/* The same of a parameter: its numbers say nothing of customers, whatever it is called, so it is never off. */
+/* The same of a parameter, which is never off: its numbers show nothing of customers, whatever its name. */
 static inline uint64_t brick_weight_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7E); }
 
 /* The usual case: the value on the first look. 0: not published (path 0 has no entry). */
@@ -53,18 +53,18 @@ static inline uint64_t brick_entry_find(const struct brick_tables *t, uint64_t k
 BRICK_HIDDEN int brick_tables_make(struct brick_tables *t, const struct brick_header *h);
 /* Name 0, path 0. */
 BRICK_HIDDEN void brick_tables_begin(struct brick_tables *t, struct brick_segment *s);
-/* What is in one segment and not in the other, under its numbers; 0: no memory. */
+/* Copies what `to` lacks, under the same numbers; 0: no memory. */
 BRICK_HIDDEN int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from);
-/* In a forked child: what other threads were about is undone. */
+/* In a forked child: undoes what other threads had claimed. */
 BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
-/* A name that is not there yet gets a number below `room`, or there is none: counted, but where the room is not all there is. */
+/* Interns the name if it has a number or one below `room` is free; else BRICK_OTHER, counted where `room` is the limit. */
 BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length,
                                         uint64_t room);
-/* As brick_name, of what has no time: only while it takes no name from the half that is kept for what has one. */
+/* As brick_name, for marks, which may take half of the names. */
 BRICK_HIDDEN uint32_t brick_name_for_mark(const char *text, size_t length, const char *category);
 /* Whether marks may take one more name. */
 BRICK_HIDDEN int brick_room_for_marks(void);
-/* Whether a name has this number: a host may say any. "Other" is many. */
+/* Whether a name has this number: a host may pass any. "Other" is none. */
 BRICK_HIDDEN int brick_name_is_given(const struct brick_segment *s, uint32_t number);
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
 /* 0: its kernel has no name of its own, or there is no room. */

@@ -1,7 +1,7 @@
-/* writer/kernel_source.c - what kernels are compiled from, told in pieces of the event ring.
+/* writer/kernel_source.c - what kernels are compiled from, in pieces in the event ring.
  *
- * Whatever finds no room is the host's still, and told later: nothing is dropped
- * but a text that is too long for anybody. */
+ * A piece that finds no room stays with the host for a later call: only a text that
+ * is too long is dropped. */
 #include "event_ring.h"
 
 #include "brick_graph.h"
@@ -11,7 +11,7 @@
 
 uint64_t brick_source_hash(const char *text, size_t length) { return brick_fnv1a(text, length); }
 
-/* The parts as they are told: name, path, text, end. */
+/* The parts in their order: name, path, text, end. */
 struct part {
     const char *bytes;
     uint64_t length;
@@ -34,7 +34,7 @@ static void write_piece(struct brick_source_piece *r, const struct part *p, uint
     r->piece = which << 30 | (uint32_t)number;
 }
 
-/* The one of all pieces that comes next; 0: there is none. */
+/* Writes piece `told` of all; 0: there is none. */
 static int write_next(struct brick_source_piece *r, const struct part *parts, uint64_t told)
 {
     for (uint32_t which = 0; which <= BRICK_SOURCE_END; which++) {

@@ -1,10 +1,10 @@
-/* writer/key_file.c - the key of the service's checksums: read once, or made by whoever needs it first.
+/* writer/key_file.c - the key of the service's checksums: read once, or made by the first process that needs it.
  *
- * A file of 48 hexadecimal digits that its user alone may read. The first 32 are
- * the key, which goes nowhere; the others are its name, which stands in the
- * segment: chosen as the key was, it says nothing of it. Knows nothing of
- * tensors. As in writer/segment_file.c nothing is allocated and no lock is taken. What
- * settles it is settled for the process's life; an error that passes does not.
+ * A file of 48 hexadecimal digits that only its user may read. The first 32 are the
+ * key, which is never published; the others are its name, which is in the segment and
+ * as random as the key. Knows nothing of tensors. As in writer/segment_file.c nothing
+ * is allocated and no lock is taken. The result is final for the process, except for
+ * an error that may pass.
  */
 #include "key_file.h"
 
@@ -19,12 +19,12 @@
 
 #define KEY_DIGITS 32
 #define DIGITS (KEY_DIGITS + 16)
-#define SHORT_DIGITS 32 /* of a file that a brick-agent made whose keys were of 64 bits */
-#define TEMPORARY ".0123456789abcdef" /* what the name of the file that is written first has more */
+#define SHORT_DIGITS 32 /* of an older brick-agent, whose keys had 64 bits */
+#define TEMPORARY ".0123456789abcdef" /* the suffix of the file that is written first */
 
 struct place {
     char path[4096 - sizeof TEMPORARY];
-    int is_given; /* its directory is the host's affair */
+    int is_given; /* by BRICKD_KEY_FILE: its directory is not made */
 };
 
 static int place_find(struct place *p)
@@ -132,7 +132,7 @@ static void secret_make(const struct place *p)
     errno = error;
 }
 
-/* Of the process or of its machine, and not of the file. */
+/* An error of the process or of its machine, and not of the file. */
 static int passes(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN || error == ENOSPC
@@ -151,8 +151,8 @@ static void complain(const char *what, const char *path, const char *wrong)
 
 #define WITHOUT "checksums are made without"
 
-/* 1: it is what it will be, though it be none. */
-static int secret_get(struct brick_secret *secret, int tells)
+/* 1: final, even if there is no key. */
+static int secret_get(struct brick_secret *secret, int warns)
 {
     struct place place;
     *secret = (struct brick_secret){.name = 0};
@@ -176,22 +176,22 @@ static int secret_get(struct brick_secret *secret, int tells)
         complain(WITHOUT, place.path, wrong);
         return 1;
     }
-    if (tells)
+    if (warns)
         complain("no checksums until there is", place.path, wrong);
     return 0;
 }
 
 int brick_secret(struct brick_secret *secret)
 {
-    static struct brick_secret settled;
-    static uint32_t state;   /* 1: one thread is about to settle it; 2: it has */
-    static uint32_t failed;  /* it could not be had */
-    static uint64_t wanted;  /* since then, how often */
+    static struct brick_secret result;
+    static uint32_t state;   /* 1: one thread is storing the result; 2: it has */
+    static uint32_t failed;  /* the last attempt did */
+    static uint64_t requests; /* since then */
     if (BRICK_LIKELY(brick_load_acquire32(&state) == 2)) {
-        *secret = settled;
+        *secret = result;
         return 1;
     }
-    if (brick_load_relaxed32(&failed) && !brick_seldom(brick_fetch_add(&wanted, 1) + 1))
+    if (brick_load_relaxed32(&failed) && !brick_seldom(brick_fetch_add(&requests, 1) + 1))
         return 0;
     const int error = errno; /* the host's own */
     const int found = secret_get(secret, !brick_load_relaxed32(&failed));
@@ -201,10 +201,10 @@ int brick_secret(struct brick_secret *secret)
         return 0;
     }
     if (brick_claim32(&state, 0, 1)) {
-        settled = *secret;
+        result = *secret;
         brick_store_release32(&state, 2);
     } else if (brick_load_acquire32(&state) == 2) {
-        *secret = settled;
-    } /* else what it read itself: it is the same file */
+        *secret = result;
+    } /* else its own result: it is the same file */
     return 1;
 }

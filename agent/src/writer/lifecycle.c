@@ -22,8 +22,8 @@ static char problem[256];
 static uint32_t warned;
 static uint32_t at_exit_set;
 
-/* A fork in a signal handler that interrupted a record: the child will finish that record. It does so
- * in a copy of its own. (A bare clone() in a handler is not seen here.) */
+/* After a fork in a signal handler that interrupted a record, the child finishes that record: in a private
+ * copy. (A bare clone() in a handler does not come here.) */
 static void after_fork(void)
 {
     const struct brick_segment *parent = brick_segment_now();
@@ -45,7 +45,7 @@ __attribute__((constructor(101))) static void make_gate(void)
     pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* One line for the whole family of processes; then the counters speak. */
+/* One line for the process and its forked children; later failures are counted. */
 static void complain(const char *what, int error)
 {
     if (error != 0)
@@ -64,7 +64,7 @@ static void complain(const char *what, int error)
 
 static struct brick_segment *segment_open(const struct brick_plan *plan)
 {
-    /* On a page of its own that stays: a thread in a slow path may still be reading the last one's. */
+    /* Each on a page that stays mapped: a thread in a slow path may still be reading the last one. */
     struct brick_segment *s = (struct brick_segment *)brick_private_memory(BRICK_PAGE);
     if (s == NULL) {
         complain("no memory", errno);
@@ -114,7 +114,7 @@ static enum brick_state open_first(const struct brick_config *config)
     return BRICK_ON;
 }
 
-/* In a forked child: the parent's numbers for names and paths, and nothing else of it. */
+/* In a forked child: keeps the parent's numbers for names and paths, and nothing else of it. */
 static enum brick_state open_child(void)
 {
     struct brick_agent *a = &brick_agent;
@@ -177,15 +177,15 @@ int brick_agent_ready(unsigned spans)
     return state == BRICK_ON;
 }
 
-/* Other threads go on recording all the while: into the old mapping, until each
- * is told to move. Names and paths that they meet meanwhile come with the second copy. */
+/* Other threads go on recording into the old mapping, until each sees the mark to
+ * move. The second copy brings the names and paths that they meet meanwhile. */
 void brick_agent_reopen(struct brick_segment *lost)
 {
     struct brick_agent *a = &brick_agent;
     if (!brick_claim32(&a->reopening, 0, 1))
         return;
     int error = errno;
-    /* Another thread may have seen the same and been faster. */
+    /* Another thread may have been faster. */
     struct brick_segment *s = brick_segment_now() == lost ? segment_open(&a->plan) : NULL;
     if (s != NULL && !brick_tables_copy(&a->tables, s, lost)) {
         segment_discard(s);
@@ -209,7 +209,7 @@ void brick_agent_reopen(struct brick_segment *lost)
         brick_threads_retire(s->header->lanes);
         brick_tables_copy(&a->tables, s, lost);
         brick_threads_move();
-        brick_segment_remove(lost); /* there still, when reopening was asked for */
+        brick_segment_remove(lost); /* it still exists when a consumer asked to reopen */
         brick_segment_close(lost);
     }
     errno = error;
@@ -271,7 +271,7 @@ static uint32_t name_within(uint32_t share, const char *text, size_t length, con
         if (kind != BRICK_OTHER) /* the first one declared stays */
             brick_claim32(&brick_names_of(s)[number].category, 0, kind);
     }
-    /* O17: of this thread and one that opens the next segment meanwhile, one sees what the other did. */
+    /* O17: either this thread or one that opens the next segment sees what the other did. */
     for (struct brick_segment *now;; s = now) {
         brick_fence_full();
         now = brick_segment_now();

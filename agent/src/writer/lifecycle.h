@@ -18,11 +18,11 @@ struct brick_agent {
     struct brick_tables tables;
     struct brick_thread *threads; /* one per lane */
     struct brick_segment *segment;
-    /* A digest of the generation of the weights, 0 before a second one is known of: what is recorded while it changes is of
-     * either. A forked child has its parent's weights, and this. */
+    /* A digest of the generation of the weights; 0 before the second one. What is recorded while it changes is of either. A
+     * forked child has its parent's weights, and this. */
     uint64_t generation;
     /* Cold. */
-    uint32_t reopening;  /* one thread is at it */
+    uint32_t reopening;  /* by one thread */
     uint32_t closed;     /* shut down: for good */
     uint32_t wanted_off; /* by brick_enable(0) or BRICKD=0 */
     uint64_t missed;     /* begun while the segment was being opened, and not yet in its counters */
@@ -35,9 +35,9 @@ static inline struct brick_segment *brick_segment_now(void) { return __atomic_lo
 
 static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 
-/* Opens what is to be opened; 1 when the caller may record. Else the spans that it would have begun are counted. */
+/* Opens the segment if need be; 1: the caller may record. Else counts the spans that it would have begun. */
 BRICK_HIDDEN int brick_agent_ready(unsigned spans);
-/* Another segment in the place of one that is gone. */
+/* Opens another segment in the place of a lost one. */
 BRICK_HIDDEN void brick_agent_reopen(struct brick_segment *lost);
 
 BRICK_HIDDEN int brick_threads_make(uint32_t lanes);

@@ -1,4 +1,4 @@
-/* writer/memory_limit.c - whether the control groups of this process would give so much memory, or kill it.
+/* writer/memory_limit.c - whether the control groups of this process have so much memory left, or would kill it.
  *
  * Like writer/segment_file.c it may run in a child of clone(): no heap, no locks.
  */
@@ -33,8 +33,8 @@ static uint64_t number_after(const char *text, const char *word, uint64_t missin
     return missing;
 }
 
-/* What one control group would still give; cached file pages count as free,
- * since the kernel drops them before it kills. */
+/* What one control group has left; cached file pages count as free, since the
+ * kernel drops them before it kills. */
 static uint64_t group_room(const char *folder, const char *limit_file, const char *usage_file, const char *cache)
 {
     char path[400], text[4096];

@@ -1,19 +1,18 @@
 /* writer/pending.c - how much deferred work of this process no finalize has covered yet, by stream.
  *
  * Private memory, of a fixed size, for any number of streams. A word counts the
- * starts of one stream, below 40 bits of the stream's hash; a word that counts
- * none is free for any stream. So nothing is ever owned and nobody waits: at
- * worst one stream has two words, and who looks for it looks at all of them.
- * Where more streams pend at once than there are words, the others are counted
- * together, and are covered only when every stream is: the sum is then too
- * large, never too small.
+ * starts of one stream, below 40 bits of the stream's hash; a word whose count is 0
+ * is free for any stream. So no word has an owner and no thread waits: at worst one
+ * stream has two words, and a search for it visits all. Streams beyond the number of
+ * words are counted together and covered only when every stream is: the sum is then
+ * too large, never too small.
  */
 #include "pending.h"
 
 #include <string.h>
 
 #define WORDS 64u
-#define COUNT UINT64_C(0xFFFFFF) /* where it stays: "so many at least" */
+#define COUNT UINT64_C(0xFFFFFF) /* saturates: at least so many */
 
 static uint64_t words[WORDS];
 static uint64_t crowded; /* of streams that found no word */
@@ -25,7 +24,7 @@ static int is_of(uint64_t word, const uint64_t *stream)
     return word != 0 && (stream == NULL || (word & ~COUNT) == tag_of(*stream));
 }
 
-/* 0: another thread was faster, and *now is what it put there. */
+/* 0: another thread was faster; *now is its value. */
 static int put(uint64_t *word, uint64_t *now, uint64_t then)
 {
     return __atomic_compare_exchange_n(word, now, then, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);

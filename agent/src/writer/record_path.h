@@ -1,21 +1,19 @@
-/* writer/record_path.h - what the calls of the record path share.
+/* writer/record_path.h - what the calls of the record path share: whether a thread records, and checks of untrusted numbers.
  *
- * Whether there is anything to record, and for whom; what of a caller's or a
- * consumer's numbers is believed. The usual way is inline; what is rare is in
- * writer/thread.c.
+ * The usual way is inline; the rare ways are in writer/thread.c.
  */
 #ifndef BRICK_RECORD_H
 #define BRICK_RECORD_H
 
 #include "thread.h"
 
-/* What a call brings: a span or a scope, each with an end of its own, or what has none to come; or nothing. */
+/* What a call brings: a span or a scope, whose end will come; what has ended; or nothing. */
 enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED, ARRIVES_QUESTION };
 
-/* The thread, busy, with what was asked of it obeyed; NULL: nothing to record, *outcome says why. */
+/* Returns the thread, marked busy, after obeying the control flags. NULL: nothing to record, *outcome says why. */
 BRICK_HIDDEN struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
                                                      enum brick_arrival what);
-/* The same also while recording is off, for what ends: it is for the caller to see whether there is such a thing. */
+/* The same also while recording is off, for what ends: the caller checks whether anything is open. */
 BRICK_HIDDEN struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome);
 
 static inline int brick_wants_attention(const struct brick_thread *t)
@@ -69,8 +67,8 @@ static inline struct brick_amounts brick_amounts_checked(struct brick_thread *t,
     return did;
 }
 
-/* Whether more than `kept` slots of the ring are free. The consumer's tail is looked at when those that were known to be
- * are used up, and believed only as a matching pair that can be. */
+/* Whether more than `kept` slots of the ring are free. Reads the consumer's tail when the slots known to be free are used up,
+ * and believes only a matching pair within the ring. */
 static inline int brick_ring_room(struct brick_thread *t, struct brick_ring *ring, const struct brick_tail *tail,
                                   uint64_t kept)
 {
@@ -80,7 +78,7 @@ static inline int brick_ring_room(struct brick_thread *t, struct brick_ring *rin
     uint64_t complement = brick_load_acquire(&tail->complement);
     if (position == ~complement && position <= ring->head && ring->head - position <= ring->slots)
         ring->tail = position;
-    else if (position != 0 || complement != 0) /* zeros: nobody has consumed yet */
+    else if (position != 0 || complement != 0) /* zeros: no consumer yet */
         brick_add(&t->line->tails_refused, 1);
     return ring->head - ring->tail + kept < ring->slots;
 }

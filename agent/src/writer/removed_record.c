@@ -1,9 +1,9 @@
-/* writer/removed_record.c - segments that are removed, and the record of each.
+/* writer/removed_record.c - removes segments, and appends a record of each.
  *
- * At a clean end the worker's own; at a birth the oldest ones of dead workers,
- * while they take too much of /dev/shm. The record's format and its file are in
- * brick_removed.h. Like writer/segment_file.c it may run in a child of clone(): no
- * heap, no locks of the C library.
+ * At a clean end the worker's own; at a birth the oldest ones of dead workers, while
+ * they take too much of /dev/shm. brick_removed.h has the format of a record and its
+ * file. Like writer/segment_file.c it may run in a child of clone(): no heap, no locks
+ * of the C library.
  */
 #include "clock.h"
 #include "segment_file.h"
@@ -37,12 +37,12 @@ int brick_segment_account(const struct brick_segment *s, const char *prefix)
 
 /* ---- dead segments ----------------------------------------------------- */
 
-/* A new worker pays for the removal of this many at most. */
+/* A new worker removes at most this many. */
 #define REMOVED_AT_ONCE 32u
 
-/* Whether the worker of this file, not ours, has ended, as far as can be known
- * at one look: no process holds a lock and no such process is seen. A wrong "no"
- * is harmless (`brickd prune` looks longer); a wrong "yes" is not. */
+/* Whether the worker of this file, not ours, has ended, as far as one look shows:
+ * no process holds a lock and no such process exists. A wrong "no" is harmless
+ * (`brickd prune` looks longer); a wrong "yes" is not. */
 static int is_dead(int fd)
 {
     struct brick_header h;
@@ -51,7 +51,7 @@ static int is_dead(int fd)
            && (pid_t)h.pid != getpid() && kill((pid_t)h.pid, 0) != 0 && errno == ESRCH;
 }
 
-/* 0: the file does not add up as a segment, so that nobody can say what it holds. */
+/* 0: the file is no valid segment, so that its content is unknown. */
 static int take_account(int fd, uint64_t size, struct brick_removed *record)
 {
     struct brick_header h;
@@ -96,7 +96,7 @@ static int remove_dead(int folder, const char *prefix, const struct candidate *c
     return removed;
 }
 
-/* A birth looks at this many files of /dev/shm at most, which takes 20 ms: a stranger may put any number there. */
+/* A birth looks at most at this many files of /dev/shm, which takes 20 ms: another user may put any number there. */
 #ifndef BRICK_LOOKED_AT
 #define BRICK_LOOKED_AT 16384u
 #endif
@@ -142,7 +142,7 @@ struct open_files {
     uint32_t count;
 };
 
-/* 0: it cannot be known. */
+/* 0: unknown. */
 static int list_open(struct open_files *files, int folder)
 {
     struct listing list = {.length = 0, .at = 0};
@@ -170,7 +170,7 @@ static int is_open(const struct open_files *files, ino_t inode)
     return i < files->count;
 }
 
-/* What the dead segments of a user may take together. A /dev/shm without a limit has the memory of the machine. */
+/* The bytes that a user's dead segments may take. A /dev/shm without a limit has the memory of the machine. */
 static uint64_t share_of_dead(int folder)
 {
     struct statvfs room;

@@ -36,7 +36,7 @@ int brick_segment_ours(const struct brick_segment *s)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Pages that fallocate gave exist, but this process has yet to map them. */
+/* The pages exist after fallocate, but this process has yet to map them. */
 static void populate(uint8_t *start, uint64_t length)
 {
     if (madvise(start, length, MADV_POPULATE_WRITE) == 0)
@@ -49,7 +49,7 @@ int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_
 {
     if (!brick_memory_allows(length))
         return 0;
-    if (!brick_segment_ours(s)) /* to fallocate another file under that number would make it grow; Linux 5.14 needs none */
+    if (!brick_segment_ours(s)) /* fallocate would make another file grow; Linux 5.14 needs no descriptor */
         return madvise(s->base + offset, length, MADV_POPULATE_WRITE) == 0;
     int tries = 0;
     while (fallocate(s->fd, 0, (off_t)offset, (off_t)length) != 0)
@@ -108,8 +108,8 @@ static uint64_t read_process_start(void)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* What a host without standard streams prints is not to land in the segment. The mode is 0600, always: with a descriptor
- * alone another user could take the locks, and one that may write could truncate the file under its worker. */
+/* Not a descriptor of a standard stream, or the segment would get what a host prints that has closed these. The mode is
+ * 0600, always: with read access another user could take the locks, with write access truncate the file. */
 static int open_above_standard(const char *name)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);

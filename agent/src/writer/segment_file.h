@@ -18,15 +18,15 @@ struct brick_segment {
     uint64_t name_blocks[16]; /* blocks of names that have memory, a bit each */
 };
 
-/* What a segment is made from, settled before anything is opened. */
+/* What a segment is made from, decided before anything is opened. */
 struct brick_plan {
     char prefix[40];
-    uint32_t rate; /* of which steps checksums are recorded; 0: the host does not say */
+    uint32_t rate; /* of which steps checksums are recorded; 0: not configured */
     struct brick_header header;
 };
 
-/* NULL when the segment is there, locked and has its first memory, though not
- * yet published; else a constant text that says what failed, with errno set. */
+/* NULL: the segment exists, is locked and has its first memory, and is to be
+ * published. Else a constant text that says what failed, with errno set. */
 BRICK_HIDDEN const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan);
 BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
 

@@ -1,4 +1,4 @@
-/* writer/span.c - the record path: a span begins, a span ends, a time is given.
+/* writer/span.c - the record path: a span begins, a span ends, a span is recorded with its time.
  *
  * No system call, no allocation, no lock, no call into the host. What is rare
  * is in functions of its own, so that the usual way is short and straight.
@@ -123,7 +123,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 
 /* ---- end --------------------------------------------------------------- */
 
-/* The youngest frame of this brick; those above it were never ended. */
+/* The youngest frame of this brick; those above it have no end. */
 static struct brick_frame *frame_find(struct brick_stack *s, uint32_t brick)
 {
     struct brick_frame *f = s->top;
@@ -152,11 +152,11 @@ static unsigned unmatched(struct brick_thread *t, unsigned outcome)
     return outcome | BRICK_UNMATCHED;
 }
 
-/* As brick_enter_slowly, but what is open ends whatever was switched off. */
+/* As brick_enter_slowly, but open spans also end while recording is off. */
 static struct brick_thread *leave_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
-    if (t == NULL && gate == BRICK_ON && brick_never_refused()) /* ended here, begun elsewhere: that wants a counter */
+    if (t == NULL && gate == BRICK_ON && brick_never_refused()) /* ended here, begun elsewhere: counted in a lane */
         t = brick_join(outcome, 0);
     t = brick_enter_still(t, outcome);
     if (t != NULL && (gate == BRICK_OFF || (t->flags & BRICK_CONTROL_OFF) != 0) && brick_stack_open(t, key) == NULL) {
@@ -176,7 +176,7 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
     return t;
 }
 
-/* A span that is over goes into its path's summary and, where it is wanted, into the ring. */
+/* An ended span goes into its path's summary and, if a consumer asks for it, into the ring. */
 BRICK_ALWAYS void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
                            uint64_t child, uint64_t again, const struct brick_amounts *did)
 {
@@ -278,7 +278,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
     uint32_t path = BRICK_OTHER;
     if (brick <= UINT16_MAX)
         path = (uint32_t)(brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
-    /* "Other" counts ticks: what finds no room of its own is not added to it. */
+    /* "Other" counts ticks, so that nanoseconds are not added to it. */
     int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER && brick_summary_there(t, path);
     if (!room || elapsed_ns > BRICK_AMOUNT_MAX) {
         brick_add(&t->line->rejected[room ? BRICK_REJECTED_CLOCK : BRICK_REJECTED_ROOM], 1);

@@ -1,10 +1,10 @@
-/* writer/summary.h - how something is added to its path's summary, by writer/span.c (spans) and writer/mark.c (marks). */
+/* writer/summary.h - adds to a path's summary: spans for writer/span.c, marks for writer/mark.c. */
 #ifndef BRICK_SUMMARY_H
 #define BRICK_SUMMARY_H
 
 #include "record_path.h"
 
-/* A sequence of 0: never summarized in this lane, so perhaps there is no memory for it yet. */
+/* A sequence of 0: not yet summarized in this lane, so there may be no memory for it. */
 static inline int brick_summary_there(struct brick_thread *t, uint32_t path)
 {
     return BRICK_LIKELY(brick_load_relaxed(&t->sequences[path]) != 0) || brick_block_commit(t, path);

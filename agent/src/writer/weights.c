@@ -1,10 +1,10 @@
 /* writer/weights.c - a model's parameters are read and recorded, in slices at the ends of steps.
  *
- * Owns: what of a tensor's name is a number, which tensor is next, for how long
- * a slice may go on. Must not know: how a tensor is held, which is its host's.
- * Invariants: nothing is read but between hold and release; what was read is
- * kept until there is room for its record; a slice allocates nothing. One
- * thread at a time is at it, the others go on.
+ * Owns: which parts of a tensor's name are numbers, which tensor is next, how long a
+ * slice may take. Must not know: how the host holds a tensor. Invariants: a tensor is
+ * read only between hold and release; its fingerprint is kept until there is room for
+ * its record; a slice allocates nothing. One thread at a time runs a slice, the
+ * others skip it.
  */
 #include "event_ring.h"
 
@@ -60,7 +60,7 @@ static int is_wrapper(const struct part *p)
     return p->length == sizeof wrapper - 1 && memcmp(p->text, wrapper, p->length) == 0;
 }
 
-/* The part that begins there, or behind a wrapper there; *next is where the one behind it does, beyond the end for the last. */
+/* The part that begins at `from`, or behind a wrapper there. *next: where the next one begins; beyond the end for the last. */
 static struct part part_at(const char *name, size_t length, size_t from, size_t *next)
 {
     struct part p;
@@ -76,7 +76,7 @@ static struct part part_at(const char *name, size_t length, size_t from, size_t 
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight)
 {
     const char *layer = NULL, *position = NULL;
-    int said = 0; /* the part before it says that it is a layer's */
+    int is_certain = 0; /* the part before the layer's number names a layer */
     struct part before = {.text = name, .length = 0};
     uint32_t number;
     size_t next, written = 0;
@@ -89,10 +89,10 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
                 position = p.text;
                 weight->position = number;
                 weight->has_position = 1;
-            } else if (layer == NULL || (!said && is_layer(&before))) {
+            } else if (layer == NULL || (!is_certain && is_layer(&before))) {
                 layer = p.text;
                 weight->layer = number;
-                said = is_layer(&before);
+                is_certain = is_layer(&before);
             }
         }
         before = p;
@@ -108,7 +108,7 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
     return written;
 }
 
-/* A name of any length is cut by its hash, so what is left of it must be whole. */
+/* A longer name is taken as it is: its hash must be that of the whole name. */
 #define NAME_ROOM 4096
 
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length)
@@ -116,7 +116,7 @@ void brick_weight_named(struct brick_weight *weight, const char *name, size_t le
     char left[NAME_ROOM];
     memset(weight, 0, sizeof *weight);
     weight->layer = BRICK_NO_LAYER;
-    if (length > sizeof left) /* as it is */
+    if (length > sizeof left)
         weight->name = brick_name(name, length, NULL);
     else
         weight->name = brick_name(left, brick_weight_site(name, length, left, weight), NULL);
@@ -129,7 +129,7 @@ static uint64_t share_of(const struct brick_weights *w)
     return w->share_ppm == 0 ? 5000 : w->share_ppm < MILLION ? w->share_ppm : MILLION;
 }
 
-/* Time that went by is credit, up to a slice's. */
+/* Elapsed time is credit, up to that of one slice. */
 uint64_t brick_weights_allowed(struct brick_weights *w, uint64_t now_ns)
 {
     const int64_t most = (int64_t)SLICE_NS * MILLION;
@@ -149,7 +149,7 @@ void brick_weights_took(struct brick_weights *w, uint64_t ns)
 
 static uint64_t now_ns(void) { return brick_clock_ns(CLOCK_MONOTONIC); }
 
-/* As few as these can be on any machine: ticks are read in a third of the time, and so looked at first. */
+/* A lower bound on any machine. A turn compares ticks first: they are read in a third of the time. */
 static uint64_t ticks_in(uint64_t ns) { return brick_agent.clock == BRICK_CLOCK_CNTVCT ? ns >> 6 : ns; }
 
 /* ---- one tensor ----------------------------------------------------------- */
@@ -159,19 +159,19 @@ static struct brick_process *process(void)
     return brick_process_of(brick_segment_now());
 }
 
-static void tell_watched(const struct brick_weights *w)
+static void publish_count(const struct brick_weights *w)
 {
     brick_store_relaxed(&process()->reserved[BRICK_PROCESS_WEIGHTS], w->count - w->gone);
 }
 
-/* The tensor has been read, or there is none. */
+/* Goes on to the next tensor. */
 static void read_over(struct brick_weights *w, uint32_t gone)
 {
     struct brick_weight *one = &w->each[w->read];
     if (gone != one->gone) {
         w->gone += gone - (uint64_t)one->gone;
         one->gone = gone;
-        tell_watched(w);
+        publish_count(w);
     }
     w->read++;
     w->begun = w->moved = 0;
@@ -199,7 +199,7 @@ static void add(struct brick_weights *w, const struct brick_tensor *tensor, uint
         one->ticks = brick_ticks(brick_agent.clock);
         read_over(w, 0);
     } else if (now == BRICK_PIECES_MOVED) {
-        w->begun = 0; /* from its beginning, once */
+        w->begun = 0; /* once from its beginning */
         if (w->moved++)
             refuse(w);
     }
@@ -210,7 +210,7 @@ static int read_on(struct brick_weights *w, uint64_t until)
 {
     struct brick_tensor tensor;
     struct brick_fingerprint_key key;
-    if (!w->begun && !brick_key_published(process(), &key)) /* it cannot be had for now: it may be soon */
+    if (!w->begun && !brick_key_published(process(), &key)) /* it may be had later */
         return 0;
     const uint64_t number = w->read;
     const enum brick_held held = w->hold(w->host, number, &tensor);
@@ -259,8 +259,8 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
     };
 }
 
-/* Records the next of those that are read; 0: there is no room now, or this thread has no lane. */
-static int tell(struct brick_weights *w)
+/* Records the next one that was read. 0: no room now, or no lane. */
+static int record_next(struct brick_weights *w)
 {
     const struct brick_weight *one = &w->each[w->told];
     const uint16_t slots = BRICK_CHECKED_SLOTS(0);
@@ -298,7 +298,7 @@ static uint64_t asked_now(void)
     return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_WEIGHTS]); /* O15 */
 }
 
-/* In a segment that has none of them yet, what was read is recorded anew. */
+/* In a new segment all that was read is recorded again. */
 static void follow(struct brick_weights *w)
 {
     const struct brick_segment *s = brick_segment_now();
@@ -307,7 +307,7 @@ static void follow(struct brick_weights *w)
     w->segment = s;
     w->told = 0;
     w->asked = asked_now();
-    tell_watched(w);
+    publish_count(w);
 }
 
 static int has_more(const struct brick_weights *w) { return w->told < w->count; }
@@ -325,7 +325,7 @@ static void slice(struct brick_weights *w, uint64_t until)
     int room = 1, readable = 1;
     while (!__atomic_load_n(&w->stopped, __ATOMIC_RELAXED)) {
         if (room && w->told < w->read)
-            room = tell(w);
+            room = record_next(w);
         else if (readable && w->read < w->count)
             readable = read_on(w, until);
         else
@@ -337,7 +337,7 @@ static void slice(struct brick_weights *w, uint64_t until)
     }
 }
 
-/* The one who is at it; in a forked child its parent's thread is not. */
+/* Claims the slice for this process. A claim of the parent before the fork is void. */
 static int claim(struct brick_weights *w)
 {
     const uint32_t self = (uint32_t)getpid();
@@ -345,7 +345,7 @@ static int claim(struct brick_weights *w)
     if (other == self || !brick_claim32(&w->busy, other, self))
         return 0;
     if (other != 0)
-        w->begun = w->moved = 0; /* left in the middle of something */
+        w->begun = w->moved = 0; /* interrupted by the fork */
     return 1;
 }
 
@@ -362,15 +362,15 @@ static uint64_t generation_of(const struct brick_weights *w)
     return w->generation != NULL ? *w->generation : brick_load_relaxed(&w->loads);
 }
 
-/* To checksums from now on. The first load of a host that says no generation changes nothing that they were of before. */
-static void tell_generation(const struct brick_weights *w)
+/* For checksums from now on. The first load of a host without generations changes nothing in them. */
+static void publish_generation(const struct brick_weights *w)
 {
     const uint64_t generation = generation_of(w), digest = brick_splitmix64(generation);
     const int first = w->generation == NULL && generation == 1;
     brick_store_relaxed(&brick_agent.generation, first ? 0 : digest != 0 ? digest : 1);
 }
 
-/* What a load asked for. */
+/* Begins the scan of a load. */
 static void begin_load(struct brick_weights *w, uint64_t now)
 {
     brick_store_relaxed32(&w->loading, 0);
@@ -380,7 +380,7 @@ static void begin_load(struct brick_weights *w, uint64_t now)
     begin_scan(w, now);
 }
 
-/* No turn has anything to do before there is credit for a slice. */
+/* The next turn comes when there is credit for a slice. */
 static void rest(struct brick_weights *w, uint64_t now)
 {
     const int64_t least = (int64_t)LEAST_NS * MILLION, missing = least - w->credit;
@@ -394,9 +394,9 @@ void brick_weights_load(struct brick_weights *w)
     if (!brick_agent_ready(0))
         return;
     brick_store_relaxed(&w->loads, brick_fetch_add(&loads, 1) + 1);
-    tell_generation(w);
+    publish_generation(w);
     brick_store_release32(&w->loading, 1);
-    if (!is_recording() || !claim(w)) /* the next turn does it */
+    if (!is_recording() || !claim(w)) /* the next turn loads them */
         return;
     const uint64_t now = now_ns();
     begin_load(w, now);
