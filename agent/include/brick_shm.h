@@ -14,13 +14,13 @@
  *              and counts nothing twice.
  *   rings      detail: single spans (span ring, only while a consumer asks)
  *              and events (event ring). Full: dropped, counted, totals unharmed.
- *              What is deferred stands in events alone: its amounts of time
- *              come to be in the consumer.
+ *              Deferred work is in events alone: the consumer computes its
+ *              times.
  *
- * A path is a place where time passes, or a mark beside such places: a kernel
- * was launched here, bytes were moved, this needs that. A mark is counted as
- * spans are, in a summary, and has no time. So the graph of what a program does
- * is state like its totals, and costs a path where it has a node or an edge.
+ * A path is a place where time passes, or a mark at such a place: a kernel was
+ * launched here, bytes were moved, this needs that. A mark is counted in a
+ * summary, as spans are, and has no time. So the graph of a program is state like
+ * its totals, and costs a path for each node and edge.
  *
  * The file, in pages of 4096 bytes; it stores no offsets, since both sides
  * compute them from the counts in the header (brick_layout_compute):
@@ -45,9 +45,9 @@
  *   | lane 1 ...     |                                written by: the lane's thread
  *   +----------------+
  *
- * All lane lines lie together so that one read tells a consumer what moved.
- * The consumer's lines lie on pages of their own: it never shares a cache line
- * with a writer but when it moves a tail.
+ * All lane lines are together, so that one read shows a consumer what moved.
+ * The consumer's lines are on pages of their own: it shares a cache line with a
+ * writer only when it moves a tail.
  *
  * The file has its full size from birth but is sparse. Memory is taken with
  * fallocate in pieces, before the first store to each: a store to a hole of a
@@ -65,14 +65,14 @@
  *   record        | sequence:64 | payload:32 | slots:16 | kind:16 | 48 bytes more |
  *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
- *   Path 0 is "other": spans whose path found no room are folded there; name 0
- *   is what names that found none are called, and no site is of it. A path
- *   of parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A
- *   brick that stands again below itself (same name and layer) is recorded on
- *   the path where it stood first, so that recursion of any depth and shape
- *   needs a finite number of paths. A site is where numbers are compared: a
- *   kernel, which is a name, and a layer. Two threads that meet a place in the
- *   same moment may each give it a number: the key says what it is.
+ *   Path 0 is "other": spans whose path found no room are added there. Name 0
+ *   stands for names that found no room; it has no site. A path with the parent
+ *   BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick below
+ *   itself (same name and layer) is recorded on the path where it came first, so
+ *   that recursion of any depth and shape needs a finite number of paths. A site
+ *   is where numbers are compared: a kernel, which is a name, and a layer. Two
+ *   threads that meet a place at the same moment may each give it a number: the
+ *   key says what it is.
  *
  * 3. WHO DOES WHAT, WHEN (every legal transition)
  *
@@ -233,27 +233,27 @@ enum brick_clock {
 enum brick_unit {
     BRICK_UNIT_TICKS = 0,
     BRICK_UNIT_NS = 1,
-    BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns, measured by a device; the consumer adds them up, its summary here stays empty */
-    BRICK_UNIT_BOUND = 3,    /* never in a segment: what a consumer makes of deferred starts without a measurement */
-    /* Since 1.6, marks: of their summaries only count, elements, bytes and flops mean anything. What they say of a path
-     * they say of those that differ from it in their unit alone. */
-    BRICK_UNIT_LAUNCHED = 4, /* of this name a kernel was launched; its amounts: of launches whose time nobody gave */
+    BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns, measured by a device; the consumer adds them up, the summary here is empty */
+    BRICK_UNIT_BOUND = 3,    /* never in a segment: a consumer's bound for deferred starts without a measurement */
+    /* Since 1.6, marks: of their summaries only count, elements, bytes and flops mean anything. A mark on a path is also
+     * one on the paths that differ from it in their unit alone. */
+    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; its amounts: of launches without a time */
     BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: its launches of one shape, which is the name (below) */
-    BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name says from where and, behind an arrow, to where */
+    BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name has both ends, with an arrow between them */
     BRICK_UNIT_D2H = 7,
     BRICK_UNIT_D2D = 8,
-    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: those that took back what the one before the other way had brought */
+    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: those that moved back as many bytes as an earlier one had brought */
     BRICK_UNIT_NEEDS = 10,   /* the path above needs what the brick of this name makes */
-    BRICK_UNIT_DEFINED = 11, /* the path above is a function, from the file of this name; its line stands as the layer */
-    BRICK_UNIT_ENDED = 12,   /* of the path above each span is one stretch of a task: so many were a task's last */
+    BRICK_UNIT_DEFINED = 11, /* the path above is a function, from the file of this name; its line is the layer */
+    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one stretch of a task; counts those that were a task's last */
     BRICK_UNITS = 13,
 };
 
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
 
-/* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source where one is known:
- * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". Of the grid what lies behind its last
- * number above 1 is left out, of the block the third number where it is 1, and both where nobody said them. */
+/* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if it is known:
+ * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The grid ends with its last number above 1,
+ * the block leaves out a third number of 1, and both are left out if they are unknown. */
 #define BRICK_ARROW "\xE2\x86\x92" /* in the name of what was moved */
 
 /* ---- header ------------------------------------------------------------ */
@@ -286,8 +286,8 @@ struct brick_header {
     uint8_t boot_id[16];
     uint8_t service[64];     /* UTF-8, padded with zeros */
     uint8_t coordinates[64]; /* as service: "0.tp3.pp1", or nothing */
-    uint8_t reserved[3824];  /* since 1.4 it begins with a rate (see control), of four bytes: of which steps checksums
-                                are recorded where the control page does not say; 0: of all, but see BRICK_PROCESS_RATE */
+    uint8_t reserved[3824];  /* since 1.4 it begins with a rate of four bytes (see control), for steps while the control page
+                                has none; 0: all steps, but see BRICK_PROCESS_RATE */
 };
 BRICK_ASSERT(sizeof(struct brick_header) == BRICK_PAGE, "the header is one page");
 
@@ -305,7 +305,7 @@ struct brick_control {
     uint64_t dump_site;        /* "dump this site next time"; 0 = none */
     uint64_t reopen;           /* changed: open a new segment at the next chance */
     uint64_t reserved[253];
-    uint64_t sites[256];       /* bitmap: 1 = nothing is recorded there of what a kernel computes */
+    uint64_t sites[256];       /* bitmap: 1 = no checksum of a kernel is recorded there */
 };
 BRICK_ASSERT(sizeof(struct brick_control) == BRICK_PAGE, "the control page is one page");
 BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
@@ -313,19 +313,18 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 /* Since 1.3, in `reserved`. */
 #define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step on */
 /* Since 1.7, beside it. */
-#define BRICK_CONTROL_ATTACHED 1 /* 1: a consumer has attached that keeps totals, a daemon; stored as it attaches, never reset */
+#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon, which keeps totals, has attached; stored as it attaches, never reset */
 
-/* Since 1.4 the rate and the sites are obeyed. A rate is how many of the 2^32 hashes of a step are below it, but for
- * these two: the upper half of splitmix64(step XOR 0xA0761D6478BD642F) is a step's hash, so that each worker draws the
- * same steps, whatever it did before, and those that an engine counts are far apart. What stands in no step is recorded
- * where all is. */
+/* Since 1.4 the rate and the sites are obeyed. A rate selects the steps whose hash is below it, except for the two values
+ * below. The hash is the upper half of splitmix64(step XOR 0xA0761D6478BD642F): each worker selects the same steps,
+ * whatever it did before, and consecutive numbers are far apart. What is in no step is recorded only if all steps are. */
 #define BRICK_RATE_NONE UINT32_C(1)
 #define BRICK_RATE_ALL UINT32_MAX
 
 /* ---- consumer lines ---------------------------------------------------- */
 
 /* A tail and its complement: the writer believes only a matching pair within
- * [head - slots, head], since nobody promises that a pwrite is atomic. */
+ * [head - slots, head], since a pwrite need not be atomic. */
 struct brick_tail {
     uint64_t position;
     uint64_t complement;
@@ -350,27 +349,27 @@ struct brick_process {
     uint64_t names_cut;      /* longer than a name can be: cut, made distinct by their hash */
     uint64_t no_lane;        /* spans and events of threads that found no lane, or while there was none yet */
     uint64_t lanes_refused;  /* threads that found no lane */
-    uint64_t blocks_refused; /* pieces of memory that could not be had */
+    uint64_t blocks_refused; /* failed requests for memory */
     uint64_t reserved[8];
 };
 BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Since 1.2, in `reserved`. */
-#define BRICK_PROCESS_ENDED 0 /* 1, stored before the lock falls, when the worker came to its end by itself */
-#define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of a lost segment, whose totals come along into this one */
+#define BRICK_PROCESS_ENDED 0 /* 1, stored before the lock falls, when the worker ended cleanly */
+#define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of a lost segment, whose totals moved into this one */
 
 /* Since 1.3, beside them. */
 #define BRICK_PROCESS_SITES_REFUSED 2   /* checksums whose kernel has no name or whose site found no room: dropped */
-#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read: on a device, of no known type; no ring lost their checksums */
-#define BRICK_PROCESS_KEY 4          /* the name of the key that checksums are made with; 0: none was needed or to be had */
-#define BRICK_PROCESS_WEIGHTS 5      /* tensors whose weights are watched; those that are gone no more, those that cannot be read too */
-#define BRICK_PROCESS_SCANS 6        /* how often all of them have been recorded into this segment, as far as they could be */
-#define BRICK_PROCESS_RATE 7         /* since 1.4: of which steps what has a rate of its own (parts of an instrumented model) is
-                                        recorded, while neither control page nor header says one; 0: nothing has one */
+#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read (on a device, of no known type); not drops */
+#define BRICK_PROCESS_KEY 4          /* the name of the key of checksums; 0: none was needed, or none could be had */
+#define BRICK_PROCESS_WEIGHTS 5      /* weights that are watched, including unreadable ones, not those that are gone */
+#define BRICK_PROCESS_SCANS 6        /* complete scans of them that were recorded into this segment */
+#define BRICK_PROCESS_RATE 7         /* since 1.4: the rate of parts of an instrumented model, while neither control page nor
+                                        header has one; 0: there are none */
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
-    BRICK_REJECTED_CLOCK = 0, /* it would have ended before it began, or was given a time that is none */
+    BRICK_REJECTED_CLOCK = 0, /* it would have ended before it began, or its given time is invalid */
     BRICK_REJECTED_ROOM = 1,  /* more spans open at once than a lane can hold, or below such a span */
     BRICK_REJECTED_REASONS = 2,
 };
@@ -378,7 +377,7 @@ enum brick_rejected {
 /* Why a detail was not written to its ring. */
 enum brick_dropped {
     BRICK_DROPPED_FULL = 0,
-    BRICK_DROPPED_MEMORY = 1, /* the ring could not be had */
+    BRICK_DROPPED_MEMORY = 1, /* no memory for the ring */
     BRICK_DROPPED_REASONS = 2,
 };
 
@@ -405,8 +404,8 @@ struct brick_lane {
     uint64_t rejected[BRICK_REJECTED_REASONS];
     uint64_t nested;        /* calls from a signal handler that interrupted a call */
     uint64_t unmatched;     /* ends without a begin, measurements without a start */
-    uint64_t amounts;       /* elements, bytes, layers, measurements that were no such number: not taken */
-    uint64_t tails_refused; /* tails from the consumer that could not be */
+    uint64_t amounts;       /* invalid elements, bytes, layers, measurements: not taken */
+    uint64_t tails_refused; /* invalid tails from the consumer */
     uint64_t reserved1;
     /* line 2: details */
     uint64_t span_dropped[BRICK_DROPPED_REASONS];
@@ -420,10 +419,9 @@ struct brick_lane {
 };
 BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
 
-/* Since 1.6, in `reserved2`. Marks may take the half of the paths, and of the names: what they take is not taken from what
- * is timed. */
-#define BRICK_LANE_MARKS 0         /* wanted, ever */
-#define BRICK_LANE_MARKS_REFUSED 1 /* of them: those that found no room */
+/* Since 1.6, in `reserved2`. Marks may take half of the paths and of the names; the other half is for spans. */
+#define BRICK_LANE_MARKS 0         /* attempted, ever */
+#define BRICK_LANE_MARKS_REFUSED 1 /* of these: found no room */
 BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a line of their own");
 BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a line of their own");
 
@@ -456,7 +454,7 @@ static inline uint32_t brick_key_unit(uint64_t key) { return (uint32_t)(key >> 5
 
 /* Units of a site. */
 #define BRICK_SITE_RECORDED 0u
-#define BRICK_SITE_OFF 1u /* its tensors give away what a customer wrote: they are not looked at */
+#define BRICK_SITE_OFF 1u /* its tensors show what a customer wrote: they are not read */
 
 static inline uint64_t brick_site_key(uint32_t name, uint32_t layer, uint32_t unit)
 {
@@ -488,7 +486,7 @@ struct brick_summary {
 BRICK_ASSERT(sizeof(struct brick_summary) == 1152, "18 cache lines");
 BRICK_ASSERT(BRICK_BLOCK * sizeof(struct brick_summary) % BRICK_PAGE == 0, "a block is whole pages");
 
-/* Since 1.5, in `reserved`, a double: how many floating-point operations its spans say that they took. */
+/* Since 1.5, in `reserved`, a double: the sum of its spans' floating-point operations. */
 #define BRICK_SUMMARY_FLOPS 0
 
 static inline double brick_summary_flops(const struct brick_summary *s)
@@ -711,8 +709,8 @@ struct brick_layout {
 static inline uint64_t brick_pages(uint64_t bytes) { return (bytes + BRICK_PAGE - 1u) / BRICK_PAGE * BRICK_PAGE; }
 static inline int brick_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1u)) == 0; }
 
-/* 0 when the counts of a header are none that a segment can have. With counts
- * inside these bounds no sum below can overflow. */
+/* 0 when the counts of a header are invalid. With counts inside these bounds no
+ * sum below can overflow. */
 static inline int brick_layout_compute(const struct brick_header *h, struct brick_layout *l)
 {
     if (h->lanes == 0 || h->lanes > BRICK_LANES_MAX || h->paths == 0 || h->paths > BRICK_NUMBERS_MAX

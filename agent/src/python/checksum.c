@@ -106,10 +106,10 @@ static int forgive(void)
     return 0;
 }
 
-/* ---- where ---------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------ */
 
-/* The place of a checksum, as a call gives it. */
-struct place {
+/* Where a checksum or a taken tensor belongs, as a call gives it. */
+struct request {
     Brick *kernel;
     const void *key;
     uint32_t layer;
@@ -118,7 +118,7 @@ struct place {
     PyObject *valid;
 };
 
-static int to_layer(struct place *p, PyObject *value)
+static int to_layer(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
         return 0;
@@ -137,7 +137,7 @@ static int to_number(PyObject *value, uint64_t *number, const uint64_t **at, con
 }
 
 /* The kernel's handle, with its number; -1 with an exception set. */
-static int to_kernel(struct place *p, PyObject *kernel)
+static int to_kernel(struct request *p, PyObject *kernel)
 {
     p->kernel = Py_IS_TYPE(kernel, core_state.brick_type) ? (Brick *)kernel : core_handle(kernel, Py_None);
     if (p->kernel == NULL || (p->kernel->number == BRICK_UNNAMED && core_resolve(p->kernel) != 0))
@@ -158,7 +158,7 @@ static uint32_t number_of_name(PyObject *name)
     return b->number;
 }
 
-static int to_backend(struct place *p, PyObject *value)
+static int to_backend(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
         return 0;
@@ -170,7 +170,7 @@ static int to_backend(struct place *p, PyObject *value)
 
 #define A_RELATION "a relation must be local, replicated:GROUP, partial:GROUP or moved:LINK"
 
-static int to_relation(struct place *p, PyObject *value)
+static int to_relation(struct request *p, PyObject *value)
 {
     static const char *const names[] = {
         [BRICK_AGREES_REPLICATED] = "replicated:", [BRICK_AGREES_PARTIAL] = "partial:", [BRICK_AGREES_MOVED] = "moved:"};
@@ -193,7 +193,7 @@ static int to_relation(struct place *p, PyObject *value)
     return core_complain(A_RELATION, value);
 }
 
-static int to_stateful(struct place *p, PyObject *value)
+static int to_stateful(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
         return 0;
@@ -299,7 +299,7 @@ static int digest_of(PyObject *value, uint64_t *digest)
 }
 
 /* A value without a digest differs from all that have one, and from other types. */
-static int to_params(struct place *p, PyObject *value)
+static int to_params(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
         return 0;
@@ -319,7 +319,7 @@ static int to_params(struct place *p, PyObject *value)
 static bool as_many_rows(const struct brick_tensor *t, int64_t rows) { return t->dims > 0 && t->shape[0] == rows; }
 
 /* A tensor that could not be held, with the exception set: counted, unless that is an interrupt. */
-static int unread(const struct place *p, PyObject *tensor, struct brick_taken *taken)
+static int unread(const struct request *p, PyObject *tensor, struct brick_taken *taken)
 {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
@@ -330,7 +330,7 @@ static int unread(const struct place *p, PyObject *tensor, struct brick_taken *t
 }
 
 /* Sets *rows for the output; `valid` applies to inputs with as many. */
-static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
+static int take(const struct request *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
 {
     CoreTensor t;
     memset(taken, 0, sizeof *taken);
@@ -365,7 +365,7 @@ PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, P
     static const char *const known[] = {"valid", "layer", "step"};
     static CoreCall call = {"take", 0, 0, 3, known, {NULL}};
     PyObject *of[CORE_ARGUMENTS];
-    struct place p = {.valid = NULL};
+    struct request p = {.valid = NULL};
     int64_t rows = -1;
     if (given != 2) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: take takes a kernel and a tensor, then keywords: valid, layer, step");
@@ -386,7 +386,7 @@ PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, P
 
 #define FEW 8
 
-static int record(struct place *p, PyObject *output, PyObject *input)
+static int record(struct request *p, PyObject *output, PyObject *input)
 {
     struct brick_taken out, few[FEW], *inputs = few, *last = &out;
     int64_t rows = -1;
@@ -422,7 +422,7 @@ PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t give
                                         "valid", "backend", "params",   "stateful"};
     static CoreCall call = {"checksum", 0, 0, 9, known, {NULL}};
     PyObject *of[CORE_ARGUMENTS];
-    struct place p = {.valid = NULL};
+    struct request p = {.valid = NULL};
     if (given != 2) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: checksum takes a kernel and its output, then keywords: input, layer, "
                                          "position, step, relation, valid, backend, params, stateful");

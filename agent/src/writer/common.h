@@ -37,4 +37,12 @@ extern void (*brick_test_point)(const char *name);
 /* A failed attempt is repeated at the first, second, fourth, eighth ... request. */
 static inline int brick_seldom(uint64_t time) { return (time & (time - 1)) == 0; }
 
+/* The largest length up to `end` that ends a character. */
+static inline size_t brick_whole_characters(const char *text, size_t end)
+{
+    while (end > 0 && ((uint8_t)text[end] & 0xC0) == 0x80)
+        end--;
+    return end;
+}
+
 #endif

@@ -42,8 +42,7 @@ static void label(uint8_t *to, size_t size, const char *text)
 {
     size_t length = strlen(text);
     if (length >= size)
-        for (length = size - 1; length > 0 && ((uint8_t)text[length] & 0xC0) == 0x80;)
-            length--;
+        length = brick_whole_characters(text, size - 1);
     for (size_t i = 0; i < length; i++)
         to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
 }

@@ -88,25 +88,17 @@ static int name_is(const struct brick_name *slot, const uint8_t *text, size_t le
     return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
 }
 
-/* The largest length up to `end` that ends a character. */
-static size_t whole_characters(const char *text, size_t end)
-{
-    while (end > 0 && ((uint8_t)text[end] & 0xC0) == 0x80)
-        end--;
-    return end;
-}
-
 /* Cuts at a character's border and appends eight digits of the hash. Keeps the word that makes it sensitive. */
 static size_t name_cut(uint8_t *cut, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
-    size_t end = whole_characters(text, BRICK_NAME_MAX - 9);
+    size_t end = brick_whole_characters(text, BRICK_NAME_MAX - 9);
     const char *word = brick_sensitive_word(text, length);
     if (word == NULL || brick_sensitive_word(text, end) != NULL) {
         memcpy(cut, text, end);
     } else {
         const size_t more = strlen(word);
-        end = whole_characters(text, end - more - 1);
+        end = brick_whole_characters(text, end - more - 1);
         memcpy(cut, text, end);
         cut[end++] = '~';
         memcpy(cut + end, word, more);

@@ -25,27 +25,16 @@ static uint64_t label_length(const char *label)
 
 static uint64_t pieces_of(uint64_t length) { return (length + BRICK_SOURCE_PIECE - 1) / BRICK_SOURCE_PIECE; }
 
-static void write_piece(struct brick_source_piece *r, const struct part *p, uint32_t which, uint64_t number)
+/* Writes a piece by its number among those of all parts. */
+static void write_piece(struct brick_source_piece *r, const struct part *parts, uint64_t number)
 {
-    const uint64_t from = number * BRICK_SOURCE_PIECE, left = p->length - from;
-    const uint64_t here = left < BRICK_SOURCE_PIECE ? left : BRICK_SOURCE_PIECE;
+    uint32_t which = BRICK_SOURCE_NAME;
+    while (number >= pieces_of(parts[which].length))
+        number -= pieces_of(parts[which++].length);
+    const uint64_t from = number * BRICK_SOURCE_PIECE, left = parts[which].length - from;
     memset(r->text, 0, sizeof r->text);
-    memcpy(r->text, p->bytes + from, here);
+    memcpy(r->text, parts[which].bytes + from, left < BRICK_SOURCE_PIECE ? left : BRICK_SOURCE_PIECE);
     r->piece = which << 30 | (uint32_t)number;
-}
-
-/* Writes piece `told` of all; 0: there is none. */
-static int write_next(struct brick_source_piece *r, const struct part *parts, uint64_t told)
-{
-    for (uint32_t which = 0; which <= BRICK_SOURCE_END; which++) {
-        const uint64_t pieces = pieces_of(parts[which].length);
-        if (told < pieces) {
-            write_piece(r, &parts[which], which, told);
-            return 1;
-        }
-        told -= pieces;
-    }
-    return 0;
 }
 
 unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *told)
@@ -72,7 +61,7 @@ unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const
             break;
         }
         brick_event_attempt(t);
-        write_next(r, parts, (*told)++);
+        write_piece(r, parts, (*told)++);
         r->hash = hash;
         brick_event_publish(t, r, BRICK_KIND_SOURCE, 1);
     }

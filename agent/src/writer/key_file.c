@@ -22,12 +22,12 @@
 #define SHORT_DIGITS 32 /* of an older brick-agent, whose keys had 64 bits */
 #define TEMPORARY ".0123456789abcdef" /* the suffix of the file that is written first */
 
-struct place {
+struct key_path {
     char path[4096 - sizeof TEMPORARY];
     int is_given; /* by BRICKD_KEY_FILE: its directory is not made */
 };
 
-static int place_find(struct place *p)
+static int key_path_find(struct key_path *p)
 {
     const char *file = getenv("BRICKD_KEY_FILE"), *state = getenv("BRICKD_STATE_DIR");
     const char *common = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -91,7 +91,7 @@ static const char *secret_read(const char *path, struct brick_secret *secret)
 
 static void directories_make(const char *path)
 {
-    char part[sizeof((struct place *)0)->path];
+    char part[sizeof((struct key_path *)0)->path];
     for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         memcpy(part, path, (size_t)(slash - path));
         part[slash - path] = 0;
@@ -100,7 +100,7 @@ static void directories_make(const char *path)
 }
 
 /* A whole file or none, and never in the place of another. */
-static void secret_make(const struct place *p)
+static void secret_make(const struct key_path *p)
 {
     static const char hex[] = "0123456789abcdef";
     char text[DIGITS + 2], temporary[4096];
@@ -154,9 +154,9 @@ static void complain(const char *what, const char *path, const char *wrong)
 /* 1: final, even if there is no key. */
 static int secret_get(struct brick_secret *secret, int warns)
 {
-    struct place place;
+    struct key_path place;
     *secret = (struct brick_secret){.name = 0};
-    if (!place_find(&place)) {
+    if (!key_path_find(&place)) {
         errno = 0;
         complain(WITHOUT, "its file", "has no place: set BRICKD_STATE_DIR");
         return 1;

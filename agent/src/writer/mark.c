@@ -126,19 +126,13 @@ static uint32_t name_for_mark(const char *text, size_t length, const char *categ
 
 /* ---- launches -------------------------------------------------------------- */
 
-static int zeros_in(const uint32_t numbers[3]) { return (numbers[0] == 0) + (numbers[1] == 0) + (numbers[2] == 0); }
-
-/* Grid and block are both known, or neither is. */
-static int is_possible(const struct brick_launch *how)
+/* Of the six numbers of grid and block: 0, or 6 where neither is known; anything else is impossible. */
+static int zeros_in(const struct brick_launch *how)
 {
-    const int zeros = zeros_in(how->grid) + zeros_in(how->block);
-    return zeros == 0 || zeros == 6;
-}
-
-static int is_known(const struct brick_launch *how)
-{
-    return how != NULL
-           && (zeros_in(how->grid) + zeros_in(how->block) != 6 || how->shared_bytes != 0 || how->source != 0);
+    int zeros = 0;
+    for (int i = 0; i < 3; i++)
+        zeros += (how->grid[i] == 0) + (how->block[i] == 0);
+    return zeros;
 }
 
 /* As brick_shm.h has it. */
@@ -196,9 +190,12 @@ static unsigned mark_launch(struct brick_thread *t, struct parent at, uint32_t k
 {
     const uint32_t launched = mark(t, at, kernel, BRICK_UNIT_LAUNCHED, did);
     const unsigned outcome = outcome_of(BRICK_DONE, launched);
-    if (!is_known(how))
+    if (how == NULL)
         return outcome;
-    if (!is_possible(how)) {
+    const int zeros = zeros_in(how);
+    if (zeros == 6 && how->shared_bytes == 0 && how->source == 0)
+        return outcome;
+    if (zeros != 0 && zeros != 6) {
         brick_add(&t->line->amounts, 1);
         return outcome | BRICK_REFUSED;
     }
