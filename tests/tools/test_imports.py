@@ -6,6 +6,7 @@ import ast
 import functools
 import graphlib
 import pickle
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -57,6 +58,28 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         order.prepare()
     except graphlib.CycleError as error:
         pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
+
+
+def included(source: Path) -> set[Path]:
+    """The files of C whose headers it includes, also by way of headers that belong to no file."""
+    found: set[Path] = set()
+    for name in re.findall(r'^#include "(.+)"$', source.read_text(), re.MULTILINE):
+        header = (source.parent / name).resolve()
+        if header.with_suffix(".c").exists():
+            found.add(header.with_suffix(".c"))
+        elif header.exists():
+            found |= included(header)
+    return found
+
+
+def test_no_file_of_c_includes_its_own_header_by_way_of_others() -> None:
+    sources = [path for folder in ("agent/src", "brickd/reader") for path in (ROOT / folder).rglob("*.c")]
+    assert len(sources) > 70
+    order = graphlib.TopologicalSorter({path: included(path) - {path} for path in sources})
+    try:
+        order.prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle of files: {' <- '.join(path.name for path in error.args[1])}")
 
 
 def test_imports_go_to_the_left_or_stay_in_their_room() -> None:

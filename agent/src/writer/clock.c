@@ -1,6 +1,6 @@
 /* writer/clock.c - which clock this process may trust, and how long its ticks are. */
 #include "clock.h"
-#include "segment_file.h"
+#include "memory_limit.h"
 
 #include <string.h>
 

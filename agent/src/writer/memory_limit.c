@@ -2,7 +2,7 @@
  *
  * Like writer/segment_file.c it may run in a child of clone(): no heap, no locks.
  */
-#include "segment_file.h"
+#include "memory_limit.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
  * of the C library.
  */
 #include "clock.h"
+#include "memory_limit.h"
 #include "segment_file.h"
 
 #include "brick_removed.h"

@@ -5,6 +5,7 @@
  * locks may be held for ever by threads that do not exist there.
  */
 #include "clock.h"
+#include "memory_limit.h"
 #include "segment_file.h"
 
 #include "brick_hash.h"

@@ -42,8 +42,6 @@ BRICK_HIDDEN int brick_locked_byte(int fd, off_t byte);                 /* anoth
 /* At a clean end: a record of it is appended, and it may be removed. 0: it must stay. */
 BRICK_HIDDEN int brick_segment_account(const struct brick_segment *s, const char *prefix);
 BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* dead ones beyond BRICK_DEAD_SHARE */
-BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* closed by a zero; -1 */
-BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                   /* no memory cgroup would kill for them */
 
 /* Zeros that no other process sees, ready to be written without a fault; NULL with errno set. */
 static inline void *brick_private_memory(uint64_t bytes)

@@ -1,0 +1,12 @@
+/* memory_limit.h - small files of the kernel, and the limits of memory in them. */
+#ifndef BRICK_MEMORY_LIMIT_H
+#define BRICK_MEMORY_LIMIT_H
+
+#include "common.h"
+
+#include <sys/types.h>
+
+BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* closed by a zero; -1 */
+BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                            /* no memory cgroup would kill for them */
+
+#endif
