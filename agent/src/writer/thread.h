@@ -9,8 +9,6 @@
 
 #include "lifecycle.h"
 
-#include <signal.h>
-
 enum brick_frame_bits {
     BRICK_FRAME_STEP = 1,                  /* a step was given, here or below; 0 is one too */
     BRICK_FRAME_AGAIN = BRICK_ENTRY_AGAIN, /* here or below, a recursion was folded: the path may be open more than once */
