@@ -249,7 +249,7 @@ enum brick_agreement {
 
 /* Whether a state decides what the output is that no input and no params show: a cache, a random number. */
 enum brick_statefulness {
-    BRICK_STATE_BY_NAME = 0, /* nobody says so: one does where the kernel's name says attention, cache, sampling, ... */
+    BRICK_STATE_BY_NAME = 0, /* not given: one does if the kernel's name says attention, cache, sampling, ... */
     BRICK_STATELESS = 1,
     BRICK_STATEFUL = 2
 };

@@ -1,4 +1,4 @@
-/* brick_graph.h - what a program launches, moves and needs: the graph beside its times.
+/* brick_graph.h - what a program launches, moves and needs: the graph of its work.
  *
  *   const struct brick_launch how = {.grid = {16, 1, 1}, .block = {256, 1, 1}, .shared_bytes = 1024};
  *   brick_begin(rms_norm, NULL, NULL);

@@ -107,31 +107,31 @@
  * 4. ORDERING, one row per atomic operation
  *
  *   row where                       order            so that
- *   O1  header.magic, store         release          who sees the magic sees the whole header
+ *   O1  header.magic, store         release          a reader of the magic sees the whole header
  *   O2  header.magic, load          pread + fence    (reader's side of O1: a read of its own, the header behind it)
- *   O3  name word, path, site key   release/acquire  who sees it ready sees the text / the summaries' meaning
+ *   O3  name word, path, site key   release/acquire  a thread that sees it ready sees the text / the summaries' meaning
  *   O4  process.names, .paths       fetch-add        two threads never get one number
  *   O5  sequence -> odd, store      relaxed + release fence   no field changes before the entry is seen odd
  *   O6  summary fields              relaxed          each is whole; together they are judged by O5, O7
- *   O7  sequence -> even, store     release          who sees it even and unchanged has every field
+ *   O7  sequence -> even, store     release          a reader that sees it even and unchanged has every field
  *   O8  sequence, read, copy, read  pread, acquire fences between   equal and even twice: the copy is one state.
  *                                   The sequence must come from reads of its own: one read that brings
  *                                   sequence and entry together can tear between them.
  *   O9  record.sequence, store      release          salvage: once the worker is dead, a record at the head whose
  *                                   number is above that of the record below it is whole
- *   O10 head, store                 release          who sees the head sees the records below it
+ *   O10 head, store                 release          a reader of the head sees the records below it
  *   O11 head, load                  pread + acquire fence    (reader's side of O10)
  *   O12 tail pair, two pwrites      release fence    a slot is given back only when it was copied. First the
  *                                   before each      complement, then the position: one that is torn matches neither
  *   O13 tail pair, two loads        acquire          the writer does not overwrite before O12's copy. First the
- *                                   position: who saw half of one finds the complement of the next already whole
+ *                                   position: after half of one, the complement of the next is already whole
  *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. Where a kill between
- *                                   two of them is told by their difference, the compiler keeps their order
+ *                                   two of them shows in their difference, the compiler keeps their order
  *       words of `process` that     relaxed          several writers: the last one's stands
  *       are no counters
  *   O15 control, load               relaxed          a wish; acting on it late is harmless
  *   O16 lane owner (private)        acquire/release  the next thread sees the last one's counters
- *   O17 the next segment, store    full fence       of who gives a number or a category and who opens the next segment,
+ *   O17 the next segment, store    full fence       of a thread that gives a number or a category and one that opens the next,
  *       and a number's entry                        one at the least sees what the other did, and takes it along
  *   O18 the next segment, store,   full fence on    a thread that takes or gives back a lane during a reopen: either
  *       then each lane's mark;     both sides       the thread reads the segment again and finds the next one, or the
@@ -312,7 +312,7 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 
 /* Since 1.3, in `reserved`. */
 #define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step on */
-/* Since 1.7, beside it. */
+/* Since 1.7. */
 #define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon, which keeps totals, has attached; stored as it attaches, never reset */
 
 /* Since 1.4 the rate and the sites are obeyed. A rate selects the steps whose hash is below it, except for the two values
@@ -358,7 +358,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 #define BRICK_PROCESS_ENDED 0 /* 1, stored before the lock falls, when the worker ended cleanly */
 #define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of a lost segment, whose totals moved into this one */
 
-/* Since 1.3, beside them. */
+/* Since 1.3. */
 #define BRICK_PROCESS_SITES_REFUSED 2   /* checksums whose kernel has no name or whose site found no room: dropped */
 #define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read (on a device, of no known type); not drops */
 #define BRICK_PROCESS_KEY 4          /* the name of the key of checksums; 0: none was needed, or none could be had */
@@ -396,7 +396,7 @@ struct brick_lane {
     uint64_t open;          /* a level, not a counter */
     uint64_t current;       /* the open word: youngest span that is open */
     uint64_t span_head;     /* records ever written */
-    uint64_t span_attempts; /* records ever wanted; a record's sequence */
+    uint64_t span_attempts; /* records ever attempted; a record's sequence */
     uint64_t opened;        /* threads that have owned this lane */
     uint64_t thread;        /* the owner's thread id, 0 when free */
     /* line 1: what went wrong with spans */
@@ -410,7 +410,7 @@ struct brick_lane {
     /* line 2: details */
     uint64_t span_dropped[BRICK_DROPPED_REASONS];
     uint64_t event_head;     /* slots ever written */
-    uint64_t event_attempts; /* records ever wanted; a record's sequence */
+    uint64_t event_attempts; /* records ever attempted; a record's sequence */
     uint64_t event_records;  /* records ever written */
     uint64_t reserved2[3];   /* since 1.6: see BRICK_LANE_* */
     /* lines 3, 4 */

@@ -155,7 +155,7 @@ const struct brick_kernel *brick_kernel_named(const char *name)
 
 const struct brick_kernel *brick_kernel_choose(void)
 {
-    /* Any thread finds the same: who comes at the same time stores the same. */
+    /* Each thread finds and stores the same. */
     static const struct brick_kernel *chosen;
     static const char *const names[] = {"avx512", "avx2", "sse2", "generic"};
     const struct brick_kernel *kernel = __atomic_load_n(&chosen, __ATOMIC_RELAXED);

@@ -51,7 +51,7 @@ struct brick_sums {
 struct brick_kernel {
     const char *name;
     unsigned lanes; /* how many bins there are */
-    /* splitmix64((first + i) ^ key) of so many blocks, rounded up to the next eight. */
+    /* splitmix64((first + i) ^ key) of each block, their number rounded up to the next eight. */
     void (*hashes)(uint64_t *hashes, uint64_t first, size_t blocks, uint64_t key);
     uint64_t (*checksum)(const void *words, const uint64_t *hashes, size_t blocks);
     /* False where an element is not finite, or its square is not: then nothing was added. */

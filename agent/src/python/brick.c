@@ -43,7 +43,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
         const char *problem = NULL;
         if (PyUnicode_GET_LENGTH(name) == 0)
             problem = "a name must not be empty";
-        else if (PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)brick_names_room() - 1) /* name 0 is nobody's */
+        else if (PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)brick_names_room() - 1) /* name 0 is "other" */
             problem = "no more names than BRICKD_NAMES";
         if (problem != NULL) {
             if (core_complain(problem, name) != 0)

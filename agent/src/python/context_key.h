@@ -4,8 +4,8 @@
 
 #include "core.h"
 
-/* The context of the running task, greenlet or thread. A thread that has none
- * yet is given one, so that a greenlet started later is told from it. */
+/* The context of the running task, greenlet or thread. A thread without one gets
+ * one, so that a greenlet started later has another. */
 static inline const void *core_key(void)
 {
     PyObject *context = PyThreadState_Get()->context;

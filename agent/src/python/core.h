@@ -5,7 +5,7 @@
  *
  *   functions.c  types.c                              the module, its types (methods.h has what they list)
  *   trace.c  module_forward.c                         callables that stand for a function, for a module's forward
- *   marks.c  deferred.c  checksum.c  capsule.c        what is recorded beside spans; the same for other extensions
+ *   marks.c  deferred.c  checksum.c  capsule.c        other records than spans; all of them for other extensions
  *   brick.c                                           names become handles
  *   span.c                                            the record path, and the amounts of a span
  *   weights.c  module.c                               a model's parameters, and where a torch module keeps them

@@ -52,8 +52,8 @@ void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 
 #define LONG_NS INT64_C(1000000000) /* a pair is exact to some 50 ns */
 
-/* The baseline is the segment's life, until it is long: from then on the length stays, so that what is told of the same
- * spans stays too. A counter that went back meanwhile, as after a suspend, gives no such length. */
+/* The baseline is the segment's life, until it is long: from then on the length stays, so that the times of the same spans
+ * stay too. A counter that went back meanwhile, as after a suspend, gives no length. */
 double brick_clock_tick_ns(const struct brick_header *h)
 {
     static double known;
