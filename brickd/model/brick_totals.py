@@ -27,7 +27,6 @@ class BrickTotals:
     """What all workers together spent in one brick, or in the part of it that belongs to one group.
 
     Attributes:
-        name: its name.
         category: the first one that any worker declared, else 'other'.
         group: the worker, the service or the layer (None: outside of layers); None where nothing is told apart.
         bounded: no time in it was measured: these are parts of the time until a device was waited for.
@@ -47,12 +46,7 @@ class BrickTotals:
     spread: float
 
     def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
-        """As JSON has it: times in whole nanoseconds.
-
-        Args:
-            by: what it is told apart by: with its group then.
-            over_ns: how long the window is, where it is one: of its shortest and longest span nobody knows.
-        """
+        """As JSON has it; a window of `over_ns` does not know its shortest and longest span."""
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p99", "p999")
         windowed = over_ns is not None
@@ -80,12 +74,7 @@ class BrickTotals:
 
 
 def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]:
-    """Every brick that was recorded, the largest self time first.
-
-    Args:
-        workers: whose totals.
-        by: what a brick is told apart by, if by anything.
-    """
+    """Every brick that was recorded, the largest self time first."""
     fold: Fold[_Key] = Fold()
     latencies: Fold[_Key] = Fold()
     categories: dict[str, str] = {}
@@ -93,11 +82,10 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
     names = sorted(worker.name for worker in workers)  # of two with the same mean the last one by name is the worst
     numbers = {name: number for number, name in enumerate(names)}
     for worker in workers:
-        group = {"worker": worker.name, "service": worker.service}.get(by or "")
-        key_of = _layered(worker.reading, categories) if by == "layer" else _grouped(worker.reading, categories, group)
-        fold.add_like_the_last(worker.reading, key_of, group, numbers[worker.name])
+        key_of, group = _keyed(worker, by, categories)
+        fold.add(worker.reading, key_of, group, numbers[worker.name])
         if worker.reading.latency:
-            latencies.add_like_the_last(_of_latencies(worker.reading), key_of, group)
+            latencies.add(_of_latencies(worker.reading), key_of, group)
     launched = _launched(workers, categories, by)
     latency_of = {key: latencies.row(number) for number, key in enumerate(latencies.keys)}
     result = []
@@ -138,9 +126,8 @@ def _launched(
     for worker in workers:
         reading = worker.reading
         if any(path is not None and path.unit == _reader.UNIT_LAUNCHED for path in reading.paths):
-            group = {"worker": worker.name, "service": worker.service}.get(by or "")
-            key_of = _layered(reading, categories) if by == "layer" else _grouped(reading, categories, group)
-            fold.add_like_the_last(reading, _with_unit(key_of), group)
+            key_of, group = _keyed(worker, by, categories)
+            fold.add(reading, _with_unit(key_of), group)
     rows = {key: fold.row(number) for number, key in enumerate(fold.keys)}
     found = {key[:2]: _Launched(row) for key, row in rows.items() if key[2] == _reader.UNIT_LAUNCHED}
     for (name, part, unit), row in rows.items():
@@ -166,18 +153,17 @@ def _of_latencies(reading: Reading) -> Reading:
     return replace(reading, summaries=bytes(reading.latency).ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
 
 
-def _grouped(reading: Reading, categories: dict[str, str], group: str | None) -> Callable[[CallPath, int], _Key]:
-    name_of = names_in(reading, categories)
-    return lambda path, _: (name_of(path.name), group, path.unit == _reader.UNIT_BOUND)
+def _keyed(
+    worker: Worker, by: By | None, categories: dict[str, str]
+) -> tuple[Callable[[CallPath, int], _Key], str | None]:
+    """The key of each path, and the group that the keys depend on besides the paths and names."""
+    name_of = names_in(worker.reading, categories)
+    group = {"worker": worker.name, "service": worker.service}.get(by or "")
 
+    def key_of(path: CallPath, _: int) -> _Key:
+        return name_of(path.name), or_none(path.layer) if by == "layer" else group, path.unit == _reader.UNIT_BOUND
 
-def _layered(reading: Reading, categories: dict[str, str]) -> Callable[[CallPath, int], _Key]:
-    name_of = names_in(reading, categories)
-    return lambda path, _: (
-        name_of(path.name),
-        or_none(path.layer),
-        path.unit == _reader.UNIT_BOUND,
-    )
+    return key_of, group
 
 
 def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], str]:
@@ -214,11 +200,6 @@ def categories(of: Iterable[BrickTotals]) -> list[dict[str, Any]]:
         times[brick.category] += brick.row["self_ns"]
     whole = sum(times.values())
     return [
-        {
-            "name": name,
-            "count": counts[name],
-            "total_ns": round(time),
-            "percent": percent_of(time, whole),
-        }
+        {"name": name, "count": counts[name], "total_ns": round(time), "percent": percent_of(time, whole)}
         for name, time in sorted(times.items(), key=lambda item: (-item[1], item[0]))
     ]

@@ -19,7 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class PathRows(NamedTuple):
-    """For each path of a reading: its row (-1: none), the path above it, `_reader.PART_OUTER` and `PART_NS`."""
+    """Each path's row (-1: none), the path above it, `_reader.PART_OUTER` and `PART_NS`."""
 
     rows: array[int]
     parents: array[int]
@@ -27,7 +27,7 @@ class PathRows(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What is wanted of a row where nothing else is."""
+    """The sums of one reading under one key."""
 
     spans: int
     self_ns: float
@@ -52,13 +52,7 @@ class Fold(Generic[Key]):
         self._like: tuple[object, ...] = ()
         self._places: PathRows
 
-    def places(self, reading: Reading, key_of: Callable[[CallPath, int], Key]) -> PathRows:
-        """Where the paths of a reading, and of every other with the same paths and names, belong.
-
-        Args:
-            reading: whose paths.
-            key_of: a path's key, given the path and the row of the one above it, -1 at a root.
-        """
+    def _new_places(self, reading: Reading, key_of: Callable[[CallPath, int], Key]) -> PathRows:
         count = len(reading.paths)
         rows, parents, flags = array("i", [-1]) * count, array("i", [-1]) * count, bytearray(count)
         open_rows: Counter[int] = Counter()  # of the paths on the way down to where we are
@@ -99,31 +93,24 @@ class Fold(Generic[Key]):
             self.keys.append(key)
         return number
 
-    def add(self, reading: Reading, places: PathRows, whose: int = 0) -> None:
-        """Add a reading; by its number a row says of it that it is the worst."""
-        self._fold.add(reading.summaries, *places, reading.tick_ns, whose)
-
-    def add_like_the_last(
+    def add(
         self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None, whose: int = 0
     ) -> None:
-        """Add a reading in the places of the last one, where it has the same paths and names: else in its own.
-
-        Workers of one service mostly met the same names and paths in the same order.
+        """Add a reading.
 
         Args:
-            reading: as for `add`.
-            key_of: as for `places`.
-            group: on what the keys depend beside the paths and names.
-            whose: as for `add`.
+            reading: whose totals.
+            key_of: a path's key, given the path and the row of the one above it, -1 at a root.
+            group: what the keys depend on besides the paths and names.
+            whose: the number by which a row names this reading as the worst.
         """
-        self.add(reading, self._places_like_the_last(reading, key_of, group), whose)
+        self._fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns, whose)
 
-    def _places_like_the_last(
-        self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable
-    ) -> PathRows:
+    def _places_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable) -> PathRows:
+        """The last reading's places if this one has the same paths and names, as most workers of a service have."""
         like = (reading.paths, reading.names, group)
         if like != self._like:
-            self._like, self._places = like, self.places(reading, key_of)
+            self._like, self._places = like, self._new_places(reading, key_of)
         return self._places
 
     def row(self, number: int) -> _reader.Row:
@@ -131,13 +118,13 @@ class Fold(Generic[Key]):
         return self._fold.row(number)
 
     def histogram(self, number: int) -> list[int]:
-        """How many spans of a row lie in each bucket of the format, in ticks of the reading that was added first."""
+        """The spans of a row by bucket of the format, in ticks of the reading that was added first."""
         return self._fold.histogram(number)
 
     def alone(
         self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None
     ) -> Iterator[tuple[Key, Sums]]:
-        """Of one reading, which is not added: what every key has in it; as for `add_like_the_last`."""
+        """Yield the sums of every key in one reading, without adding it; arguments as for `add`."""
         fold = _reader.Fold()
-        fold.add(reading.summaries, *self._places_like_the_last(reading, key_of, group), reading.tick_ns)
+        fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns)
         return ((key, Sums(*sums)) for key, sums in zip(self.keys, fold.sums(), strict=False) if sums[0])

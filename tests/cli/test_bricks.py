@@ -258,7 +258,7 @@ def test_the_places_of_the_last_reading_serve_only_its_like(made: list[MadeUp]) 
     for each in [*made, *made]:
         reading = each.reading()
         name_of = names_in(reading, {})
-        shared.add_like_the_last(reading, lambda path, _: name_of(path.name))  # noqa: B023
-        own.add(reading, own.places(reading, lambda path, _: name_of(path.name)))  # noqa: B023
+        shared.add(reading, lambda path, _: name_of(path.name))  # noqa: B023
+        own.add(reading, lambda path, _: name_of(path.name), group=object())  # noqa: B023
     assert shared.keys == own.keys
     assert [shared.row(number) for number in range(len(own.keys))] == [own.row(n) for n in range(len(own.keys))]

@@ -40,7 +40,7 @@ def digest(segment: Segment) -> Reading | None:
         return None
     ledger_of(reading).document()
     fold: Fold[tuple[object, ...]] = Fold()
-    fold.add(reading, fold.places(reading, lambda path, above: (above, *path)))
+    fold.add(reading, lambda path, above: (above, *path))
     for row in map(fold.row, range(len(fold.keys))):
         assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))
     for number, path in enumerate(reading.paths):

@@ -98,7 +98,7 @@ def test_no_mark_is_a_row_of_a_fold_or_part_of_a_time(worker: Start, prefix: str
         "with brick.span('norm'):\n    brick.kernel('k', 1, 1)\n    brick.needs('x')\n    brick.transfer('H2D', 9)",
     )
     fold: Fold[str] = Fold()
-    fold.add(got, fold.places(got, lambda path, _: got.name(path.name)))
+    fold.add(got, lambda path, _: got.name(path.name))
     rows = {key: fold.row(number) for number, key in enumerate(fold.keys)}
     assert {key for key, row in rows.items() if row["count"]} == {"norm"}
     assert rows["norm"]["self_ns"] == rows["norm"]["total_ns"] > 0

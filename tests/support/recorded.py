@@ -26,7 +26,7 @@ def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
         name = of.name(path.name) + (f"[{path.layer}]" if path.layer >= 0 else "")
         return (*(fold.keys[above] if above >= 0 else ()), name)
 
-    fold.add(of, fold.places(of, names))
+    fold.add(of, names)
     return {key: fold.row(row) for row, key in enumerate(fold.keys) if fold.row(row)["count"]}
 
 

@@ -163,7 +163,7 @@ def _add(
     for side, reading in sides:
         ticks, ns = (_shift(tick_ns, sides[0][1].tick_ns) for tick_ns in (reading.tick_ns, 1.0))
         key_of = _keyed(reading, side, (ticks, ns), categories, shifts)
-        fold.add_like_the_last(reading, key_of, (side, ticks))
+        fold.add(reading, key_of, (side, ticks))
     return shifts
 
 

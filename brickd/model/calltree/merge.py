@@ -53,7 +53,7 @@ class MergedTree:
         self._layers: dict[_Key, set[int]] = defaultdict(set)
         fold: Fold[_Key] = Fold(marks=True)
         for worker in workers:
-            fold.add_like_the_last(worker.reading, self._key_of(worker.reading))
+            fold.add(worker.reading, self._key_of(worker.reading))
             self.refused += worker.ledger.marks["refused"]
         self._keys = fold.keys
         self._rows = [fold.row(number) for number in range(len(fold.keys))]
