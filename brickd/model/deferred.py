@@ -109,12 +109,7 @@ class Deferred:
         return not (self._fresh or self._ripe)
 
     def take(self, records: bytes, now: Callable[[], Now]) -> None:
-        """Take records of the event ring, in the order of each lane.
-
-        Args:
-            records: what was read.
-            now: tells the worker's clock after that.
-        """
+        """Take records of the event ring, in the order of each lane; `now` reads a later clock."""
         for _, payload, _, kind, a, b, c, _, e, f in _RECORD.iter_unpack(records):
             if kind == _reader.KIND_DEFER:
                 self._begin(b, Start(start=a, id=c, path=payload, elements=e, bytes=f), now)
@@ -151,12 +146,7 @@ class Deferred:
         self.counts["measured"] += 1
 
     def settle(self, tick_ns: float, *, complete: bool) -> None:
-        """A pass over the lanes is over.
-
-        Args:
-            tick_ns: the length of the worker's tick.
-            complete: every lane was read to the end that it had at some time during the pass.
-        """
+        """End a pass over the lanes; `complete`: each was read to an end that it had during it."""
         if complete or len(self._fresh) > WAITING_MAX:
             self._close_all(tick_ns)
             self.counts["unmatched"] += len(self._ripe.measurements)
@@ -191,7 +181,7 @@ class Deferred:
         """Give each start its part of the time: up to the next one or the first sync after it.
 
         Args:
-            stream: whose starts.
+            stream: where they wait.
             until: the last of its finalizes that has settled, and so have all before it.
             syncs: the ticks of its finalizes, each list in order; that of `until` is among them.
             tick_ns: the length of a tick.
@@ -226,7 +216,7 @@ class Deferred:
                 del self._streams[number]
 
     def orphan(self) -> None:
-        """Nobody will say when that ended what waits now: its worker died, or a finalize was dropped."""
+        """Give up waiting for all starts: the worker died, or a finalize was dropped."""
         self._orphan(None)
 
     def _orphan(self, which: set[tuple[int, int]] | None) -> None:
@@ -237,7 +227,7 @@ class Deferred:
                     self.counts["orphaned"] += 1
 
     def absorb(self, other: Deferred) -> None:
-        """Take over what another segment of the same process said: it was lost, and its paths kept their numbers."""
+        """Take over the state of the lost segment of the same process, whose paths kept their numbers."""
         for mine, its in ((self.measured, other.measured), (self.bound, other.bound), (self.latency, other.latency)):
             mine.merge(its.tobytes(), array("i", range(len(its))))
         self.counts.update(other.counts)
@@ -269,6 +259,10 @@ class Deferred:
             **{name: packed_text(getattr(self, name).packed()) for name in _TABLES},
         }
 
+    def pieces(self) -> Iterator[str]:
+        """As JSON, piece by piece."""
+        return pieces({name: (value,) for name, value in self.members().items()})
+
     def _streams_text(self) -> str:
         # Not by way of a list: what is long and written already is not looked through once more.
         marked = sum(len(stream.waiting) for stream in self._streams.values()) > self.pending
@@ -278,13 +272,9 @@ class Deferred:
         ]
         return f"[{','.join(streams)}]"
 
-    def pieces(self) -> Iterator[str]:
-        """The object, piece by piece."""
-        return pieces({name: (value,) for name, value in self.members().items()})
-
     @classmethod
     def of(cls, document: dict[str, Any]) -> Deferred:
-        """What `pieces` said: a restart changes nothing, however soon the next one follows."""
+        """What `pieces` wrote: a restart changes nothing, however soon the next one follows."""
         self = cls()
         self.counts.update({unicode(name): whole(count) for name, count in document["counts"].items()})
         for name in _TABLES:

@@ -36,7 +36,7 @@ def overlay(deferred: Deferred) -> Overlay | None:
 
 
 def laid_over(reading: Reading, over: Overlay | None) -> Reading:
-    """The reading with it."""
+    """The reading with the overlay."""
     if over is None:
         return reading
     paths, summaries, latency = list(reading.paths), bytearray(reading.summaries), bytearray()
@@ -59,7 +59,7 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
 
 
 def lifted(reading: Reading) -> Deferred:
-    """What was laid over it: of a worker that was taken for dead. What pended then is lost."""
+    """What was laid over the reading of a worker that was taken for dead; what pended then is lost."""
     numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
     summaries, latencies = bytes(reading.summaries), bytes(reading.latency)
     measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))

@@ -52,7 +52,7 @@ class WaitingStarts:
         return len(self._starts)
 
     def add(self, *starts: Start) -> None:
-        """These have come, too."""
+        """Append some."""
         self._starts += starts
 
     def take(self, which: Callable[[Start], bool]) -> list[Start]:
@@ -64,7 +64,7 @@ class WaitingStarts:
         return taken
 
     def text(self) -> str:
-        """All that is known of them but whether they are measured."""
+        """All of them, except which are measured."""
         fresh = self._starts[len(self._text) // _ROW_CHARACTERS :]
         packed = b"".join([_ROW.pack(each.start, each.id, each.path, each.elements, each.bytes) for each in fresh])
         self._text += _text(packed)
@@ -76,7 +76,7 @@ class WaitingStarts:
 
     @classmethod
     def of(cls, text: str, marks: str) -> Self:
-        """What `text` and `marks` said; without any marks none is measured."""
+        """What `text` and `marks` wrote; without any marks none is measured."""
         packed = a2b_base64(text, strict_mode=True)
         if len(packed) % _ROW.size:
             raise ValueError(f"{len(packed)} bytes of starts, expected a multiple of {_ROW.size}")

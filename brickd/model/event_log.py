@@ -26,12 +26,11 @@ class Event:
 
     Attributes:
         number: its place in the order, from 1.
-        time_ns: when, since 1970.
-        kind: what kind of thing, in one word with underscores: `worker_died`.
-        text: what happened, in words.
-        service: whose, where it is one service's.
-        worker: whose, where it is one worker's.
-        command: what to do next, where there is anything.
+        time_ns: since 1970.
+        kind: one word with underscores: `worker_died`.
+        service: if the event concerns only one.
+        worker: if the event concerns only one.
+        command: the next one to run, if any.
     """
 
     number: int
@@ -62,7 +61,7 @@ class Page:
     Attributes:
         events: the oldest first.
         missed: how many before them are forgotten.
-        newest: the number of the last event there was, 0 before the first: whoever reads on asks for those since this.
+        newest: the number of the last event, 0 before the first; a reader continues from it.
     """
 
     events: tuple[Event, ...]
@@ -71,7 +70,7 @@ class Page:
 
 
 class Past(Protocol):
-    """What happened, for whoever reads it."""
+    """A source of events."""
 
     def since(self, number: int, /) -> Page:
         """The events after the one of this number."""
@@ -79,7 +78,7 @@ class Past(Protocol):
 
 
 class Tell(Protocol):
-    """`Log.add`, for whoever tells what happened and does not know to whom."""
+    """`Log.add`, for modules that report events and do not know the log."""
 
     def __call__(
         self,

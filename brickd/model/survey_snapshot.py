@@ -19,13 +19,7 @@ EVERY_NS = 10 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A survey, in little room.
-
-    Attributes:
-        now_ns: when it was taken, by a clock that nobody sets.
-        at_ns: the same since 1970.
-        survey: what was found.
-    """
+    """A survey in compact form; `now_ns` is on a clock that nobody sets, `at_ns` since 1970."""
 
     now_ns: int
     at_ns: int
@@ -33,18 +27,18 @@ class Snapshot:
 
     @property
     def moment(self) -> Moment:
-        """When it was taken, by both clocks."""
+        """The time of the snapshot, by both clocks."""
         return Moment(self.now_ns, self.at_ns)
 
     @classmethod
     def of(cls, survey: Survey, now_ns: int, at_ns: int) -> Snapshot:
-        """Keep a survey."""
+        """Make one of a survey."""
         workers = [replace(worker, reading=segment_codec.compact(worker.reading)) for worker in survey.workers]
         return cls(now_ns, at_ns, replace(survey, workers=workers))
 
 
 class Takes(Protocol):
-    """Whoever is given every snapshot."""
+    """A receiver of every snapshot."""
 
     def take(self, snapshot: Snapshot) -> None:
         """Take the next one."""

@@ -35,7 +35,6 @@ class Window:
     Attributes:
         workers: their readings hold what was added in that time; of the shortest and the longest span these say no
             more than between which durations they lie.
-        length_ns: how long that is.
     """
 
     workers: list[Worker]
@@ -63,15 +62,9 @@ class Windows:
         return sum(kept_of(readings, packed_size))
 
     def over(self, of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
-        """What was recorded up to now.
+        """What workers recorded in the last `slots` times ten seconds, from the snapshot nearest to that.
 
-        Args:
-            of: whose window it is to be, as they are now.
-            now_ns: when now is.
-            slots: so many times ten seconds, or nearly: from the snapshot that is nearest to that.
-
-        Returns:
-            The window, shorter where nothing older is known; None where nothing is.
+        The window is shorter if nothing older is known, and None if nothing is.
         """
         with self._lock:
             snapshots = [each for each in self._kept if each.now_ns < now_ns]

@@ -32,7 +32,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, reading: Reading) -> Origin:
-        """As a reading says it."""
+        """The origin in a reading."""
         header = reading.header
         return cls(reading.uuid, reading.process["took"], header["anchor_ticks"], header["anchor_ns"])
 
@@ -44,7 +44,7 @@ class Lately:
         self._added: deque[tuple[int, str, Origin]] = deque(maxlen=ADDED_MAX)
 
     def add(self, now_ns: int, who: Origin, into: str) -> None:
-        """One was added to the sum that has this uuid."""
+        """Note that a worker was added to the sum with the uuid `into`."""
         self._added.append((now_ns, into, who))
 
     def by_sum(self, now_ns: int) -> dict[str, tuple[Origin, ...]]:

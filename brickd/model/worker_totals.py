@@ -33,8 +33,6 @@ class Slot:
     """The time between two snapshots.
 
     Attributes:
-        began: at the first of them.
-        ended: at the second.
         bricks: by service and brick, in the order of the workers' names.
         categories: the same: the first that any worker of the service declared, else 'other'.
         bounded: bricks of which nothing was measured, and only bounds are known.
@@ -48,12 +46,12 @@ class Slot:
 
     @property
     def length_ns(self) -> int:
-        """How long that was."""
+        """How long it is."""
         return self.ended.now_ns - self.began.now_ns
 
 
 def slot(before: Snapshot, after: Snapshot) -> Slot:
-    """What lies between two snapshots."""
+    """The work of all live workers between two snapshots."""
     alive = [worker for worker in after.survey.workers if worker.reading.alive]
     fold: Fold[tuple[str, bool]] = Fold()
     categories: dict[str, dict[str, str]] = {}

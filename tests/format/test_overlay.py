@@ -65,7 +65,7 @@ def test_what_the_device_took_is_not_the_own_time_of_what_stands_around_it() -> 
 
 def test_the_tree_keeps_what_is_bounded_apart() -> None:
     nodes = tree([worker(device())], layers=False).nodes
-    assert [(node.name, node.depth, node.given, node.bounded, node.total_ns) for node in nodes] == [
+    assert [(n.place.name, n.depth, n.place.given, n.place.bounded, n.place.total_ns) for n in nodes] == [
         ("forward", 0, False, False, 1000),
         ("gemm", 1, True, True, 200),
         ("gemm", 1, True, False, 70),

@@ -45,7 +45,7 @@ def whole(merged: Tree, *, layers: bool = False) -> dict[str, Any]:
 
 def nodes(made: MadeUp, *more: MadeUp, layers: bool = False) -> dict[str, Node]:
     """By their names, which are each other's."""
-    return {node.name: node for node in tree(named([made, *more]), layers=layers).nodes}
+    return {node.place.name: node for node in tree(named([made, *more]), layers=layers).nodes}
 
 
 def launches(merged: Tree) -> int:
@@ -144,7 +144,7 @@ def test_launches_add_up_to_those_of_the_marks(made: list[MadeUp], layers: bool)
 @given(st.lists(programs(marks=True, whole=False), max_size=3), st.booleans())
 def test_marks_change_no_time(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
-    assert merged.recorded_ns == sum(node.self_ns for node in merged.nodes)
+    assert merged.recorded_ns == sum(node.place.self_ns for node in merged.nodes)
     assert all((node.document()["total_ns"] is None) == node.place.timeless for node in merged.nodes)
 
 
@@ -183,7 +183,7 @@ def test_whatever_stands_where_is_shown_and_counted(made: list[MadeUp], layers: 
         for path, sums in zip(each.paths, each.sums, strict=True):
             marked[path.unit] += len(sums.durations)
     assert launches(merged) == marked[LAUNCHED]
-    assert merged.recorded_ns == sum(node.self_ns for node in merged.nodes)
+    assert merged.recorded_ns == sum(node.place.self_ns for node in merged.nodes)
     document = whole(tree(named(made), layers=layers, depth=depth), layers=layers)
     json.dumps(document, allow_nan=False)
     lines = [*render(document, Screen(80, False)), *screens.critical(document, Screen(80, False))]
@@ -242,7 +242,7 @@ def test_below_a_mark_no_time_passes_and_a_launch_counts() -> None:
         made.paths.append(path)
         made.sums.append(type(made.sums[0])(durations=[5]))
     merged = tree(named([made]), layers=False)
-    assert (launches(merged), merged.recorded_ns, [node.name for node in merged.nodes]) == (2, 0, ["k"])
+    assert (launches(merged), merged.recorded_ns, [node.place.name for node in merged.nodes]) == (2, 0, ["k"])
 
 
 def test_of_many_shapes_the_most_frequent_are_told_and_the_rest_counted() -> None:
@@ -342,7 +342,7 @@ def test_a_time_stands_with_the_mark_that_says_what_took_it() -> None:
     made.give("k", 30)
     made.end()
     node = nodes(made)["k"]
-    assert (node.kind, node.given, node.total_ns, node.count) == ("kernel", True, 30, 1)
+    assert (node.place.kind, node.place.given, node.place.total_ns, node.count) == ("kernel", True, 30, 1)
     document = whole(tree(named([made]), layers=False))
     assert any(line.endswith("k  (1 of 2 timed)") for line in render(document, Screen(None, False)))
     assert "slowest kernel: k in norm, 30 ns in 1 of 2 launches" in render(document, Screen(None, False))
@@ -371,7 +371,7 @@ def test_a_time_that_two_marks_could_have_taken_stands_alone() -> None:
     made.give("a→b", 30)
     made.end()
     merged = tree(named([made]), layers=False)
-    assert [(node.kind, node.place.timeless, node.total_ns) for node in merged.nodes[1:]] == [
+    assert [(node.place.kind, node.place.timeless, node.place.total_ns) for node in merged.nodes[1:]] == [
         ("brick", False, 30),
         ("transfer", True, 0),
         ("transfer", True, 0),
@@ -388,7 +388,7 @@ def test_what_is_said_of_a_path_is_said_of_the_one_beside_it_that_differs_in_its
     made.mark("block", NEEDS, below=beside)
     made.end()
     merged = tree(named([made]), layers=False)
-    assert [(node.name, [each["name"] for each in node.needs]) for node in merged.nodes] == [
+    assert [(node.place.name, [each["name"] for each in node.needs]) for node in merged.nodes] == [
         ("block", []),
         ("down", ["block"]),
     ]
@@ -404,7 +404,7 @@ def test_least_time_leaves_out_nothing_of_which_no_time_is_known() -> None:
     made.end()
     made.end()
     merged = tree(named([made]), layers=False, least_percent=10)
-    assert [node.name for node in merged.nodes] == ["norm", "k"]
+    assert [node.place.name for node in merged.nodes] == ["norm", "k"]
     assert merged.nodes[0].left.nodes == 1
 
 
@@ -420,7 +420,7 @@ def test_functions_say_where_they_are_defined_and_tasks_how_often_they_went_on()
     path = made._path("serve", -1, 0, None)
     made.mark("app.py", _reader.UNIT_DEFINED, layer=42, below=path)
     function = nodes(made)["serve"]
-    assert (function.kind, function.document()["definitions"]) == ("function", [{"file": "app.py", "line": 42}])
+    assert (function.place.kind, function.document()["definitions"]) == ("function", [{"file": "app.py", "line": 42}])
     made.mark("serve", _reader.UNIT_ENDED, count=2, below=path)
     document = whole(tree(named([made]), layers=False))
     (node,) = document["nodes"]
@@ -449,9 +449,9 @@ def test_what_was_moved_back_is_told_below_the_tree() -> None:
 def needed(of: Tree, name: str) -> list[tuple[str | None, str]]:
     """What the node of this name needs: where that stands, and what it is."""
     found = []
-    for need in next(node for node in of.nodes if node.name == name).needs:
+    for need in next(node for node in of.nodes if node.place.name == name).needs:
         other = None if need["id"] is None else of.nodes[need["id"]]
-        above = None if other is None or other.parent is None else of.nodes[other.parent].name
+        above = None if other is None or other.parent is None else of.nodes[other.parent].place.name
         found.append((above, need["name"]))
     return found
 
@@ -482,13 +482,13 @@ def test_a_name_that_is_needed_means_the_nearest() -> None:
     made.spend(1)
     made.end()
     merged = tree(named([made]), layers=False)
-    gemms = [node for node in merged.nodes if node.name == "gemm"]
+    gemms = [node for node in merged.nodes if node.place.name == "gemm"]
     for gemm in gemms:
         found = {each["name"]: each for each in gemm.needs}
         assert gemm.parent is not None
         above = merged.nodes[gemm.parent].parent
         assert merged.nodes[found["norm"]["id"]].parent == above, "one beside what it stands in"
-        assert merged.nodes[found["sample"]["id"]].name == "sample", "else the first in the tree"
+        assert merged.nodes[found["sample"]["id"]].place.name == "sample", "else the first in the tree"
         assert (found["nobody"]["id"], found["nobody"]["found"]) == (None, False)
     assert needed(merged, "late") == [("second", "norm")]
     document = whole(merged)
@@ -541,7 +541,11 @@ def test_what_only_needs_something_is_there_for_that() -> None:
     made.spend(5)
     made.mark("up", NEEDS, below=made._path("down", -1, 0, None))
     made.end()
-    assert [(node.name, node.count) for node in tree(named([made]), layers=False).nodes] == [("block", 1), ("down", 0)]
+    nodes = tree(named([made]), layers=False).nodes
+    assert [(node.place.name, node.count) for node in nodes] == [
+        ("block", 1),
+        ("down", 0),
+    ]
 
 
 # ---- the critical path

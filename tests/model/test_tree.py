@@ -150,13 +150,13 @@ def route(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
     steps: list[tuple[str, int | None, bool]] = []
     at: int | None = node.number
     while at is not None:
-        steps.append((of.nodes[at].name, of.nodes[at].layer, of.nodes[at].given))
+        steps.append((of.nodes[at].place.name, of.nodes[at].layer, of.nodes[at].place.given))
         at = of.nodes[at].parent
     return tuple(reversed(steps))
 
 
 def bricks(of: Tree) -> list[Node]:
-    return [node for node in of.nodes if node.kind != "layer"]
+    return [node for node in of.nodes if node.place.kind != "layer"]
 
 
 def outside_layers(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
@@ -243,15 +243,15 @@ def test_a_node_holds_what_its_paths_recorded(made: list[MadeUp]) -> None:
             own[place] += max((sum(sums.durations) - sums.child) * tick_ns - given_inside[number], 0)  # type: ignore[assignment]
     merged = tree(named(made), layers=True)
     assert {outside_layers(merged, node): node.count for node in merged.nodes if node.count} == +counts
-    assert Counter({outside_layers(merged, node): node.self_ns for node in bricks(merged)}) == own
+    assert Counter({outside_layers(merged, node): node.place.self_ns for node in bricks(merged)}) == own
 
 
 @given(st.lists(programs(given=False, room=False), max_size=4), st.booleans())
 def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
-    own = sum(node.self_ns for node in merged.nodes)
+    own = sum(node.place.self_ns for node in merged.nodes)
     roots = [node for node in merged.nodes if node.parent is None]
-    assert own == merged.recorded_ns == sum(node.total_ns for node in roots)
+    assert own == merged.recorded_ns == sum(node.place.total_ns for node in roots)
     highest = [node for node in bricks(merged) if len(outside_layers(merged, node)) == 1]
     assert own == sum(row["total_ns"] for node in highest if (row := node.place.row) is not None)
 
@@ -259,8 +259,8 @@ def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers
 @given(st.lists(programs(given=False, room=False, whole=False), max_size=4), st.booleans())
 def test_they_do_so_while_spans_are_open(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
-    own = sum(node.self_ns for node in merged.nodes)
-    assert own == merged.recorded_ns == sum(node.total_ns for node in merged.nodes if node.parent is None)
+    own = sum(node.place.self_ns for node in merged.nodes)
+    assert own == merged.recorded_ns == sum(node.place.total_ns for node in merged.nodes if node.parent is None)
 
 
 @given(st.lists(programs(whole=False), max_size=4))
@@ -297,7 +297,9 @@ def test_what_is_hidden_is_accounted_for(made: list[MadeUp], layers: bool, depth
     cut = tree(named(made), layers=layers, depth=depth, least_percent=100 * least)
     routes = [route(whole, node) for node in whole.nodes]
     large = {
-        place for place, node in zip(routes, whole.nodes, strict=True) if node.total_ns >= least * node.recorded_ns
+        place
+        for place, node in zip(routes, whole.nodes, strict=True)
+        if node.place.total_ns >= least * node.recorded_ns
     }
     wanted = [
         place
@@ -307,7 +309,7 @@ def test_what_is_hidden_is_accounted_for(made: list[MadeUp], layers: bool, depth
     assert [route(cut, node) for node in cut.nodes] == wanted
     hidden = [cut.left, *(node.left for node in cut.nodes)]
     assert len(cut.nodes) + sum(left.nodes for left in hidden) == len(whole.nodes)
-    own = sum(node.self_ns for node in cut.nodes) + sum(left.self_ns for left in hidden)
+    own = sum(node.place.self_ns for node in cut.nodes) + sum(left.self_ns for left in hidden)
     assert own == cut.recorded_ns == whole.recorded_ns
 
 
@@ -336,8 +338,10 @@ def test_given_times_are_marked_and_no_part_of_what_stands_above_them() -> None:
     made.end()
     made.begin("loop")
     made.give("on the GPU", 7)
-    nodes = {(node.name, node.parent): node for node in tree(named([made]), layers=False).nodes}
-    assert [(node.name, node.given, node.total_ns, node.self_ns) for node in nodes.values()] == [
+    nodes = {(node.place.name, node.parent): node for node in tree(named([made]), layers=False).nodes}
+    assert [
+        (node.place.name, node.place.given, node.place.total_ns, node.place.self_ns) for node in nodes.values()
+    ] == [
         ("forward", False, 200, 150),
         ("on the GPU", True, 50, 50),
         ("loop", False, 0, 0),

@@ -39,10 +39,9 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Critical:
-    """What was found.
+    """The longest chain, and what it leaves to the other pieces.
 
     Attributes:
-        length_ns: of the longest chain.
         path: the pieces whose own times make it, in an order in which they could be done: a piece before those in it.
         slack_ns: by how much each piece may grow before the longest chain does.
         cycles: pieces that need each other in a circle, or what they stand in does.
@@ -149,9 +148,7 @@ def _level(
 ) -> tuple[_Level, list[list[int]]]:
     within = set(here)
     edges = {number: sorted(needs[number] & within) for number in here if number in needs}
-    bound = {number for number, needed in edges.items() if needed} | {
-        each for found in edges.values() for each in found
-    }
+    bound = {each for number, needed in edges.items() if needed for each in (number, *needed)}
     waits, circles = _condensed([number for number in here if number in bound], edges)
     free = [number for number in here if number not in bound and not pieces[number].aside]
     aside = [number for number in here if number not in bound and pieces[number].aside]

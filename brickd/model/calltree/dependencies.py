@@ -16,17 +16,14 @@ from typing import Any
 from brickd.model.calltree.critical_path import Critical, Piece, critical
 from brickd.model.calltree.node import TreeNode
 
-Level = int  # the number of the place that others stand in, layers left out; -1: they stand in none
-
 
 @dataclass(frozen=True, slots=True)
 class Need:
     """That a place needs another one.
 
     Attributes:
-        name: of what it needs.
-        place: the number of that in the tree's order; None: there is none of that name.
-        count: how often it was said.
+        place: the number in the tree's order of what is needed; None: there is none of that name.
+        count: how often a worker recorded it.
     """
 
     name: str
@@ -34,7 +31,7 @@ class Need:
     count: int
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """As JSON has it; `shown`: the ids of those places that are shown, by their numbers."""
+        """As JSON has it; `shown`: the ids of the places that are shown, by number."""
         number = None if self.place is None else shown.get(self.place)
         return {"name": self.name, "id": number, "found": self.place is not None, "count": self.count}
 
@@ -64,12 +61,13 @@ class Graph:
         return -1 if place.above is None else self.number(place.above)
 
     def _needs(self) -> list[list[Need]]:
-        levels: list[Level] = []  # that each place stands on
+        # A level is the number of the place that others stand in, layers left out; -1: they stand in none.
+        levels: list[int] = []  # that each place stands on
         layers: list[int | None] = []  # that each place stands in
         first: dict[str, int] = {}
-        nearest: dict[tuple[Level, str], int] = {}
-        same_layer: dict[tuple[Level, str, int | None], int] = {}
-        names: dict[Level, set[str]] = defaultdict(set)
+        nearest: dict[tuple[int, str], int] = {}
+        same_layer: dict[tuple[int, str, int | None], int] = {}
+        names: dict[int, set[str]] = defaultdict(set)
         for number, place in enumerate(self._order):
             above = self._above(place)
             level = levels[above] if above >= 0 and self._order[above].kind == "layer" else above
@@ -82,10 +80,10 @@ class Graph:
                 same_layer.setdefault((level, place.name, layer), number)
                 names[level].add(place.name)
         # On the way through the tree: the levels around where we are that have a place of that name.
-        around: dict[str, list[Level]] = defaultdict(list)
-        inside: list[tuple[Level, int]] = []  # these levels, and where each ends
+        around: dict[str, list[int]] = defaultdict(list)
+        inside: list[tuple[int, int]] = []  # these levels, and where each ends
 
-        def enter(level: Level, end: int) -> None:
+        def enter(level: int, end: int) -> None:
             inside.append((level, end))
             for name in names[level]:
                 around[name].append(level)
@@ -122,11 +120,7 @@ class Graph:
         return pieces
 
     def slowest_kernel(self) -> tuple[int, str] | None:
-        """That of which the most time is known; where none is, that in the brick with the most self time.
-
-        Returns:
-            Its number, and whose time that is: its "own", or its "brick"'s; None where no kernel was launched.
-        """
+        """The kernel with the most time ("own"), else that in the brick with the most ("brick")."""
         kernels = [(number, place) for number, place in enumerate(self._order) if place.kernel is not None]
         if not kernels:
             return None
@@ -146,22 +140,22 @@ class Graph:
         return [number for *_, number in sorted(found)]
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """As JSON has it; `shown`: the ids of those places that are shown, by their numbers."""
+        """As JSON has it; `shown`: the ids of the places that are shown, by number."""
         slowest = self.slowest_kernel()
         return {
             "critical_path": {
                 "length_ns": round(self.critical.length_ns),
                 "steps": [
-                    self._told(number, shown) | {"own_ns": round(self.own_ns[number])}
+                    self._described(number, shown) | {"own_ns": round(self.own_ns[number])}
                     for number in self.critical.path
                     if self.is_timed(number)
                 ],
-                "cycles": [[self._told(number, shown) for number in each] for each in self.critical.cycles],
+                "cycles": [[self._described(number, shown) for number in each] for each in self.critical.cycles],
             },
             "slowest_kernel": None if slowest is None else self._slowest(*slowest, shown),
-            "returned": [self._told(number, shown) | self._moved(number) for number in self.returned()],
+            "returned": [self._described(number, shown) | self._moved(number) for number in self.returned()],
             "unresolved_needs": [
-                self._told(number, shown) | {"needs": need.name}
+                self._described(number, shown) | {"needs": need.name}
                 for number, needs in enumerate(self.needs)
                 for need in needs
                 if need.place is None
@@ -172,7 +166,7 @@ class Graph:
         """Whether it has a time of its own, so that it can be critical, or have slack."""
         return self._order[number].row is not None
 
-    def _told(self, number: int, shown: dict[int, int]) -> dict[str, Any]:
+    def _described(self, number: int, shown: dict[int, int]) -> dict[str, Any]:
         place = self._order[number]
         return {
             "id": shown.get(number),
@@ -187,13 +181,12 @@ class Graph:
         above = place.above
         assert place.kernel is not None
         time_ns = place.total_ns if by == "own" or above is None else above.self_ns
-        timed = 0 if place.row is None else place.row["count"]
-        return self._told(number, shown) | {
+        return self._described(number, shown) | {
             "by": by,
             "time_ns": round(time_ns),
             "bounded": place.bounded,
             "launches": place.kernel.launches,
-            "timed": timed,
+            "timed": 0 if place.row is None else place.row["count"],
             "source_hash": place.kernel.source(),
         }
 

@@ -47,23 +47,19 @@ class TreeNode:
     Attributes:
         name: of the brick, the kernel, the layer; of a transfer its couple of ends.
         layer: that it is kept apart for; None: it has none, or they are not kept apart.
-        category: of the name.
         unit: of its times, or what its mark says.
-        above: what it stands in.
         below: what stands in it, the largest first.
         layers: that it stands for.
         row: the totals of its spans; None where no time of its own is known.
-        untimed: what was done in launches of which nobody gave the time.
+        untimed: what was done in launches without a known time.
         total_ns: the time in its spans that ended, and in those in it where the one around them is still open; of a
             layer, of all that stands in it.
         host_ns: of that, what was no device's.
         ended_ns: the self times of it and all below, without those that were given.
         whole: it and all below, were they left out.
-        kernel: what is known of its launches, where it is launched.
-        transfer: of its transfers, where it is moved.
-        definitions: where it is defined, where it is a function.
-        task: what is known of its tasks, where its spans are stretches of tasks.
-        needs: how often it was said what it needs, by name.
+        definitions: of a function.
+        task: where its spans are stretches of tasks.
+        needs: how often each name was recorded as needed.
     """
 
     name: str
@@ -110,7 +106,7 @@ class TreeNode:
 
     @property
     def timed_flops(self) -> float:
-        """The operations in the time that is known: of deferred work they were told at its launch."""
+        """The operations in the time that is known; a launch records those of deferred work."""
         if self.row is None:
             return 0.0
         all_timed = self.kernel is None or self.row["count"] >= self.kernel.launches

@@ -14,7 +14,7 @@ from typing import Any
 from brickd.model.brick_totals import per_second, percent_of
 from brickd.model.calltree.dependencies import Graph
 from brickd.model.calltree.merge import MergedTree
-from brickd.model.calltree.node import Kind, OmittedNodes, TreeNode
+from brickd.model.calltree.node import OmittedNodes, TreeNode
 from brickd.model.workers import Worker
 from brickd.shm.marks import SHOWN_MAX
 
@@ -27,15 +27,13 @@ class Node:
     """A place that is shown.
 
     Attributes:
-        number: its place in the tree's list: parents first, the largest of their children next.
+        number: its index in the tree's list: parents first, the largest of their children next.
         parent: the number of the node above it; None at a root.
-        depth: how many nodes are above it.
-        place: what is known of it.
         recorded_ns: what the whole tree recorded.
         left: what of the tree below it is left out.
         needs: as JSON has them.
         slack_ns: by how much it may grow before the critical path does; None where it has no time of its own.
-        critical: whether it is on that.
+        critical: whether it is on the critical path.
     """
 
     number: int
@@ -49,39 +47,9 @@ class Node:
     critical: bool = False
 
     @property
-    def name(self) -> str:
-        """Of the brick, the kernel, the layer; of a transfer its couple of ends."""
-        return self.place.name
-
-    @property
-    def kind(self) -> Kind:
-        """What it is."""
-        return self.place.kind
-
-    @property
     def layer(self) -> int | None:
-        """The layer of all its spans; None where they have none, or several."""
+        """The layer of all its spans; None if they have none, or several."""
         return next(iter(self.place.layers)) if len(self.place.layers) == 1 else None
-
-    @property
-    def given(self) -> bool:
-        """Whether its times were measured elsewhere; they are no part of the total above it."""
-        return self.place.given
-
-    @property
-    def bounded(self) -> bool:
-        """Whether nor were they measured at all: they are parts of the time until a device was waited for."""
-        return self.place.bounded
-
-    @property
-    def total_ns(self) -> float:
-        """Its time, and that of what stands in it."""
-        return self.place.total_ns
-
-    @property
-    def self_ns(self) -> float:
-        """Its time alone."""
-        return self.place.self_ns
 
     @property
     def count(self) -> int:
@@ -89,33 +57,29 @@ class Node:
         return 0 if self.place.row is None else self.place.row["count"]
 
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
-        """As JSON has it: times in whole nanoseconds, those of single spans only where they are known.
-
-        Args:
-            windowed: the totals are those of a window, whose shortest and longest span nobody knows.
-        """
+        """As JSON has it; a window does not know its shortest and longest span."""
         place, count, amounts, timeless = self.place, self.count, self.place.amounts, self.place.timeless
         known = {time for time in _SINGLE if count and not (windowed and time in _EXTREMES)}
         return {
             "id": self.number,
             "parent": self.parent,
             "depth": self.depth,
-            "kind": self.kind,
-            "name": self.name,
+            "kind": place.kind,
+            "name": place.name,
             "layer": self.layer,
             "layers": len(place.layers),
             "category": place.category,
-            "given": self.given,
-            "bounded": self.bounded,
+            "given": place.given,
+            "bounded": place.bounded,
             "count": count,
-            "total_ns": None if timeless else round(self.total_ns),
-            "self_ns": None if timeless else round(self.self_ns),
-            "share_percent": None if timeless else percent_of(self.total_ns, self.recorded_ns),
+            "total_ns": None if timeless else round(place.total_ns),
+            "self_ns": None if timeless else round(place.self_ns),
+            "share_percent": None if timeless else percent_of(place.total_ns, self.recorded_ns),
             **{f"{time}_ns": self._time(f"{time}_ns") if time in known else None for time in _SINGLE},
             "elements": amounts.elements,
             "bytes": amounts.size_bytes,
             "flops": round(amounts.flops),
-            "flops_per_second": None if self.bounded else per_second(place.timed_flops, self.total_ns),
+            "flops_per_second": None if place.bounded else per_second(place.timed_flops, place.total_ns),
             "flops_per_byte": amounts.intensity,
             "kernel": None if place.kernel is None else place.kernel.document(count),
             "transfer": None if place.transfer is None else place.transfer.document(count),
@@ -142,9 +106,8 @@ class Tree:
         nodes: in preorder.
         recorded_ns: the self times of all places, shown or not.
         left: roots that are left out, with all below them.
-        stray: marks that say nothing where they stand.
-        refused: marks that were not counted since their workers began.
-        graph: what is known of all places beside their times.
+        stray: as in `MergedTree`.
+        refused: as in `MergedTree`.
         shown: the numbers of the nodes by those of their places.
     """
 
@@ -157,7 +120,7 @@ class Tree:
     shown: dict[int, int]
 
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
-        """As JSON has it; `windowed`: the totals are those of a window."""
+        """As JSON has it."""
         return {
             "recorded_ns": round(self.recorded_ns),
             "nodes": [node.document(windowed=windowed) for node in self.nodes],
@@ -173,7 +136,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
     """Merge the workers' trees.
 
     Args:
-        workers: whose summaries.
+        workers: those whose summaries are merged.
         layers: whether bricks that differ in their layer alone are nodes of their own, below a node for each layer.
         depth: how many levels are shown; None: all.
         least_percent: nodes with less of all that was recorded are left out, with all below them; those of which no
