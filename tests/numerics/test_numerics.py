@@ -124,7 +124,7 @@ def test_of_workers_of_a_service_that_say_the_same_it_is_kept_once() -> None:
     assert same.tables is first.tables
     assert same.digests is first.digests
     assert other.tables is tables[2]
-    assert [each.site(1).kernel for each in speakers] == ["w", "w", "v", "w"]
+    assert [each.tables.site(1).kernel for each in speakers] == ["w", "w", "v", "w"]
     assert list(elsewhere.digests) == list(first.digests) != list(other.digests)
 
 
@@ -194,7 +194,7 @@ def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None
     assert {uuid: said[each.number] for uuid, each in about.speakers.items()} == wanted
     assert len({about.service_number(each.service) for each in about.speakers.values()}) == 3
     assert {uuid: each.heard for uuid, each in about.speakers.items()} == {"1": 1, "4": 2, "late": 3}
-    assert about.speakers["1"].site(1) == Site("k", -1, "other")
+    assert about.speakers["1"].tables.site(1) == Site("k", -1, "other")
 
 
 def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:

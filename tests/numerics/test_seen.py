@@ -52,7 +52,7 @@ def test_a_place_is_of_its_service_and_what_is_nobodys_of_all() -> None:
 
 
 def test_more_of_each_count_is_added_to_the_same() -> None:
-    once = SiteCounts("ffn").and_(1, 2, 3, 4, 5, 6, judged=7)
+    once = SiteCounts("ffn").and_(1, 2, 3, 4, 5, 6, 7)
     assert once == SiteCounts("ffn", prints=1, bare=2, met=3, unlike=4, gone=5, stateful=6, judged=7)
     assert once.and_(10, 20, 30, 40, 50, 60) == SiteCounts("ffn", 11, 22, 33, 44, 55, 66, 7)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.evidence import add
@@ -24,25 +24,20 @@ from brickd.model.worker_names import as_argument, as_arguments
 from brickd.shm import _reader
 from brickd.shm.sites import Site
 
-if TYPE_CHECKING:
-    from brickd.model.event_log import Tell
-
 
 class JudgedCase(NamedTuple):
-    """A case: what it comes to, and the two."""
+    """A case: the judgement, and the two fingerprints."""
 
     judgement: blame.Judgement
     against: blame.Said
     other: blame.Said
 
 
-def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
-    """Judge a case; None where nothing is kept of it, or it cannot be read."""
-    return _judged(place, category, case) if case.whole else None
-
-
 @functools.lru_cache(maxsize=1024)
-def _judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
+def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
+    """Judge a case; None if its evidence is not kept or cannot be read."""
+    if not case.whole:
+        return None
     prints, site = _reader.Prints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
         add(prints, each, worker, 0, 1)
@@ -57,30 +52,26 @@ def _judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
 
 
 class Called(NamedTuple):
-    """What workers are called in what is said of them.
+    """What workers are called in sentences.
 
     Attributes:
-        names: of those who are known, by uuid; no two have the same now, though they had then.
-        ended: the uuids of those of them who do not live.
+        names: of the known workers, by uuid; unique now, which they may not have been at the time of a finding.
+        ended: the uuids of those that do not live.
     """
 
     names: Mapping[str, str]
     ended: Collection[str] = ()
 
     def name(self, finding: DivergentSite, uuid: str) -> str:
-        """Whoever is not known is called as then, with a mark, so that nobody else is taken for it."""
+        """The current name; of an unknown worker the earlier one with a mark, which makes it unique."""
         if now := self.names.get(uuid):
             return now
         then, mark = finding.workers.get(uuid), f"~{uuid[:6]}"
         return f"{then.removesuffix(mark)}{mark}" if then else uuid[:8]
 
-    def said(self, finding: DivergentSite, uuid: str) -> str:
-        """The name in a sentence, which says of a worker that it does not live."""
+    def mention(self, finding: DivergentSite, uuid: str) -> str:
+        """The name in a sentence, with a note if the worker has ended."""
         return f"{self.name(finding, uuid)}{' (ended)' if uuid in self.ended else ''}"
-
-
-def _then(finding: DivergentSite) -> Called:
-    return Called(finding.workers)
 
 
 # ---- sentences
@@ -92,30 +83,29 @@ def where(place: ServiceSite) -> str:
 
 
 def who(finding: DivergentSite, called: Called) -> str:
-    """Who is meant, and what they do."""
-    named = [called.said(finding, uuid) for uuid in finding.named]
+    """The workers that differ, and how."""
+    named = [called.mention(finding, uuid) for uuid in finding.named]
     if not finding.outliers:
         beside = len(finding.workers)
         return f"{named[0]} and {named[1]} disagree{f', no majority among {beside} workers' if beside > 2 else ''}"
     if len(named) > 1:
         return f"{named[0]} and {plural(len(named) - 1, 'more worker')} differ from the others"
-    return (
-        f"{named[0]} {'contradicts itself' if set(finding.named) <= finding.contradict else 'differs from the others'}"
-    )
+    contradicts = set(finding.named) <= finding.contradict
+    return f"{named[0]} {'contradicts itself' if contradicts else 'differs from the others'}"
 
 
 def what(finding: DivergentSite) -> str:
     """What differs: where, by how much, born where."""
-    said = where(finding.place)
+    text = where(finding.place)
     if (found := judged(finding.place, finding.category, finding.shown)) is not None:
         judgement = found.judgement
         if judgement.not_finite is not None:
-            said += ", NaN or infinite"
+            text += ", NaN or infinite"
         elif judgement.error is not None:
-            said += f", relative error {relative(judgement.error)}{' (rounding)' if judgement.rounding else ''}"
+            text += f", relative error {relative(judgement.error)}{' (rounding)' if judgement.rounding else ''}"
         if judgement.blame is blame.Blame.CULPRIT:
-            said += "; its inputs were equal"
-    return said
+            text += "; its inputs were equal"
+    return text
 
 
 def command(finding: DivergentSite, called: Called) -> str:
@@ -145,8 +135,8 @@ def _headline(found: Sequence[DivergentSite], called: Called, now_ns: int) -> st
 
 
 def tell_finding(tell: Tell, finding: DivergentSite) -> None:
-    """It is new."""
-    called = _then(finding)
+    """Report a new finding."""
+    called = Called(finding.workers)
     named = [called.name(finding, uuid) for uuid in finding.outliers]
     worker = named[0] if len(named) == 1 else None
     text = f"{who(finding, called)}: {what(finding)}"
@@ -154,8 +144,8 @@ def tell_finding(tell: Tell, finding: DivergentSite) -> None:
 
 
 def tell_joined(tell: Tell, finding: DivergentSite, fresh: Sequence[str]) -> None:
-    """Others than before are the outliers."""
-    called = _then(finding)
+    """Report further outliers of a known finding."""
+    called = Called(finding.workers)
     for uuid in fresh:
         text = f"{called.name(finding, uuid)} differs from the others: {where(finding.place)}"
         name = finding.workers.get(uuid) or None
@@ -163,26 +153,24 @@ def tell_joined(tell: Tell, finding: DivergentSite, fresh: Sequence[str]) -> Non
 
 
 def tell_number(tell: Tell, finding: DivergentSite, who: Sequence[str], places: int) -> None:
-    """There are so many of them by now; the newest of them."""
-    called = _then(finding)
+    """Report how many places a worker, or two that disagree, have by now; `finding` is the newest."""
+    called = Called(finding.workers)
     names = [called.name(finding, uuid) for uuid in who]
-    said = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
+    verdict = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
     service = finding.place.service
     name = finding.workers.get(who[0]) or None if len(who) == 1 else None
-    text = f"{said} at {plural(places, 'site')} by now"
+    text = f"{verdict} at {plural(places, 'site')} by now"
     tell("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
 
 
-def tell_explained(tell: Tell, place: ServiceSite) -> None:
-    """It was no more than another order of adding up."""
-    text = f"{where(place)} is computed in several numeric classes: what differed there was no more than that"
-    tell("diverged_withdrawn", text, service=place.service, command=f"brickd coverage {as_argument(place.service)}")
+EXPLAINED = "is computed in several numeric classes: what differed there was no more than that"
+UNREPEATED = "does not repeat in most workers: it is not compared any more"
 
 
-def tell_withdrawn(tell: Tell, place: ServiceSite) -> None:
-    """It was none."""
-    text = f"{where(place)} does not repeat in most workers: it is not compared any more"
-    tell("diverged_withdrawn", text, service=place.service, command=f"brickd coverage {as_argument(place.service)}")
+def tell_withdrawn(tell: Tell, place: ServiceSite, why: str) -> None:
+    """Report that a finding no longer holds; `why`: EXPLAINED or UNREPEATED."""
+    command = f"brickd coverage {as_argument(place.service)}"
+    tell("diverged_withdrawn", f"{where(place)} {why}", service=place.service, command=command)
 
 
 _EACH_MAX = 8  # places of a worker of which each is told; then their number is, whenever it has doubled
@@ -194,13 +182,13 @@ def tell_news(
     new: Sequence[DivergentSite],
     joined: Sequence[tuple[DivergentSite, Sequence[str]]],
 ) -> None:
-    """Tell of what a look found.
+    """Report what a look found.
 
     Args:
         tell: takes each event.
-        before: all that had been found.
-        new: what was not there.
-        joined: what was, and the uuids of others that are outliers there now.
+        before: all findings of earlier looks.
+        new: the findings of this one.
+        joined: earlier findings, each with the uuids of its new outliers.
     """
     if not new and not joined:
         return

@@ -146,13 +146,8 @@ def judged(row: MatchRow, site: Site, against: Said, worst: Said) -> Judgement:
         not_finite=not_finite(against, worst),
         error=row.error,
         inputs_error=row.inputs_error,
-        rounding=verdict.differs and _is_rounding(row.error, row.rounding),
+        rounding=verdict.differs and row.error is not None and 0 < (row.rounding or 0) >= row.error,
     )
-
-
-def _is_rounding(error: float | None, rounding: float | None) -> bool:
-    """Of whole numbers none is."""
-    return error is not None and rounding is not None and 0 < rounding >= error
 
 
 def blame(site: Site, one: Said, other: Said, row: MatchRow) -> Blame:
@@ -196,19 +191,16 @@ def _given(said: Said) -> bool:
 
 
 def _more(said: Said) -> bool:
-    flags: int = said.record["flags"]
-    return flags & _reader.CHECKED_MORE != 0
+    return bool(said.record["flags"] & _reader.CHECKED_MORE)
 
 
 def _stateful(said: Said) -> bool:
-    flags: int = said.record["flags"]
-    return flags & _reader.CHECKED_STATEFUL != 0
+    return bool(said.record["flags"] & _reader.CHECKED_STATEFUL)
 
 
 def _equal(some: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> bool:
-    return [(each["dtype"], each["checksum"]) for each in some] == [
-        (each["dtype"], each["checksum"]) for each in others
-    ]
+    one, other = ([(each["dtype"], each["checksum"]) for each in tensors] for tensors in (some, others))
+    return one == other
 
 
 def _odd(tensor: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from brickd.analysis.numerics.blame import Blame, Judgement, Said, Verdict, judged, read
@@ -62,11 +63,6 @@ class Difference(NamedTuple):
         """Whether it is more than rounding, and sure."""
         return self.judgement.verdict.differs
 
-    @property
-    def is_born(self) -> bool:
-        """Whether it is known to have been born there, or in a cache that is read there."""
-        return self.judgement.blame in _BORN
-
     def members(self, *classes: Class) -> list[int]:
         """Which of the parties are of these classes."""
         return [member.worker for member in self.row.members if member.class_ in classes]
@@ -103,13 +99,14 @@ class Comparison:
     parties: Sequence[Party]
     matched: Matched
     differences: Sequence[Difference]
-    counts: Counter[Class] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def counts(self) -> Counter[Class]:
+        """How many comparisons are of each class."""
         counts: Counter[Class] = Counter()
         for site in self.matched.sites:
             counts.update({Class(class_): count for class_, count in enumerate(site.classes) if count})
-        object.__setattr__(self, "counts", counts)
+        return counts
 
     @property
     def compared(self) -> int:
@@ -164,8 +161,8 @@ class Comparison:
 
     def born(self) -> list[int]:
         """The sites at which something was born, in the order of execution; what reads a cache may follow."""
-        said = [each for each in self.differences if each.differs and each.is_born]
-        sure = (each.site for each in said if each is self.first or each.judgement.blame == Blame.CULPRIT)
+        found = [each for each in self.differences if each.differs and each.judgement.blame in _BORN]
+        sure = (each.site for each in found if each is self.first or each.judgement.blame == Blame.CULPRIT)
         return list(dict.fromkeys(sure))
 
     def missing(self) -> tuple[int, int]:

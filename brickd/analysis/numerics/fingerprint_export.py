@@ -7,8 +7,8 @@ was said, what it is called, what was lost.
 from __future__ import annotations
 
 import base64
-import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from brickd.analysis.numerics.fingerprints import GONE, Numerics
@@ -21,8 +21,10 @@ _NOWHERE = ""  # weights on their way are of no file
 def document(numerics: Numerics) -> dict[str, Any]:
     """All of it, as JSON has it."""
     records: dict[int, list[bytes]] = {}
-    for worker, slots in _prints(numerics):
-        records.setdefault(worker, []).append(slots)
+    for number in range(numerics.prints.first, numerics.prints.end):
+        if (found := numerics.prints.print(number)) is not None:
+            worker, _, slots = found
+            records.setdefault(worker, []).append(slots)
     return {
         "evicted": numerics.evicted,
         "workers": [
@@ -42,20 +44,12 @@ def document(numerics: Numerics) -> dict[str, Any]:
     }
 
 
-def _prints(numerics: Numerics) -> Iterator[tuple[int, bytes]]:
-    for number in range(numerics.prints.first, numerics.prints.end):
-        if (found := numerics.prints.print(number)) is not None:
-            worker, _, slots = found
-            yield worker, slots
-
-
 def hear(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
-    """Have it all said again, under uuids with a mark before them."""
+    """Add a document's fingerprints, under uuids with a mark before them."""
     numerics.gone += document["evicted"]
     for each in document["workers"]:
-        tables = WorkerNames([_row(row) for row in each["names"]], [_row(row) for row in each["sites"]])
-        heard = functools.partial(_same, tables)
-        speaker = numerics.speaker(mark + each["uuid"], each["service"], heard, each["shard"])
+        tables = partial(WorkerNames, _rows(each["names"]), _rows(each["sites"]))
+        speaker = numerics.speaker(mark + each["uuid"], each["service"], tables, each["shard"])
         if each["worn"]:
             speaker.began = GONE
         speaker.hear(base64.b64decode(each["records"]))
@@ -65,9 +59,5 @@ def hear(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> Non
         numerics.weights.merge(weights, mark)
 
 
-def _row(row: Any) -> Any:
-    return None if row is None else tuple(row)
-
-
-def _same(tables: WorkerNames) -> WorkerNames:
-    return tables
+def _rows(rows: Any) -> Any:
+    return [None if row is None else tuple(row) for row in rows]

@@ -114,17 +114,9 @@ class Speaker:
         """What stands for its sites, by number, as far as they were looked up; 0: it never said what that one is."""
         return self._learned.sites
 
-    def site(self, number: int) -> Site:
-        """What one of its sites is called."""
-        return self.tables.site(number)
-
     def known(self, number: int) -> Site | None:
-        """The same; None of one that it never named."""
+        """The site with this number; None if the worker never named it."""
         return self.tables.known(number)
-
-    def name(self, number: int) -> str:
-        """What one of its names says."""
-        return self.tables.name(number)
 
     def learn(self) -> None:
         """Look up what its numbers stand for now."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from brickd.base.json_values import I32_MAX, pieces, plain, require, unicode, whole
@@ -65,20 +66,9 @@ class SiteCounts(NamedTuple):
     stateful: int = 0
     judged: int = 0
 
-    def and_(
-        self, prints: int, bare: int, met: int, unlike: int, gone: int, stateful: int, judged: int = 0
-    ) -> SiteCounts:
-        """With more of each."""
-        return SiteCounts(
-            self.category,
-            self.prints + prints,
-            self.bare + bare,
-            self.met + met,
-            self.unlike + unlike,
-            self.gone + gone,
-            self.stateful + stateful,
-            self.judged + judged,
-        )
+    def and_(self, *more: int) -> SiteCounts:
+        """With more of each, in the order of the fields; the last ones may be left out."""
+        return SiteCounts(self.category, *map(sum, zip_longest(self[1:], more, fillvalue=0)))
 
     @property
     def repeats(self) -> bool:

@@ -71,7 +71,7 @@ class Tally:
         """So many at a site that is counted were judged."""
         place, _ = self._placed(self._numerics.service_number(service), site)
         if (counts := self._sites.get(place)) is not None:
-            self._sites[place] = counts.and_(0, 0, 0, 0, 0, 0, judged=times)
+            self._sites[place] = counts._replace(judged=counts.judged + times)
 
     def unjudge(self, place: ServiceSite) -> None:
         """Nothing is known any more of what was judged there."""

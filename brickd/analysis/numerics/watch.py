@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from brickd.analysis.numerics.announce import tell_explained, tell_news, tell_withdrawn
-from brickd.analysis.numerics.fingerprints import Numerics, Speaker
+from brickd.analysis.numerics.announce import EXPLAINED, UNREPEATED, tell_news, tell_withdrawn
+from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, Learning
 from brickd.analysis.numerics.online_state import (
     ALL_EVIDENCE_MAX,
@@ -70,9 +70,8 @@ class Watch:
         self._unlooked_before = before.unlooked
         self._turns = JudgeTurns(questions)
         self._heard = self._looked = 0
-        self._seen: frozenset[tuple[int, bool]] = (
-            frozenset()
-        )  # cases that the last look met: a group is told of whenever any of it comes again
+        # Cases that the last look met: the reader reports a group again whenever any of it comes again.
+        self._seen = frozenset[tuple[int, bool]]()
         self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many prints there were, and when
         self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
@@ -215,7 +214,8 @@ class _Round:
         if print_ is None or speaker is None:
             return None
         head = records.checked_head(print_[2])
-        return KeptEvidence(speaker.uuid, print_[2], *(_text(speaker, head[name]) for name in ("backend", "of")))
+        names = (speaker.tables.name(head[of]) if head[of] else "" for of in ("backend", "of"))
+        return KeptEvidence(speaker.uuid, print_[2], *names)
 
     # ---- what becomes of it
 
@@ -242,7 +242,7 @@ class _Round:
                     joined.append((found, fresh))
             elif state is Fate.DOUBTED:
                 if finding is not None:
-                    tell_withdrawn(self.tell, place)
+                    tell_withdrawn(self.tell, place, UNREPEATED)
                 room = kept.doubt(place, now)
             else:
                 room = kept.trust(place)
@@ -267,7 +267,7 @@ class _Round:
         )
         if not explained:
             return finding
-        tell_explained(self.tell, place)
+        tell_withdrawn(self.tell, place, EXPLAINED)
         return None
 
     def _found(
@@ -377,7 +377,3 @@ class _Kept:
 def _whose(finding: DivergentSite) -> str:
     """Whose place it is: of who is apart from the others in the newest case."""
     return finding.newest.other.worker
-
-
-def _text(speaker: Speaker, number: int) -> str:
-    return speaker.name(number) if number else ""

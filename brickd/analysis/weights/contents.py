@@ -47,7 +47,7 @@ class TensorContent:
 
 @functools.lru_cache(maxsize=4_096)
 def content(said: bytes) -> TensorContent:
-    """What a record says behind its head."""
+    """Decode what follows the head of a record."""
     dims, *shape = _OUTPUT.unpack_from(said, 0)
     checksum, elements, _, l2, _, _, nan, pos_inf, neg_inf, digest, dtype = _SUMS.unpack_from(said, SLOT_BYTES)
     name = DTYPES[dtype] if 0 < dtype < len(DTYPES) else None
@@ -55,17 +55,12 @@ def content(said: bytes) -> TensorContent:
     return TensorContent(checksum, elements, shown, digest, name or f"dtype#{dtype}", l2, nan, pos_inf, neg_inf)
 
 
-def error(reference: bytes, other: bytes) -> float | None:
-    """The relative error of one of two that are not equal, as their sketches tell it; None: they do not."""
-    return _reader.tensor_error(reference, other)
-
-
 class ContentStore:
-    """Of each that anybody holds one copy, by a number that is not 0.
+    """One copy of each content that is held, by a number that is not 0.
 
     Attributes:
-        numbers: by what makes them equal.
-        uses: how often each is held, by number.
+        numbers: by what makes contents equal.
+        uses: the number of holders, by number.
     """
 
     def __init__(self) -> None:
@@ -81,42 +76,38 @@ class ContentStore:
         return self._said[number]
 
     def all(self) -> dict[int, bytes]:
-        """Those that anybody holds."""
+        """All contents by number."""
         return {number: self._said[number] for number in self.numbers.values()}
 
     def take(self, records: bytes, most: int) -> array[int]:
-        """Under which numbers stands what the tensors of records hold; 0: there is no room.
+        """Store what the tensors of records hold, at most `most` contents; their numbers, 0 without room.
 
-        What nobody holds yet somebody is to hold at once, or it is to be cleared.
-
-        Args:
-            records: of weights.
-            most: how many there may be.
+        The caller then holds the new ones or clears them.
         """
         numbers = array("I", _reader.weights_held(records, self.numbers, self._said, self._free, most))
         self.uses.frombytes(bytes((len(self._said) - len(self.uses)) * self.uses.itemsize))
         return numbers
 
-    def hold(self, number: int, times: int = 1) -> None:
-        """It is held so often more; 0 is nothing."""
+    def hold(self, number: int, times: int) -> None:
+        """Count further holders of a content; 0 is nothing."""
         if number:
             self.uses[number] += times
 
     def copy(self) -> ContentStore:
-        """The same, for whoever looks at it while the other goes on."""
+        """A copy to read while this one changes."""
         other = ContentStore()
         other.numbers, other._said = self.numbers.copy(), self._said.copy()
         other.uses, other._free = self.uses[:], self._free.copy()
         return other
 
-    def release(self, number: int, times: int = 1) -> None:
-        """It is held so often less; 0 is nothing."""
+    def release(self, number: int, times: int) -> None:
+        """Count fewer holders of a content, and drop it with the last; 0 is nothing."""
         if number:
             self.uses[number] -= times
             self.clear((number,))
 
     def clear(self, numbers: Iterable[int]) -> None:
-        """Those of these that nobody holds go."""
+        """Drop those of these contents that nobody holds."""
         for number in numbers:
             if self._said[number] and not self.uses[number]:
                 del self.numbers[identity(self._said[number])]
@@ -125,5 +116,5 @@ class ContentStore:
 
 
 def identity(said: bytes) -> bytes:
-    """What two that are equal have in common: checksum, elements; shape, dtype."""
+    """What equal contents have in common: checksum, elements; shape, dtype."""
     return said[SLOT_BYTES : SLOT_BYTES + 16] + said[SLOT_BYTES + 52 : SLOT_BYTES + 57]

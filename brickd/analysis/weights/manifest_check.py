@@ -8,7 +8,7 @@ the reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from brickd.analysis.weights.manifest import Document, ExpectedContent, Manifest, TensorKey, content_of, place_of
@@ -41,7 +41,7 @@ def against(manifest: Manifest, document: Document) -> dict[str, Any]:
     states = {worker["state"] for worker in found}
     return {
         **document,
-        "verdict": "differ" if "differs" in states else "equal" if "equal" in states else "nothing",
+        "verdict": _verdict(states),
         "headlines": [_headline(worker, rows) for worker in found if worker["state"] == "differs"],
         "services": [_service(each, found) for each in document["services"]],
         "not_comparable": dict(sum((Counter(worker["not_comparable"]) for worker in found), Counter[str]())),
@@ -58,25 +58,24 @@ _LACKING = dict.fromkeys(("generation", "checksum", "dtype", "shape"))
 def _worker(
     manifest: Manifest, worker: Document, held: Mapping[TensorKey, Document], rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    wanted = {place: content for place, content in manifest.tensors.items() if place.shard == worker["shard"]}
+    expected = {place: content for place, content in manifest.tensors.items() if place.shard == worker["shard"]}
     reasons: Counter[str] = Counter()
     compared = differing = 0
     for place, tensor in held.items():
-        content, is_ = wanted.get(place), content_of(tensor)
+        content = expected.get(place)
         if worker["key"] != manifest.key:
             reasons["key"] += 1
         elif content is None:
-            reasons["shard" if not wanted else "not in the manifest"] += 1
+            reasons["shard" if not expected else "not in the manifest"] += 1
         else:
             compared += 1
-            if content != is_:
+            if content != content_of(tensor):
                 differing += 1
                 rows.append(_row(worker, tensor, content))
     whole = worker["tensors"] >= worker["tensors_watched"] > 0 and worker["key"] == manifest.key
-    lacking = sorted(wanted.keys() - held.keys(), key=str) if whole else []  # another shard's are not wanted
-    for place in lacking:
-        rows.append(_row(worker, place._asdict() | _LACKING, wanted[place]))
-    differing, missing = differing + len(lacking), len(lacking)
+    missing = sorted(expected.keys() - held.keys(), key=str) if whole else []  # another shard's are not expected
+    rows += [_row(worker, place._asdict() | _LACKING, expected[place]) for place in missing]
+    differing += len(missing)
     state = "differs" if differing else "equal" if compared else "not comparable" if held else "unknown"
     return {
         **worker,
@@ -84,13 +83,13 @@ def _worker(
         "compared": compared,
         "differing": differing,
         "disagreeing": 0,
-        "missing": missing,
+        "missing": len(missing),
         "holds_shard": None,
         "not_comparable": dict(reasons),
     }
 
 
-def _row(worker: Document, tensor: Document, wanted: ExpectedContent) -> dict[str, Any]:
+def _row(worker: Document, tensor: Document, expected: ExpectedContent) -> dict[str, Any]:
     return {
         "service": worker["service"],
         **{name: tensor[name] for name in ("shard", "tensor", "layer", "expert", "generation")},
@@ -100,15 +99,13 @@ def _row(worker: Document, tensor: Document, wanted: ExpectedContent) -> dict[st
         "against_workers": 0,
         "relative_error": None,
         "checksum": tensor["checksum"],
-        "checksum_against": wanted.checksum,
+        "checksum_against": expected.checksum,
         "changed_in_place": None,
         "dtype": tensor["dtype"],
-        "dtype_against": wanted.dtype,
+        "dtype_against": expected.dtype,
         "shape": tensor["shape"],
-        "shape_against": list(wanted.shape),
-        "nan": None,
-        "pos_inf": None,
-        "neg_inf": None,
+        "shape_against": list(expected.shape),
+        **dict.fromkeys(("nan", "pos_inf", "neg_inf")),
     }
 
 
@@ -120,12 +117,16 @@ def _headline(worker: Document, rows: Sequence[Document]) -> str:
     return f"{worker['worker']} differs from the manifest in {which}"
 
 
+def _verdict(states: Collection[str]) -> str:
+    return "differ" if "differs" in states else "equal" if "equal" in states else "nothing"
+
+
 def _service(service: Document, workers: Sequence[Document]) -> dict[str, Any]:
     mine = [worker for worker in workers if worker["service"] == service["service"]]
     states = [worker["state"] for worker in mine]
     return {
         **service,
-        "verdict": "differ" if "differs" in states else "equal" if "equal" in states else "nothing",
+        "verdict": _verdict(states),
         "equal": states.count("equal"),
         "compared": max((worker["compared"] for worker in mine), default=0),
     }

@@ -22,7 +22,7 @@ from brickd.model.workers import Worker
 
 
 def watching(workers: Sequence[Worker]) -> list[Worker]:
-    """Those of services in which anybody watches weights."""
+    """The workers of services in which any worker watches weights."""
     services = {worker.service for worker in workers if worker.reading.process["weights"]}
     return [worker for worker in workers if worker.service in services and worker.together == 1]
 
@@ -38,7 +38,7 @@ class Weighing:
         self._at_ns = 0
 
     def judged(self, workers: Sequence[Worker]) -> Sequence[WeightsVerdict]:
-        """The services of which anybody watches weights, of all workers that there are."""
+        """The verdicts on the services in which any worker watches weights."""
         of = watching(workers)
         with self._lock:
             now_ns, seen = time.monotonic_ns(), (self._weights.changes, [_about(worker) for worker in of])
@@ -63,31 +63,28 @@ class Scales:
         self._differ: dict[tuple[str, str], ComparedWorker] = {}
 
     def take(self, snapshot: Snapshot) -> None:
-        """Tell what has changed; of services of which nobody lives nothing is to be told."""
+        """Report what has changed in services that have a live worker."""
         workers = snapshot.survey.workers
         living = {each.service for each in workers if each.reading.alive}
         judged = [each for each in self._weighing.judged(workers) if each.service in living]
-        told = {(each.service, said.found.uuid): said.found for each in judged for said in each.headlines()}
+        new = {(each.service, line.found.uuid): line.found for each in judged for line in each.headlines()}
         odd = {(each.service, found.uuid) for each in judged for found in each.odd}
         before = self._differ
-        self._differ = {about: found for about, found in before.items() if about in odd} | told
+        self._differ = {about: found for about, found in before.items() if about in odd} | new
         for each in judged:
-            self._tell_those(each, before)
+            for found, text, _ in each.headlines():
+                if (each.service, found.uuid) not in before:
+                    command = f"brickd weights {as_argument(each.service)}"
+                    self._tell("weights_differ", text, service=each.service, worker=found.name, command=command)
         for about, found in before.items():
             if about not in self._differ:
                 self._tell_equal(found, judged)
 
-    def _tell_those(self, judged: WeightsVerdict, before: dict[tuple[str, str], ComparedWorker]) -> None:
-        for found, text, _ in judged.headlines():
-            if (judged.service, found.uuid) not in before:
-                command = f"brickd weights {as_argument(judged.service)}"
-                self._tell("weights_differ", text, service=judged.service, worker=found.name, command=command)
-
     def _tell_equal(self, was: ComparedWorker, judged: list[WeightsVerdict]) -> None:
         now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
         if now is not None and now.state == "equal":
-            said = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
+            text = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
         else:
-            said = f"{was.name}: its weights differ from nobody's any more, for there is nothing to compare them with"
+            text = f"{was.name}: its weights differ from nobody's any more, for there is nothing to compare them with"
         command = f"brickd weights {as_argument(was.service)}"
-        self._tell("weights_equal", said, service=was.service, worker=was.name, command=command)
+        self._tell("weights_equal", text, service=was.service, worker=was.name, command=command)

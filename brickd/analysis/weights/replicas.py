@@ -19,31 +19,30 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 
-from brickd.analysis.weights.contents import content, error
+from brickd.analysis.weights.contents import content
 from brickd.analysis.weights.shards import Alike, Group, grouped, shard_of, size, without_gone
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import Tensor
 from brickd.analysis.weights.verdicts import ComparedWorker, Differing, Holding, WeightOutlier, WeightsVerdict, Why
 from brickd.model.workers import Worker
+from brickd.shm import _reader
 
 
 def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
     """Compare the workers of each service: those that live, or else those that do not.
 
-    Args:
-        weights: what they said, of which the caller has the only one.
-        workers: all that are to be compared, in their order.
+    The caller passes a copy of the weights that nobody changes.
     """
     return [_service(weights, service, _present(among)) for service, among in _services(workers).items()]
 
 
 def differing(weights: Weights, workers: Sequence[Worker]) -> list[Differing]:
-    """The tensors that are not the same in all of these workers that hold them."""
+    """The tensors that differ between these workers."""
     return [each for judged in judge(weights, workers) for each in judged.differing]
 
 
 def holdings(weights: Weights, workers: Sequence[Worker]) -> Iterator[Holding]:
-    """Every tensor of those that are compared, by service, shard and name."""
+    """Every tensor of the compared workers, by service, shard and name."""
     for service, among in _services(workers).items():
         tensors = weights.tensors(service)
         order = sorted(range(len(tensors)), key=lambda number: _by_name(tensors[number]))
@@ -54,8 +53,8 @@ def holdings(weights: Weights, workers: Sequence[Worker]) -> Iterator[Holding]:
                     if (row := each.row(number)) is not None:
                         held[row.generation, row.now] += [worker.name for worker in each.workers]
                 for (generation, now), names in held.items():
-                    said = content(weights.contents[now])
-                    yield Holding(service, key, shard, tensors[number], generation, said, tuple(names))
+                    of = content(weights.contents[now])
+                    yield Holding(service, key, shard, tensors[number], generation, of, tuple(names))
 
 
 def _services(workers: Sequence[Worker]) -> Mapping[str, Sequence[Worker]]:
@@ -76,14 +75,19 @@ def _present(workers: Sequence[Worker]) -> Sequence[Worker]:
 def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> WeightsVerdict:
     groups = grouped(weights, workers)
     judgements = [_Shard(weights, service, group, _alone(where, groups)) for where, group in groups.items()]
-    alike = {worker.reading.uuid: each for group in groups.values() for each in group for worker in each.workers}
-    for each in (each for group in groups.values() for each in group):
-        _count_contents(weights, each)
-    rows = sorted((row for each in judgements for row in each.rows), key=_order)
+    several = [each for group in groups.values() for each in group]
+    alike = {worker.reading.uuid: each for each in several for worker in each.workers}
+    for each in several:
+        for now in filter(None, each.holds.now):
+            of = content(weights.contents[now])
+            each.counts["nan"] += of.nan > 0
+            each.counts["inf"] += of.pos_inf + of.neg_inf > 0
+    rows = [row for each in judgements for row in each.rows]
+    rows.sort(key=lambda row: (*_by_name(row.tensor), row.shard, row.generation))
     return WeightsVerdict(
         service,
         tuple(_found(weights, worker, alike.get(worker.reading.uuid)) for worker in workers),
-        len(set[int]().union(*(each.holds.numbers() for group in groups.values() for each in group))),
+        len(set[int]().union(*(each.holds.numbers() for each in several))),
         len(set[int]().union(*(each.compared for each in judgements))),
         tuple(rows),
         sum(each.alike for each in judgements),
@@ -96,29 +100,18 @@ def _alone(where: tuple[int, str], groups: Mapping[tuple[int, str], Group]) -> s
     return "key" if any(shard == other and key != other_key for other_key, other in groups) else "alone"
 
 
-def _order(row: Differing) -> tuple[int, str, int, str, int]:
-    return (*_by_name(row.tensor), row.shard, row.generation)
-
-
 def _by_name(tensor: Tensor) -> tuple[int, str, int]:
     return tensor.layer, tensor.name, tensor.expert
 
 
-def _count_contents(weights: Weights, each: Alike) -> None:
-    for now in filter(None, each.holds.now):
-        of = content(weights.contents[now])
-        each.counts["nan"] += of.nan > 0
-        each.counts["inf"] += of.pos_inf + of.neg_inf > 0
-
-
 def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWorker:
     reading, process = worker.reading, worker.reading.process
-    said = (worker.name, reading.uuid, reading.service, shard_of(reading.coordinates))
+    identity = (worker.name, reading.uuid, reading.service, shard_of(reading.coordinates))
     holds = weights.of(reading.uuid)
     if holds is None or alike is None:
         unreadable = min(process["weights"], refused(worker))
         return ComparedWorker(
-            *said, 0, process["weights"], process["scans"], None, None, process["key"], unreadable=unreadable
+            *identity, 0, process["weights"], process["scans"], None, None, process["key"], unreadable=unreadable
         )
     holds = without_gone(holds, process["weights"])
     known, counts = holds.known, alike.counts
@@ -127,7 +120,7 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
         oldest = min(compress(holds.ticks, holds.now))
         age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
     return ComparedWorker(
-        *said,
+        *identity,
         known,
         process["weights"],
         process["scans"],
@@ -207,12 +200,10 @@ class _Shard:
                 self.compared.add(number)  # by whatever number its load goes, it is what others hold
                 only.counts["compared"] += 1
                 continue
-            only.reasons["generation" if len(generations) > 1 else self._lone(only)] += 1
+            alone = self._alone if self._group == [only] else "missing"
+            only.reasons["generation" if len(generations) > 1 else alone] += 1
             if only.changed(number):
                 self._tell(number, tensor, generation, "changed", only.holds.firsts[number], (), classes)
-
-    def _lone(self, only: Alike) -> str:
-        return self._alone if self._group == [only] else "missing"
 
     def _compare(self, number: int, tensor: Tensor, generation: int, classes: Sequence[Alike]) -> None:
         self.compared.add(number)
@@ -238,16 +229,16 @@ class _Shard:
         agree: Sequence[Alike],
         odd: Sequence[Alike],
     ) -> None:
-        said = self._weights.contents[reference]
+        expected = self._weights.contents[reference]
         for each in odd if why != "disagree" else (*agree, *odd):
             each.counts["differing" if why != "disagree" else "disagreeing"] += 1
         found = []
         for each in odd:
             other = self._weights.contents[each.now(number)]
-            far = error(said, other) if _of_one_shape(said, other) else None
-            found += [WeightOutlier(worker.name, other, far, each.changed(number)) for worker in each.workers]
+            error = _reader.tensor_error(expected, other) if _of_one_shape(expected, other) else None
+            found += [WeightOutlier(worker.name, other, error, each.changed(number)) for worker in each.workers]
         names = tuple(worker.name for each in agree for worker in each.workers)
-        self.rows.append(Differing(self._service, odd[0].shard, tensor, generation, why, said, names, tuple(found)))
+        self.rows.append(Differing(self._service, odd[0].shard, tensor, generation, why, expected, names, tuple(found)))
 
 
 def _of_one_shape(one: bytes, other: bytes) -> bool:

@@ -34,19 +34,17 @@ _NOTHING = -1  # no number
 
 
 class Speaks(Protocol):
-    """A worker, as far as it is heard here."""
+    """The worker that records come from."""
 
     uuid: str
     service: str
 
     @property
     def digests(self) -> array[int]:
-        """What stands for its sites, by their numbers; 0: it never said what that one is."""
-        ...
+        """The digests of its sites, by number; 0: the worker never named the site."""
 
     def known(self, number: int) -> Site | None:
-        """What one of its sites is called; None of one that it never named."""
-        ...
+        """The site with this number; None if the worker never named it."""
 
 
 class Weights:
@@ -146,22 +144,18 @@ class Weights:
                 del self._tensors[service]
 
     def lose(self, uuid: str, records: int, until: int | None = None) -> None:
-        """So many records of a worker did not come here, of which any may have been of its weights.
+        """Count lost records of a worker, any of which may have been of its weights.
 
-        Args:
-            uuid: the worker's.
-            records: how many.
-            until: by its ticks, since when none did: what it has read since then is known; None: not known.
+        None was lost at the worker's tick `until` or later: what it has read since then is known. None: not known.
         """
         with self._lock:
             holds = self._workers.get(uuid)
-            if holds is None or (
-                until is not None and all(ticks >= until for ticks in compress(holds.ticks, holds.now))
-            ):
+            if holds is None:
                 return
-            holds.refused += records
-            self.changes += 1
-            self.news += 1
+            if until is None or any(ticks < until for ticks in compress(holds.ticks, holds.now)):
+                holds.refused += records
+                self.changes += 1
+                self.news += 1
 
     # ---- outliving a process
 

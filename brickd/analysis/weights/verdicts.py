@@ -78,10 +78,6 @@ class Differing:
         """All that were compared."""
         return (*self.agree, *(each.worker for each in self.odd))
 
-    def is_odd(self, name: str) -> bool:
-        """Whether this worker is the odd one, or one of these."""
-        return any(each.worker == name for each in self.odd)
-
 
 @dataclass(frozen=True, slots=True)
 class Holding:
@@ -161,11 +157,10 @@ class ComparedWorker:
 
 
 class Headline(NamedTuple):
-    """What is wrong with a worker.
+    """A sentence on what is wrong with a worker.
 
     Attributes:
         found: the worker; of several that disagree the first that no other headline is about.
-        text: it, in a sentence.
         rows: the tensors that it is about, by layer and name.
     """
 
@@ -231,20 +226,20 @@ class WeightsVerdict:
 
         Everybody who disagrees is in one of these, and the worker of one is in none of those before it.
         """
-        said = [self._headline(each) for each in self.workers if each.state == "differs"]
-        told: set[str] = set()
+        headlines = [self._headline(each) for each in self.workers if each.state == "differs"]
+        covered: set[str] = set()
         for row in self.differing:
             names = row.names
-            if row.why == "disagree" and not told.issuperset(names):
-                found = next(each for each in self.workers if each.name in names and each.name not in told)
-                told.update(names)
+            if row.why == "disagree" and not covered.issuperset(names):
+                found = next(each for each in self.workers if each.name in names and each.name not in covered)
+                covered.update(names)
                 rows = [each for each in self.differing if each.why == "disagree" and found.name in each.names]
                 text = f"{' and '.join(names)} disagree in {_which(row, len(rows), self.tensors)}{_how_unlike(row)}"
-                said.append(Headline(found, text, rows))
-        return said
+                headlines.append(Headline(found, text, rows))
+        return headlines
 
     def _headline(self, found: ComparedWorker) -> Headline:
-        rows = [row for row in self.differing if row.why != "disagree" and row.is_odd(found.name)]
+        rows = [row for row in self.differing if row.why != "disagree" and found.name in row.names[len(row.agree) :]]
         if found.holds is not None:
             whose = found.holds or "those that name no shard"
             said = f"{found.name} holds what is of {whose}, in all of its {found.known} tensors"
