@@ -106,7 +106,7 @@ def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
     from brickd.analysis.roofline.calibration import measure
 
     try:
-        found = measure(quick=quick, tells=lambda device, what: progress.tell(f"calibrating: {device}, {what}"))
+        found = measure(quick=quick, progress=lambda device, what: progress.tell(f"calibrating: {device}, {what}"))
     finally:
         progress.tell("")
     if not found.devices:

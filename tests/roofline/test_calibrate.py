@@ -270,7 +270,7 @@ def test_a_program_that_is_killed_costs_what_it_had_not_told_which_is_said(
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{told}\nEND\nkill -9 $$\n".replace("\n\n", "\n"))
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
-    found = measure(quick=True, tells=lambda *_: None)
+    found = measure(quick=True, progress=lambda *_: None)
     assert [each.flops_per_second for each in found.devices] == ([{"float32": 2.0}] * 3 if "Flops" in told else [])
     skipped = [*found.skipped, *(each for device in found.devices for each in device.skipped)]
     assert [each.why for each in skipped] == ["the program that measured it was ended by SIGKILL"] * 3
@@ -288,7 +288,7 @@ echo '["Flops","float32",2.0]'
 """)
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
-    assert [each.by for each in measure(quick=True, tells=lambda *_: None).devices] == ["1"] * 3
+    assert [each.by for each in measure(quick=True, progress=lambda *_: None).devices] == ["1"] * 3
 
 
 # ---- the verb

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from brickd.analysis.roofline.measure import Begun, Flops, Next, Told, decode
+from brickd.analysis.roofline.measure import Begun, Flops, Line, Next, decode
 from brickd.analysis.roofline.peaks import Bandwidth, Device, Skipped
 from brickd.base.machine import here, read
 from brickd.base.timestamps import rfc3339
@@ -28,47 +28,40 @@ _LIMITS = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_N
 
 _STAT = Path("/proc/stat")
 
-Tells = Callable[[str, str], object]
-
 
 @dataclass(slots=True)
 class Calibration:
-    """What was found.
-
-    Attributes:
-        devices: each of which anything is known.
-        skipped: what is not even a device.
-    """
+    """The measured devices, and what is skipped because no device was found for it."""
 
     devices: list[Device] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
-    def add(self, told: Begun | Flops | Bandwidth | Skipped) -> None:
-        """Take note of it."""
-        if isinstance(told, Begun):
-            self.devices.append(Device(told.name, "measured", rfc3339(time.time_ns()), told.by, here(), None, {}, ()))
+    def add(self, line: Begun | Flops | Bandwidth | Skipped) -> None:
+        """Add a line to the device that it belongs to."""
+        if isinstance(line, Begun):
+            self.devices.append(Device(line.name, "measured", rfc3339(time.time_ns()), line.by, here(), None, {}, ()))
             return
         if not self.devices:
-            assert isinstance(told, Skipped)
-            self.skipped.append(told)
+            assert isinstance(line, Skipped)
+            self.skipped.append(line)
             return
         last = self.devices[-1]
-        match told:
+        match line:
             case Flops(kind, rate):
                 last = replace(last, flops_per_second={**last.flops_per_second, kind: rate})
             case Bandwidth():
-                last = replace(last, bandwidths=(*last.bandwidths, told))
+                last = replace(last, bandwidths=(*last.bandwidths, line))
             case Skipped():
-                last = replace(last, skipped=(*last.skipped, told))
+                last = replace(last, skipped=(*last.skipped, line))
         self.devices[-1] = last
 
 
 class _Use(NamedTuple):
-    """What was taken of the processors, in seconds.
+    """Processor time in seconds.
 
     Attributes:
-        passed: of all of them together.
-        taken: by whoever, other machines on the same processors too.
+        passed: of all processors together.
+        taken: by any process, and by other machines on the same processors.
         ours: by this process and those that it waited for.
     """
 
@@ -85,26 +78,21 @@ class _Use(NamedTuple):
         return cls(sum(ticks) / second, (sum(ticks) - idle) / second, sum(os.times()[:4]))
 
     def others_percent(self, before: _Use) -> float | None:
-        """What others took since then; None where the kernel does not say."""
+        """The share that others took since then; None if the kernel does not say."""
         passed, taken, ours = (now - then for now, then in zip(self, before, strict=True))
         return round(100 * max(0.0, taken - ours) / passed, 1) if passed > 0 else None
 
 
-def measure(*, quick: bool, tells: Tells) -> Calibration:
-    """Measure all.
-
-    Args:
-        quick: roughly, in a few seconds.
-        tells: is told what is measured now, of which device.
-    """
+def measure(*, quick: bool, progress: Callable[[str, str], object]) -> Calibration:
+    """Measure all devices; `progress` receives the device and the measurement that begins."""
     whole = Calibration()
     for what in _WHAT:
         part, before = Calibration(), _Use.now()
-        for told in _said(what, quick):
-            if isinstance(told, Next):
-                tells(part.devices[-1].name, told.what)
+        for line in _output(what, quick):
+            if isinstance(line, Next):
+                progress(part.devices[-1].name, line.what)
             else:
-                part.add(told)
+                part.add(line)
         others = _Use.now().others_percent(before)
         whole.skipped += part.skipped
         for device in part.devices:
@@ -115,8 +103,8 @@ def measure(*, quick: bool, tells: Tells) -> Calibration:
     return whole
 
 
-def _said(what: str, quick: bool) -> Iterator[Told]:
-    """What the program says, up to its end."""
+def _output(what: str, quick: bool) -> Iterator[Line]:
+    """Run the program that measures, and yield its lines up to its end."""
     command = [sys.executable, "-P", "-m", "brickd.analysis.roofline.measure", what, *(["quick"] if quick else [])]
     environment = {name: value for name, value in os.environ.items() if name not in _LIMITS}
     with subprocess.Popen(
@@ -133,9 +121,6 @@ def _said(what: str, quick: bool) -> Iterator[Told]:
         except BaseException:
             program.kill()
             raise
-    if program.returncode:
-        yield Skipped(what, f"the program that measured it {_ended(program.returncode)}")
-
-
-def _ended(status: int) -> str:
-    return f"exited with {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"
+    if status := program.returncode:
+        ended = f"exited with {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"
+        yield Skipped(what, f"the program that measured it {ended}")

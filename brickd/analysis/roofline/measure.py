@@ -35,14 +35,12 @@ _GPU_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How thoroughly.
+    """How thoroughly to measure.
 
     Attributes:
         matrix: rows and columns of the matrices of a processor.
-        gpu_matrix: the same of a GPU's.
-        rounds: how many of each measurement.
-        round_ns: how long one reads.
-        caches: of how many last caches the working set of memory is.
+        round_ns: how long one round of a bandwidth reads.
+        caches: the size of memory's working set, in last caches.
     """
 
     matrix: int = 2048
@@ -56,14 +54,14 @@ QUICK = Plan(matrix=1024, gpu_matrix=4096, rounds=2, round_ns=20_000_000, caches
 
 
 class Begun(NamedTuple):
-    """A device, of which all that follows is told."""
+    """The device of all lines that follow."""
 
     name: str
     by: str
 
 
 class Next(NamedTuple):
-    """What is measured now."""
+    """The measurement that begins."""
 
     what: str
 
@@ -75,17 +73,17 @@ class Flops(NamedTuple):
     per_second: float
 
 
-Told = Begun | Next | Flops | Bandwidth | Skipped
-_KINDS: dict[str, type[Told]] = {each.__name__: each for each in (Begun, Next, Flops, Bandwidth, Skipped)}
+Line = Begun | Next | Flops | Bandwidth | Skipped
+_KINDS: dict[str, type[Line]] = {each.__name__: each for each in (Begun, Next, Flops, Bandwidth, Skipped)}
 
 
-def encode(told: Told) -> str:
-    """A line of what this program says."""
-    return json.dumps([type(told).__name__, *told])
+def encode(line: Line) -> str:
+    """A line of this program's output."""
+    return json.dumps([type(line).__name__, *line])
 
 
-def decode(line: str) -> Told:
-    """What the line says."""
+def decode(line: str) -> Line:
+    """Parse a line of this program's output."""
     kind, *values = json.loads(line)
     return _KINDS[kind](*values)
 
@@ -93,8 +91,8 @@ def decode(line: str) -> Told:
 # ---- processors
 
 
-def processors(name: str, cpus: Collection[int], plan: Plan, levels: Iterable[WorkingSet | Skipped]) -> Iterator[Told]:
-    """Measure processors, all of them together."""
+def processors(name: str, cpus: Collection[int], plan: Plan, levels: Iterable[WorkingSet | Skipped]) -> Iterator[Line]:
+    """Measure processors together."""
     yield Begun(name, _library())
     for kind in _TYPES:
         yield Next(kind)
@@ -111,10 +109,10 @@ def processors(name: str, cpus: Collection[int], plan: Plan, levels: Iterable[Wo
 
 
 def bandwidth(size_bytes: int, cpus: Collection[int], plan: Plan) -> float:
-    """How many bytes a second threads read, each bound to one of the processors and with a working set of its own.
+    """The bytes per second that threads read, one on each processor with its own working set.
 
     Raises:
-        OSError: there is no memory for these.
+        OSError: not enough memory.
     """
     together = threading.Barrier(len(cpus))
 
@@ -137,8 +135,7 @@ def bandwidth(size_bytes: int, cpus: Collection[int], plan: Plan) -> float:
 
     with ThreadPoolExecutor(len(cpus)) as threads:
         ended = [threads.submit(reads, cpu) for cpu in cpus]
-    errors = [each.exception() for each in ended]
-    for error in errors:
+    for error in [each.exception() for each in ended]:
         if error is not None and not isinstance(error, threading.BrokenBarrierError):
             raise error
     return max(_rate(parts) for parts in zip(*(each.result() for each in ended), strict=True))
@@ -170,7 +167,7 @@ def _product(size: int, kind: str) -> float:
 # ---- GPUs
 
 
-def gpus(plan: Plan) -> Iterator[Told]:
+def gpus(plan: Plan) -> Iterator[Line]:
     """Measure each GPU that torch sees."""
     try:
         import torch
@@ -232,7 +229,7 @@ def _gpu_seconds(plan: Plan, work: Callable[[], object]) -> Iterator[float]:
 # ---- the program
 
 
-def measured(what: str, plan: Plan) -> Iterator[Told]:
+def measured(what: str, plan: Plan) -> Iterator[Line]:
     """Measure "core", "machine" or "gpu"."""
     if what == "gpu":
         yield from gpus(plan)
@@ -245,5 +242,5 @@ def measured(what: str, plan: Plan) -> Iterator[Told]:
 
 
 if __name__ == "__main__":
-    for line in measured(sys.argv[1], QUICK if sys.argv[2:] == ["quick"] else Plan()):
-        print(encode(line), flush=True)
+    for each in measured(sys.argv[1], QUICK if sys.argv[2:] == ["quick"] else Plan()):
+        print(encode(each), flush=True)

@@ -39,8 +39,7 @@ class Bandwidth(NamedTuple):
 
     Attributes:
         level: "L1" and so on, or MEMORY.
-        bytes_per_second: that.
-        working_set_bytes: of what size it was read; None: nobody read anything.
+        working_set_bytes: None: not measured.
     """
 
     level: str
@@ -60,15 +59,12 @@ class Device:
     """What computes.
 
     Attributes:
-        name: what it is asked for by.
-        source: where these peaks come from.
-        at: when that was, as RFC 3339 has it.
-        by: what it is, and what computed there; None: nobody said.
+        at: the time of the measurement, in RFC 3339.
+        by: the device and the library that computed; None: not given.
         machine: where it was measured; None: given, so that it may be anywhere.
-        others_percent: what others took of that machine's processors meanwhile; None: it is not known.
+        others_percent: what others took of that machine's processors meanwhile; None: not known.
         flops_per_second: by type of number.
         bandwidths: the nearest level first.
-        skipped: what was not measured.
     """
 
     name: str
@@ -83,7 +79,7 @@ class Device:
 
     @property
     def beside_others(self) -> bool:
-        """Whether other work ran where it was measured, so that it can do more than was seen."""
+        """Whether other work ran during the measurement, so that the true peak may be higher."""
         return self.others_percent is not None and self.others_percent >= _BUSY_PERCENT
 
     def document(self) -> dict[str, Any]:
@@ -103,9 +99,9 @@ class Device:
 
 
 def beside(devices: Iterable[Device], known: Iterable[Device]) -> tuple[Device, ...]:
-    """The devices, and those of the known ones that they do not take the place of.
+    """The devices, and the known ones that they do not replace.
 
-    What is measured takes the place of all that was, for another machine may have been; what is given that of its name.
+    A measured device replaces all measured ones, for the machine may be another; a given one replaces that of its name.
     """
     devices = tuple(devices)
     names = {each.name for each in devices}
@@ -118,16 +114,12 @@ def beside(devices: Iterable[Device], known: Iterable[Device]) -> tuple[Device, 
 
 
 def place(runtime: Runtime) -> Path:
-    """Where it is: with what is kept for longer than a daemon runs, of the person who asks."""
+    """The file in the state directory of the user who asks."""
     return runtime.state / "peaks"
 
 
 def may_save(path: Path) -> None:
-    """Find out before anything takes long.
-
-    Raises:
-        BrickdError: it cannot be written.
-    """
+    """Raise a BrickdError if the file cannot be written, before a measurement takes time."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
@@ -137,11 +129,7 @@ def may_save(path: Path) -> None:
 
 
 def save(path: Path, devices: Sequence[Device]) -> None:
-    """Put these in the place of all that were known.
-
-    Raises:
-        BrickdError: it cannot be written; the file is as it was.
-    """
+    """Replace the file's devices; on a BrickdError the file is unchanged."""
     body = json.dumps({"devices": [each.document() for each in devices]}, indent=1).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -178,32 +166,28 @@ def load(path: Path) -> tuple[Device, ...]:
         raise PeaksRefused(f"{path} {error}: measure again (brickd calibrate)") from None
 
 
-def _device(said: dict[str, Any]) -> Device:
-    by, machine, flops = said["by"], said["machine"], said["flops_per_second"]
-    if said["source"] not in get_args(Source):
-        raise ValueError(f"a source is one of {', '.join(get_args(Source))}, not {said['source']}")
+def _device(document: dict[str, Any]) -> Device:
+    machine, source = document["machine"], document["source"]
+    if source not in get_args(Source):
+        raise ValueError(f"a source is one of {', '.join(get_args(Source))}, not {source}")
     return Device(
-        text(said["name"]),
-        said["source"],
-        text(said["at"]),
-        optional(by, text),
+        text(document["name"]),
+        source,
+        text(document["at"]),
+        optional(document["by"], text),
         None if machine is None else Machine(text(machine["cpu_model"]), whole(machine["cpus"])),
-        optional(said["others_percent"], number),
-        {text(kind): rate(value) for kind, value in flops.items()},
+        optional(document["others_percent"], number),
+        {text(kind): rate(value) for kind, value in document["flops_per_second"].items()},
         tuple(
             Bandwidth(text(each["level"]), rate(each["bytes_per_second"]), optional(each["working_set_bytes"], whole))
-            for each in said["bandwidths"]
+            for each in document["bandwidths"]
         ),
-        tuple(Skipped(text(each["what"]), text(each["why"])) for each in said["skipped"]),
+        tuple(Skipped(text(each["what"]), text(each["why"])) for each in document["skipped"]),
     )
 
 
 def rate(value: object) -> float:
-    """A rate, if that is one.
-
-    Raises:
-        ValueError: it is no number, or one that no device has.
-    """
+    """Return a rate, or raise a ValueError if no device can have it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
         raise ValueError(f"a rate is a number from 1 to 1e30, not {str(value)[:60]}")
     return float(value)

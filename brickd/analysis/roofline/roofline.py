@@ -31,7 +31,7 @@ class Roof:
     Attributes:
         peak: FLOP/s.
         bandwidths: the nearest level first.
-        level: from which of these the bytes are taken to come.
+        level: the one that the bytes are assumed to come from.
     """
 
     peak: float
@@ -50,10 +50,9 @@ class RooflinePoint:
     """Where something stands below a roof, or above it.
 
     Attributes:
-        flops_per_second: what it achieved.
-        flops_per_byte: its intensity.
-        roof_flops_per_second: what it could achieve.
-        limit: by what that is limited.
+        flops_per_second: the achieved rate.
+        flops_per_byte: the intensity.
+        limit: what limits the roof here: COMPUTE or a level.
         served_by: the farthest level from which its bytes can have come at that speed; None: there is none.
     """
 
@@ -65,22 +64,32 @@ class RooflinePoint:
 
     @property
     def share(self) -> float:
-        """How much of the roof was achieved; more than 1 above it."""
+        """The part of the roof that was achieved; more than 1 above it."""
         return self.flops_per_second / self.roof_flops_per_second
-
-    def of_peak(self, roof: Roof) -> float:
-        """How much of what the device computes at the most, wherever the bytes come from."""
-        return self.flops_per_second / roof.peak
 
     @property
     def above(self) -> bool:
-        """Whether it achieved more."""
+        """Whether it achieved more than the roof."""
         return self.flops_per_second > self.roof_flops_per_second
 
     @property
     def distance(self) -> float:
-        """How much of the roof was not."""
+        """The part of the roof that was not achieved."""
         return 1 - min(self.share, 1)
+
+    def document(self, roof: Roof) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "flops_per_second": _figures(self.flops_per_second),
+            "flops_per_byte": _figures(self.flops_per_byte),
+            "roof_flops_per_second": _figures(self.roof_flops_per_second),
+            "limit": self.limit,
+            "of_roof_percent": _figures(100 * self.share),
+            "of_peak_percent": _figures(100 * (self.flops_per_second / roof.peak)),
+            "distance_percent": _figures(100 * self.distance),
+            "above_roof": self.above,
+            "served_by": self.served_by,
+        }
 
 
 def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> RooflinePoint:
@@ -93,11 +102,7 @@ def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> Roofli
 
 
 def chosen(devices: Sequence[Device], question: RooflineQuery) -> Device:
-    """The device that is asked for.
-
-    Raises:
-        BrickdError: nothing is known of it.
-    """
+    """The device that is asked for; a BrickdError if no peaks of it are known."""
     for device in devices:
         if device.name == question.device:
             return device
@@ -111,11 +116,7 @@ def chosen(devices: Sequence[Device], question: RooflineQuery) -> Device:
 
 
 def roof_of(device: Device, question: RooflineQuery) -> Roof:
-    """The roof that is asked for, of that device.
-
-    Raises:
-        BrickdError: its peak, or its bandwidth, is not known.
-    """
+    """The roof that is asked for; a BrickdError if its peak or its bandwidth is not known."""
     peak = device.flops_per_second.get(question.type, device.flops_per_second.get(ANY))
     if peak is None:
         raise BrickdError(_unknown(device, "--type", question.type, device.flops_per_second))
@@ -125,20 +126,13 @@ def roof_of(device: Device, question: RooflineQuery) -> Roof:
     return Roof(peak, device.bandwidths, question.level)
 
 
-def _unknown(device: Device, option: str, wanted: str, known: Iterable[str]) -> str:
-    why = "".join(f" (not measured: {each.why})" for each in device.skipped if each.what == wanted)
-    return f"of {device.name} no {wanted} is known{why}: {option} is one of {', '.join(known) or 'nothing'}"
+def _unknown(device: Device, option: str, value: str, known: Iterable[str]) -> str:
+    why = "".join(f" (not measured: {each.why})" for each in device.skipped if each.what == value)
+    return f"of {device.name} no {value} is known{why}: {option} is one of {', '.join(known) or 'nothing'}"
 
 
 def document(bricks: Document, device: Device, question: RooflineQuery, here: Machine) -> dict[str, Any]:
-    """What is told.
-
-    Args:
-        bricks: the document of the view of that name.
-        device: as `chosen`.
-        question: what is asked.
-        here: this machine.
-    """
+    """Every brick of the document of the view `bricks`, below the roof of a device."""
     roof = roof_of(device, question)
     placed, unknown = [], []
     for brick in bricks["bricks"]:
@@ -149,7 +143,8 @@ def document(bricks: Document, device: Device, question: RooflineQuery, here: Ma
             unknown.append({**kept, "missing": missing})
         else:
             where = place(roof, brick["flops"], brick["bytes"], brick["total_ns"])
-            placed.append({**kept, **_told(where, roof), "to_gain_ns": round(brick["total_ns"] * where.distance)})
+            gain_ns = round(brick["total_ns"] * where.distance)
+            placed.append({**kept, **where.document(roof), "to_gain_ns": gain_ns})
     placed.sort(key=lambda entry: -entry["to_gain_ns"])
     top = len(placed) if question.top is None else question.top
     begun = {key: bricks[key] for key in ("schema_version", "source", "recording", "over", "over_ns") if key in bricks}
@@ -164,30 +159,12 @@ def document(bricks: Document, device: Device, question: RooflineQuery, here: Ma
         "level": question.level,
         "peak_flops_per_second": roof.peak,
         "bricks": placed[:top],
-        "rest": _rest(placed[top:]),
+        "rest": {
+            "bricks": len(placed[top:]),
+            "to_gain_ns": sum(entry["to_gain_ns"] for entry in placed[top:]),
+            "above_roof": sum(entry["above_roof"] for entry in placed[top:]),
+        },
         "unknown": unknown,
-    }
-
-
-def _rest(cut: Sequence[Document]) -> dict[str, int]:
-    return {
-        "bricks": len(cut),
-        "to_gain_ns": sum(entry["to_gain_ns"] for entry in cut),
-        "above_roof": sum(entry["above_roof"] for entry in cut),
-    }
-
-
-def _told(where: RooflinePoint, roof: Roof) -> dict[str, Any]:
-    return {
-        "flops_per_second": _figures(where.flops_per_second),
-        "flops_per_byte": _figures(where.flops_per_byte),
-        "roof_flops_per_second": _figures(where.roof_flops_per_second),
-        "limit": where.limit,
-        "of_roof_percent": _figures(100 * where.share),
-        "of_peak_percent": _figures(100 * where.of_peak(roof)),
-        "distance_percent": _figures(100 * where.distance),
-        "above_roof": where.above,
-        "served_by": where.served_by,
     }
 
 

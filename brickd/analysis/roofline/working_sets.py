@@ -33,14 +33,14 @@ class CpuCache(NamedTuple):
 
 
 class WorkingSet(NamedTuple):
-    """What each thread reads, so that it comes from the level."""
+    """The memory that each thread reads, so that it comes from the level."""
 
     level: str
     size_bytes: int
 
 
 def caches(cpu: int, cpus: Path = _CPUS) -> list[CpuCache]:
-    """Those of a processor, the nearest first; none where the kernel does not say."""
+    """The data caches of a processor, the nearest first; empty if the kernel does not say."""
     found = []
     for folder in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
         kind, level, size, shared = (
@@ -66,39 +66,36 @@ def listed(numbers: str) -> Iterator[int]:
 def working_sets(
     found: Iterable[CpuCache], cpus: Collection[int], factor: int, room_bytes: int
 ) -> Iterator[WorkingSet | Skipped]:
-    """What each of the threads, one on each of the processors, is to read of each level.
+    """What each thread, one on each processor, reads of each level.
 
     Args:
         found: the caches of any of these processors, the nearest first.
-        cpus: those.
-        factor: of how many of its last caches memory's working set is.
+        cpus: the processors.
+        factor: the size of memory's working set, in last caches.
         room_bytes: what all threads may take together.
     """
     below = 0
     for level, size_bytes, shared in found:
         mine = size_bytes // max(1, len(shared & set(cpus)))
         # More than the nearer level holds and less than this one, by the same factor; of the first one half.
-        wanted = math.isqrt(below * mine) if below else mine // 2
+        between = math.isqrt(below * mine) if below else mine // 2
         if mine <= 2 * below:
             yield Skipped(level, f"a thread's {mine >> 10} KiB of it are not twice the {below >> 10} KiB nearer to it")
-        elif wanted * len(cpus) > room_bytes:
-            yield Skipped(level, _no_room(wanted * len(cpus), room_bytes))
         else:
-            yield WorkingSet(level, max(PAGE, wanted // PAGE * PAGE))
+            yield _fitting(level, between, len(cpus), room_bytes)
         below = max(below, mine)
-    wanted = factor * (below or _LAST_CACHE_BYTES)
-    if wanted * len(cpus) > room_bytes:
-        yield Skipped(MEMORY, _no_room(wanted * len(cpus), room_bytes))
-    else:
-        yield WorkingSet(MEMORY, wanted // PAGE * PAGE)
+    yield _fitting(MEMORY, factor * (below or _LAST_CACHE_BYTES), len(cpus), room_bytes)
 
 
-def _no_room(wanted_bytes: int, room_bytes: int) -> str:
-    return f"{wanted_bytes >> 20} MiB are more than what may be taken, {room_bytes >> 20} MiB of what is free"
+def _fitting(level: str, size_bytes: int, threads: int, room_bytes: int) -> WorkingSet | Skipped:
+    if size_bytes * threads > room_bytes:
+        needed = f"{size_bytes * threads >> 20} MiB"
+        return Skipped(level, f"{needed} are more than what may be taken, {room_bytes >> 20} MiB of what is free")
+    return WorkingSet(level, max(PAGE, size_bytes // PAGE * PAGE))
 
 
 def room() -> int:
-    """How many bytes may be taken without harm to who else is here."""
+    """The bytes that may be taken without harm to other processes."""
     limit = cgroups.observe()
     lines = (read(Path("/proc/meminfo")) or "").splitlines()
     free = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
