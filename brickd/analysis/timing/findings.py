@@ -31,10 +31,7 @@ class WorkerRow:
     """One worker in a brick, over all slots.
 
     Attributes:
-        worker: its name.
         mean_ns: self time of a call.
-        calls: how many.
-        elements_per_call: that it said it worked on.
         excess_percent: how much slower than the median it is; in a collective how much less it waits, of the time
             between two calls. None: too little is known.
         score: that over what chance and the usual differences explain.
@@ -64,16 +61,14 @@ class Straggler:
     """A worker that is slow.
 
     Attributes:
-        about: who, and in which brick.
-        category: of the brick.
         outside: the brick is a collective, in which the others wait for the worker, and nothing that was recorded says
             why.
         row: the worker's own.
         median_ns: of all workers' means.
         cost_ns_per_s: of each second on the wall.
         since: the beginning of the first slot in which it was so without a break.
-        confidence: low where four slots, three workers or fewer than 100 calls of one of them are all there is; high
-            where there are six slots, five workers, 500 calls of each and twice the score that is wanted.
+        confidence: low with only four slots, three workers or fewer than 100 calls of one of them; high with six
+            slots, five workers, 500 calls of each and twice the threshold of the score.
         rows: of all workers, the slowest first; in a collective, who waits least.
         corroborated_by: collectives in which the others wait for the worker.
     """
@@ -90,7 +85,7 @@ class Straggler:
     corroborated_by: tuple[str, ...] = ()
 
     def document(self, *, rows: bool = True) -> dict[str, Any]:
-        """As JSON has it; with the workers side by side or without."""
+        """As JSON has it, with the rows of all workers or without."""
         return {
             **self.about._asdict(),
             "category": self.category,
@@ -125,7 +120,6 @@ class Coverage:
     """What of a service was compared.
 
     Attributes:
-        service: its name.
         workers: how many live.
         judged: bricks in which they were compared.
         few_workers: bricks that fewer than three of them do.
@@ -164,12 +158,11 @@ class StragglerVerdict:
 
     Attributes:
         findings: the costliest first.
-        passed: who stands out and is not named.
+        passed: workers that stand out and are not named.
         coverage: of each service.
-        slots: over how many.
-        slots_wanted: how many are wanted for a judgement.
-        length_ns: how long these are together.
-        ended: when the last look was taken.
+        slots: how many are compared.
+        slots_wanted: the minimum for a verdict.
+        ended: the time of the last look.
         age_ns: how long ago that is.
     """
 
@@ -199,11 +192,10 @@ class StragglerVerdict:
 
     def headlines(self) -> list[tuple[Straggler, str]]:
         """For each worker that is named the finding that costs most, and a sentence on all of its findings."""
-        return [(found[0], headline(found, self.ended.at_ns)) for found in of_workers(self.findings).values()]
+        return [(found[0], _headline(found, self.ended.at_ns)) for found in of_workers(self.findings).values()]
 
 
-def headline(found: Sequence[Straggler], now_ns: int) -> str:
-    """One worker's findings in a sentence."""
+def _headline(found: Sequence[Straggler], now_ns: int) -> str:
     since_ns = min(finding.since for finding in found).at_ns
     more = f" (and in {plural(len(found) - 1, 'more brick')})" if len(found) > 1 else ""
     return f"{found[0].about.worker} slow since {local(since_ns, now_ns)}: {_what(found[0])}{more}"

@@ -138,13 +138,7 @@ class HangVerdict:
 
 
 def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched:
-    """Compare a worker with how it was.
-
-    Args:
-        worker: as it is now.
-        before: its earlier reading; None where it was not there.
-        longer_ns: a span that is younger holds nobody up.
-    """
+    """Compare a worker with its earlier reading, if it has one; spans younger than `longer_ns` are not stuck."""
     alive, earlier = worker.reading.alive, _looks(before) if before is not None else {}
     lanes = compared(earlier, _looks(worker.reading), alive=alive, longer_ns=longer_ns)
     return Watched(worker.name, worker.service, alive, lanes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from brickd.analysis.timing.hang import Age, HangOutlier, HangVerdict, LanePosition, State
+from brickd.analysis.timing.hang import Age, HangVerdict, LanePosition, State
 from brickd.base import units
 
 _NAMED = 3
@@ -28,11 +28,14 @@ def sentence(verdict: HangVerdict) -> str:
     where = f"in {places.get(verdict.place)}{_for(verdict.since_ns)}"
     match verdict.kind:
         case "most_wait":
-            return f"{count - len(odd)} of {count} wait {where}; {_listed([_stands(each, places) for each in odd])}"
+            others = [_DOES[each.state][0] if each.place is None else f"is in {places[each.place]}" for each in odd]
+            apart = _listed([f"{each.worker} {does}" for each, does in zip(odd, others, strict=True)])
+            return f"{count - len(odd)} of {count} wait {where}; {apart}"
         case "some_stuck":
             (first, do), *rest = _counted(verdict, "moving", "idle", "stuck", "dead")
             others = [f"{units.many(first, 'other')} {do}", *(f"{count} {do}" for count, do in rest)]
-            return f"{_listed([_hangs(each, places) for each in odd])}; {', '.join(others)}"
+            apart = _listed([f"{e.worker} is stuck in {places[e.place]}{_for(e.since_ns)}" for e in odd])
+            return f"{apart}; {', '.join(others)}"
         case "all_wait":
             elsewhere = " and go on in other threads" if verdict.states["moving"] else ""
             dead = "".join(f", {each}" for each in _states(verdict, "dead"))
@@ -61,14 +64,6 @@ def _told(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, st
             within = ["outermost" if place.within is None else f"in {place.within}"] if around else []
             told[place] = f"{brick} ({', '.join(layer + within)})" if layer + within else brick
     return told
-
-
-def _stands(odd: HangOutlier, places: Mapping[LanePosition | None, str]) -> str:
-    return f"{odd.worker} {_DOES[odd.state][0] if odd.place is None else f'is in {places[odd.place]}'}"
-
-
-def _hangs(odd: HangOutlier, places: Mapping[LanePosition | None, str]) -> str:
-    return f"{odd.worker} is stuck in {places[odd.place]}{_for(odd.since_ns)}"
 
 
 def _everything(verdict: HangVerdict, places: Mapping[LanePosition | None, str]) -> list[str]:

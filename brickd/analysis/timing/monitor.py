@@ -46,18 +46,20 @@ class Lookout:
         self._looks.append(look(slot(before, snapshot), lives))
         was, self._judged = self._judged, judge(tuple(self._looks), self._named)
         self._named = {finding.about: finding.since for finding in self._judged.findings}
-        self._tell_changes(was, self._judged)
+        self._report_changes(was, self._judged)
 
-    def _tell_changes(self, was: StragglerVerdict, now: StragglerVerdict) -> None:
+    def _report_changes(self, was: StragglerVerdict, now: StragglerVerdict) -> None:
         before, after = of_workers(was.findings), of_workers(now.findings)
-        for finding, said in now.headlines():
+        for finding, text in now.headlines():
             service, worker, _ = finding.about
             if (service, worker) not in before:
-                command = f"brickd stragglers {as_argument(service)}"
-                self._tell("straggler", said, service=service, worker=worker, command=command)
+                self._report("straggler", text, service, worker)
         for (service, worker), found in before.items():
             if (service, worker) not in after:
                 for_ns = now.ended.now_ns - min(finding.since for finding in found).now_ns
-                said = f"{worker} is not slow any more: {found[0].about.brick}, for {duration(for_ns)}"
-                command = f"brickd stragglers {as_argument(service)}"
-                self._tell("straggler_gone", said, service=service, worker=worker, command=command)
+                text = f"{worker} is not slow any more: {found[0].about.brick}, for {duration(for_ns)}"
+                self._report("straggler_gone", text, service, worker)
+
+    def _report(self, kind: str, text: str, service: str, worker: str) -> None:
+        command = f"brickd stragglers {as_argument(service)}"
+        self._tell(kind, text, service=service, worker=worker, command=command)

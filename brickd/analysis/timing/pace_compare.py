@@ -53,12 +53,10 @@ class Pair:
     """A brick in both groups.
 
     Attributes:
-        brick: its name.
         category: the first that any worker declared, else 'other'.
         a: the first group's totals.
         b: the second's.
         p_value: how likely so much or more is by chance alone; None where one of them did too little to say.
-        significant: whether they differ.
     """
 
     brick: str
@@ -128,12 +126,7 @@ class Paces:
 
 
 def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
-    """Compare two groups.
-
-    Args:
-        a: what the workers of the first say.
-        b: what those of the second say.
-    """
+    """Compare two groups by the readings of their workers."""
     fold: Fold[_Key] = Fold()
     categories: dict[str, str] = {}
     shifts = _add(fold, a, b, categories)

@@ -149,12 +149,7 @@ class Ranks(NamedTuple):
 
 
 def ranks(first: Sequence[int], second: Sequence[int]) -> Ranks:
-    """Compare two groups.
-
-    Args:
-        first: how many values it has in each cell, the cell of the least values first.
-        second: the same of the other group.
-    """
+    """Compare two groups by their number of values in each cell, the cell of the least values first."""
     ahead = ones = others = ties = step = below = 0
     for one, other in zip(first, second, strict=True):
         here = one + other

@@ -40,11 +40,9 @@ class _Suspect:
 
 
 def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) -> StragglerVerdict:
-    """Compare the workers of each service.
+    """Compare the workers of each service over the last `SLOTS` looks, the oldest first.
 
-    Args:
-        looks: one for each slot, the oldest first; those that count are the last `SLOTS`.
-        named: who is named now, and since when: they go once they are well below what it took to be named.
+    Workers that are `named` already stay so until they are well below what it took.
     """
     stretch = Stretch(looks[-SLOTS:])
     suspects: list[_Suspect] = []

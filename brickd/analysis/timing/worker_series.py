@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -46,9 +46,6 @@ class Beside(NamedTuple):
     Attributes:
         apart: in a collective, how much less it waited, as a part of the time between two of its calls; else the
             logarithm of its mean self time over the median of all. None: it did too little, or too few did enough.
-        calls: how many.
-        self_ns: in all of them.
-        elements: in all of them.
     """
 
     apart: float | None
@@ -76,12 +73,7 @@ class SlotLook:
 
 
 def look(slot: Slot, lives: Mapping[str, Life]) -> SlotLook:
-    """Look at a slot.
-
-    Args:
-        slot: what every worker did.
-        lives: as `Look` has it.
-    """
+    """Compare the workers in each brick of a slot."""
     least_ns, room = COST_MIN * slot.length_ns, ROWS_MAX
     bricks: dict[Key, Mapping[str, Beside]] = {}
     left: dict[Key, Left] = dict.fromkeys(slot.bounded, "bounded")
@@ -137,12 +129,12 @@ class Total:
 
     @property
     def mean_ns(self) -> float:
-        """Of a call."""
+        """The mean self time of a call."""
         return self.self_ns / self.calls
 
     @property
     def elements_per_call(self) -> float:
-        """As it says."""
+        """The mean number of elements of a call."""
         return self.elements / self.calls
 
 
@@ -150,15 +142,13 @@ class Stretch:
     """The slots that are judged together.
 
     Attributes:
-        looks: at each, the oldest first.
-        workers: who lives now, by service.
-        left: by service and reason, how many bricks were in all slots left out.
-        length_ns: how long they are together.
+        looks: the oldest first.
+        workers: those that live now, by service.
+        left: by service and reason, how many bricks were left out in all slots.
     """
 
     def __init__(self, looks: Sequence[SlotLook]) -> None:
         self.looks = looks
-        self._lives = looks[-1].lives if looks else {}
         # Small it may be in one slot and not in another; whether it is judged at all is as it was said last.
         left = {key: look.left.get(key) for look in looks for key in (*look.left, *look.bricks)}
         seen = {key for look in looks for key in look.bricks if left[key] != "unjudged"}
@@ -168,7 +158,7 @@ class Stretch:
         self.left = Counter((key[0], why) for key, why in left.items() if key not in seen)
         self.workers: dict[str, list[str]] = {}
         self._begins: dict[str, int] = {}
-        for worker, life in self._lives.items():
+        for worker, life in looks[-1].lives.items() if looks else ():
             self.workers.setdefault(life.service, []).append(worker)
             others = (slot for slot, look in enumerate(looks) if look.lives.get(worker) != life)
             self._begins[worker] = max(others, default=-1) + 1
@@ -188,9 +178,9 @@ class Stretch:
         return found
 
     def category(self, key: Key) -> str:
-        """What it is a brick of, as it was said last."""
-        said = (look.slot.categories[key] for look in reversed(self.looks) if key in look.slot.categories)
-        return next(said, "other")
+        """The category that was declared last."""
+        declared = (look.slot.categories[key] for look in reversed(self.looks) if key in look.slot.categories)
+        return next(declared, "other")
 
     def lived_ns(self, worker: str) -> int:
         """How long the slots are together that count for a worker."""
@@ -203,9 +193,7 @@ class ComparedBrick:
 
     Attributes:
         key: its service and name.
-        category: what it is a brick of.
-        totals: of each worker.
-        field: those of them that can be compared.
+        field: the workers that can be compared.
         median_ns: of the means of all.
     """
 
@@ -245,8 +233,12 @@ class ComparedBrick:
 def brick(stretch: Stretch, key: Key) -> ComparedBrick:
     """One brick of a stretch."""
     sides = stretch.sides(key)
-    totals = {worker: _total(side for side in row if side is not None) for worker, row in sides.items()}
-    totals = {worker: total for worker, total in totals.items() if total.calls}
+    totals: dict[str, Total] = {}
+    for worker, row in sides.items():
+        present = [side for side in row if side is not None]
+        if calls := sum(side.calls for side in present):
+            self_ns, elements = sum(side.self_ns for side in present), sum(side.elements for side in present)
+            totals[worker] = Total(calls, self_ns, elements)
     values = {worker: _apart(sides[worker]) for worker in sorted(totals)}
     middle = median([total.mean_ns for total in totals.values()]) if totals else 0.0
     return ComparedBrick(key, stretch.category(key), totals, Field(values), middle)
@@ -256,10 +248,3 @@ def _apart(sides: Sequence[Beside | None]) -> list[float | None]:
     """Slot by slot how far it is apart; a slot in which it did less than half as much as usual says too little."""
     usual = median([side.calls for side in sides if side is not None])
     return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]
-
-
-def _total(sides: Iterable[Beside]) -> Total:
-    calls, self_ns, elements = 0, 0.0, 0
-    for side in sides:
-        calls, self_ns, elements = calls + side.calls, self_ns + side.self_ns, elements + side.elements
-    return Total(calls, self_ns, elements)
