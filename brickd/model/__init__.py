@@ -1,1 +1,1 @@
-"""What the numbers of many workers mean: totals, windows, deferred work, names. Knows nothing of verdicts."""
+"""Totals, windows, deferred work and names of many workers. Knows nothing of verdicts."""

@@ -1,8 +1,8 @@
-"""Totals over workers: by brick, apart by worker, service or layer where that is wanted, and by category.
+"""Totals over workers by brick, also apart by worker, service or layer, and by category.
 
 Owns: what a brick's totals are, and whose mean is the worst. Must not know: files, states of workers, screens.
 Invariants: the categories' times add up to the time that was recorded; no total is less than the self time in it; what
-was done in launches of a kernel stands with their times only where those of all of them are known.
+was done in launches of a kernel stands with their times only if the times of all launches are known.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ _Key = tuple[str, str | int | None, bool]
 
 @dataclass(frozen=True, slots=True)
 class BrickTotals:
-    """What all workers together spent in one brick, or in the part of it that belongs to one group.
+    """The totals of one brick over all workers, or over one group of them.
 
     Attributes:
         category: the first one that any worker declared, else 'other'.
-        group: the worker, the service or the layer (None: outside of layers); None where nothing is told apart.
+        group: the worker, the service or the layer (None: outside of layers); None if nothing is told apart.
         bounded: no time in it was measured: these are parts of the time until a device was waited for.
-        row: the totals.
         latency: from the starts to the sync, of what is bounded.
-        worst_worker: whose mean is the largest.
+        worst_worker: the one with the largest mean.
         spread: that mean over the median of the workers' means.
     """
 
@@ -107,11 +106,11 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
 
 @dataclass(slots=True)
 class _Launched:
-    """What is known of a kernel's launches beside their times.
+    """What is known of a kernel's launches besides their times.
 
     Attributes:
-        launches: how many there were, and what those did of which no time was given with them.
-        timed: of how many something else than a host's span is known.
+        launches: their count, and what was done in those without a time.
+        timed: the number of those with more than a host's span.
     """
 
     launches: _reader.Row
@@ -141,7 +140,7 @@ def _with_unit(key_of: Callable[[CallPath, int], _Key]) -> Callable[[CallPath, i
 
 
 def _add_launched(row: _reader.Row, of: _Launched) -> None:
-    """Where the launches are all that the row is made of: else its time is not theirs."""
+    """Add the launches' amounts if the row holds nothing else: else its time is not theirs."""
     if row["count"] == of.timed >= of.launches["count"]:
         row["elements"] += of.launches["elements"]
         row["bytes"] += of.launches["bytes"]
@@ -167,7 +166,7 @@ def _keyed(
 
 
 def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], str]:
-    """Tells the text of a name of this reading, and notes the first category that was declared for it."""
+    """Make a function from name number to text, which notes the first declared category."""
     known: dict[int, str] = {}
 
     def name_of(number: int) -> str:
@@ -182,12 +181,12 @@ def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], st
 
 
 def per_second(amount: float, time_ns: float | None) -> float | None:
-    """How much that is in a second of some time; None where there is none of either."""
+    """An amount per second; None if either is zero."""
     return round(amount / time_ns * 1e9, 1) if amount and time_ns else None
 
 
 def percent_of(part: float, whole: float) -> float:
-    """To four figures, so that little is never nothing; of nothing at all it is nothing."""
+    """The percentage to four figures, so that little is never 0; of nothing it is 0."""
     return float(f"{100 * part / whole:.4g}") if whole else 0.0
 
 

@@ -47,7 +47,7 @@ class Finalize:
     """The host has waited: for one stream, or for all (None).
 
     Attributes:
-        again: no new one, but one that had settled, for a start that came after that.
+        again: one that had settled already, for a start that came later.
     """
 
     ticks: int
@@ -57,7 +57,7 @@ class Finalize:
 
 @dataclass(slots=True)
 class DeferredStream:
-    """What waits on one stream, and until when all that had started there is closed."""
+    """The starts that wait on one stream, and until when all starts there are closed."""
 
     waiting: WaitingStarts = field(default_factory=WaitingStarts)
     closed: int = -1
@@ -65,7 +65,7 @@ class DeferredStream:
 
 @dataclass(slots=True)
 class Batch:
-    """What waits for the lanes to be read once more: finalizes, and measurements whose start is not here."""
+    """What waits for another pass over the lanes: finalizes, and measurements without a start."""
 
     finalizes: list[Finalize] = field(default_factory=list)
     measurements: dict[int, int] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Deferred:
 
     @property
     def pending(self) -> int:
-        """How many starts have no end yet."""
+        """The number of starts without an end."""
         return len(self._waiting)
 
     @property
@@ -227,7 +227,7 @@ class Deferred:
                     self.counts["orphaned"] += 1
 
     def absorb(self, other: Deferred) -> None:
-        """Take over the state of the lost segment of the same process, whose paths kept their numbers."""
+        """Take over the state of a lost segment of the same process, whose paths kept their numbers."""
         for mine, its in ((self.measured, other.measured), (self.bound, other.bound), (self.latency, other.latency)):
             mine.merge(its.tobytes(), array("i", range(len(its))))
         self.counts.update(other.counts)
@@ -304,10 +304,10 @@ def _batch(finalizes: Any, measurements: Any) -> Batch:
 
 
 def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:
-    """Whether it would have begun before its start; where the clock is not known nobody can say."""
+    """Whether it would have begun before its start; False without a clock."""
     return now.ticks is not None and elapsed_ns > _UNLIKE * (now.ticks - start.start) * now.tick_ns
 
 
 def _ns(ticks: int, tick_ns: float) -> int:
-    """So many ticks; of a worker that lies they may come to more than any number here holds."""
+    """Ticks in nanoseconds, limited: a worker that lies may send more than a number here holds."""
     return min(round(ticks * tick_ns), _MOST)

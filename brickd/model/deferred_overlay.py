@@ -1,4 +1,4 @@
-"""A segment's reading with what a daemon made of the worker's deferred work laid over it.
+"""A segment's reading with the daemon's view of the worker's deferred work laid over it.
 
 Owns: where deferred work stands among the paths. Must not know: how its times came about, files. Invariants: what was
 measured stands on the path that the worker gave it; what is only bounded stands on a path of its own beside it, of
@@ -19,7 +19,7 @@ _NOTHING = bytes(_SIZE)
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """A copy of a worker's deferred work, for whoever reads while the daemon goes on."""
+    """A copy of a worker's deferred work, to read while the daemon goes on."""
 
     measured: _reader.Packed
     bound: _reader.Packed
@@ -59,7 +59,7 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
 
 
 def lifted(reading: Reading) -> Deferred:
-    """What was laid over the reading of a worker that was taken for dead; what pended then is lost."""
+    """What was laid over the reading of a worker taken for dead; what pended then is lost."""
     numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
     summaries, latencies = bytes(reading.summaries), bytes(reading.latency)
     measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))

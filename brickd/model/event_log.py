@@ -1,8 +1,8 @@
-"""What happened, in the order in which it did: the last thousand events of a daemon.
+"""The last thousand events of a daemon, in order.
 
 Owns: the form of an event, their numbers, what is forgotten. Must not know: what makes an event, who reads them.
 Invariants: numbers have no gaps and never come twice, so that a reader knows how many it missed; any number of
-threads add and read; whoever adds waits for no reader.
+threads add and read; a thread that adds waits for no reader.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ class Event:
         number: its place in the order, from 1.
         time_ns: since 1970.
         kind: one word with underscores: `worker_died`.
-        service: if the event concerns only one.
-        worker: if the event concerns only one.
         command: the next one to run, if any.
     """
 
@@ -127,7 +125,7 @@ class Log:
         return event
 
     def since(self, number: int) -> Page:
-        """The events after the one of this number; of a number that is still to come there are none."""
+        """The events after the one of this number; none if that is still to come."""
         with self._lock:
             forgotten = self._newest - len(self._events)
             begin = max(number, forgotten)
@@ -139,7 +137,7 @@ class Log:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Have a function called after each event, by the thread that added it: it may neither wait nor raise."""
+        """Call a function after each event, in the thread that adds it; it must not wait or raise."""
         with self._lock:
             self._watchers.append(wake)
         try:

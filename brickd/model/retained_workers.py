@@ -1,4 +1,4 @@
-"""What a daemon alone knows of one worker: how far it has read, deferred work, the totals of a removed segment.
+"""What only a daemon knows of a worker: cursors, deferred work, totals of a removed segment.
 
 Owns: that state, and its form as JSON. Must not know: how it is kept in a file, how it changes. Invariants: a worker is
 known by its uuid; `Background` is a copy of what belongs beside the segments when all workers are looked at.
@@ -31,7 +31,7 @@ class Cursor(NamedTuple):
         event: slots of the event ring.
         events: records among these.
         sequence: the number of the last of them.
-        spans_lost: details that were read by a daemon that is gone.
+        spans_lost: details that an earlier daemon read.
     """
 
     span: int
@@ -46,10 +46,9 @@ class RetainedWorker:
     """A worker whose segment is there.
 
     Attributes:
-        name: what it is called, also after others have come and gone.
+        name: it stays when other workers come and go.
         cursors: by lane.
-        deferred: what it has handed to devices.
-        finalizes_dropped: as far as `deferred` was told of them.
+        finalizes_dropped: the number that `deferred` knows of.
         file: its segment, as soon as that is drained; None: a checkpoint of an earlier brickd did not say it.
     """
 
@@ -84,11 +83,10 @@ class RetainedWorker:
 
 @dataclass(slots=True)
 class RetainedTotals:
-    """A worker whose segment was removed, or several of a service in one.
+    """A worker whose segment was removed, or the sum of several of a service.
 
     Attributes:
-        name: what it was called.
-        reading: the last one of its segment, deferred work included; in little room.
+        reading: the last one of its segment, deferred work included, in compact form.
         workers: how many these are.
     """
 
@@ -101,7 +99,7 @@ class RetainedTotals:
         self.reading = segment_codec.compact(self.reading)
 
     def text(self) -> str:
-        """As JSON: made once, for it is wanted at each checkpoint and never changes."""
+        """As JSON: made once, for each checkpoint needs it and it never changes."""
         if not self._text:
             self._text = f"[{plain(self.name)},{segment_codec.written(self.reading)},{self.workers}]"
         return self._text
@@ -112,7 +110,7 @@ class RetainedTotals:
         return RetainedTotals(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
 
     def and_(self, other: RetainedTotals) -> RetainedTotals:
-        """Both in one, which has nobody's own name any more."""
+        """The sum of both, which has no worker's own name."""
         header = {**self.reading.header, "index": -1, "coordinates": b""}
         reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
         return RetainedTotals(f"{reading.service}/older", reading, self.workers + other.workers)
@@ -123,13 +121,12 @@ class Background:
     """What stands beside the segments when all workers are looked at, by uuid.
 
     Attributes:
-        names: who is called what, and several that were added up by the uuid that their reading has.
-        begun: the uuids of those that are known, by their first half, which is what a worker says of a segment that it
-            lost.
-        files: which file each known worker's segment is, by uuid.
-        older: those that were added up, who have no uuid of their own.
-        added: of each of these, by its uuid, who was added to it of late.
-        removed: workers whose segments were removed, and sums of those before them.
+        names: of workers, and of sums by the uuid that their reading has.
+        begun: the uuids of known workers by their first half, which is what a worker says of a segment that it lost.
+        files: each known worker's segment.
+        older: the sums, which have no uuid of their own.
+        added: the workers that were added to each sum recently, by its uuid.
+        removed: workers whose segments were removed, and sums of earlier ones.
     """
 
     names: dict[str, str] = field(default_factory=dict)

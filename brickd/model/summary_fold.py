@@ -1,8 +1,8 @@
-"""Summaries of many workers added up under keys that the caller chooses: bricks, nodes of a tree, whatever has totals.
+"""Summaries of many workers added up under keys of the caller: bricks, nodes of a tree.
 
 Owns: which path counts for which row, whose time is whose. Must not know: files, workers, what a key means. Invariants:
 self times add up to the time that was recorded, each moment once; a row's total counts a moment once even where the row
-stands below itself; the order of readings changes nothing; marks have no time, and a row only where that is wanted.
+stands below itself; the order of readings changes nothing; marks have no time, and a row only if the caller asks.
 """
 
 from __future__ import annotations
@@ -107,14 +107,14 @@ class Fold(Generic[Key]):
         self._fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns, whose)
 
     def _places_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable) -> PathRows:
-        """The last reading's places if this one has the same paths and names, as most workers of a service have."""
+        """The last reading's places if this one has the same paths and names, as in most services."""
         like = (reading.paths, reading.names, group)
         if like != self._like:
             self._like, self._places = like, self._new_places(reading, key_of)
         return self._places
 
     def row(self, number: int) -> _reader.Row:
-        """The totals of a row; whose mean in it is the largest, and that mean over the median of all."""
+        """The totals of a row, with the worst reading and its mean over the median of all."""
         return self._fold.row(number)
 
     def histogram(self, number: int) -> list[int]:

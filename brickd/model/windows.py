@@ -1,9 +1,9 @@
-"""What was recorded lately: differences of two looks at the totals.
+"""What was recorded recently: differences of two looks at the totals.
 
 Owns: which snapshots are kept, which difference a window is, whose totals it is taken from. Must not know: who asks,
 files, screens. Invariants: what a window holds was recorded in the time that it names; a worker that dies, is added up
-with others or goes on under another uuid takes nothing out of it, nor does one that was forgotten; of whom it is not
-known what he had recorded before, nothing is in it but what came after a look that knew.
+with others or goes on under another uuid takes nothing out of it, nor does one that was forgotten; of a worker with
+unknown earlier totals, a window holds only what came after a look that knew them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Windows:
         return sum(kept_of(readings, packed_size))
 
     def over(self, of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
-        """What workers recorded in the last `slots` times ten seconds, from the snapshot nearest to that.
+        """The work of the last `slots` times ten seconds, from the snapshot nearest to that.
 
         The window is shorter if nothing older is known, and None if nothing is.
         """
@@ -75,11 +75,11 @@ class Windows:
 
 
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
-    """These workers with what they recorded since a snapshot.
+    """The workers with what they recorded since a snapshot.
 
     Args:
-        began: that one, and later ones: where the first says nothing of a worker, the next one that does counts.
-        of: as they are now; those of whom none says anything are left out.
+        began: that one, and later ones: if the first does not know a worker, the next one that does counts.
+        of: as they are now; workers that no snapshot knows are left out.
     """
     known: list[_Before] = []
 
@@ -104,7 +104,7 @@ class _Before:
         self._clocks = began.survey.clocks
 
     def bases(self, worker: Worker) -> list[Reading] | None:
-        """All that is now in a worker's totals and was recorded before; None where that is not known."""
+        """All that a worker's totals hold from before the snapshot; None if that is not known."""
         reading = worker.reading
         then = self._workers.get(reading.uuid)
         origins = worker.added if worker.together > 1 else (Origin.of(reading),)
@@ -122,13 +122,13 @@ class _Before:
         return list(found.values())
 
     def _base(self, origin: Origin) -> Reading | None:
-        """What one had recorded, under this uuid or under that of the segment which it lost."""
+        """The earlier totals of one, under its uuid or that of the segment which it lost."""
         if (worker := self._workers.get(origin.uuid)) is not None:
             return worker.reading
         return self._lost.get(origin.took.to_bytes(8, "little").hex()) if origin.took else None
 
     def _came_later(self, origin: Origin, clock: int) -> bool:
-        """Whether its segment was made after the snapshot: with nobody's totals, and as both of its clocks say.
+        """Whether its segment was made after the snapshot by both clocks, without earlier totals.
 
         A counter of the processor may begin anew while the machine is suspended, and in another time namespace the
         kernel's clock is another.

@@ -1,8 +1,8 @@
-"""Who is called what.
+"""The names of workers.
 
-Owns: the names of workers, their order, how a command is given one, and which come near one that nobody has. Must not
-know: what was recorded, screens. Invariants: a name stands for one worker; it depends on who is there and on nothing
-else, so that whoever reads the headers alone calls everybody the same.
+Owns: the names, their order, how a command is given one, and which come near an unknown one. Must not know: what was
+recorded, screens. Invariants: a name stands for one worker; it depends on who is there and on nothing else, so that
+a reader of the headers alone uses the same names.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> list[tuple[str, Who]]:
-    """Give each its name: the declared one, else what it was called before, else the lowest free number, by age.
+    """Name each worker: as declared, else as before, else by the lowest free number, by age.
 
     The living come first, so that a worker that was started again has the name and the dead one a mark behind it; of
     several dead ones the last that had the name keeps it.
 
     Args:
-        everybody: who is to be named.
-        remembered: what those without a declared name were called, by uuid.
+        everybody: the workers to name.
+        remembered: earlier names of workers without a declared one, by uuid.
 
     Returns:
-        Them all, by service and name.
+        All of them, by service and name.
     """
     by_age = sorted(everybody, key=lambda who: (not who.alive, who.header["started_ns"], who.uuid))
     had = [(who, _declared(who) or remembered.get(who.uuid)) for who in by_age]
@@ -66,7 +66,7 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Those that were probably meant: they hold what was typed, or are spelled nearly so; the likeliest first.
+    """The names that were probably meant: they hold the text, or are spelled nearly so.
 
     >>> near("api/1", ["batch/0", "api/10", "api/2"]), near("BATHC/0", ["batch/0", "api/0"])
     (['api/10', 'api/2'], ['batch/0'])
@@ -87,7 +87,7 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def suggestion(name: str, known: set[str]) -> str:
-    """What to say to a name that nobody has: what was probably meant, else what there is.
+    """A hint for an unknown name: what was probably meant, else what there is.
 
     >>> suggestion("ap/1", {"api/1", "batch"}), suggestion("x", {"api/1"})
     ('did you mean api/1?', 'there are api/1')
@@ -112,7 +112,7 @@ def as_argument(name: str) -> str:
 
 
 def as_arguments(names: Sequence[str]) -> str:
-    """Several of them.
+    """Several names.
 
     >>> as_arguments(["api/0", "-x", "-y"])
     '-- api/0 -x -y'

@@ -1,6 +1,6 @@
-"""Who was added up of late, and to which sum: what a sum was before cannot be told without it.
+"""Recently merged workers and the sum that holds them: the sum's earlier totals need it.
 
-Owns: that list, and what tells of a worker where its totals began. Must not know: totals, who asks. Invariants: of each
+Owns: that list, and what tells where a worker's totals began. Must not know: totals, who asks. Invariants: of each
 sum those that are known are the last that were added to it, in their order, without a gap; they are limited.
 """
 
@@ -20,8 +20,8 @@ class Origin(NamedTuple):
 
     Attributes:
         uuid: of its segment.
-        took: of which lost segment it has the totals, as `brick_shm.h` says it; 0: of none.
-        anchor_ticks: what its clock showed when its segment was made.
+        took: the lost segment whose totals it has, as in `brick_shm.h`; 0: none.
+        anchor_ticks: its clock when its segment was made.
         anchor_ns: the same by CLOCK_MONOTONIC_RAW.
     """
 
@@ -48,7 +48,7 @@ class Lately:
         self._added.append((now_ns, into, who))
 
     def by_sum(self, now_ns: int) -> dict[str, tuple[Origin, ...]]:
-        """Those of the last while, by the uuid of their sum."""
+        """The recent ones, by the uuid of their sum."""
         while self._added and now_ns - self._added[0][0] > KEPT_NS:
             self._added.popleft()
         found: dict[str, list[Origin]] = {}

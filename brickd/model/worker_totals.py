@@ -1,7 +1,7 @@
-"""What every worker did in every brick between two snapshots: the workers of a service side by side.
+"""The work of every worker in every brick between two snapshots, side by side by service.
 
-Owns: that table. Must not know: who is slow, windows of several slots, screens. Invariants: times are self times; who
-recorded nothing in a brick has no share in it; workers that are gone or were added up have none.
+Owns: that table. Must not know: who is slow, windows of several slots, screens. Invariants: times are self times; a
+worker that recorded nothing in a brick has no share in it; workers that are gone or were added up have none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Slot:
 
     Attributes:
         bricks: by service and brick, in the order of the workers' names.
-        categories: the same: the first that any worker of the service declared, else 'other'.
+        categories: the first that any worker of the service declared, else 'other'.
         bounded: bricks of which nothing was measured, and only bounds are known.
     """
 

@@ -38,12 +38,7 @@ _NOTHING = Background()
 
 
 class Usage(NamedTuple):
-    """What a process takes of the machine.
-
-    Attributes:
-        cpu_percent: of one processor, between the last two looks at it; None before the second one.
-        rss_bytes: of its memory.
-    """
+    """CPU, in percent of one processor (None before a second look), and memory of a process."""
 
     cpu_percent: float | None
     rss_bytes: int
@@ -54,13 +49,10 @@ class Worker:
     """One instrumented process, as one reading of its segment shows it.
 
     Attributes:
-        name: what it is called.
-        reading: what was read.
-        ledger: its account.
-        together: how many workers these are; of those that went long ago there may be several in one.
-        usage: what its process takes; None where nobody knows.
-        added: of several in one those that were added last, as far as that is known: the last one last.
-        label: what its name begins with where several worlds are one, and says in which it is.
+        together: how many workers these are; old dead ones may be summed up in one.
+        usage: None if not known.
+        added: of a sum the workers that were added last, as far as known: the last one last.
+        label: the first part of its name if several worlds are one: it says in which it is.
     """
 
     name: str
@@ -82,13 +74,13 @@ class Held:
     """What a process that drains knows of the files.
 
     Attributes:
-        segments: those that it has open: to open and close them once more would give up their locks.
+        segments: the open ones: to open and close them once more would give up their locks.
         drained: those of them that are, and whose workers go on in no other: they count also without a name, which
             somebody may have removed, or this process itself since it was asked who is there.
-        refused: by name, what does not add up, also where one reading alone would not show it.
+        refused: by name, what does not add up, also if one reading alone would not show it.
         others: the owners of other users' files, as far as they are known.
-        accounts: what those that are drained got so far.
-        goes_on: whether the next segment is to be looked at.
+        accounts: what the drained ones got so far.
+        goes_on: whether to look at the next segment.
     """
 
     segments: Mapping[Identifier, Segment] = field(default_factory=dict)
@@ -111,15 +103,15 @@ _NONE = Held()
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found at one time.
+    """All workers at one time.
 
     Attributes:
         workers: those that could be read, by service and name.
         refused: segments that did not add up.
         foreign: how many segments each other user has, by uid; they are not read.
-        words: what else is to be said.
-        clocks: what each kind of clock showed, and CLOCK_MONOTONIC_RAW beside it, before the first segment was sought:
-            whose segment was made later was not there.
+        words: further notes.
+        clocks: each kind of clock, and CLOCK_MONOTONIC_RAW beside it, before the first segment was sought: a segment
+            that was made later was not there.
         removed: workers whose segments were removed, with what of them is in no total.
     """
 
@@ -169,7 +161,7 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
 def _removed(
     prefix: str | None, workers: Sequence[Worker], living: Collection[str], background: Background
 ) -> tuple[RemovedWorker, ...]:
-    """What of removed workers is in none of these; the file last, for a segment goes after its record has come.
+    """Removed workers in no total; the file last, for a segment goes after its record has come.
 
     Args:
         prefix: of the file's name; None: the configured one.
@@ -191,7 +183,7 @@ def _removed(
 def identities(
     prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE
 ) -> list[tuple[str, Identity]]:
-    """Who is here, each as `survey` names it: from the headers alone, so that it costs next to nothing."""
+    """All workers with the names that `survey` gives them, cheaply: from the headers alone."""
     found: list[Identity] = _look(listing(prefix, held.others).own, Segment.identity, background, held)[0]
     found += [gone.reading for gone in (*background.gone.values(), *background.older)]
     return named(found, background.names)
@@ -200,7 +192,7 @@ def identities(
 def _look(
     files: Sequence[str], read: Callable[[Segment], Who], background: Background, held: Held
 ) -> tuple[list[Who], list[SegmentRefused]]:
-    """What is read of each segment, and those that were refused."""
+    """What was read of each segment, and the refused ones."""
     found: list[Who] = []
     refused: list[SegmentRefused] = []
     unlocked: list[Segment] = []
@@ -245,7 +237,7 @@ def _look(
 
 
 def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[str, SegmentRefused]:
-    """Those that are refused because another file has their uuid, by name."""
+    """The files that are refused because another file has their uuid, by name."""
     by_uuid: dict[str, list[Twin]] = {}
     for uuid, twin in sorted(found):
         by_uuid.setdefault(uuid, []).append(twin)
@@ -264,7 +256,7 @@ def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[s
 
 
 def _moving(unlocked: Sequence[Segment]) -> set[str]:
-    """Those whose worker lost its lock (the host closed our descriptor, say) but goes on recording."""
+    """Segments without a lock whose worker goes on (the host closed our descriptor, say)."""
     before = {segment.name: _activity(segment) for segment in unlocked}
     moving: set[str] = set()
     until, over = time.monotonic() + _WATCH_SECONDS, False
@@ -298,12 +290,12 @@ def select(
     Args:
         workers: to choose from.
         names: of workers and services.
-        segments: where a segment's file could have been named as well: those that there are.
-        foreign: how many segments each other user has: where we have no workers, the name may be one of theirs.
-        services: that may be named as well, though none of these workers is of them.
+        segments: the known ones, if a segment's file could have been named as well.
+        foreign: how many segments each other user has: without workers of ours, the name may be one of theirs.
+        services: further names that are allowed, though no worker has them.
 
     Raises:
-        NoSuchWorker: a name that nobody has, with the ones that come near it.
+        NoSuchWorker: an unknown name; the message has similar ones.
     """
     readable = {worker.name for worker in workers} | {worker.service for worker in workers} | set(services)
     for name in names:

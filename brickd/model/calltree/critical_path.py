@@ -25,10 +25,10 @@ class Piece(NamedTuple):
     """A piece of work.
 
     Attributes:
-        parent: the number of the piece that it stands in, which comes before it; None: it stands in none.
+        parent: the number of the piece that it stands in, which comes before it.
         own_ns: its time without that of the pieces in it.
         aside: a device did it, beside the piece that it stands in.
-        needs: the numbers of those whose results it needs, wherever they stand.
+        needs: the numbers of the pieces whose results it needs, wherever they stand.
     """
 
     parent: int | None
@@ -97,7 +97,7 @@ def critical(pieces: Sequence[Piece]) -> Critical:
 
 
 def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
-    """What each piece waits for of those beside it: needs hold between the nearest two that stand in the same one."""
+    """The siblings that each piece waits for: needs hold between siblings that contain the two."""
     around = _Around(pieces)
     lifted: dict[int, set[int]] = defaultdict(set)
     for number, piece in enumerate(pieces):
@@ -110,9 +110,9 @@ def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
 
 
 class _Around:
-    """What each piece stands in, and some of what that stands in: of two deep ones few steps lead to where they meet.
+    """The ancestors of each piece, with far jumps: few steps find where two deep ones meet.
 
-    Numbers are those of pieces and one more: 0 is what all of them stand in.
+    Numbers are those of pieces and one more: 0 contains all of them.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -127,7 +127,7 @@ class _Around:
             self._depths.append(self._depths[above] + 1)
 
     def beside(self, number: int, needed: int) -> tuple[int, int]:
-        """The two that these stand in and that stand in the same piece; twice one where one stands in the other."""
+        """The two siblings that contain these pieces; twice the same if one contains the other."""
         one, other = number + 1, needed + 1
         depth = min(self._depths[one], self._depths[other])
         one, other = self._up(one, depth), self._up(other, depth)
@@ -169,7 +169,7 @@ def _sum(times: Iterable[float]) -> float:
 
 
 class _Plan(NamedTuple):
-    """Pieces that wait for each other: how long they take together, the longest chain, the slack of each."""
+    """Pieces that wait for each other: total length, longest chain, slack of each."""
 
     length_ns: float
     chain: list[int]
@@ -177,7 +177,7 @@ class _Plan(NamedTuple):
 
 
 def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[float]) -> _Plan:
-    """Of groups in an order in which they can be done, each with the places of those that it waits for."""
+    """Plan groups in an order in which they can be done, each with the places that it waits for."""
     took = [_sum(lengths[number] for number in group) for group, _ in waits]
     ends: list[float] = []
     last: list[int | None] = []
@@ -207,7 +207,7 @@ def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[floa
 def _condensed(
     here: Sequence[int], edges: Mapping[int, Sequence[int]]
 ) -> tuple[list[tuple[list[int], set[int]]], list[list[int]]]:
-    """Tarjan's strongly connected components, each after those that it needs; and those of them that are circles.
+    """Tarjan's strongly connected components, each after those that it needs; and the circles.
 
     Without recursion: a chain may be as long as there are pieces.
     """
@@ -264,7 +264,7 @@ def _path(levels: Mapping[int, _Level]) -> list[int]:
 
 
 def _slack(pieces: Sequence[Piece], levels: Mapping[int, _Level]) -> list[float]:
-    """A piece has what it has beside its neighbours, and what the one has that it stands in."""
+    """A piece has its slack among its siblings, and that of the piece that it stands in."""
     around: list[float] = []
     for number, piece in enumerate(pieces):
         parent = _TOP if piece.parent is None else piece.parent

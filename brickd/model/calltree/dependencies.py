@@ -1,6 +1,6 @@
-"""What places of the call tree have to do with each other: what needs what, what is critical, slowest, moved in vain.
+"""Dependencies in the call tree: needs, critical path, slowest kernel, useless transfers.
 
-Owns: which place a name means that is needed, how places become pieces of work. Must not know: paths, screens, what is
+Owns: which place a needed name means, how places become pieces of work. Must not know: paths, screens, what is
 shown. Invariants: a name means the nearest: one beside what needs it, of the same layer first, else beside what that
 stands in, and so on, else the first in the tree; the order of workers changes nothing; a chain of any length, and any
 number of needs, is walked once.
@@ -37,7 +37,7 @@ class Need:
 
 
 class Graph:
-    """What is known of places beside their times.
+    """What is known of places besides their times.
 
     Attributes:
         needs: of each place, by the names.
@@ -107,7 +107,7 @@ class Graph:
         return found
 
     def _pieces(self) -> list[Piece]:
-        """A device's work is none of the brick's that launched it: its time is not taken off that brick's here."""
+        """Make pieces; device work takes nothing off the own time of the brick that launched it."""
         pieces = []
         for place, needs in zip(self._order, self.needs, strict=True):
             above, own_ns = self._above(place), 0.0
@@ -131,7 +131,7 @@ class Graph:
         return (min(bricks)[1], "brick") if bricks else None
 
     def returned(self) -> list[int]:
-        """The transfers that took back what had just been brought, those that moved the most first."""
+        """The transfers that returned what had just been brought, the largest first."""
         found = [
             (-place.transfer.returned_bytes, -place.transfer.returned, number)
             for number, place in enumerate(self._order)

@@ -1,4 +1,4 @@
-"""The places of the call tree of many workers, merged by names: bricks, kernels, transfers, and layers where wanted.
+"""The call tree of many workers, merged by names: bricks, kernels, transfers, and layers.
 
 Owns: which paths are one place, which mark belongs to which, a total while spans are open. Must not know: files,
 screens, what is shown. Invariants: the self times of all places add up to what was recorded; launches add up to those
@@ -28,7 +28,7 @@ _LAUNCHED_OR_MOVED = (_reader.UNIT_LAUNCHED, *_DIRECTIONS)
 
 
 class _Key(NamedTuple):
-    """What makes two paths one place, or one mark; `above` is the row of the one above it, or -1."""
+    """What makes two paths one place, or one mark; `above` is the row above it, or -1."""
 
     above: int
     name: str
@@ -40,10 +40,10 @@ class MergedTree:
     """All places of these workers.
 
     Attributes:
-        order: all of them, what stands in a place right behind it.
+        order: all of them in preorder.
         recorded_ns: the self times of all of them.
-        stray: how many marks stand where they say nothing; no writer of ours sets them.
-        refused: how many were not counted since their workers began, so that they are nowhere here.
+        stray: marks where they mean nothing; no writer of ours sets them.
+        refused: marks that were not counted since their workers began, so that they are nowhere here.
     """
 
     def __init__(self, workers: Iterable[Worker], *, layers: bool) -> None:
@@ -85,9 +85,9 @@ class MergedTree:
         return key_of
 
     def _make(self) -> None:
-        """A place for whatever may have one; a time and the mark that says what took it have one together.
+        """Make places; a time and the mark that says what took it share one.
 
-        So have a brick whose time was given when it was over, and what was told of it.
+        A brick whose time was given when it was over shares one with its span, too.
         """
         around_times = {key.above for key in self._keys if key.unit in _TIMES}
         for number, key in enumerate(self._keys):
@@ -126,7 +126,7 @@ class MergedTree:
         self._places[time] = place
 
     def _mark(self) -> None:
-        """Have the places know what other marks say of them; those that need something are there for that alone."""
+        """Add the other marks to the places; a place with a need alone exists, too."""
         # A row came after the one above it: backwards, what is below a row is known before it.
         self._there = [key.unit in _TIMES + _LAUNCHED_OR_MOVED and self._rows[n]["count"] > 0 for n, key in self._all()]
         for number, key in reversed(self._all()):
@@ -157,7 +157,7 @@ class MergedTree:
             self.stray += count
 
     def _say(self, key: _Key, count: int) -> None:
-        """What is said of a path is said of the one beside it that differs in its unit, where only that is there."""
+        """Add a mark to the place beside its path, of another unit, if only that one is there."""
         beside = self._beside[self._keys[key.above][:3]]
         numbers = [number for number in (key.above, *beside) if self._there[number]]
         if not numbers and key.unit == _reader.UNIT_NEEDS and count:
@@ -178,7 +178,7 @@ class MergedTree:
             place.task.ended += count
 
     def _joined(self) -> TreeNode:
-        """What stands in what, below a place for all."""
+        """Join the places into a tree below one top."""
         top = TreeNode("", None, "", None)
         homes: list[TreeNode | None] = []  # no writer of ours has a place below a shape
         joined: set[int] = set()
@@ -204,7 +204,7 @@ def _preorder(top: TreeNode) -> list[TreeNode]:
 
 
 def _grouped(top: TreeNode) -> None:
-    """Have what stands in a layer stand below a place of its own for that, where the layer begins."""
+    """Give each layer a place of its own, where the layer begins, above what stands in it."""
     to_visit: list[tuple[TreeNode, int | None]] = [(top, None)]
     while to_visit:
         place, layer = to_visit.pop()

@@ -18,7 +18,7 @@ Kind = Literal["layer", "brick", "function", "task", "kernel", "transfer"]
 
 @dataclass(slots=True)
 class OmittedNodes:
-    """What is left out below a place: how many places, and their self times."""
+    """The places that are left out below one, and their self times."""
 
     nodes: int = 0
     self_ns: float = 0.0
@@ -94,7 +94,7 @@ class TreeNode:
 
     @property
     def amounts(self) -> Amounts:
-        """What was done in all its spans, launches or transfers; those that are timed say it of themselves."""
+        """What was done in all its spans, launches or transfers."""
         if self.transfer is not None:
             return Amounts(size_bytes=self.transfer.size_bytes)
         timed = NOTHING if self.row is None else amounts_of(self.row)
@@ -119,20 +119,20 @@ class TreeNode:
 
     @property
     def bounded(self) -> bool:
-        """Whether nor were they measured at all: they are parts of the time until a device was waited for."""
+        """Whether its times are only bounds: parts of the time until a device was waited for."""
         return self.unit == _reader.UNIT_BOUND
 
     @property
     def self_ns(self) -> float:
-        """The time in its spans that nothing else has."""
+        """The time in its spans that no other place has."""
         return 0.0 if self.row is None else self.row["self_ns"]
 
     @property
     def timeless(self) -> bool:
-        """Whether nothing is known of how long it took."""
+        """Whether its time is not known."""
         return self.row is None and self.unit is not None
 
 
 def amounts_of(row: _reader.Row) -> Amounts:
-    """What was done in the spans of a row."""
+    """The amounts in the spans of a row."""
     return Amounts(row["elements"], row["bytes"], row["flops"])

@@ -1,8 +1,8 @@
-"""The call tree of many workers: which of its places are shown, and how each is told.
+"""The call tree of many workers: which of its places are shown, and their documents.
 
 Owns: what one node is, what is left out and what that is worth, the schema of both. Must not know: files, screens, how
 places are merged. Invariants: what is left out is counted in the nearest node above it that is not; what is not known
-of a node is nothing, and never 0; a chain of any length is walked without recursion.
+of a node is null, and never 0; a chain of any length is walked without recursion.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ Lengths = tuple[int, int, int]
 
 
 class SourceHead(NamedTuple):
-    """What is known of a source beside its text.
+    """What is known of a source besides its text.
 
     Attributes:
-        name: what it is called; "" where nobody said.
-        path: where it lies; the same.
-        size: of its text in bytes; None: nobody has said how long it is.
+        name: "" if not known.
+        path: "" if not known.
+        size: of its text in bytes; None: not known.
         pieces: how many of the text's are here; None: all of them.
-        differing: how many workers told another text of the same hash.
+        differing: how many workers sent another text of the same hash.
     """
 
     name: str
@@ -53,7 +53,7 @@ class SourceHead(NamedTuple):
 
 
 class KernelSource(NamedTuple):
-    """One that is whole; its text is UTF-8 where its worker said what it should."""
+    """A whole source; its text is UTF-8 if its worker followed the format."""
 
     hash: int
     name: str
@@ -65,7 +65,7 @@ class KernelSource(NamedTuple):
         return SourceHead(self.name, self.path, len(self.text))
 
     def agrees(self, piece: int, told: bytes) -> bool:
-        """Whether some pieces, from the one of this number on, are of this text; of a name or a path they may be."""
+        """Whether pieces, from this number on, are of this text; names and paths always agree."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         if part == _reader.SOURCE_END:
             lengths = lengths_of(number, told)
@@ -77,17 +77,13 @@ class KernelSource(NamedTuple):
         return begin < len(self.text) and told == said.ljust(-(-len(said) // PIECE) * PIECE, b"\0")
 
     def encoded(self) -> list[bytes]:
-        """A line on it, and the text."""
+        """A line with the head, and the text."""
         said = {"hash": f"{self.hash:016x}", "name": self.name, "path": self.path, "size_bytes": len(self.text)}
         return [plain(said).encode(), b"\n", self.text]
 
 
 def head_of(content: bytes) -> tuple[int, SourceHead]:
-    """The hash and the head that the line says.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The hash and the head in the line; a ValueError if it is none."""
     line, newline, _ = content[:_HEAD_BYTES_MAX].partition(b"\n")
     require(bool(newline), "a line on a source", line)
     with validating():
@@ -97,11 +93,7 @@ def head_of(content: bytes) -> tuple[int, SourceHead]:
 
 
 def decoded(content: bytes) -> KernelSource:
-    """What `encoded` made.
-
-    Raises:
-        ValueError: it is none, or its text is of another hash.
-    """
+    """Decode what `encoded` made; a ValueError if it is none, or its text is of another hash."""
     hash_, head = head_of(content)
     text = content.partition(b"\n")[2]
     if len(text) > _reader.SOURCE_MAX or _reader.source_hash(text) != hash_:
@@ -110,14 +102,14 @@ def decoded(content: bytes) -> KernelSource:
 
 
 def lengths_of(number: int, told: bytes) -> Lengths | None:
-    """How long name, path and text are, as an end says; None where that cannot be."""
+    """The lengths of name, path and text in an end; None if it is invalid."""
     lengths: Lengths = _LENGTHS.unpack_from(told)
     possible = number == 0 and len(told) == PIECE and not any(told[_LENGTHS.size :])
     return lengths if possible and all(n <= most for n, most in zip(lengths, _MOST, strict=True)) else None
 
 
 class _Part:
-    """The pieces of a name, a path or a text: one behind the other, and which of them are here."""
+    """The pieces of a name, a path or a text in order, and which of them are here."""
 
     __slots__ = ("here", "text")
 
@@ -125,7 +117,7 @@ class _Part:
         self.text, self.here = bytearray(text), bytearray(here)
 
     def put(self, first: int, told: bytes) -> Iterator[tuple[int, bytes]]:
-        """Take what is new; of what is here already, give back what is said otherwise."""
+        """Take new pieces; yield those that differ from pieces that are here."""
         count = len(told) // PIECE
         begin, end, last = first * PIECE, (first + count) * PIECE, first + count
         if (lacking := last - len(self.here)) > 0:
@@ -151,8 +143,8 @@ class Making:
     """A source in the making.
 
     Attributes:
-        teller: who was the first to tell any of it.
-        refuted: all that anybody said how long it is came to another hash, of late.
+        teller: the worker that sent the first piece.
+        refuted: every length that a teller gave came to another hash.
     """
 
     def __init__(self, hash_: int, teller: str) -> None:
@@ -177,7 +169,7 @@ class Making:
         return SourceHead("", "", None, here)
 
     def put(self, teller: str, piece: int, told: bytes) -> bool:
-        """Take pieces that follow one another, from the one of this number on; False: they cannot be."""
+        """Take consecutive pieces, from the one of this number on; False: they are invalid."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         self._text = ""
         if part == _reader.SOURCE_END:
@@ -195,7 +187,7 @@ class Making:
         return possible * PIECE >= len(told)
 
     def source(self, teller: str) -> KernelSource | None:
-        """The whole source, if it is here now that this one told more of it."""
+        """The whole source, if it is here now that this teller sent more of it."""
         ends = {teller: self._ends[teller]} if teller in self._ends else self._ends
         tried: set[tuple[int, str]] = set()
         for by, lengths in ends.items():
@@ -212,7 +204,7 @@ class Making:
         return None
 
     def differing(self, source: KernelSource) -> set[str]:
-        """Who told another text than the one that it came to be; "" where some of that is nobody's alone."""
+        """The workers that sent another text than the whole source; "" for pieces without one teller."""
         told = [(teller, *each) for teller, others in self._others.items() for each in others.items()]
         found = {teller for teller, piece, text in told if not source.agrees(piece, text)}
         found |= {teller for teller, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}
@@ -220,7 +212,7 @@ class Making:
         return found if first == source.text else found | {""}
 
     def _joined(self, part: int, length: int, over: str) -> bytes | None:
-        """So much of a part, as one of its tellers has it; None: not all of it is here."""
+        """The first bytes of a part, as one of its tellers has it; None: incomplete."""
         pieces, of = -(-length // PIECE), self._parts[part]
         if of.here.count(1, 0, pieces) < pieces:
             return None

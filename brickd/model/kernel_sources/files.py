@@ -1,8 +1,8 @@
-"""The sources that are whole, a file each.
+"""The files of whole sources, one each.
 
 Owns: the directory, the files' names and form, how many there may be. Must not know: how a source came about, who asks
-for one. Invariants: a file is there whole or not at all, for its owner alone; what is in it is given out only where it
-is what its name says; several daemons may share the directory, since a file says the same whoever wrote it.
+for one. Invariants: a file is there whole or not at all, for its owner alone; its content is given out only if it is
+what its name says; several daemons may share the directory, since a file says the same, whichever daemon wrote it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Filed:
         self.directory = directory
 
     def hashes(self) -> list[int]:
-        """Those that lie there, who was told of last comes last."""
+        """The hashes of all files, the last one used last."""
         return [int(entry.name, 16) for entry in self._entries()]
 
     def heads(self) -> dict[int, SourceHead]:
-        """What is said of them."""
+        """The heads of all files."""
         found: dict[int, SourceHead] = {}
         for hash_ in self.hashes():
             with contextlib.suppress(OSError, ValueError):
@@ -47,7 +47,7 @@ class Filed:
         return found
 
     def read(self, hash_: int) -> KernelSource | None:
-        """One of them; None: it does not lie there, or is not what it should be."""
+        """Read one source; None: there is no file, or its content is not what it should be."""
         try:
             source = decoded(unframed(_KIND, _VERSION, self._content(hash_, _FILE_BYTES_MAX)))
         except (OSError, ValueError, CheckpointRefused):
@@ -55,7 +55,7 @@ class Filed:
         return source if source.hash == hash_ else None
 
     def write(self, source: KernelSource) -> None:
-        """Put one there; it need not outlast the machine, for its text tells whether it is whole.
+        """Write one; it need not outlast the machine, for its text shows whether it is whole.
 
         Raises:
             OSError: it cannot be written.
@@ -64,12 +64,12 @@ class Filed:
         replace(self._path(source.hash), framed(_KIND, _VERSION, source.encoded()), lasting=False)
 
     def touch(self, hash_: int) -> None:
-        """It was told once more."""
+        """Mark a file as used."""
         with contextlib.suppress(OSError):
             os.utime(self._path(hash_))
 
     def make_room(self) -> list[int]:
-        """Remove those that are too many, the ones that were not told for longest first: these."""
+        """Remove the files that are too many, the longest unused first, and return their hashes."""
         entries = self._entries()
         sizes = [entry.stat().st_size for entry in entries]
         removed, left, size = [], len(entries), sum(sizes)
@@ -83,7 +83,7 @@ class Filed:
         return removed
 
     def tidy(self) -> None:
-        """Remove what somebody began to write and was killed."""
+        """Remove drafts whose writer was killed."""
         with contextlib.suppress(OSError):
             for path in [path for path in self.directory.iterdir() if _DRAFT.fullmatch(path.name)]:
                 path.unlink()

@@ -23,12 +23,7 @@ _COUNT = struct.Struct("<Q")
 
 @dataclass(slots=True)
 class Referred:
-    """What refers to one source.
-
-    Attributes:
-        launches: by kernel.
-        workers: whose these are.
-    """
+    """What refers to one source: launches by kernel, and the workers that made them."""
 
     launches: Counter[str] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)
@@ -47,7 +42,7 @@ def referred(workers: Iterable[Worker]) -> dict[int, Referred]:
 
 
 def _launched(reading: Reading) -> Iterator[tuple[int, str, int]]:
-    """Hash, kernel and launches of each shape that names a source."""
+    """Yield hash, kernel and launches of each shape that names a source."""
     offset = next(at for name, at, *_ in fields_of("summary") if name == "count")
     summaries: memoryview | None = None
     for number, path in enumerate(reading.paths):

@@ -30,11 +30,11 @@ Told = Iterable[tuple[int, int, bytes]]
 
 
 class KnownSources(Protocol):
-    """The sources that are known somewhere."""
+    """The sources that a daemon, a recording or the shared memory knows."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What was not as it should be, as `Sources` has it."""
+        """The counts of irregular events, as in `Sources`."""
         ...
 
     def heads(self) -> Mapping[int, SourceHead]:
@@ -47,16 +47,16 @@ class KnownSources(Protocol):
 
 
 def _nobody(kind: str, text: str, **_: object) -> None:
-    """Hears nothing."""
+    """Drop an event."""
 
 
 class Sources:
-    """All that a daemon was told; any thread may ask, one of them takes.
+    """All sources of a daemon; any thread may ask, one of them takes.
 
     Attributes:
         counts: of sources. dropped: that were in the making and had no room. refuted: whose text is not what its hash
-            says. differing: workers that told another text of a hash. refused: parts that cannot be. removed: files
-            of those that nobody told for longest, where there were too many.
+            says. differing: workers that sent another text of a hash. refused: invalid parts. removed: files that were
+            unused for longest, where there were too many.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Sources:
         self._lock = threading.Lock()
 
     def go_into(self, filed: Filed, tell: Tell = _nobody) -> None:
-        """Have what is whole go into files."""
+        """Write whole sources into files from now on."""
         self._filed, self._tell = filed, tell
         self._lying = set(filed.hashes())
         for hash_ in self._lying & self._making.keys():
@@ -83,14 +83,7 @@ class Sources:
     # ---- told
 
     def take(self, teller: str, told: Told, service: str | None = None, worker: str | None = None) -> None:
-        """Take pieces that one worker told.
-
-        Args:
-            teller: its uuid.
-            told: in any order.
-            service: which it is of.
-            worker: what it is called.
-        """
+        """Take pieces, in any order, from the worker with the uuid `teller`."""
         of: dict[int, list[tuple[int, bytes]]] = {}
         for hash_, piece, text in told:
             of.setdefault(hash_, []).append((piece, text))
@@ -109,7 +102,7 @@ class Sources:
                     self._again.add(hash_)
 
     def _found(self, hash_: int) -> KernelSource | None:
-        """A whole one, as it is held against what is told of it."""
+        """The whole source that new pieces are compared with."""
         if (source := self._whole.get(hash_)) is not None:
             return source
         if hash_ not in self._lying or self._filed is None:
@@ -126,7 +119,7 @@ class Sources:
     def _make(
         self, teller: str, hash_: int, told: list[tuple[int, bytes]], service: str | None, worker: str | None
     ) -> bool:
-        """Take pieces of one that is not whole; whether it is now."""
+        """Take pieces of a source that is not whole; return whether it is now."""
         making = self._making.setdefault(hash_, Making(hash_, teller))
         before = making.size
         for _ in filter(None, [not making.put(teller, piece, text) for piece, text in told]):
@@ -166,7 +159,7 @@ class Sources:
         worker: str | None = None,
         command: str = "brickd source",
     ) -> None:
-        """Count what is not as it should be; whoever causes it again and again does not fill the events with it."""
+        """Count an irregular event; report it when the count doubles, so that it cannot fill the log."""
         self.counts[what] += 1
         so_often = self.counts[what]
         if so_often & (so_often - 1) == 0:
@@ -174,7 +167,7 @@ class Sources:
             self._tell(f"source_{what}", f"{text}{again}", service=service, worker=worker, command=command)
 
     def _limit(self) -> None:
-        """Who told most loses its oldest, an eighth more than must go: this is not done for each piece that comes."""
+        """Drop the oldest sources of the teller with most, down to 7/8: not again for each piece."""
         taken: Counter[str] = Counter()
         for making in self._making.values():
             taken[making.teller] += making.size + 1  # so that one of which nothing is here counts
@@ -197,7 +190,7 @@ class Sources:
     # ---- in files
 
     def file(self) -> None:
-        """Write what is whole; what cannot be written stays here. Whoever only looks does not call this."""
+        """Write whole sources; what cannot be written stays here. Readers do not call this."""
         if self._filed is None or not (self._whole or self._again):
             return
         while self._again:
@@ -245,7 +238,7 @@ class Sources:
     # ---- kept over a restart
 
     def pieces(self) -> Iterator[str]:
-        """All that stands in no file, as JSON, piece by piece."""
+        """All that is in no file, as JSON, piece by piece."""
         return pieces(
             {
                 "counts": [plain(self.counts)],
