@@ -84,7 +84,7 @@ def _case(of: DivergentSite, case: Case, called: Called) -> dict[str, Any] | Non
     }
 
 
-def _said(of: DivergentSite, evidence: KeptEvidence, said: blame.Said, called: Called) -> dict[str, Any]:
+def _said(of: DivergentSite, evidence: KeptEvidence, said: blame.DecodedFingerprint, called: Called) -> dict[str, Any]:
     return {
         "worker": called.name(of, evidence.worker),
         "uuid": evidence.worker,

@@ -91,5 +91,5 @@ def test_a_value_that_was_left_out_is_none_and_one_that_is_zero_is_zero() -> Non
         (record,), _ = records.events(Said(Tensor(7, 0.0), (Tensor(8, 0.0),), fnv1a=fnv1a).slots())
         tensors = [records.tensor_document(tensor) for tensor in record["tensors"]]
         assert [tensor[name] for tensor in tensors for name in VALUES] == [shown] * 8
-        said = blame.Said(0, 0, record).document()
+        said = blame.DecodedFingerprint(0, 0, record).document()
         assert (said["l2"], said["fnv1a"]) == (shown, "0000000000000001" if fnv1a else None)

@@ -29,8 +29,8 @@ class JudgedCase(NamedTuple):
     """A case: the judgement, and the two fingerprints."""
 
     judgement: blame.Judgement
-    against: blame.Said
-    other: blame.Said
+    against: blame.DecodedFingerprint
+    other: blame.DecodedFingerprint
 
 
 @functools.lru_cache(maxsize=1024)
@@ -153,7 +153,7 @@ def tell_joined(tell: Tell, finding: DivergentSite, fresh: Sequence[str]) -> Non
 
 
 def tell_number(tell: Tell, finding: DivergentSite, who: Sequence[str], places: int) -> None:
-    """Report how many places a worker, or two that disagree, have by now; `finding` is the newest."""
+    """Report how many places a worker, or two that disagree, have by now."""
     called = Called(finding.workers)
     names = [called.name(finding, uuid) for uuid in who]
     verdict = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"

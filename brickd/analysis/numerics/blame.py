@@ -25,7 +25,7 @@ _ROUTES = re.compile(r"rout(?!in)|routing|expert|top_?k|(?<![a-z])moe(?![a-z])",
 
 
 class Verdict(StrEnum):
-    """What a comparison, or many of them, came to."""
+    """The result of one comparison, or of many."""
 
     IDENTICAL = "identical"
     WITHIN = "within"
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
 
     @property
     def differs(self) -> bool:
-        """Whether two that should be equal are not: more than rounding, and sure."""
+        """Whether two that should be equal are not: more than rounding, and for sure."""
         return self in (Verdict.DIVERGED, Verdict.ROUTING)
 
 
@@ -57,13 +57,13 @@ class NotFinite(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Said(NamedTuple):
-    """A print, read.
+class DecodedFingerprint(NamedTuple):
+    """A fingerprint, read.
 
     Attributes:
-        worker: under which number its worker is heard.
-        site: its worker's number for it.
-        record: as `records.events` has it.
+        worker: the number of its worker.
+        site: its worker's number for the site.
+        record: as from `records.events`.
     """
 
     worker: int
@@ -72,18 +72,18 @@ class Said(NamedTuple):
 
     @property
     def output(self) -> Mapping[str, Any]:
-        """What its output came to."""
+        """The fingerprint of the output."""
         tensor: Mapping[str, Any] = self.record["tensors"][0]
         return tensor
 
     @property
     def inputs(self) -> Sequence[Mapping[str, Any]]:
-        """What its inputs came to."""
+        """The fingerprints of the inputs."""
         tensors: Sequence[Mapping[str, Any]] = self.record["tensors"]
         return tensors[1:]
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it, but for whose it is."""
+        """As JSON has it, without its worker."""
         record, shown = self.record, records.tensor_document(self.output)
         has_step = record["step"] != 0 or record["flags"] & _reader.CHECKED_STEP != 0
         return {
@@ -95,14 +95,14 @@ class Said(NamedTuple):
         }
 
 
-def read(prints: _reader.Prints, number: int) -> Said | None:
-    """A print by its number; None where it has gone."""
+def read(prints: _reader.Prints, number: int) -> DecodedFingerprint | None:
+    """A fingerprint by its number; None if it has left the window."""
     found = prints.print(number)
     if found is None:
         return None
     worker, site, slots = found
     (record,), _ = records.events(slots)
-    return Said(worker, site, record)
+    return DecodedFingerprint(worker, site, record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,9 @@ class Judgement:
     """What a row comes to.
 
     Attributes:
-        verdict: in a word.
-        reason: why it is not comparable; None where it is.
-        blame: of what differs; None where nothing does.
-        not_finite: where NaN and infinities come from that only one of them has; None where there are none.
+        reason: why it is not comparable; None if it is.
+        blame: of what differs; None if nothing does.
+        not_finite: the origin of NaN and infinities that only one of them has; None: there are none.
         error: relative and estimated; None: not known.
         inputs_error: the largest of the inputs'; 0: these are equal; None: not known.
         rounding: whether the same numbers, added up in another order, may be so far apart.
@@ -128,8 +127,8 @@ class Judgement:
     rounding: bool = False
 
 
-def judged(row: MatchRow, site: Site, against: Said, worst: Said) -> Judgement:
-    """Judge a row by the one that the others are held against, and the one that is furthest from it."""
+def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: DecodedFingerprint) -> Judgement:
+    """Judge a row by the member that the others are compared with, and the one furthest from it."""
     class_ = Class(row.class_)
     if class_ == Class.LOST:
         return Judgement(Verdict.INCOMPLETE)
@@ -150,7 +149,7 @@ def judged(row: MatchRow, site: Site, against: Said, worst: Said) -> Judgement:
     )
 
 
-def blame(site: Site, one: Said, other: Said, row: MatchRow) -> Blame:
+def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: MatchRow) -> Blame:
     """Where the difference of two outputs was born."""
     here = Blame.HERE_OR_CACHE if is_stateful(site) or _stateful(one) or _stateful(other) else Blame.CULPRIT
     if not (_given(one) and _given(other)):
@@ -169,7 +168,7 @@ def blame(site: Site, one: Said, other: Said, row: MatchRow) -> Blame:
     return here if far and not explained else Blame.UNKNOWN
 
 
-def not_finite(one: Said, other: Said) -> NotFinite | None:
+def not_finite(one: DecodedFingerprint, other: DecodedFingerprint) -> NotFinite | None:
     """Where NaN and infinities come from that only one of two outputs has, or more of."""
     if _odd(one.output) == _odd(other.output):
         return None
@@ -181,21 +180,21 @@ def not_finite(one: Said, other: Said) -> NotFinite | None:
     return NotFinite.BORN if alike else NotFinite.PASSED_ON
 
 
-def is_routing(site: Site, said: Said) -> bool:
+def is_routing(site: Site, one: DecodedFingerprint) -> bool:
     """Whether its output says which experts are to compute what follows."""
-    return said.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
+    return one.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
 
 
-def _given(said: Said) -> bool:
-    return bool(said.inputs) and all(each["dtype"] for each in said.inputs)
+def _given(one: DecodedFingerprint) -> bool:
+    return bool(one.inputs) and all(each["dtype"] for each in one.inputs)
 
 
-def _more(said: Said) -> bool:
-    return bool(said.record["flags"] & _reader.CHECKED_MORE)
+def _more(one: DecodedFingerprint) -> bool:
+    return bool(one.record["flags"] & _reader.CHECKED_MORE)
 
 
-def _stateful(said: Said) -> bool:
-    return bool(said.record["flags"] & _reader.CHECKED_STATEFUL)
+def _stateful(one: DecodedFingerprint) -> bool:
+    return bool(one.record["flags"] & _reader.CHECKED_STATEFUL)
 
 
 def _equal(some: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> bool:

@@ -1,4 +1,4 @@
-"""Workers side by side, by one kind of evidence: how many comparisons came to what, which differ, which differs first.
+"""Workers compared by one kind of evidence: the counts, what differs, what differs first.
 
 Owns: what lost records make of a difference, who is the outlier, what follows from what. Must not know: where workers
 come from, documents, screens. Invariants: verdicts are formed within one kind of evidence; what records that were lost
@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from brickd.analysis.numerics.blame import Blame, Judgement, Said, Verdict, judged, read
+from brickd.analysis.numerics.blame import Blame, DecodedFingerprint, Judgement, Verdict, judged, read
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class, Matched, MatchRow, match
 from brickd.shm.sites import plain
@@ -35,11 +35,10 @@ class Party(NamedTuple):
     """A worker that is compared.
 
     Attributes:
-        name: what it is called.
-        number: under which it was heard.
-        since: ticks before which nothing of it is looked at.
-        lost: how many of its records were lost among those that are looked at.
-        worn: whether what it said first may have left for want of room.
+        number: of its speaker.
+        since: ticks before which its fingerprints do not count.
+        lost: how many of the records that count were lost.
+        worn: whether its first fingerprints may have left for want of room.
     """
 
     name: str
@@ -50,13 +49,13 @@ class Party(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A row in which not all is identical; the prints where it is comparable and these are here still."""
+    """A row in which not all is identical, with the fingerprints, which are still here."""
 
     row: MatchRow
     site: int
     judgement: Judgement
-    against: Said
-    worst: Said
+    against: DecodedFingerprint
+    worst: DecodedFingerprint
 
     @property
     def differs(self) -> bool:
@@ -64,18 +63,18 @@ class Difference(NamedTuple):
         return self.judgement.verdict.differs
 
     def members(self, *classes: Class) -> list[int]:
-        """Which of the parties are of these classes."""
+        """The parties of these classes."""
         return [member.worker for member in self.row.members if member.class_ in classes]
 
     @property
     def agree(self) -> list[int]:
-        """Which of the parties agree against the worst: where any of another numeric class cannot tell, no such one."""
+        """The parties that agree against the worst; only equal ones, if one within cannot tell."""
         both = self.members(Class.IDENTICAL, Class.WITHIN)
         return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
 
     @property
     def expected(self) -> int:
-        """The party that the others are held against."""
+        """The party that the others are compared with."""
         return self.row.members[self.row.against].worker
 
     @property
@@ -86,12 +85,11 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing came to.
+    """The result of a comparison.
 
     Attributes:
-        evidence: of which kind.
-        parties: who was compared, in the order in which they were named.
-        matched: what stands side by side.
+        parties: in the order in which they were named.
+        matched: the groups that were compared.
         differences: the first of what differs, in the order of execution.
     """
 
@@ -110,33 +108,33 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """How many comparisons there are, of those that can be made."""
+        """The comparisons that could be made."""
         return sum(count for class_, count in self.counts.items() if class_.comparable)
 
     @property
     def diverged(self) -> int:
-        """How many of these differ by more than rounding, for sure."""
+        """Those that differ by more than rounding, for sure."""
         return self.counts[Class.DIVERGED]
 
     @property
     def unproven(self) -> int:
-        """How many would be called that, had nothing been lost."""
+        """Those that would be called diverged if nothing had been lost."""
         return self.counts[Class.LOST]
 
     @property
     def incomplete(self) -> int:
-        """How many could not be made for what was lost, or say nothing for it."""
+        """The comparisons that could not be made, or say nothing, for what was lost."""
         workers = zip(self.parties, self.matched.workers, strict=True)
         return self.unproven + sum(max(party.lost, found.missing) for party, found in workers if party.lost)
 
     @property
     def not_comparable(self) -> dict[str, int]:
-        """How many could not be made, by reason."""
+        """The comparisons that could not be made, by reason."""
         return {class_.name.lower(): n for class_, n in sorted(self.counts.items()) if not class_.comparable}
 
     @property
     def verdict(self) -> Verdict:
-        """What all of it comes to: where something differs, what the first does."""
+        """The verdict on all of it: if something differs, that of the first difference."""
         if self.diverged > 0:
             return Verdict.DIVERGED if self.first is None else self.first.judgement.verdict
         if self.incomplete:
@@ -152,7 +150,7 @@ class Comparison:
 
     @property
     def outlier(self) -> int | None:
-        """The one party that the others, of which there are two at least, agree against."""
+        """The one party that the others, at least two, agree against."""
         first = self.first
         if first is None:
             return None
@@ -160,13 +158,13 @@ class Comparison:
         return apart[0] if len(apart) == 1 and len(first.agree) >= 2 else None
 
     def born(self) -> list[int]:
-        """The sites at which something was born, in the order of execution; what reads a cache may follow."""
+        """The sites where a difference was born, in order; what reads a cache may follow another."""
         found = [each for each in self.differences if each.differs and each.judgement.blame in _BORN]
         sure = (each.site for each in found if each is self.first or each.judgement.blame == Blame.CULPRIT)
         return list(dict.fromkeys(sure))
 
     def missing(self) -> tuple[int, int]:
-        """How often the first party lacks what another has, and the others what it has: for nothing that was lost."""
+        """How often the first party, and how often another, lacks what was not lost."""
         lacks = [
             0 if party.lost else found.missing for party, found in zip(self.parties, self.matched.workers, strict=True)
         ]
@@ -181,12 +179,12 @@ def compare(
     step: int | None = None,
     rtol: float | None = None,
 ) -> Comparison:
-    """Set workers side by side, by input or by run.
+    """Compare workers by input or by run.
 
     Args:
-        numerics: what they said, of which the caller has the only one.
-        parties: who.
-        evidence: by which.
+        numerics: their fingerprints, in a copy that nobody changes.
+        parties: the workers.
+        evidence: the kind.
         step: this one alone.
         rtol: up to which relative error a run is within tolerance; None: what rounding leads to expect.
     """
@@ -215,5 +213,5 @@ def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:
-    """At how many sites something differs by run that was born at none of these."""
+    """The number of sites that differ by run and are none of these."""
     return sum(site.classes[Class.DIVERGED] > 0 and site.site not in born for site in run.matched.sites)

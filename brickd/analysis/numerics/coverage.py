@@ -1,7 +1,7 @@
-"""What of the workers' numbers was looked at, site by site, and what cannot be seen.
+"""What was compared of the workers' numbers, site by site, and what cannot be.
 
 Owns: in which state a site is, and the sums of a service. Must not know: screens, JSON, how a finding comes about.
-Invariant: what nobody compared is counted by the reason why.
+Invariant: what was not compared is counted by the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLOSED = "closed"  # what a worker says of such a site's kernel in place of a c
 
 
 class SiteState(StrEnum):
-    """How far a site is looked at, what matters most first."""
+    """How far a site is compared, what matters most first."""
 
     DIFFERS = "differs"
     UNJUDGED = "not_judged"  # outputs are unlike, and nobody has looked at any of them yet, or had room for it
@@ -37,14 +37,7 @@ class SiteState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SiteSeen:
-    """A site.
-
-    Attributes:
-        place: which one.
-        state: how far it is looked at.
-        classes: the uuids of those of each numeric class, where there are several.
-        counts: of its fingerprints.
-    """
+    """A site; `classes`: the uuids of each numeric class, if there are several."""
 
     place: ServiceSite
     state: SiteState
@@ -57,18 +50,17 @@ class ServiceSeen:
     """A service.
 
     Attributes:
-        service: its name.
         workers: how many of its workers have sites.
         counts: of all its fingerprints.
         off: sites that are not recorded.
         closed: sites at which nothing can be recorded.
-        no_inputs: sites that say no inputs.
+        no_inputs: sites without inputs.
         lost: checksums for which a worker found no room.
         unreadable: tensors that a worker could not read.
         differ: places where workers differ.
-        classes: how many numeric classes there are, where there are most.
-        unkept: how often there was no room for a further one.
-        compared_ns: when comparisons were last seen to grow, since 1970; None: there were none.
+        classes: the largest number of numeric classes at a place.
+        unkept: findings without room.
+        compared_ns: the last growth of comparisons, since 1970; None: there were none.
     """
 
     service: str
@@ -86,7 +78,7 @@ class ServiceSeen:
 
 
 def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
-    """The services of some workers of which anything is known."""
+    """The services of these workers of which anything is known."""
     found = []
     by_service: dict[str, list[Sequence[Sequence[str]]]] = {}
     for place, classes in _classes(compared, workers).items():
@@ -121,7 +113,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
 
 
 def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[ServiceSite, list[list[str]]]:
-    """Who of some workers computes in which numeric class, wherever there are several."""
+    """The numeric classes of these workers, at places that have several."""
     uuids: dict[str, list[str]] = {}
     for worker in workers:
         uuids.setdefault(worker.service, []).append(worker.reading.uuid)
@@ -134,7 +126,7 @@ def _closed(reading: Reading) -> int:
 
 
 def lost(reading: Reading) -> int:
-    """For how many checksums a worker found no room."""
+    """The checksums for which a worker found no room."""
     return sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in reading.lanes)
 
 
@@ -174,15 +166,15 @@ def state_of(
     on: Collection[ServiceSite],
     left_out: Collection[ServiceSite] = (),
 ) -> SiteState:
-    """How far a place is looked at.
+    """The state of a place.
 
     Args:
-        compared: what was found.
-        place: which one.
+        compared: the findings.
+        place: the site.
         counts: of its fingerprints.
-        off: those that are known not to be recorded, for what customers wrote can be told from them.
-        on: those that are known to be.
-        left_out: those of which the operator wants nothing recorded in any worker.
+        off: sites that are known not to be recorded, for they reveal what customers wrote.
+        on: sites that are known to be recorded.
+        left_out: sites at which the operator wants nothing recorded in any worker.
     """
     if place in compared.findings:
         return SiteState.DIFFERS
@@ -204,7 +196,7 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """Of which steps those record who record the fewest, whether of instrumented models alone, how many of how many."""
+    """The thinnest rate, whether of instrumented models alone, its workers, and all live ones."""
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))
@@ -212,7 +204,7 @@ def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
 
 
 def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
-    """The bricks, by service, of which nobody checks what they compute."""
+    """The bricks, by service, without a site that checks what they compute."""
     bricks: dict[tuple[str, str], None] = {}
     checked: set[tuple[str, str]] = set()
     for worker in workers:

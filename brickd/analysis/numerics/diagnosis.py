@@ -1,8 +1,8 @@
-"""What a comparison came to, in sentences.
+"""The result of a comparison in sentences.
 
-Owns: their words. Must not know: how verdicts come about, screens. Invariants: a sentence is raw, whoever prints it
-escapes it; what is expected is the side that the others are held against, and what is there instead is the other's;
-that nobody differs is never said without how much was compared.
+Owns: their words. Must not know: how verdicts come about, screens. Invariants: a sentence is raw, the caller that
+prints it escapes it; what is expected is the side that the others are compared with, and the actual value is the
+other's; a sentence that nothing differs says how much was compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def listed(names: Sequence[str], most: int = _NAMED) -> str:
 
 
 def step(number: int) -> str:
-    """A step as its host said it; one that was text, by what stands for it.
+    """A step's number; of a step that was text, its digest.
 
     >>> step(17), step(0xFEDCBA9876543210)
     ('step 17', 'step fedcba9876543210')
@@ -43,14 +43,14 @@ def step(number: int) -> str:
 
 
 def place(site: Site, difference: Difference) -> str:
-    """Where it differs."""
+    """The place of a difference."""
     record = difference.worst.record
     layer = [f"layer {site.layer}"] if site.layer >= 0 else []
     return ", ".join([site.kernel, *layer, step(record["step"]), f"position {record['position']}"])
 
 
 def headline(of: Comparison, site: Site | None) -> str:
-    """The verdict, by which evidence; `site`: where the first difference is, if there is one."""
+    """The verdict, and its evidence; `site`: of the first difference, if there is one."""
     names = [party.name for party in of.parties]
     first = of.first
     match of.verdict:
@@ -70,7 +70,7 @@ def headline(of: Comparison, site: Site | None) -> str:
 
 
 def _who(first: Difference, names: Sequence[str]) -> str:
-    """Who differs from the majority; where there is none, who disagree."""
+    """The workers that differ from the majority; without one, those that disagree."""
     apart, agree = first.members(Class.DIVERGED), first.agree
     if len(agree) <= len(apart):
         return f"{listed([names[each] for each in sorted(agree + apart)])} disagree"
@@ -86,7 +86,7 @@ def _equal(of: Comparison) -> str:
 
 
 def explained(difference: Difference) -> str:
-    """Whose fault a difference is, and why that is said."""
+    """The blame for a difference, and the reason for it."""
     judgement = difference.judgement
     said = f"relative error {_error(judgement.error)}{_rounding(difference)}; {_born(difference)}"
     if judgement.verdict == Verdict.ROUTING:
@@ -102,7 +102,7 @@ def explained(difference: Difference) -> str:
 
 
 def _rounding(difference: Difference) -> str:
-    """What may have made it, where rounding may; at few contents nobody knows whether it always does."""
+    """A note that rounding may explain it, and how to know; few contents do not prove it."""
     contents = difference.row.contents
     known = "Say so by backend="
     if contents:
@@ -111,7 +111,7 @@ def _rounding(difference: Difference) -> str:
 
 
 def before(of: Comparison) -> str | None:
-    """What came before the first that differs."""
+    """What precedes the first difference."""
     if of.first is None:
         return None
     identical, within, not_comparable = of.first.row.before
@@ -152,7 +152,7 @@ def _error(value: float | None) -> str:
 
 
 def after(follow: int | None, born: int) -> str | None:
-    """What comes behind the first; `born`: sites at which something else was."""
+    """What follows the first difference; `born`: sites at which another one was born."""
     said = []
     if follow:
         said.append(f"{plural(follow, 'other site follows', 'other sites follow')} from it")
@@ -175,7 +175,7 @@ def nothing(tried: Comparison) -> str:
 
 
 def outputs_not_compared(tried: Comparison) -> str:
-    """That no output was compared, why, and how it may be."""
+    """Why no output was compared, and what to do."""
     prints = tried.matched.prints
     if not prints:
         return "outputs not compared: no fingerprints are here (brick.checksum in the engine records them)"
@@ -186,7 +186,7 @@ def outputs_not_compared(tried: Comparison) -> str:
 
 
 def _next(tried: Comparison) -> str:
-    """What to ask for next: steps are paired only where a person says that the workers did the same."""
+    """The next command: steps are paired only if a person says that the workers did the same."""
     return "" if tried.evidence == EvidenceClass.RUN else " (did they do the same work? --by run)"
 
 

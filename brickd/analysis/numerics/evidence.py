@@ -1,8 +1,7 @@
-"""What was kept of a difference is heard again, where what else was said at that time has left the window.
+"""Kept evidence, added to a window again after its fingerprints have left it.
 
-Owns: how a kept fingerprint becomes one of those that are compared. Must not know: how one was found, who
-asks.
-Invariants: it is heard under the names that it had; what is held still is not heard twice.
+Owns: how a kept fingerprint becomes one of those that are compared. Must not know: how a difference was found, who
+asks. Invariants: it has the names that it had; what is still in the window is not added twice.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from brickd.shm.sites import Site, WorkerNames, digest, plain
 
 
 def add(prints: _reader.Prints, evidence: KeptEvidence, worker: int, service: int, site: int, shard: int = 0) -> None:
-    """Have it stand among others, as a worker's at a site.
+    """Add a kept fingerprint as a worker's at a site.
 
     It was compared once: no worker's name for the site says of it, unless the host knew better, that it cannot be.
     """
@@ -32,12 +31,12 @@ def add(prints: _reader.Prints, evidence: KeptEvidence, worker: int, service: in
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
-    """Have what was kept of some workers stand beside what they say, of all cases that have left the window.
+    """Add the evidence on some workers of cases that have left the window.
 
     Args:
-        numerics: what they say.
-        compared: what was kept.
-        shards: which one each of them holds, by uuid.
+        numerics: the fingerprints to add to.
+        compared: the findings with their evidence.
+        shards: the shard of each of these workers, by uuid.
     """
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))

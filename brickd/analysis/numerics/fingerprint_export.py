@@ -1,7 +1,7 @@
-"""Fingerprints on their way out of a daemon, to whoever sets them beside others.
+"""Fingerprints exported by a daemon, and imported where they are compared with others.
 
-Owns: their form. Must not know: HTTP, who asks. Invariant: whoever hears them knows of them what the daemon knows: what
-was said, what it is called, what was lost.
+Owns: their form. Must not know: HTTP, who asks. Invariant: the importer knows of them what the daemon knows:
+fingerprints, names, what was lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOWHERE = ""  # weights on their way are of no file
 
 
 def document(numerics: Numerics) -> dict[str, Any]:
-    """All of it, as JSON has it."""
+    """All fingerprints, as JSON has them."""
     records: dict[int, list[bytes]] = {}
     for number in range(numerics.prints.first, numerics.prints.end):
         if (found := numerics.prints.print(number)) is not None:

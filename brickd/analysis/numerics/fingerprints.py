@@ -1,8 +1,8 @@
-"""What workers say of their tensors, heard: the newest fingerprints of many workers, and who said them.
+"""The newest fingerprints of many workers.
 
-Owns: who speaks, and how the numbers in a worker's records become those that mean the same for all. Must not know:
-where records come from, what is made of fingerprints that differ. Invariants: a record is heard once; what it refers
-to is known by name, or by its number where the worker never said a name; fingerprints are bounded by bytes.
+Owns: the speakers, and how the numbers in a worker's records become those that mean the same for all. Must not know:
+where records come from, what is made of fingerprints that differ. Invariants: a record is taken once; what it refers
+to is known by name, or by its number if the worker never named it; fingerprints are bounded by bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VAIN_MAX = 1_023
 
 
 class Learned(NamedTuple):
-    """These, and what stands for names and for sites by their numbers; 0: it was never said what that one is."""
+    """A worker's tables, and the digests of its names and sites by number; 0: never named."""
 
     tables: WorkerNames
     names: array[int]
@@ -34,18 +34,16 @@ _NOTHING = Learned(WorkerNames((), ()), array("Q"), array("Q"))
 
 
 class Speaker:
-    """A worker that is heard.
+    """A worker that sends fingerprints.
 
     Attributes:
-        uuid: which worker it is.
-        service: what it belongs to.
         shard: which one of a model it holds, or "".
-        shard_digest: what stands for that; 0: nothing.
-        number: under which its fingerprints stand.
+        shard_digest: 0: no shard.
+        number: of its fingerprints.
         lost: checksums that it found no room for.
         lost_before: the number that the next fingerprint got when that last grew.
-        heard: the number that came after the last one of its own; 0: none of these was ever here.
-        began: how many numbers were given, to anybody, before it was heard of; below 0: some of its own had gone then.
+        heard: the number after its last fingerprint; 0: it never had one.
+        began: how many numbers were given, to any worker, before its first; below 0: some of its own had gone then.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class Speaker:
         self._vain = self._vain_left = 0  # looks that are spared, since the last one was in vain
 
     def hear(self, records: bytes) -> None:
-        """Take records: whole ones, one behind the other."""
+        """Take whole records in order."""
         if not records:
             return
         left = self._add(records, named=True)
@@ -76,7 +74,7 @@ class Speaker:
             self._add(left, named=False)
 
     def _add(self, records: bytes, *, named: bool) -> bytes:
-        """Add them up to the first that refers to what is not known, or all; what is left."""
+        """Add records up to the first that refers to an unknown name; return the rest."""
         hearer = self._hearer
         service = hearer.service_number(self.service)
         _, names, sites = self._learned
@@ -90,12 +88,12 @@ class Speaker:
         return records[taken:]
 
     def lose(self, lost: int) -> None:
-        """It is known to have lost so many by now."""
+        """Note the number of records that it has lost so far."""
         if lost > self.lost:
             self.lost, self.lost_before = lost, self._hearer.gone + self._hearer.prints.end
 
     def for_another(self, hearer: Numerics) -> Speaker:
-        """As it is to another one, who hears of it now: under a number of its own there."""
+        """Make a copy of this speaker in another window, with a number of its own there."""
         learned = self._learned
         other = hearer.speaker(self.uuid, self.service, lambda: learned.tables, self.shard)
         other._learned = learned
@@ -106,12 +104,12 @@ class Speaker:
 
     @property
     def tables(self) -> WorkerNames:
-        """What its numbers stand for, as far as that was looked up."""
+        """Its names and sites, as far as they were looked up."""
         return self._learned.tables
 
     @property
     def digests(self) -> array[int]:
-        """What stands for its sites, by number, as far as they were looked up; 0: it never said what that one is."""
+        """The digests of its sites by number, as far as they were looked up; 0: never named."""
         return self._learned.sites
 
     def known(self, number: int) -> Site | None:
@@ -119,7 +117,7 @@ class Speaker:
         return self.tables.known(number)
 
     def learn(self) -> None:
-        """Look up what its numbers stand for now."""
+        """Look up its names and sites now."""
         self._learned = self._hearer.learned(self.service, self._tables())
 
 
@@ -127,12 +125,11 @@ class Numerics:
     """Fingerprints of many workers.
 
     Attributes:
-        prints: what they said, the newest of it.
-        sites: where.
-        speakers: who, by uuid.
-        bytes_max: how many they may take.
-        weights: what they said of their models' parameters.
-        gone: how many fingerprints, of anybody, had gone where these were taken from.
+        prints: the fingerprints, the newest of them.
+        speakers: by uuid.
+        bytes_max: how many bytes they may take.
+        weights: the fingerprints of models' parameters.
+        gone: how many fingerprints, of any worker, had left the window that these were copied from.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None) -> None:
@@ -149,19 +146,19 @@ class Numerics:
 
     @property
     def evicted(self) -> int:
-        """How many fingerprints, of anybody, there was no room for any more."""
+        """The number of fingerprints, of any worker, that have left the window."""
         return self.gone + self.prints.first
 
     def lost(self, speaker: Speaker) -> int:
-        """How many a worker lost that would stand among those that are here."""
+        """The number of lost records of a worker that would be in the window."""
         return speaker.lost if speaker.lost_before >= self.evicted else 0
 
     def worn(self, speaker: Speaker) -> bool:
-        """Whether what a worker said first may be here no more."""
+        """Whether the first fingerprints of a worker may have left the window."""
         return self.evicted > speaker.began
 
     def learned(self, service: str, tables: WorkerNames) -> Learned:
-        """What stands for a worker's names and sites: that of workers of a service who say the same is made once."""
+        """The digests of a worker's names and sites, made once for workers of a service that agree."""
         learned = self._learned.get(service)
         if learned is None or learned.tables != tables:
             names = array("Q", (0 if row is None else digest(row[0]) for row in tables.names))
@@ -171,7 +168,7 @@ class Numerics:
         return learned
 
     def speaker(self, uuid: str, service: str, tables: Callable[[], WorkerNames], shard: str) -> Speaker:
-        """A worker that is to be heard from now on; `shard`: of the model, that it holds (shards.shard_of), or ""."""
+        """Add a worker; `shard`: the one of the model that it holds (shards.shard_of), or ""."""
         if len(self.speakers) >= SPEAKERS_MAX:
             longest = sorted(self.speakers.values(), key=lambda each: each.heard)[: SPEAKERS_MAX // 4]
             self.forget([each.uuid for each in longest])
@@ -180,16 +177,16 @@ class Numerics:
         return self.speakers[uuid]
 
     def forget(self, uuids: Iterable[str]) -> None:
-        """What these said is no opinion any more; the names of services that no other one is of go, too."""
+        """Drop the fingerprints of some workers, and the names of services that no other one is of."""
         self.prints.mute([self.speakers.pop(uuid).number for uuid in uuids if uuid in self.speakers])
         left = {each.service for each in self.speakers.values()}
         self._services = {service: number for service, number in self._services.items() if service in left}
         self._learned = {service: learned for service, learned in self._learned.items() if service in left}
 
     def about(self, uuids: Collection[str]) -> Numerics:
-        """What some of the workers said, as it is now.
+        """A copy of the window with some of the workers.
 
-        They are numbered there as they come in, like whoever is heard there later: no number that was given here means
+        They are numbered there as they come in, like workers that are added later: no number that was given here means
         anything, and nothing that changes is shared.
         """
         other = Numerics(weights=self.weights.about(uuids))
@@ -206,7 +203,7 @@ class Numerics:
         return other
 
     def service_number(self, service: str) -> int:
-        """Under which number a service is known: none is given twice, for what was said under it may be there still."""
+        """The number of a service; none is given twice, for old fingerprints may still have it."""
         number = self._services.get(service)
         if number is None:
             number = self._services[service] = self._services_heard
@@ -214,5 +211,5 @@ class Numerics:
         return number
 
     def service(self, number: int) -> str:
-        """What it is called, as long as any of its workers is known; 0 stands also for those of sites without room."""
+        """The service with this number, if it has a known worker; 0 also means sites without room."""
         return next((service for service, each in self._services.items() if each == number), "")

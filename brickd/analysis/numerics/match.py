@@ -1,4 +1,4 @@
-"""What stands side by side, as the reader found it.
+"""Groups of fingerprints, as the reader compares them.
 
 Owns: what the reader's numbers are called. Must not know: how rows come about, what is made of them.
 """
@@ -13,7 +13,7 @@ from brickd.shm import _reader
 
 
 class Class(IntEnum):
-    """What a comparison came to, in the order of `match.h`; all beyond DIVERGED are reasons why there is none."""
+    """The classes of `match.h` in its order; all beyond DIVERGED are reasons for no comparison."""
 
     IDENTICAL = 0
     WITHIN = 1
@@ -36,12 +36,12 @@ class Class(IntEnum):
 
     @property
     def comparable(self) -> bool:
-        """Whether there is one at all."""
+        """Whether a comparison is possible."""
         return self <= Class.DIVERGED
 
 
 class Member(NamedTuple):
-    """A print in a row; `worker`: which of those that were asked for."""
+    """A fingerprint in a row; `worker`: the index among those that were asked for."""
 
     worker: int
     number: int
@@ -57,21 +57,20 @@ class Before(NamedTuple):
 
 
 class MatchRow(NamedTuple):
-    """Prints of several workers, one of each, that are not all identical.
+    """Fingerprints of several workers, one of each, that are not all identical.
 
     Attributes:
-        class_: diverged where any of them is, else the last of theirs.
-        against: which of the members the others are held against.
-        worst: which of them is furthest from that one.
-        agree: how many agree against that one.
+        class_: diverged if any of them is, else the last of theirs.
+        against: the index of the member that the others are compared with.
+        worst: the index of the member that is furthest from that one.
+        agree: how many agree against the worst.
         error: of the worst, relative and estimated; None: not known.
         inputs_error: the largest of its inputs'; 0: these are equal; None: not known.
         tolerance: up to which error it would be within.
         rounding: which error rounding leads to expect, of the worst, though by input it is no excuse.
-        contents: by input: at how many contents the worst and the one that it is held against are apart as those of
-            two numeric classes are; below CONTENTS_MIN nobody knows yet; 0: they are not.
-        before: what came before it, as far as it could be compared nothing that differs, where this is the first.
-        members: in the order of the workers.
+        contents: by input: at how many contents the worst and `against` are apart as those of two numeric classes are;
+            below CONTENTS_MIN that is not known yet; 0: they are not.
+        before: if this is the first row that differs: what came before it.
     """
 
     class_: int
@@ -88,7 +87,7 @@ class MatchRow(NamedTuple):
 
 
 class SiteFound(NamedTuple):
-    """What comparisons at one site came to.
+    """The result at one site.
 
     Attributes:
         site: its digest.
@@ -96,10 +95,10 @@ class SiteFound(NamedTuple):
         prints: how many were looked at.
         compared: how many comparisons these gave.
         classes: how many of each class.
-        lone: prints beside which none of another worker stands.
-        bare: prints without inputs, where it is by these that they are compared.
-        missing: of steps that another worker has, too: how often one lacks it.
-        uncertain: the same, where it may be still to come, or may have been there before.
+        lone: fingerprints without a counterpart in another worker.
+        bare: fingerprints without inputs, if it is by these that they are compared.
+        missing: how often a worker lacks a step that another has.
+        uncertain: the same, if it may be still to come, or may have been there before.
         error: the largest that is within the tolerance.
     """
 
@@ -116,7 +115,7 @@ class SiteFound(NamedTuple):
 
 
 class WorkerFound(NamedTuple):
-    """What was looked at of one worker."""
+    """The result for one worker."""
 
     prints: int
     missing: int
@@ -124,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """Of how many workers have which steps: shared by some, of one alone, of other work."""
+    """The numbers of steps: shared by some workers, of one alone, of other work."""
 
     shared: int
     lone: int
@@ -132,12 +131,11 @@ class StepOverlap(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """Workers side by side.
+    """The result for workers that were compared.
 
     Attributes:
-        prints: that were looked at.
-        rows: the first of those that are not identical throughout, in the order in which they were executed; those that
-            can be compared before others.
+        prints: how many were looked at.
+        rows: the first of those that are not identical throughout, in the order of execution; comparable ones first.
         rows_count: how many of these there are.
         sites: in no order.
         workers: in the order in which they were asked for.
@@ -164,18 +162,18 @@ def match(
     lost: Iterable[int] = (),
     worn: Iterable[bool] = (),
 ) -> Matched:
-    """Set workers side by side.
+    """Compare workers.
 
     Args:
-        prints: what was said, of which the caller has the only one: it is locked meanwhile.
-        workers: their numbers; the first one leads where there is no majority.
-        since: of each: no prints before these ticks.
+        prints: the fingerprints, in a copy that nobody else uses: it is locked meanwhile.
+        workers: their numbers; the first one leads if there is no majority.
+        since: of each: no fingerprints before these ticks.
         by_input: those with the same inputs, whenever they came; else those of the same site, step and position.
         step: this one alone.
         rtol: up to which relative error two are within tolerance; None: what their dtype and reduction lead to expect.
-        rows_max: so many rows are told.
+        rows_max: the number of rows that are returned.
         lost: by run: of each worker: how many of its records are not here; empty: none.
-        worn: by run: of each worker: whether what it said first may have left for want of room; empty: of none.
+        worn: by run: of each worker: whether its first fingerprints may have left for want of room; empty: of none.
     """
     limit = -1.0 if rtol is None else rtol
     found = prints.match(

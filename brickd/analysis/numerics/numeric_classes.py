@@ -28,13 +28,13 @@ Group = Sequence[tuple[int, int, int, int]]
 
 
 class JudgeTurns:
-    """What waits to be asked, and whose turn it is: who waits for the longest.
+    """What waits to be judged, and whose turn it is: the place that waits for longest.
 
-    Of a place one print waits that is apart from another in one place of the sketch at the most, and one that is in
-    several: what two classes come to keeps no flipped bit from waiting.
+    At a place one fingerprint waits that differs in at most one place of the sketch, and one that differs in several:
+    what two classes come to keeps no flipped bit from waiting.
 
     Attributes:
-        denied: whether anybody found no turn in this look.
+        denied: whether a place found no turn in this look.
     """
 
     def __init__(self, questions: int = QUESTIONS_MAX) -> None:
@@ -46,7 +46,7 @@ class JudgeTurns:
         self.denied = False
 
     def begin(self) -> list[int]:
-        """Another look: the prints whose turn it is."""
+        """Begin another look; return the fingerprints whose turn it is."""
         waiting = sorted(self._waiting.items(), key=lambda each: each[0][0] in self._asked)  # else in their order
         first, self._waiting = waiting[: self._questions], dict(waiting[self._questions :])
         self._left = Counter(place for (place, _), _ in first)
@@ -54,7 +54,7 @@ class JudgeTurns:
         return [number for _, number in first]
 
     def take(self, place: ServiceSite) -> bool:
-        """Whether one may be asked there now."""
+        """Take a turn at a place, if there is one."""
         if self._left[place]:
             self._left[place] -= 1
         elif self._others:
@@ -66,7 +66,7 @@ class JudgeTurns:
         return True
 
     def wait(self, place: ServiceSite, number: int, *, once: bool) -> None:
-        """A print there of which it is not known yet what it comes to."""
+        """Let a fingerprint wait there whose judgement is not known yet."""
         if len(self._waiting) < _WAITING_MAX:
             self._waiting.setdefault((place, once), number)
 
@@ -75,9 +75,9 @@ class GroupToJudge(NamedTuple):
     """A group as it is to be judged.
 
     Attributes:
-        group: what those say who can tell; what is of other classes counts as the same.
-        whole: whether all is known that is to be known of it.
-        once: whether what is not known may be one flipped bit.
+        group: the outputs of workers that can tell; those of other classes count as the same.
+        whole: whether all of it is known.
+        once: whether the unknown part may be one flipped bit.
     """
 
     group: Group
@@ -86,7 +86,7 @@ class GroupToJudge(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """What some say of the same, who do not contradict themselves: the newest print that does, and their uuids."""
+    """One output of workers that repeat: the newest fingerprint that has it, and their uuids."""
 
     output: int
     newest: int
@@ -95,12 +95,7 @@ class _Output(NamedTuple):
 
 @dataclass
 class Learning:
-    """What is learned in a look.
-
-    Attributes:
-        apart: all that is known, by place.
-        fresh: the places at which something was learned.
-    """
+    """What a look learns; `fresh` are the places at which it learned something."""
 
     prints: _reader.Prints
     turns: JudgeTurns
@@ -109,13 +104,13 @@ class Learning:
     fresh: set[ServiceSite] = field(default_factory=set)
 
     def read(self, place: ServiceSite, group: Group, uuids: Mapping[int, str], who: int) -> GroupToJudge:
-        """What a group of prints says, with what is known of those who say it.
+        """Judge what a group of fingerprints says, with what is known of its workers.
 
         Args:
-            place: where.
-            group: of each worker and output how often it said so, and the number of the newest print that does.
+            place: the site.
+            group: of each worker and output: how often, and the number of the newest such fingerprint.
             uuids: of the workers, by number.
-            who: the worker whose print is judged.
+            who: the worker whose fingerprint is judged.
         """
         steady = _steady(group)
         outputs = _outputs(group, steady, uuids, who)
@@ -137,12 +132,12 @@ class Learning:
         return GroupToJudge(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
 
     def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
-        """Whether rounding may have made it of any of some."""
+        """Whether rounding may have made this output from any of some."""
         found = (self.prints.rounded(one.newest, other.newest) for other in outputs)
         return next(filter(None, found), _reader.ROUNDED_NOT)
 
     def _are_two(self, place: ServiceSite, one: _Output, other: _Output) -> bool | None:
-        """Whether they, who are no further apart than that, are of two classes; None: not known yet."""
+        """Whether two that rounding may explain are of two classes; None: not known yet."""
         known = self.apart.get(place, ())
         if not are_two(known, one.workers, other.workers):
             if not self.turns.take(place):
@@ -156,7 +151,7 @@ class Learning:
         return True
 
     def explains(self, place: ServiceSite, case: Case) -> bool:
-        """Whether what was kept of a case is what two classes make."""
+        """Whether two classes explain a kept case."""
         one, other = case.against, case.other
         if not case.whole or not are_two(self.apart.get(place, ()), {one.worker}, {other.worker}):
             return False
@@ -167,7 +162,7 @@ class Learning:
 
 
 def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], who: int) -> list[_Output]:
-    """What most say first; what one says among those that are compared with each other."""
+    """The outputs, the most frequent first; that of `who` among those that are compared."""
     found: dict[int, list[tuple[int, int]]] = {}
     for worker, output, _, newest in group:
         if worker in steady and worker in uuids:
@@ -188,7 +183,7 @@ def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], 
 
 
 def _steady(group: Group) -> dict[int, int]:
-    """What each says who does not contradict himself."""
+    """The output of each worker that has only one."""
     times = Counter(worker for worker, *_ in group)
     return {worker: output for worker, output, *_ in group if times[worker] == 1}
 
@@ -200,9 +195,9 @@ def _folded(
     apart: Mapping[int, set[int]],
     near: Collection[int],
 ) -> Group:
-    """Those that are apart from the same others say the same; who is apart from nobody, where any are, cannot tell.
+    """Make outputs that are apart from the same others one; drop rows that cannot tell.
 
-    Nor can who is near any of them.
+    A worker that is apart from none, while any are, cannot tell; nor can one that is near any of them.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}
@@ -225,7 +220,7 @@ _UUIDS_MAX = 4 * WORKERS_MAX
 
 
 def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> bool:
-    """Whether anybody of some is known to be of another class than anybody of others.
+    """Whether any of some is known to be of another class than any of others.
 
     >>> known = ((frozenset("ab"), frozenset("c")),)
     >>> are_two(known, {"a"}, {"c", "d"}), are_two(known, {"a"}, {"b"}), are_two(known, {"a"}, {"d"})
@@ -235,9 +230,9 @@ def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> b
 
 
 def with_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str], living: Collection[str]) -> Apart:
-    """Where all of some say the same, and all of others what those of another class say.
+    """Add that all of some are of one class, and all of others of another.
 
-    Where there is no room, those who have ended go.
+    Without room, workers that have ended are dropped.
 
     >>> known = with_two((), {"a", "b"}, {"c"}, "abcde")
     >>> [[sorted(each) for each in two] for two in with_two(known, {"c", "d"}, {"a"}, "abcde")]
@@ -269,7 +264,7 @@ def _is_too_much(found: Collection[tuple[frozenset[str], frozenset[str]]]) -> bo
 
 
 def classes_of(apart: Apart, workers: Collection[str]) -> list[list[str]]:
-    """Those of some workers of whom anything is known, who are of one class together.
+    """The known classes of some workers.
 
     >>> classes_of(((frozenset("ab"), frozenset("c")), (frozenset("ab"), frozenset("d"))), "abcdef")
     [['a', 'b'], ['c', 'd']]

@@ -1,4 +1,4 @@
-"""What fingerprints of the same input came to: where how many were compared, and where workers differ.
+"""The results of comparing fingerprints of equal inputs: counts by place, and findings.
 
 Owns: that state as a value, which outlives a daemon, and its form as a document. Must not know: how it changes, files,
 screens. Invariants: it is replaced as a whole and never changed, so that any thread may read it; it is bounded; a
@@ -32,29 +32,28 @@ Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of those of o
 
 
 class ServiceSite(NamedTuple):
-    """A site of a service; the kernel is "" where it stands for all that there was no room for."""
+    """A site of a service; the kernel is "" for the sum of all that there was no room for."""
 
     service: str
     kernel: str
     layer: int
 
     def is_of(self, services: Collection[str]) -> bool:
-        """Whether it is one of theirs, or stands for what is nobody's."""
+        """Whether it is of one of these services, or the sum of all without one."""
         return self.service in services or not (self.service or self.kernel)
 
 
 class SiteCounts(NamedTuple):
-    """Fingerprints of a place.
+    """Counts of fingerprints at a place.
 
     Attributes:
         category: of its kernel.
-        prints: how many there were.
-        bare: without inputs, so that nobody knows what they are to be compared with.
-        met: another worker had the same to do.
-        unlike: another output was there to the same inputs.
-        gone: they left the window before another worker had the same to do.
-        stateful: with inputs that do not show all that decides, so that with the same ones workers need not agree.
-        judged: of the unlike: at which somebody looked, and knows what came of it.
+        bare: without inputs, so that they cannot be compared.
+        met: another worker had the same inputs.
+        unlike: the same inputs gave another output.
+        gone: left the window before another worker had the same inputs.
+        stateful: a state decides that the inputs do not show, so that workers need not agree.
+        judged: of the unlike: those with a known judgement.
     """
 
     category: str
@@ -72,23 +71,23 @@ class SiteCounts(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Whether so many comparisons came out equal that who contradicts himself there cannot lay it on the kernel."""
+        """Whether so many comparisons came out equal that a contradiction is no fault of the kernel."""
         equal = self.met - self.unlike
         return equal >= _EQUAL_MIN and equal >= _EQUAL_TIMES * self.unlike
 
     @property
     def alone(self) -> int:
-        """How many there were that could have been compared, and met no other worker's."""
+        """The fingerprints that could have been compared, and met no other worker's."""
         return max(0, self.prints - self.bare - self.stateful - self.met)
 
 
 class KeptEvidence(NamedTuple):
-    """A fingerprint, whole.
+    """A whole fingerprint.
 
     Attributes:
-        worker: the uuid of who said it.
-        slots: its record, as it stood in the ring; nothing where there was no room for it.
-        backend: the text of that name; "" where none was said.
+        worker: its uuid.
+        slots: its record, as in the ring; empty without room.
+        backend: the text of that name; "" without one.
         of: the text of that name.
     """
 
@@ -99,12 +98,11 @@ class KeptEvidence(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Two that had the same to do and say something else.
+    """Two fingerprints with the same inputs and different outputs.
 
     Attributes:
         at_ns: when it was seen, since 1970.
-        against: who says what most say; of two that disagree the one that was found first.
-        other: who says something else.
+        against: that of the majority; of two that disagree the one that was found first.
     """
 
     at_ns: int
@@ -113,11 +111,11 @@ class Case(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether what both said is kept."""
+        """Whether both fingerprints are kept."""
         return bool(self.against.slots and self.other.slots)
 
     def bare(self) -> Case:
-        """When it was, and who, alone."""
+        """The case without the fingerprints."""
         against, other = (KeptEvidence(each.worker, b"", "", "") for each in (self.against, self.other))
         return Case(self.at_ns, against, other)
 
@@ -127,14 +125,12 @@ class DivergentSite:
     """A place where workers differ.
 
     Attributes:
-        place: where.
         category: of its kernel.
         cases: how many were looked at; there may have been more, which are counted at the place.
-        workers: the names of those who were beside each other in these, by uuid: the first of them.
-        outliers: how often who of them was not with the others; nobody where there is no majority.
-        contradict: who of them says now this, now that.
-        first: the first case.
-        newest: the last one; of both, what was said is kept of so many findings alone.
+        workers: the names of the first workers in these cases, by uuid.
+        outliers: how often each worker was not with the majority; empty if there is none.
+        contradict: the workers that contradict themselves.
+        newest: the last case; of both, the fingerprints are kept for a limited number of findings.
     """
 
     place: ServiceSite
@@ -148,21 +144,21 @@ class DivergentSite:
 
     @property
     def named(self) -> list[str]:
-        """The uuids of the outliers, the worst first; where there are none, of the two that disagree."""
+        """The uuids of the outliers, the worst first; without any, of the two that disagree."""
         worst = sorted(self.outliers, key=lambda uuid: -self.outliers[uuid])
         return worst or [self.newest.against.worker, self.newest.other.worker]
 
     @property
     def shown(self) -> Case:
-        """The first case of which what both said is kept, if one is."""
+        """The first case with both fingerprints, if there is one."""
         return self.first if self.first.whole else self.newest
 
     def bare(self) -> DivergentSite:
-        """What is known, without what was said."""
+        """The finding without fingerprints."""
         return replace(self, first=self.first.bare(), newest=self.newest.bare())
 
     def without(self, workers: Collection[str]) -> DivergentSite | None:
-        """Where some are nobody any more: what is left; None: it was about them alone."""
+        """The finding without some workers; None: it was about them alone."""
         outliers = {uuid: times for uuid, times in self.outliers.items() if uuid not in workers}
         if self.outliers and not outliers:
             return None
@@ -170,12 +166,12 @@ class DivergentSite:
 
 
 class Doubt(NamedTuple):
-    """A place where workers contradict themselves: most do, or it is not known yet whether the others would.
+    """A place where workers contradict themselves: most, or it is not known if others would.
 
     Attributes:
-        workers: the uuids of those who were looked at.
-        contradict: of those who do.
-        case: what one of these said both times; None: it had left.
+        workers: the uuids of those that were looked at.
+        contradict: of those that do.
+        case: both outputs of one of these; None: they had left.
     """
 
     workers: frozenset[str]
@@ -183,14 +179,14 @@ class Doubt(NamedTuple):
     case: Case | None = None
 
     def without(self, workers: Collection[str]) -> Doubt | None:
-        """Where some are nobody any more: what is left; None: it was about them alone."""
+        """The doubt without some workers; None: it was about them alone."""
         contradict = self.contradict.difference(workers)
         case = None if self.case is None or self.case.other.worker in workers else self.case
         return Doubt(self.workers.difference(workers), contradict, case) if contradict else None
 
 
 class Latest(NamedTuple):
-    """When comparisons of a service were last seen to grow: how many there were, and when, since 1970."""
+    """The last growth of a service's comparisons: their number then, and when, since 1970."""
 
     met: int
     at_ns: int
@@ -201,15 +197,12 @@ class Compared:
     """All of it.
 
     Attributes:
-        since_ns: since when it is counted, since 1970; 0: nothing was.
+        since_ns: the begin of the counts, since 1970; 0: nothing was counted.
         window_bytes: how many may be held; 0: nothing is compared.
-        window_since_ns: since when what is held is heard.
-        held: how many fingerprints are held: with what left before them nothing is compared any more.
-        oldest_ns: when the oldest of these was heard, since 1970, or later; 0: none is held.
-        sites: by place.
-        findings: by place.
-        doubts: by place.
-        apart: by place who are of two numeric classes, where any are.
+        window_since_ns: the begin of the window.
+        held: how many fingerprints are in the window: what has left it is not compared any more.
+        oldest_ns: when the oldest of these came, since 1970, or later; 0: there is none.
+        apart: by place the workers of two numeric classes, if any are known.
         latest: by service.
         unlooked: how many that differ were not looked at: more of one place than are, or they had left.
         unkept: by service how often a finding was not kept, or left, for want of room.
@@ -229,7 +222,7 @@ class Compared:
     unkept: Mapping[str, int] = field(default_factory=dict)
 
     def of_services(self, services: Collection[str]) -> Compared:
-        """Without what differs in any other."""
+        """The state without findings of other services."""
         return replace(
             self,
             findings={place: finding for place, finding in self.findings.items() if place.is_of(services)},
@@ -240,7 +233,7 @@ class Compared:
         )
 
     def without(self, workers: Collection[str]) -> Compared:
-        """Where some are nobody any more: without what was said of them."""
+        """The state without some workers."""
         findings = {place: each.without(workers) for place, each in self.findings.items()}
         doubts = {place: each.without(workers) for place, each in self.doubts.items()}
         apart = {place: _without(each, workers) for place, each in self.apart.items()}
@@ -284,7 +277,7 @@ class Compared:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Compared:
-        """What `pieces` said."""
+        """What `pieces` wrote."""
         findings = (_finding_of(row, document.get("names")) for row in document["findings"])
         return cls(
             since_ns=whole(document["since_ns"]),
@@ -299,13 +292,13 @@ class Compared:
 
 
 def _without(apart: Apart, workers: Collection[str]) -> Apart:
-    """Where some are nobody any more."""
+    """The classes without some workers."""
     left = ((one.difference(workers), two.difference(workers)) for one, two in apart)
     return tuple((one, two) for one, two in left if one and two)
 
 
 def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
-    """Of an older document nothing."""
+    """Decode the numeric classes; an older document has none."""
     uuids = [unicode(uuid) for uuid in document.get("uuids", ())]
 
     def named(numbers: Sequence[int]) -> frozenset[str]:
@@ -328,7 +321,7 @@ def _counts_of(category: Any, *numbers: Any) -> SiteCounts:
 
 
 def _doubt_of(workers: Any, contradict: Any, case: Any = None) -> Doubt:
-    """An older document has no case."""
+    """Decode a doubt; older documents have no case."""
     return Doubt(
         frozenset(map(unicode, workers)), frozenset(map(unicode, contradict)), _case_of(*case) if case else None
     )
@@ -348,7 +341,7 @@ def _finding(finding: DivergentSite, names: dict[tuple[str, str], int]) -> list[
 
 
 def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> DivergentSite:
-    """Out of a document with a table of names, or of an older one, in which each finding has its own."""
+    """Decode a finding; older documents have no table of names."""
     place, category, cases, workers, outliers, contradict, first, newest = row
     if names is not None:
         workers = dict(names[number] for number in workers)

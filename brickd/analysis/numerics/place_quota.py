@@ -1,7 +1,7 @@
-"""Room for something of each place, of which every worker has its share.
+"""Room for a limited number of places, shared fairly by workers.
 
-Owns: for whose place there is room, and whose leaves for it. Must not know: what it is room for. Invariants: it is
-bounded, of a service and of all; who has none gets some, as long as anybody has two.
+Owns: which place has room, and which one leaves for it. Must not know: what it is room for. Invariants: it is
+bounded, of a service and of all; a worker without a place gets one, as long as another has two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brickd.analysis.numerics.online_state import ServiceSite
 
 
 class PlaceQuota:
-    """So many places, each of a worker."""
+    """A limited number of places, each of a worker."""
 
     def __init__(self, of_a_service: int, of_all: int, taken: Iterable[tuple[ServiceSite, str]]) -> None:
         self._of_a_service, self._of_all = of_a_service, of_all
@@ -22,7 +22,7 @@ class PlaceQuota:
         self._shares = Counter((place.service, worker) for place, worker in self._taken.items())
 
     def take(self, place: ServiceSite, worker: str) -> bool:
-        """Whether there is room for a place; its worker is another one than before, perhaps."""
+        """Give a place room, if there is any; its worker may have changed."""
         if place in self._taken:
             self._shares[place.service, self._taken[place]] -= 1
             self._shares[place.service, worker] += 1
@@ -37,15 +37,15 @@ class PlaceQuota:
         return True
 
     def leave(self, place: ServiceSite) -> None:
-        """It needs none."""
+        """Free the room of a place."""
         if (worker := self._taken.pop(place, None)) is not None:
             self._services[place.service] -= 1
             self._shares[place.service, worker] -= 1
 
     def make(self, place: ServiceSite, worker: str) -> ServiceSite | None:
-        """Where there was none: which one leaves, so that there is; None: nobody has two more than this worker.
+        """Make room for a place; return the one that leaves, or None if no worker has two more.
 
-        Who has the most gives, the newest of what it has.
+        The worker with the most places gives its newest.
         """
         full_service = self._services[place.service] >= self._of_a_service
         shares = {who: n for who, n in self._shares.items() if not full_service or who[0] == place.service}

@@ -27,17 +27,17 @@ class Fate(Enum):
 
 @dataclass
 class PlaceLook:
-    """What a look heard at a place.
+    """What a look found at a place.
 
     Attributes:
         prints: how many were judged.
-        workers: the uuids of those who were beside each other.
-        contradict: of those who say now this, now that.
-        odd: of those who are not with the others.
-        cases: how many there were that had not been counted.
-        times: how often who was odd in these, and in those that had been counted when nobody knew who is right.
-        case: the first of them, or the first in which it is known who is right.
-        contradiction: what one who contradicts himself said both times.
+        workers: the uuids of those that were compared.
+        contradict: of those that contradict themselves.
+        odd: of those that are not with the others.
+        cases: how many had not been counted.
+        times: how often each was odd in these, and in those that had been counted without a majority.
+        case: the first of them, or the first with a majority.
+        contradiction: both outputs of one that contradicts itself.
     """
 
     prints: int = 0
@@ -52,13 +52,13 @@ class PlaceLook:
     def doubt(
         self, finding: DivergentSite | None, doubt: Doubt | None, present: Collection[str], living: Collection[str]
     ) -> Doubt:
-        """With what was known before: who is there, and who of them is not to be relied on.
+        """Add this look to what was known before of the workers there.
 
         Args:
-            finding: what was found there before.
-            doubt: the doubt that there was.
-            present: all of the service of whom anything is held.
-            living: who lives: a bad machine has been several workers, if it was started again.
+            finding: the earlier finding.
+            doubt: the earlier doubt.
+            present: the workers of the service with any fingerprint in the window.
+            living: the live ones: a bad machine has been several workers, if it was started again.
         """
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:
@@ -77,14 +77,13 @@ def _more(known: frozenset[str], others: Collection[str], most: int) -> frozense
 
 
 def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool) -> Fate:
-    """The state that a place is in now.
+    """The state of a place now.
 
     Args:
-        doubt: who is there, and who is not to be relied on.
-        present: all of the service of whom anything is held: where the kernel repeats, those who are not looked at say
-            nothing else than the others.
-        differs: whether any differ who do not contradict themselves, now or before.
-        repeats: whether the kernel is known to.
+        doubt: its workers, and those that contradict themselves.
+        present: the workers of the service in the window: if the kernel repeats, those without a case agree.
+        differs: whether any differ that do not contradict themselves, now or before.
+        repeats: whether the kernel is known to repeat.
     """
     if 2 * len(doubt.contradict) > len(doubt.workers.union(present) if repeats else doubt.workers):
         return Fate.DOUBTED
@@ -94,15 +93,13 @@ def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool
 
 
 class Opinions(NamedTuple):
-    """What a group comes to.
+    """The verdict on a group.
 
     Attributes:
-        workers: who is in it.
-        contradict: who of them says now this, now that.
-        outliers: who is not with the others; nobody where it is not known who is right.
-        against: a print of who is; where it is not known of the first worker. None: nothing can be compared.
-        other: a print of another that says something else; None with `against`.
-        contradiction: of one who contradicts himself a print of what he says most often, and one of what he says else.
+        outliers: the workers that are not with the majority; empty if there is none.
+        against: a fingerprint of the majority, else of the first worker; None: nothing can be compared.
+        other: a fingerprint that differs; None with `against`.
+        contradiction: of a worker that contradicts itself the most frequent fingerprint, and another one.
     """
 
     workers: frozenset[int]
@@ -114,7 +111,7 @@ class Opinions(NamedTuple):
 
 
 def opinions(group: Sequence[tuple[int, int, int, int]]) -> Opinions:
-    """Judge a group: of each worker and output how often it said so, and the number of the newest print that does."""
+    """Judge a group: of each worker and output the count, and the newest fingerprint's number."""
     said: dict[int, list[tuple[int, int, int]]] = {}
     for worker, output, times, newest in group:
         said.setdefault(worker, []).append((output, times, newest))
@@ -143,6 +140,6 @@ def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
 
 
 def _right(outputs: Sequence[int]) -> int | None:
-    """What all say who do not contradict themselves; else what more than half of them do."""
+    """The output of all workers that repeat; else that of more than half of them."""
     ((output, votes),) = Counter(outputs).most_common(1)
     return output if 2 * votes > len(outputs) else None

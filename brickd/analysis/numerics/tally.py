@@ -1,8 +1,8 @@
-"""What is counted at each place, from look to look and from daemon to daemon.
+"""Counts at each place, from look to look and from daemon to daemon.
 
-Owns: which sites are counted apart, and how counts go on from those of an earlier daemon. Must not know: what becomes
-of differences. Invariants: a look costs what changed since the last one; of services of which nobody is known any more
-nothing is counted.
+Owns: which sites are counted apart, and how counts continue those of an earlier daemon. Must not know: what becomes
+of differences. Invariants: a look costs what changed since the last one; services without a known worker are not
+counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.shm.sites import plain
 
 
 class _Places(NamedTuple):
-    """Where the sites of a service are counted, by number; of what category each was when it was first heard of."""
+    """The place and the first category of each site of a service, by number."""
 
     service: str
     of: dict[int, tuple[ServiceSite, str]]
@@ -36,18 +36,11 @@ class Tally:
         return self._sites.get(place)
 
     def sites(self) -> Mapping[ServiceSite, SiteCounts]:
-        """All of it as it is now."""
+        """A copy of all counts."""
         return self._sites.copy()
 
     def take(self, services: Collection[str]) -> Mapping[str, int]:
-        """Add what was counted since the last look.
-
-        Args:
-            services: those of which anybody is known.
-
-        Returns:
-            How many more met, by service.
-        """
+        """Add what was counted since the last look; return how many more met, by service."""
         if nobody := self._services.difference(services):
             self._services -= nobody
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in nobody}
@@ -68,13 +61,13 @@ class Tally:
         return {service: n for service, n in met.items() if n}
 
     def judge(self, service: str, site: int, times: int) -> None:
-        """So many at a site that is counted were judged."""
+        """Count judgements at a site."""
         place, _ = self._placed(self._numerics.service_number(service), site)
         if (counts := self._sites.get(place)) is not None:
             self._sites[place] = counts._replace(judged=counts.judged + times)
 
     def unjudge(self, place: ServiceSite) -> None:
-        """Nothing is known any more of what was judged there."""
+        """Forget the judgements at a place."""
         if (counts := self._sites.get(place)) is not None:
             self._sites[place] = counts._replace(judged=0)
 

@@ -1,4 +1,4 @@
-"""Workers are held against each other as they speak: what differs is judged, told once, and kept with its evidence.
+"""Workers compared as they run: a difference is judged, reported once, kept with evidence.
 
 Owns: when a look is due, what of it is kept, and of which findings the evidence. Must not know: where fingerprints come
 from, how a place is judged, how the state is kept. Invariants: a case is counted once; a look costs what its bounds
@@ -39,7 +39,7 @@ _MARKS_MAX = 4_096  # looks: more than an hour
 
 
 class Roll(NamedTuple):
-    """Who is known: what workers are called, by uuid; the services that they are of; the uuids of those who live."""
+    """The known workers: names by uuid, their services, the uuids of live ones."""
 
     names: Mapping[str, str]
     services: Collection[str]
@@ -47,11 +47,7 @@ class Roll(NamedTuple):
 
 
 class Watch:
-    """What becomes of differences.
-
-    Attributes:
-        compared: all that is known, as of the last look.
-    """
+    """Compares the fingerprints of running workers; `compared` is the state as of the last look."""
 
     def __init__(
         self,
@@ -77,18 +73,17 @@ class Watch:
 
     @property
     def waits(self) -> bool:
-        """Whether the last look asked as much as it may, and something is left to be asked by the next one."""
+        """Whether the last look reached its limit, and left something to the next one."""
         return self._turns.denied
 
     def forget(self, workers: Collection[str], meant: Callable[[DivergentSite], bool]) -> None:
-        """At the next look have findings dropped, and be no opinion any more what some said; from any thread."""
+        """Drop findings and the fingerprints of workers, at the next look; from any thread."""
         self._forgotten.append((workers, meant))
 
     def look(self, call: Callable[[], Roll]) -> Compared:
-        """Judge what came since the last look; of services of which nobody is known any more nothing is kept.
+        """Judge what came since the last look; `call` returns the known workers.
 
-        Args:
-            call: asks who is known.
+        Nothing is kept of services without a known worker.
         """
         while self._forgotten:
             workers, meant = self._forgotten.popleft()
@@ -132,7 +127,7 @@ def _later(known: Compared, service: str, more: int, at_ns: int) -> Latest:
 
 @dataclass
 class _Round:
-    """One look at those that wait; `seen`: the prints that are cases already, and whether it is known who is right.
+    """One look; `seen`: fingerprints that are cases already, and whether a majority is known.
 
     Attributes:
         met: those of these that it came upon, and the new ones.
@@ -160,7 +155,7 @@ class _Round:
     # ---- what is heard
 
     def judge(self, number: int) -> bool:
-        """Hear what the group of a print comes to; False: it is not here any more, or not all is known of it."""
+        """Judge the group of a fingerprint; False: it has left, or not all is known of it."""
         prints = self.numerics.prints
         print_, group = prints.print(number), prints.group(number)
         if print_ is None or not group or print_[0] not in self._speakers:
@@ -186,7 +181,7 @@ class _Round:
         return read.whole
 
     def _hear_case(self, heard: PlaceLook, said: Opinions, against: int, other: int) -> None:
-        """Of a place one case in a look is kept: one in which it is known who is right, if there is any."""
+        """Keep one case of a place in a look: one with a majority, if there is any."""
         if (other, bool(said.outliers)) in self.seen:
             self.met.add((other, bool(said.outliers)))
             return
@@ -220,7 +215,7 @@ class _Round:
     # ---- what becomes of it
 
     def settled(self) -> Compared:
-        """What is known now."""
+        """The state after this look."""
         before = self.before
         kept = _Kept(dict(before.findings), dict(before.doubts), Counter(before.unkept), self.tally)
         new: list[DivergentSite] = []
@@ -258,7 +253,7 @@ class _Round:
         )
 
     def _finding(self, place: ServiceSite) -> DivergentSite | None:
-        """What was found there, unless it is known now to be no more than another numeric class."""
+        """The earlier finding, unless it is known now to be no more than another numeric class."""
         finding = self.before.findings.get(place)
         explained = (
             finding is not None
@@ -273,9 +268,9 @@ class _Round:
     def _found(
         self, place: ServiceSite, before: DivergentSite | None, heard: PlaceLook, now: Doubt, *, repeats: bool
     ) -> DivergentSite | None:
-        """With the cases that were heard; where there are none, and the kernel repeats, who contradicts himself is odd.
+        """The finding with this look's cases; without any, a worker that contradicts itself is odd.
 
-        None: of his contradiction nothing is left.
+        None: its contradiction has left.
         """
         outliers = Counter(before.outliers if before is not None else {})
         if heard.case is not None:
@@ -309,11 +304,10 @@ class _Round:
 
 
 class _Kept:
-    """What is kept of all places, as far as there is room: each method says whether there was.
+    """What is kept of all places, within limits: each method returns whether there was room.
 
     Attributes:
-        findings: by place; of some with what was said.
-        doubts: by place.
+        findings: by place; some have fingerprints.
         unkept: by service how often there was no room.
     """
 
@@ -375,5 +369,5 @@ class _Kept:
 
 
 def _whose(finding: DivergentSite) -> str:
-    """Whose place it is: of who is apart from the others in the newest case."""
+    """The worker that a place counts for: the one that is apart in the newest case."""
     return finding.newest.other.worker

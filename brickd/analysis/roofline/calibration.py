@@ -1,8 +1,8 @@
 """Every device of this machine measured, one after the other, each in a program of its own.
 
-Owns: which devices there are to measure, the way from what their programs say to what is known of them. Must not know:
-how anything is measured, where it is kept, screens. Invariants: no two devices are measured at once; a program that
-ends early costs what it had not told yet, which is told as skipped, with how it ended.
+Owns: the devices to measure, how the programs' lines become devices. Must not know: how anything is measured, where it
+is kept, screens. Invariants: no two devices are measured at once; if a program ends early, the rest of its
+measurements are skipped, with how it ended.
 """
 
 from __future__ import annotations

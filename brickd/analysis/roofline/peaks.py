@@ -1,4 +1,4 @@
-"""Peaks: how much a device computes and reads in a second at the most, and the file that keeps them.
+"""Peaks: what a device computes and reads in a second at most, and the file that keeps them.
 
 Owns: what is known of a device, the file's form. Must not know: how anything was measured, bricks, screens. Invariants:
 what a person gave is never shown as measured; a file that is damaged, or that holds what no peak is, is refused; it is

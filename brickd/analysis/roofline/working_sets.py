@@ -1,8 +1,8 @@
-"""How much is to be read of a level of memory, so that it comes from there and neither from nearer nor from farther.
+"""Working sets: how much to read of a level of memory, so that the bytes come from there.
 
 Owns: which caches a processor has, what each thread is to read of each, how much memory may be taken for that. Must not
 know: how anything is read or timed. Invariants: together the threads take no more than a share of what is free; a level
-that cannot be told from the nearer one, or has no room, is told with the reason.
+that cannot be told from the nearer one, or has no room, is skipped with the reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is found when workers are compared: who is slow, who was passed over, what was looked at.
+"""Findings of a comparison of workers: stragglers, workers passed over, what was compared.
 
-Owns: the form of a finding in JSON and in a sentence. Must not know: how one comes about, screens. Invariant: where
-nobody is named it can be told what was compared.
+Owns: the form of a finding in JSON and in a sentence. Must not know: how one comes about, screens. Invariant: without
+a straggler the verdict says what was compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Confidence = Literal["low", "medium", "high"]
 
 
 class About(NamedTuple):
-    """Whom and what a finding is about."""
+    """The worker and the brick of a finding."""
 
     service: str
     worker: str
@@ -177,21 +177,21 @@ class StragglerVerdict:
 
     @property
     def current(self) -> bool:
-        """Whether it says anything of now."""
+        """Whether it is recent enough to say anything of now."""
         return self.age_ns < STALE_NS
 
     def at(self, now_ns: int) -> StragglerVerdict:
-        """As it is to be taken at a time: who was slow at a look that is too long ago may be so or not."""
+        """The verdict at a time: without stragglers if the last look is too long ago."""
         aged = replace(self, age_ns=max(0, now_ns - self.ended.now_ns))
         return aged if aged.current else replace(aged, findings=(), passed=())
 
     def about(self, workers: Collection[str]) -> StragglerVerdict:
-        """What of it is about some of the workers."""
+        """The part about some of the workers."""
         findings = tuple(each for each in self.findings if each.about.worker in workers)
         return replace(self, findings=findings, passed=tuple(e for e in self.passed if e.about.worker in workers))
 
     def headlines(self) -> list[tuple[Straggler, str]]:
-        """For each worker that is named the finding that costs most, and a sentence on all of its findings."""
+        """For each straggler its costliest finding, and a sentence on all of its findings."""
         return [(found[0], _headline(found, self.ended.at_ns)) for found in of_workers(self.findings).values()]
 
 
@@ -210,7 +210,7 @@ def _what(finding: Straggler) -> str:
 
 
 def of_workers(findings: Iterable[Straggler]) -> dict[tuple[str, str], list[Straggler]]:
-    """The findings of each worker, in the order in which the first of each came."""
+    """The findings of each worker, in the order of their first ones."""
     found: dict[tuple[str, str], list[Straggler]] = {}
     for finding in findings:
         found.setdefault(finding.about[:2], []).append(finding)

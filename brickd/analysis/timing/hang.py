@@ -1,4 +1,4 @@
-"""Who hangs: what two looks at the same workers say, and who is the odd one out.
+"""Hangs: what two looks at the same workers show, and which worker is the odd one out.
 
 Owns: when a lane is stuck, and which workers of a service stand apart. Must not know: how the looks came about,
 screens. Invariants: a lane in which anything was recorded between the looks is not stuck; nobody is named where all are
@@ -25,14 +25,13 @@ _FEWEST = 3
 
 
 class LanePosition(NamedTuple):
-    """Where a lane stands: workers that do the same are in the same places.
+    """The position of a lane: workers that do the same have the same.
 
     What is further out does not count: one of many may well have a wrapper of its own.
 
     Attributes:
-        brick: in which it is.
-        layer: of that; None outside of layers.
-        within: the brick directly around; None where there is none.
+        layer: of the brick; None outside of layers.
+        within: the brick directly around.
     """
 
     brick: str
@@ -44,7 +43,7 @@ class LaneLook(NamedTuple):
     """One lane at one time.
 
     Attributes:
-        thread: who records in it, 0 where nobody does.
+        thread: the one that records in it, 0 without one.
         activity: numbers of which one changes whenever a span begins or ends.
         spans: how many are open.
         youngest: of these the one that began last.
@@ -60,7 +59,7 @@ Looks = Mapping[int, LaneLook]
 
 
 class Lane(NamedTuple):
-    """One lane as two looks show it: its number, the later look, and what it does."""
+    """One lane as two looks show it: the later look, and what it does."""
 
     number: int
     look: LaneLook
@@ -78,7 +77,7 @@ class Watched:
 
     @property
     def moves(self) -> bool:
-        """Whether any of its lanes does."""
+        """Whether any of its lanes moves."""
         return any(lane.state == "moving" for lane in self.lanes)
 
     @property
@@ -94,14 +93,14 @@ class Watched:
 
     @property
     def state(self) -> State:
-        """What it does as a whole: it moves if any of its lanes does."""
+        """What the worker does as a whole: it moves if any of its lanes does."""
         if not self.alive:
             return "dead"
         return "moving" if self.moves else "stuck" if self.stuck else "idle"
 
 
 class HangOutlier(NamedTuple):
-    """A worker that stands apart, and how: where it is stuck, if it is."""
+    """A worker that stands apart; `place`: where it is stuck, if it is."""
 
     worker: str
     state: State
@@ -111,17 +110,17 @@ class HangOutlier(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HangVerdict:
-    """What is to be said of the workers of one service.
+    """The verdict on the workers of one service.
 
     Attributes:
         kind: most_wait: more than half are stuck in the place, and the odd ones are not. some_stuck: the odd ones are
             stuck where fewer than half are, while most move or are idle. all_wait: all that live are stuck in the
             place. none_stuck, no_majority, too_few: as they say.
         place: where most or all wait, or the one that is stuck the longest.
-        since_ns: how long all of these have been there at the least.
-        odd: those who stand apart; the ones that are stuck the longest first.
-        stuck: for each place how many workers are stuck there, and since when at the least; most workers first.
-        states: how many workers that do not stand apart are in each state.
+        since_ns: the shortest time that all of these have been there.
+        odd: the workers that stand apart, the ones that are stuck the longest first.
+        stuck: for each place the number of workers, and the shortest time; most workers first.
+        states: the number of other workers in each state.
     """
 
     kind: Kind
@@ -133,12 +132,12 @@ class HangVerdict:
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """The number of all workers."""
         return self.states.total() + len(self.odd)
 
 
 def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched:
-    """Compare a worker with its earlier reading, if it has one; spans younger than `longer_ns` are not stuck."""
+    """Compare a worker with its earlier reading; a span younger than `longer_ns` is not stuck."""
     alive, earlier = worker.reading.alive, _looks(before) if before is not None else {}
     lanes = compared(earlier, _looks(worker.reading), alive=alive, longer_ns=longer_ns)
     return Watched(worker.name, worker.service, alive, lanes)
@@ -157,7 +156,7 @@ def _looks(reading: Reading) -> Looks:
 
 
 def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[Lane, ...]:
-    """What each lane does, by two looks at a worker and whether it lived at the later one."""
+    """The state of each lane, by two looks at a worker and whether it lived at the later one."""
     return tuple(
         Lane(number, look, _state(before.get(number), look, longer_ns) if alive else "dead")
         for number, look in after.items()
@@ -174,7 +173,7 @@ def _state(before: LaneLook | None, after: LaneLook, longer_ns: float) -> State:
 
 
 def judge(workers: Sequence[Watched]) -> HangVerdict:
-    """Tell who stands apart among the workers of one service."""
+    """Find the workers of one service that stand apart."""
     stuck = _places(workers)
 
     def verdict(kind: Kind, place: LanePosition | None = None, odd: Sequence[HangOutlier] = ()) -> HangVerdict:
@@ -205,7 +204,7 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
 
 
 def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
-    """How many are stuck in each place and since when at the least; most workers first, of these the latest."""
+    """The number of stuck workers and the shortest time at each place; most workers first."""
     found: dict[LanePosition, list[Age]] = {}
     for worker in workers:
         for place, since_ns in worker.stuck.items():
@@ -215,7 +214,7 @@ def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
 
 
 def _odd(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Age]]) -> list[HangOutlier]:
-    """How these stand apart: stuck in that of the places where the fewest are, else as they are; the oldest first."""
+    """How these stand apart: stuck in the rarest place, else by state; the oldest first."""
     odd = []
     for worker in workers:
         mine = [place for place in worker.stuck if place in places]
@@ -231,10 +230,10 @@ def _odd(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Ag
 
 
 def _length(age: Age) -> int:
-    """Of ages that are compared one that is not known is the shortest: no more than it is said."""
+    """An age for comparison: an unknown one is the shortest, so that it is not overstated."""
     return -1 if age is None else age
 
 
 def _order(place: LanePosition) -> tuple[str, int, str]:
-    """Places have no order of their own: a layer may be None."""
+    """An order of places: a layer may be None."""
     return place.brick, -1 if place.layer is None else place.layer, place.within or ""

@@ -1,7 +1,7 @@
 """A verdict of `hang` in one sentence.
 
-Owns: its words. Must not know: how a verdict comes about. Invariants: the sentence is raw, whoever prints it escapes
-it; of a place no more is said than tells it from the other places of the sentence.
+Owns: its words. Must not know: how a verdict comes about. Invariants: the sentence is raw, the caller that prints it
+escapes it; a place is named as shortly as tells it from the other places of the sentence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DOES: dict[State, tuple[str, str]] = {
 
 
 def sentence(verdict: HangVerdict) -> str:
-    """What is to be said of the workers of one service."""
+    """The verdict on the workers of one service."""
     count, odd = verdict.workers, verdict.odd
     everything = verdict.kind in ("no_majority", "too_few")
     places = _told(verdict.stuck if everything else [verdict.place, *(each.place for each in odd)])
@@ -51,7 +51,7 @@ def sentence(verdict: HangVerdict) -> str:
 
 
 def _told(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, str]:
-    """What each of these is called: by its brick, and by all in which it differs from others of that brick."""
+    """The names of places: the brick, and all that tells it from others of that brick."""
     alike: dict[str, list[LanePosition]] = {}
     for place in places:
         if place is not None:
@@ -79,12 +79,12 @@ def _for(age: Age) -> str:
 
 
 def _states(verdict: HangVerdict, *states: State) -> list[str]:
-    """How many of those who do not stand apart are in each of these states."""
+    """The number of other workers in each of these states."""
     return [f"{count} {do}" for count, do in _counted(verdict, *states)]
 
 
 def _counted(verdict: HangVerdict, *states: State) -> list[tuple[int, str]]:
-    """The same with what they do."""
+    """The same numbers, and what these workers do."""
     counts = [(verdict.states[state], _DOES[state]) for state in states]
     return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
 

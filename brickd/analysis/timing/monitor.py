@@ -1,4 +1,4 @@
-"""Whoever is slow is seen: each snapshot is compared with the one before, and who is named is told.
+"""Stragglers while workers run: snapshots are compared in turn, changes are reported.
 
 Owns: the last looks, who is named since when, the events of their coming and going. Must not know: how one is judged,
 who takes snapshots. Invariants: what is judged is replaced as a whole, so that any thread may read it; it is bounded by
@@ -22,7 +22,7 @@ from brickd.model.worker_totals import slot
 
 
 class Lookout:
-    """Takes snapshots, and knows who is slow."""
+    """Takes snapshots, and knows the stragglers."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -32,11 +32,11 @@ class Lookout:
         self._judged = replace(judge(()), ended=Moment.now())
 
     def judged(self) -> StragglerVerdict:
-        """What was found at the last snapshot."""
+        """The verdict at the last snapshot."""
         return self._judged
 
     def take(self, snapshot: Snapshot) -> None:
-        """Look at what was done since the last one."""
+        """Compare a snapshot with the last one."""
         before, self._before = self._before, snapshot
         if before is None:
             self._judged = replace(self._judged, ended=snapshot.moment)

@@ -1,10 +1,10 @@
-"""Two groups of workers beside each other, brick by brick: whose spans take longer, and whether that is chance.
+"""Two groups of workers compared brick by brick: whose spans take longer, beyond chance.
 
 Owns: what counts as a difference of time. Must not know: files, states of workers, what the groups are, screens.
-Invariants: bounds are no measurements, and are left out and named; with the groups changed over the signs change and
+Invariants: bounds are no measurements, and are left out and named; with the groups exchanged the signs change and
 no verdict does; a brick that only one group has is there, and differs in nothing.
 
-A difference is significant where all of this is so:
+A difference is significant if all of this is true:
 
 - The histograms tell the groups apart (`stats`): in 99 of 100 comparisons of groups that are equal chance brings about
   no such thing, in however many bricks. Spans of one worker hang together and there are millions of them, so that this
@@ -56,7 +56,7 @@ class Pair:
         category: the first that any worker declared, else 'other'.
         a: the first group's totals.
         b: the second's.
-        p_value: how likely so much or more is by chance alone; None where one of them did too little to say.
+        p_value: the chance of so much or more without a difference; None if one of them did too little to say.
     """
 
     brick: str
@@ -68,13 +68,13 @@ class Pair:
 
     @property
     def difference_percent(self) -> float | None:
-        """By how much the second's median is above the first's; None where one of them has none, or only zero."""
+        """How far the second's median is above the first's; None without both, or above zero."""
         a, b = self.a["p50_ns"], self.b["p50_ns"]
         return None if not (self.a["count"] and self.b["count"]) or a == 0 < b else percent_of(b - a, a)
 
     @property
     def cost_ns(self) -> float:
-        """How much more self time the second took for as many calls as both made."""
+        """The extra self time of the second for as many calls as both made."""
         calls = min(self.a["count"], self.b["count"])
         return calls * (self.b["self_ns"] / self.b["count"] - self.a["self_ns"] / self.a["count"]) if calls else 0.0
 
@@ -106,9 +106,9 @@ class Paces:
     """All bricks of two groups.
 
     Attributes:
-        pairs: those that differ first, and of them the costliest: before the bricks around it, which it makes slow.
-        bounded: bricks of which there are bounds in one of the groups, which are not in its totals.
-        level: what a `p_value` lies below that is no chance, among so many.
+        pairs: those that differ first, the costliest first: before the bricks around it, which it makes slow.
+        bounded: bricks with bounds in one of the groups, which are not in its totals.
+        level: a `p_value` below it is no chance, among so many.
     """
 
     pairs: Sequence[Pair]
@@ -148,7 +148,7 @@ def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
 def _add(
     fold: Fold[_Key], a: Iterable[Reading], b: Iterable[Reading], categories: dict[str, str]
 ) -> Mapping[str, Set[float]]:
-    """Add all up: by how many buckets of the fold the histograms of each brick lie above those of its own ticks."""
+    """Add all readings; return by brick how many buckets its histograms are shifted."""
     sides: list[tuple[Side, Reading]] = [*(("a", each) for each in a), *(("b", each) for each in b)]
     # The first one's clock is that of the histograms: whose it is must not depend on the side.
     sides.sort(key=lambda side: side[1].tick_ns)
@@ -183,14 +183,14 @@ def _keyed(
 
 
 class _Test(NamedTuple):
-    """Of two groups in a brick: how likely by chance; whether it is enough to be told, if it is not that."""
+    """The test of a brick: the p-value, and whether the difference is large enough to show."""
 
     p_value: float
     worth: bool
 
 
 def _tested(fold: Fold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | None:
-    """Compare two rows; nothing where one of them holds too little."""
+    """Compare two rows; None if one of them holds too little."""
     rows = fold.row(a), fold.row(b)
     if min(row["count"] for row in rows) < CALLS_MIN:
         return None
@@ -209,7 +209,7 @@ def _tested(fold: Fold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | Non
 
 
 def _cells(histograms: Sequence[Sequence[int]], shifts: Set[float]) -> tuple[list[list[int]], bool]:
-    """The histograms in cells that are in both; and whether one lies up to half a cell above its own, or below."""
+    """The histograms in common cells; and whether one lies up to half a cell off its own."""
     by = {shift: math.floor(shift + 0.5) for shift in shifts}
     # The first bucket is of all that is less, and the last one of all that is more, wherever they came to lie.
     first, last = max(0, *by.values()), len(histograms[0]) - 1 + min(0, *by.values())

@@ -1,4 +1,4 @@
-"""Statistics of the comparison of workers: how far one differs from the others, and whether a group is slower.
+"""Statistics: how far one worker differs from the others, and whether a group is slower.
 
 Owns: the standing of each row over slots, and the statistic of Mann and Whitney over values that are known by cell
 only. Must not know: what is measured, how wide a cell is. Invariants: the order of rows changes nothing; a row with too
@@ -44,13 +44,13 @@ _TRIMMED = 1.2  # variance of the trimmed mean, over that of the mean
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one stands.
+    """How far a row stands out.
 
     Attributes:
-        excess: how far above the median of all.
-        score: that over what chance and the usual differences explain.
-        slots: from how many.
-        steady: whether it was so in all slots, but for one at most.
+        excess: over the median of all.
+        score: the excess over what chance and the usual differences explain.
+        slots: how many it rests on.
+        steady: whether it was so in all slots, except one at most.
         first: the first slot of those in which it was so without a break, up to the last.
     """
 
@@ -65,13 +65,13 @@ NOWHERE = Standing(excess=0.0, score=0.0, slots=0, steady=False, first=0)
 
 
 class Field:
-    """All that are compared.
+    """All rows that are compared.
 
     Args:
-        rows: of each, a value for each slot; None where there is none that says anything.
+        rows: of each, a value for each slot; None if there is no meaningful one.
 
     Attributes:
-        excess: how far each is above the median of all; nobody, where too little is known to compare them.
+        excess: of each over the median of all; empty if too little is known to compare them.
     """
 
     def __init__(self, rows: Mapping[str, Sequence[float | None]]) -> None:
@@ -91,7 +91,7 @@ class Field:
         self._noise = _TO_SIGMA * median(steps) / math.sqrt(2)
 
     def standing(self, name: str) -> Standing:
-        """Where one of those stands that are compared; where it has changed lately, by what it was since."""
+        """The standing of a compared row; if it has changed lately, by the values since then."""
         row = self._rows[name]
         whole = self._over(row, 0)
         changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self._centre)
@@ -104,7 +104,7 @@ class Field:
         return max(broken, default=-1) + 1
 
     def _over(self, row: Sequence[float | None], begin: int) -> Standing:
-        """By the slots since one of them."""
+        """The standing by the slots since one of them."""
         values = [value for value in row[begin:] if value is not None]
         if len(values) < SLOTS_MIN:
             return NOWHERE
@@ -130,18 +130,18 @@ def _trimmed(values: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Of one row: so few values may lie close together by chance, for which it is as wide as Student's t."""
+    """Of one row: as wide as Student's t, for few values may lie close together by chance."""
     mean, freedom = sum(values) / len(values), len(values) - 1
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (freedom - 2))
 
 
 class Ranks(NamedTuple):
-    """How two groups stand to each other.
+    """How two groups compare.
 
     Attributes:
         ahead: of all pairs with one of each group, those in which the second's is greater, less those in which the
             first's is.
-        p_value: how likely that or more is, either way, where both are drawn from the same.
+        p_value: the chance of that or more, either way, if both are drawn from the same.
     """
 
     ahead: int
@@ -149,7 +149,7 @@ class Ranks(NamedTuple):
 
 
 def ranks(first: Sequence[int], second: Sequence[int]) -> Ranks:
-    """Compare two groups by their number of values in each cell, the cell of the least values first."""
+    """Compare two groups by their values in each cell, the cell of the least values first."""
     ahead = ones = others = ties = step = below = 0
     for one, other in zip(first, second, strict=True):
         here = one + other

@@ -67,7 +67,7 @@ def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) ->
 
 
 def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mapping[About, Moment]) -> Iterator[_Suspect]:
-    """Whoever stands out; of what the others wait for only what no brick of its own explains."""
+    """Workers that stand out; in collectives only those that no brick of their own explains."""
     waits = [each for each in bricks if each.collective]
     works = [each for each in bricks if not each.collective]
     slow: set[str] = set()
@@ -91,7 +91,7 @@ def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mappin
 
 
 def _awaited(wait: ComparedBrick, worker: str) -> bool:
-    """Whether the others wait for it, as far as that is seen at all."""
+    """Whether the others wait for it, as far as that shows at all."""
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
@@ -129,7 +129,7 @@ def _finding(
 
 
 def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
-    """High where all that can be wanted is there, low where something is scarce."""
+    """High if the evidence is rich in all respects, low if it is thin in one."""
     workers = len(brick.field.excess)
     calls = min(brick.totals[each].calls for each in brick.field.excess)
     if standing.slots == SLOTS_MIN or workers == ROWS_MIN or calls < _FEW_CALLS:
@@ -139,7 +139,7 @@ def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
 
 
 def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: float) -> str:
-    """Why who stands out is not named, or ''."""
+    """Why a worker that stands out is not named, or ''."""
     if ease == 1.0 and not standing.steady:
         return "it is slow in some of the slots only"
     if finding.cost_ns_per_s < ease * COST_MIN * _SECOND:
@@ -155,7 +155,7 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
 
 
 def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, finding: Straggler) -> str:
-    """Why the others wait for it, where what it records says so: it does more, or what is not slow for certain."""
+    """Why the others wait for it, if its bricks show it: more work, or no certain slowness."""
     more = {each.key[1]: _more_ns_per_s(stretch, each, worker) for each in works}
     if sum(more.values()) < _COMPARABLE * finding.cost_ns_per_s:
         return ""
@@ -164,7 +164,7 @@ def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, fi
 
 
 def _more_ns_per_s(stretch: Stretch, brick: ComparedBrick, worker: str) -> float:
-    """How much more of each second it spends in a brick than its peers do in the median."""
+    """Its extra time per second in a brick, over the median of its peers."""
     peers = [each for each in stretch.workers[brick.key[0]] if each != worker]
 
     def share(each: str) -> float:

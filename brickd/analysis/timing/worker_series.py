@@ -1,4 +1,4 @@
-"""The workers of a service side by side in one brick: slot by slot, and over the last slots.
+"""The workers of a service compared in one brick: slot by slot, and over the last slots.
 
 Owns: which bricks of a slot are looked at, what makes a worker comparable there, which slots of a worker count, how far
 it differs from the others. Must not know: which worker is named for that. Invariants: a load that all workers share
@@ -56,14 +56,14 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlotLook:
-    """A slot, looked at.
+    """A slot, compared.
 
     Attributes:
         slot: without its bricks, and without those that are only bounded.
-        lives: who lives at its end, by name.
-        bricks: by service and brick, whose each is.
-        left: why a brick was left out. small: too small to matter, or one too many. unjudged: as its category says, its
-            time tells nothing of its worker. bounded: nothing of it was measured.
+        lives: the live workers at its end, by name.
+        bricks: by service and brick, each worker's part.
+        left: why a brick was left out. small: too small to matter, or one too many. unjudged: by its category, its time
+            says nothing of its worker. bounded: nothing of it was measured.
     """
 
     slot: Slot
@@ -95,7 +95,7 @@ def look(slot: Slot, lives: Mapping[str, Life]) -> SlotLook:
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:
-    """How each is apart in its mean self time."""
+    """How far each is apart in its mean self time."""
     means = {each.worker: each.self_ns / each.count for each in shares if each.count >= SAMPLES_MIN}
     means = {worker: mean for worker, mean in means.items() if mean > 0}
     if len(means) < ROWS_MIN:
@@ -105,7 +105,7 @@ def _times(shares: Sequence[Share]) -> dict[str, float]:
 
 
 def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
-    """How each is apart in its mean wait."""
+    """How far each is apart in its mean wait."""
     enough = [each for each in shares if each.count >= SAMPLES_MIN]
     if len(enough) < ROWS_MIN or length_ns <= 0:
         return {}
@@ -121,7 +121,7 @@ Evidence = Literal["judged", "few_workers", "few_samples"]
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What a worker did in a brick, in all slots that count."""
+    """The work of one worker in a brick, in all slots that count."""
 
     calls: int
     self_ns: float
@@ -165,11 +165,11 @@ class Stretch:
         self.length_ns = sum(look.slot.length_ns for look in looks)
 
     def keys(self, service: str) -> list[Key]:
-        """The bricks of a service that anybody did something in."""
+        """The bricks of a service with any work."""
         return self._keys.get(service, [])
 
     def sides(self, key: Key) -> dict[str, list[Beside | None]]:
-        """Slot by slot what each worker that lives now did in a brick."""
+        """The work of each live worker in a brick, slot by slot."""
         found: dict[str, list[Beside | None]] = {}
         for slot, look in enumerate(self.looks):
             for worker, beside in look.bricks.get(key, {}).items():
@@ -183,7 +183,7 @@ class Stretch:
         return next(declared, "other")
 
     def lived_ns(self, worker: str) -> int:
-        """How long the slots are together that count for a worker."""
+        """The length of the slots that count for a worker."""
         return sum(look.slot.length_ns for look in self.looks[self._begins[worker] :])
 
 
@@ -225,7 +225,7 @@ class ComparedBrick:
         return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call, excess, standing.score)
 
     def rows(self) -> tuple[WorkerRow, ...]:
-        """Those of all: first who stands out most, last of whom too little is known."""
+        """The rows of all workers: the ones that stand out most first, unknown ones last."""
         rows = map(self.row, self.totals)
         return tuple(sorted(rows, key=lambda row: (-math.inf if row.score is None else -row.score, row.worker)))
 
@@ -245,6 +245,6 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
 
 
 def _apart(sides: Sequence[Beside | None]) -> list[float | None]:
-    """Slot by slot how far it is apart; a slot in which it did less than half as much as usual says too little."""
+    """The distance in each slot; one with less than half the usual calls says too little."""
     usual = median([side.calls for side in sides if side is not None])
     return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

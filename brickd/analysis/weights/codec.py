@@ -23,7 +23,7 @@ _END = b"\n"  # of a line of JSON, which has none
 
 
 def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> list[bytes]:
-    """What `Weights.kept` says, in pieces that follow one another."""
+    """Encode what `Weights.kept` returned, in pieces that follow one another."""
     line = {
         "numbers": plain(list(contents)),
         "tensors": composed({service: found.text() for service, found in tensors.items()}),
@@ -34,21 +34,13 @@ def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], worker
 
 
 def parted(written: bytes) -> tuple[bytes, bytes]:
-    """The line, and what stands behind it."""
+    """Split into the line and what follows it."""
     line, _, rest = written.partition(_END)
     return line, rest
 
 
 def read(line: Any, rest: bytes) -> Weights:
-    """What was written.
-
-    Args:
-        line: what its JSON says.
-        rest: what stands behind it.
-
-    Raises:
-        ValueError: it cannot be; or whatever else comes of a line that is none.
-    """
+    """Decode a parsed line, and what follows it; a ValueError, or another error, if invalid."""
     left = BytesIO(rest)
     found = Weights.of_kept(
         {whole(number, 1): left.read(CONTENT_BYTES) for number in line["numbers"]},
@@ -85,20 +77,15 @@ _KIND = "weights file"
 
 
 def encode(prefix: str, weights: Weights) -> bytes:
-    """The file's content; for the thread that takes.
-
-    Args:
-        prefix: what the names of the segments begin with.
-        weights: all of them.
-    """
+    """The file's content; for the thread that takes. `prefix` begins the names of the segments."""
     return framed(_KIND, VERSION, [plain(prefix).encode(), _END, *pieces(*weights.kept())])
 
 
 def decode(prefix: str, content: bytes) -> Weights | None:
-    """What `encode` was given; None: it is of other segments.
+    """Decode what `encode` made; None: it is of other segments.
 
     Raises:
-        CheckpointRefused: it is none, or not whole, or of a later brickd.
+        CheckpointRefused: it is invalid, or not whole, or of a later brickd.
     """
     whose, _, rest = unframed(_KIND, VERSION, content).partition(_END)
     try:

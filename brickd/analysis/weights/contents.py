@@ -1,8 +1,8 @@
-"""What tensors hold, as their fingerprints say: of equal ones one copy.
+"""The contents of tensors, as their fingerprints show them: one copy of equal ones.
 
 Owns: when two tensors are equal, what is kept of one, what of that is shown. Must not know: whose they are. Invariants:
 tensors are equal by checksum, number of elements, shape and dtype alone, for statistics and sketch may differ in their
-last bits between processors; what nobody holds any more goes.
+last bits between processors; a content without a holder goes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TensorContent:
 
     @property
     def form(self) -> tuple[str, int, int]:
-        """What must be equal where two are to be compared at all."""
+        """What must be equal for two to be comparable."""
         return self.dtype, self.shape_digest, self.elements
 
 
@@ -80,9 +80,9 @@ class ContentStore:
         return {number: self._said[number] for number in self.numbers.values()}
 
     def take(self, records: bytes, most: int) -> array[int]:
-        """Store what the tensors of records hold, at most `most` contents; their numbers, 0 without room.
+        """Store what the tensors of records hold; the contents' numbers, 0 without room.
 
-        The caller then holds the new ones or clears them.
+        The caller then holds the new ones or clears them. `most`: the limit of contents.
         """
         numbers = array("I", _reader.weights_held(records, self.numbers, self._said, self._free, most))
         self.uses.frombytes(bytes((len(self._said) - len(self.uses)) * self.uses.itemsize))

@@ -1,7 +1,7 @@
-"""What weights are to be, in a file: checksums that workers are held against.
+"""The expected weights in a file: checksums that workers are compared with.
 
-Owns: the form of a manifest. Must not know: who is compared with one, screens. Invariants: what is in the file is
-judged as what a stranger wrote; it says one thing of each tensor; it is written whole or not at all.
+Owns: the form of a manifest. Must not know: who is compared with one, screens. Invariants: the file's content is
+hostile input; it says one thing of each tensor; it is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TensorKey(NamedTuple):
 
 
 class ExpectedContent(NamedTuple):
-    """What it holds."""
+    """The expected content of a tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -47,13 +47,7 @@ class ExpectedContent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a file says.
-
-    Attributes:
-        key: the name of the key that the checksums were made with; None: none was needed.
-        service: of which workers they were.
-        tensors: all of them.
-    """
+    """The content of a file; `key` names the key of the checksums, None: none was needed."""
 
     key: str | None
     service: str
@@ -64,10 +58,10 @@ class Manifest:
 
 
 def save(path: Path, tensors: Sequence[Document]) -> Manifest:
-    """Write what workers hold, as the view `weights` tells it.
+    """Write the content of the view `weights` as a manifest.
 
     Raises:
-        BrickdError: they do not all hold the same, or it is not to be written there.
+        BrickdError: the workers do not all hold the same, or the file cannot be written.
     """
     keys = {tensor["key"] for tensor in tensors}
     services = {tensor["service"] for tensor in tensors}
@@ -95,12 +89,12 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
 
 
 def place_of(tensor: Document) -> TensorKey:
-    """Which tensor a row of a document, or of a manifest, is of."""
+    """The tensor of a row of a document, or of a manifest."""
     return TensorKey(tensor["shard"], tensor["tensor"], tensor["layer"], tensor["expert"])
 
 
 def content_of(tensor: Document) -> ExpectedContent:
-    """What it holds."""
+    """The content in a row of a document, or of a manifest."""
     return ExpectedContent(tensor["dtype"], tuple(tensor["shape"]), tensor["checksum"])
 
 
@@ -120,11 +114,7 @@ def _encoded(manifest: Manifest) -> bytes:
 
 
 def load(path: Path) -> Manifest:
-    """What a manifest says.
-
-    Raises:
-        BrickdError: it is none.
-    """
+    """Read a manifest; a BrickdError if the file is none."""
     try:
         content = _read(path)
     except OSError as error:

@@ -1,8 +1,7 @@
-"""Workers held against a manifest.
+"""Workers compared with a manifest.
 
-Owns: what such a comparison comes to, as a document. Must not know: where workers' weights come from, files, screens.
-Invariants: what is compared is compared exactly; checksums of another key are not; what was not compared is told with
-the reason.
+Owns: the result as a document. Must not know: where workers' weights come from, files, screens. Invariants: what is
+compared is compared exactly; checksums of another key are not; what was not compared is counted by the reason.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from brickd.errors import BrickdError
 
 
 def against(manifest: Manifest, document: Document) -> dict[str, Any]:
-    """Every worker held against a manifest, in place of its replicas.
+    """Compare every worker with a manifest, in place of its replicas.
 
     Args:
-        manifest: what is to be.
+        manifest: the expected weights.
         document: of the view `weights`, with all tensors.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The comparison of all workers' weights: made once per change, and reported when its verdict changes.
+"""All workers' weights compared: once per change, and reported when the verdict changes.
 
 Owns: whose weights are compared, when there is anything to compare, which differences are reported. Must not know: how
 two workers are compared. Invariants: any thread may ask; a worker that differs is reported once, and once more when it
@@ -28,7 +28,7 @@ def watching(workers: Sequence[Worker]) -> list[Worker]:
 
 
 class Weighing:
-    """Compares what a daemon knows of weights."""
+    """Compares all weights that a daemon knows."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -56,7 +56,7 @@ def _about(worker: Worker) -> tuple[object, ...]:
 
 
 class Scales:
-    """Takes snapshots, and knows who differs."""
+    """Takes snapshots, and reports which workers differ."""
 
     def __init__(self, weighing: Weighing, tell: Tell) -> None:
         self._weighing, self._tell = weighing, tell

@@ -95,7 +95,7 @@ def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> Weigh
 
 
 def _alone(where: tuple[int, str], groups: Mapping[tuple[int, str], Group]) -> str:
-    """Why a worker that nobody stands beside is not compared."""
+    """Why a worker without a replica is not compared."""
     key, shard = where
     return "key" if any(shard == other and key != other_key for other_key, other in groups) else "alone"
 
@@ -142,9 +142,9 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
 
 
 def refused(worker: Worker) -> int:
-    """How many tensors of a worker that has read all of its weights cannot be read, at most.
+    """An upper bound of the unreadable tensors of a worker that has read all of its weights.
 
-    It counts them each time that it tries, and those of its checksums, too.
+    The worker counts them each time that it tries, and those of its checksums, too.
     """
     process = worker.reading.process
     return min(process["weights"], process["tensors_refused"]) if process["scans"] else 0
@@ -167,7 +167,7 @@ class _Shard:
                 self._judge(number, tensor)
 
     def _is_equal(self, number: int) -> bool:
-        """Whether all hold the same of one generation, as they do of nearly all tensors; it is counted."""
+        """Whether all hold the same of one generation, as they do of nearly all tensors; counts it."""
         first, *others = self._group
         now = first.now(number)
         if not now or any(each.now(number) != now for each in others):
@@ -242,14 +242,14 @@ class _Shard:
 
 
 def _of_one_shape(one: bytes, other: bytes) -> bool:
-    """Whether there are both, and their sketches, which are of elements and not of bytes, are of the same ones."""
+    """Whether both exist and their sketches, of elements and not bytes, are of the same ones."""
     return bool(one and other) and content(one).form[1:] == content(other).form[1:]
 
 
 def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """Who is odd, and what the others hold; 0: nothing, for most of them lack it.
+    """The reason who is odd, and what the others hold; 0: nothing, for most of them lack it.
 
-    Who lacks a tensor has no say in what it is to hold.
+    A worker that lacks a tensor has no vote on its content.
     """
     held = {now: classes for now, classes in contents.items() if now}
     lacking, holding = size(contents.get(0, ())), sum(map(size, held.values()))
@@ -263,7 +263,7 @@ def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why,
 
 
 def _among(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """Of those that hold a tensor."""
+    """The same among workers that hold the tensor."""
     count = sum(map(size, contents.values()))
     most = max(contents, key=lambda now: size(contents[now]))
     if count > 2 and 2 * size(contents[most]) > count:

@@ -1,8 +1,8 @@
-"""Who is a replica of whom: workers in the shards of a model that they say they hold.
+"""Replicas: workers grouped by the shard of a model that they declare.
 
 Owns: what of a worker's coordinates tells shards apart, which workers are the same in all that is known of them, who
 holds what is another shard's. Must not know: when two tensors differ. Invariant: workers of other keys never share a
-shard, for their checksums say nothing of each other.
+shard, for their checksums cannot be compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OF_A_REPLICA = re.compile(r"(dp|cp|sp)\d+")  # ranks of a context or of a seque
 
 
 def shard_of(coordinates: str) -> str:
-    """The coordinates without what tells replicas apart: the first part, if it is no shard, and `dp`, `cp` and `sp`.
+    """The coordinates of the shard: without `dp`, `cp`, `sp`, and a first part that is no shard.
 
     >>> shard_of("0.tp3.pp1"), shard_of("tp3"), shard_of("dp1.tp0"), shard_of("0.cp1.tp2"), shard_of("blue")
     ('pp1.tp3', 'tp3', 'tp0', 'tp2', '')
@@ -32,19 +32,18 @@ def shard_of(coordinates: str) -> str:
 
 
 def shards_of(workers: Iterable[Worker]) -> dict[str, str]:
-    """Which shard each of them holds, by uuid."""
+    """The shard of each worker, by uuid."""
     return {worker.reading.uuid: shard_of(worker.reading.coordinates) for worker in workers}
 
 
 class Alike:
-    """Workers of one shard and key of which the same is known.
+    """Workers of one shard and key with the same known tensors.
 
     Attributes:
-        holds: what they hold.
-        whole: the generation of all that they hold, where they have read all; None: a tensor may be still to come.
-        counts: of tensors, by what a worker's finding calls them.
+        whole: the generation of all that they hold, if they have read all; None: a tensor may be still to come.
+        counts: of tensors, by the fields of `ComparedWorker`.
         reasons: why tensors were not compared.
-        elsewhere: whose shard it is that they hold, where that is another one.
+        elsewhere: the other shard whose tensors they hold, if they do.
     """
 
     def __init__(self, key: int, shard: str, holds: Holds, whole: int | None) -> None:
@@ -55,34 +54,34 @@ class Alike:
         self.elsewhere: str | None = None
 
     def now(self, number: int) -> int:
-        """The number of what a tensor holds; 0 where nothing is known of it."""
+        """The number of a tensor's content; 0 if not known."""
         return self.holds.now[number] if number < len(self.holds) else 0
 
     def row(self, number: int) -> TensorRow | None:
-        """Of a tensor; None where nothing is known of it."""
+        """The row of a tensor; None if not known."""
         return self.holds.row(number) if self.now(number) else None
 
     def changed(self, number: int) -> bool:
-        """Whether a tensor is not what it was, in this generation."""
+        """Whether a tensor has changed in this generation."""
         now = self.now(number)
         return now != 0 and now != self.holds.firsts[number]
 
     def lacks(self, number: int, generation: int) -> bool:
-        """Whether it is known that there is no such tensor of a generation, of which they hold all else.
+        """Whether they have all of a generation, but not this tensor.
 
-        Of those that hold what is another shard's it says nothing: that is told of them.
+        Of workers that hold another shard's tensors it is False: they have a headline of their own.
         """
         return self.whole == generation and self.elsewhere is None and not self.now(number)
 
     def shared(self, other: Alike) -> float:
-        """How much of what it has the other one has as well: 1 where that is all, 0 where it has nothing."""
+        """The part of its tensors that the other one has as well, from 0 to 1."""
         theirs = other.holds.now
         mine = [(number, now) for number, now in enumerate(self.holds.now) if now]
         return sum(number < len(theirs) and theirs[number] == now for number, now in mine) / max(1, len(mine))
 
 
 def without_gone(holds: Holds, watched: int) -> Holds:
-    """What a worker that watches fewer tensors than are known of it has no more: those that were read longest ago."""
+    """The tensors without the longest unread ones, if the worker now watches fewer than known."""
     if not 0 < watched < holds.known:
         return holds
     left = holds.copy()
@@ -93,7 +92,7 @@ def without_gone(holds: Holds, watched: int) -> Holds:
 
 
 def size(several: Sequence[Alike]) -> int:
-    """How many workers these are."""
+    """The number of workers in some groups."""
     return sum(len(each.workers) for each in several)
 
 
@@ -101,7 +100,7 @@ Group = list[Alike]
 
 
 def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str], Group]:
-    """Workers of one service by key and shard; of those that said nothing of weights nothing is here."""
+    """Workers of one service by key and shard, without those that sent no weights."""
     found: dict[tuple[int, str], dict[object, Alike]] = defaultdict(dict)
     wholes: dict[object, int | None] = {}  # of those of which the same is known it is asked once
     for worker in workers:
@@ -123,23 +122,23 @@ def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str]
 
 
 def _whole(holds: Holds, watched: int, scans: int) -> int | None:
-    """The generation of all that a worker holds, if it has read all of that, and all has come here."""
+    """The generation of all that a worker holds, if it has read all, and all has arrived."""
     generations = [generation for generation, now in zip(holds.generations, holds.now, strict=True) if now]
     complete = scans > 0 and 0 < watched <= len(generations)
     return generations[0] if complete and len(set(generations)) == 1 else None
 
 
 def _usual(group: Group) -> Alike | None:
-    """What most of a shard's workers hold, or all of them."""
+    """What more than half of a shard's workers hold."""
     most = max(group, key=lambda each: len(each.workers))
     return most if 2 * len(most.workers) > size(group) else None
 
 
 def _place(groups: Mapping[tuple[int, str], Group]) -> None:
-    """Find those that hold what is another shard's, and all of it, beside others that do not.
+    """Find workers that hold all tensors of another shard, beside others that do not.
 
-    Where those beside it hold most of that, too, the two shards are much the same, as those of ranks that have few
-    experts of their own are: it says nothing that one of them holds all of it.
+    If those beside it hold most of that, too, the two shards are much the same, as those of ranks that have few
+    experts of their own are: then it proves nothing that one of them holds all of it.
     """
     usual = {where: _usual(group) for where, group in groups.items()}
     for (key, shard), group in groups.items():

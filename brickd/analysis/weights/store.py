@@ -1,8 +1,8 @@
-"""What workers' weights are, as they last said: of each tensor the newest fingerprint, and the first of its generation.
+"""Workers' weights: of each tensor the newest fingerprint, and the first of its generation.
 
 Owns: who holds what, and how much is kept. Must not know: who is a replica of whom, files. Invariants: what is equal
-is kept once, whoever holds it; of what finds no room nothing is known, and it is counted; what is read again and is
-what it was, as nearly all is, costs no more than that its time is noted.
+is kept once, whoever holds it; of what finds no room nothing is known, and it is counted; a tensor that is read again
+and has not changed, as nearly all, costs no more than a note of the time.
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ class Speaks(Protocol):
 
 
 class Weights:
-    """Of many workers; any thread may ask, one takes.
+    """The weights of many workers; any thread may ask, one takes.
 
     Attributes:
-        contents: what their tensors hold.
-        changes: a number that grows when anything does.
+        changes: a number that grows with each change.
         news: one that grows when more changes than when tensors were last read.
     """
 
@@ -67,7 +66,7 @@ class Weights:
     # ---- taking
 
     def take(self, speaker: Speaks, records: bytes) -> None:
-        """Take records of weights: whole ones, one behind the other."""
+        """Take whole records of weights in order."""
         with self._lock:
             tensors, holds = self._of(speaker.uuid, speaker.service)
             numbers = array("i", _reader.weights_of(records, speaker.digests, tensors.numbers))
@@ -81,7 +80,7 @@ class Weights:
             self._know(speaker.uuid, holds, tensors)
 
     def merge(self, other: Weights, mark: str = "") -> None:
-        """Take what others know as well, under uuids with a mark before them."""
+        """Add what others know, under uuids with a mark before them."""
         with self._lock:
             for uuid, theirs in other._workers.items():
                 tensors, holds = self._of(mark + uuid, theirs.service)
@@ -96,7 +95,7 @@ class Weights:
                 self._know(mark + uuid, holds, tensors)
 
     def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
-        """Under which number a tensor is known; _NOTHING where there are too many."""
+        """The number of a tensor; _NOTHING if there are too many."""
         number = tensors.number(tensor)
         if number is None:
             holds.refused += 1
@@ -105,7 +104,7 @@ class Weights:
         return number
 
     def _of(self, uuid: str, service: str) -> tuple[Tensors, Holds]:
-        """What is known; of whom nothing is, what is to be known of it."""
+        """The tensors and holdings of a worker, new ones if nothing is known."""
         tensors, holds = self._tensors.get(service), self._workers.get(uuid)
         return Tensors() if tensors is None else tensors, Holds(service) if holds is None else holds
 
@@ -114,14 +113,14 @@ class Weights:
             self._workers[uuid], self._tensors[holds.service] = holds, tensors
 
     def _grow(self, holds: Holds, rows: int) -> None:
-        """Have so many rows, as far as there is room for them."""
+        """Add rows up to this number, as far as there is room."""
         room = (self._bytes_max - len(self.contents) * COST_BYTES) // ROW_BYTES - self._rows
         if (more := min(rows - len(holds), room)) > 0:
             self._rows += more
             holds.grow(more)
 
     def _put(self, holds: Holds, records: bytes, numbers: array[int]) -> None:
-        """Have what records say in its place, where there is room."""
+        """Add records, as far as there is room."""
         self._grow(holds, max(numbers, default=_NOTHING) + 1)
         contents = self.contents.take(records, (self._bytes_max - self._rows * ROW_BYTES) // COST_BYTES)
         news, left = holds.put(records, numbers, contents, self.contents.uses)
@@ -130,7 +129,7 @@ class Weights:
         self.changes += 1
 
     def retain(self, uuids: Collection[str]) -> None:
-        """Forget all others."""
+        """Forget all other workers."""
         with self._lock:
             for uuid in [uuid for uuid in self._workers if uuid not in uuids]:
                 holds = self._workers.pop(uuid)
@@ -160,18 +159,14 @@ class Weights:
     # ---- outliving a process
 
     def kept(self) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
-        """All of it: contents by number, tensors by service, workers by uuid; for the thread that takes."""
+        """Contents by number, tensors by service, workers by uuid; for the thread that takes."""
         return self.contents.all(), self._tensors, self._workers
 
     @classmethod
     def of_kept(
         cls, contents: Mapping[int, bytes], tensors: Mapping[str, Sequence[Tensor]], workers: Mapping[str, Holds]
     ) -> Weights:
-        """What `kept` said.
-
-        Raises:
-            ValueError: it does not add up.
-        """
+        """Restore what `kept` returned; a ValueError if it is inconsistent."""
         made = cls()
         for service, found in tensors.items():
             numbered = made._tensors[service] = Tensors()
@@ -209,16 +204,16 @@ class Weights:
     # ---- looking
 
     def of(self, uuid: str) -> Holds | None:
-        """The tensors of a worker; None where it said nothing of any."""
+        """The tensors of a worker; None if nothing is known."""
         return self._workers.get(uuid)
 
     def tensors(self, service: str) -> Sequence[Tensor]:
-        """All that workers of a service have, by their numbers."""
+        """All tensors of a service, by number."""
         found = self._tensors.get(service)
         return found.all if found is not None else ()
 
     def about(self, uuids: Iterable[str]) -> Weights:
-        """What some of the workers said, as it is now: to be looked at."""
+        """A copy of some workers' weights, to read."""
         other = Weights(self._bytes_max)
         with self._lock:
             other.contents, other.changes = self.contents.copy(), self.changes

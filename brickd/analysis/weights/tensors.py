@@ -1,8 +1,8 @@
 """The tensors of a service, each under one number for all of its workers.
 
-Owns: which number stands for which tensor, and how many there may be. Must not know: who holds them, what is in them.
-Invariants: a number stands for the same tensor as long as there is its service; a tensor is found by the digest of its
-site, so that what a worker's record refers to is found without a text being made of it.
+Owns: the numbers of tensors, and how many there may be. Must not know: who holds them, what is in them. Invariants: a
+number stands for the same tensor as long as there is its service; a tensor is found by the digest of its site, so that
+what a worker's record refers to is found without a text being made of it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ TENSORS_MAX = 65_536  # as many sites as a worker's segment has, and a few exper
 
 
 class Tensor(NamedTuple):
-    """Which one: its name without the numbers of its layer and of its expert, and these; -1 where it has none."""
+    """Its name without the numbers of its layer and of its expert, and these; -1: none."""
 
     name: str
     layer: int
     expert: int
 
     def numbers(self) -> dict[str, int | None]:
-        """Those of its layer and its expert as JSON has them: null where it has none."""
+        """Layer and expert as JSON has them: null without one."""
         return {"layer": or_none(self.layer), "expert": or_none(self.expert)}
 
 
 class Tensors:
-    """Those of a service.
+    """The tensors of a service.
 
     Attributes:
         all: by number.
@@ -44,7 +44,7 @@ class Tensors:
         self._text = ""
 
     def number(self, tensor: Tensor) -> int | None:
-        """Which number it has; None: there are too many."""
+        """The number of a tensor, a new one if need be; None: there are too many."""
         key = site_digest(tensor.name, tensor.layer), tensor.expert
         number = self.numbers.get(key)
         if number is None and len(self.all) < TENSORS_MAX:
@@ -54,13 +54,13 @@ class Tensors:
         return number
 
     def text(self) -> str:
-        """As JSON: made once, for it is wanted whenever anything that they hold has changed."""
+        """As JSON: made once, for it is needed whenever any content has changed."""
         if not self._text:
             self._text = plain(self.all)
         return self._text
 
     def copy(self) -> Tensors:
-        """The same, for whoever looks at it while the other goes on."""
+        """A copy to read while this one changes."""
         other = Tensors()
         other.all, other.numbers, other._text = self.all.copy(), self.numbers.copy(), self._text
         return other

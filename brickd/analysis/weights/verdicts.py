@@ -1,6 +1,6 @@
-"""What came of the comparison of workers' weights.
+"""The result of comparing workers' weights.
 
-Owns: the words for it. Must not know: how it came about, screens. Invariant: what was not compared is told beside what
+Owns: the words for it. Must not know: how it came about, screens. Invariant: what was not compared is shown with what
 was.
 """
 
@@ -26,7 +26,7 @@ class WeightOutlier:
     """A worker with another tensor than the others.
 
     Attributes:
-        content: what its record says of it; nothing where it has read all, and lacks it.
+        content: its record; empty if it has read all, and lacks it.
         error: relative to theirs, estimated; None: not known, or there is none, as of another shape.
         changed: whether it held something else before, in this generation.
     """
@@ -38,20 +38,20 @@ class WeightOutlier:
 
     @property
     def held(self) -> TensorContent | None:
-        """That, as far as it can be shown."""
+        """Its content, as far as it can be shown."""
         return content(self.content) if self.content else None
 
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """A tensor that is not the same in all workers: in what it holds, in its form (dtype and shape), or not in all.
+    """A tensor that differs between workers, in content or form, or is missing in some.
 
     Attributes:
-        why: who is odd is known by the majority, or since it changed in place; or it is not known: then the first
-            worker stands for what the others are held against.
-        reference: what they are held against; nothing where most lack it.
-        agree: who has that, or lacks it; nobody, where a worker that nobody stands beside has changed in place.
-        odd: who has not.
+        why: the majority shows who is odd, or a change in place does; or nothing does: then the first worker is the
+            reference.
+        reference: what the others are compared with; empty if most lack it.
+        agree: the workers that have the reference, or lack it; empty if a worker without replicas has changed in place.
+        odd: the other workers.
     """
 
     service: str
@@ -75,13 +75,13 @@ class Differing:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that were compared."""
+        """All workers that were compared."""
         return (*self.agree, *(each.worker for each in self.odd))
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a tensor is in some workers of a shard: in all, where they are equal."""
+    """What a tensor is in some workers of a shard: in all, if they are equal."""
 
     service: str
     key: int
@@ -94,26 +94,26 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class ComparedWorker:
-    """A worker beside its replicas.
+    """A worker compared with its replicas.
 
     Attributes:
-        shard: what it holds, as it says.
-        known: of how many tensors anything is known.
-        watched: of how many, as it says.
+        shard: as it declares it.
+        known: the tensors of which anything is known.
+        watched: the tensors that it watches.
         scans: how often it has read all of them.
         generation: of its weights, the newest.
         age_ns: since when all of them have been read; None: not known.
-        key: the name of the key that its checksums are made with.
-        compared: how many tensors were.
+        key: the name of the key of its checksums.
+        compared: tensors that were compared.
         differing: of these: in which it is odd.
-        disagreeing: of these: where nobody knows who is.
+        disagreeing: of these: without a majority.
         changed: which were something else before, in this generation.
         missing: which replicas of its generation have, and it has not, though it has read all.
         nan: tensors with any.
         inf: tensors with any.
-        unreadable: of how many of its tensors nothing will be known, as far as its counts tell.
+        unreadable: tensors that will not be known, as far as its counts show.
         refused: records for which there was no room.
-        holds: whose shard its tensors are, where that is another one.
+        holds: the other shard whose tensors it holds.
         reasons: why tensors were not compared.
     """
 
@@ -141,7 +141,7 @@ class ComparedWorker:
 
     @property
     def unread(self) -> int:
-        """Of how many of its tensors nothing is known yet."""
+        """The tensors that are not known yet."""
         return max(0, self.watched - self.known - self.unreadable)
 
     @property
@@ -171,7 +171,7 @@ class Headline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WeightsVerdict:
-    """A service.
+    """The verdict on a service.
 
     Attributes:
         tensors: how many of them any of its workers has.
@@ -189,7 +189,7 @@ class WeightsVerdict:
 
     @property
     def equal(self) -> int:
-        """How many workers are."""
+        """The number of workers that are equal."""
         return sum(worker.state == "equal" for worker in self.workers)
 
     @property
@@ -199,7 +199,7 @@ class WeightsVerdict:
 
     @property
     def verdict(self) -> Verdict:
-        """Of all of them."""
+        """The verdict on all workers."""
         return "differ" if self.odd else "equal" if self.equal else "nothing"
 
     @property
@@ -210,11 +210,11 @@ class WeightsVerdict:
         return max(known) if len(known) == len(ages) and known else None
 
     def reasons(self) -> Counter[str]:
-        """Why tensors of any of its workers were not compared, and how many."""
+        """How many tensors of any worker were not compared, by reason."""
         return sum((Counter(worker.reasons) for worker in self.workers), Counter())
 
     def later(self, by_ns: int) -> WeightsVerdict:
-        """The same, when so much time has passed and nothing has changed."""
+        """The same after some time without a change."""
         aged = (
             worker if worker.age_ns is None else replace(worker, age_ns=worker.age_ns + by_ns)
             for worker in self.workers
@@ -222,9 +222,9 @@ class WeightsVerdict:
         return replace(self, workers=tuple(aged))
 
     def headlines(self) -> list[Headline]:
-        """What is wrong, in a sentence for each worker; of those that disagree with each other for all of them.
+        """One sentence for each worker that differs, and for each group that disagrees.
 
-        Everybody who disagrees is in one of these, and the worker of one is in none of those before it.
+        Every worker that disagrees is in one of these, and the worker of one is in none of those before it.
         """
         headlines = [self._headline(each) for each in self.workers if each.state == "differs"]
         covered: set[str] = set()
@@ -253,19 +253,19 @@ class WeightsVerdict:
 
 
 def _which(row: Differing, rows: int, tensors: int) -> str:
-    """The first of so many that differ, of so many that there are."""
+    """The first of the rows that differ, of the number of tensors."""
     named, of = called(*row.tensor), plural(tensors, "tensor")
     return f"{named}, 1 of {of}" if rows == 1 else f"{rows} of {of}, first in {named}"
 
 
 def _how_unlike(row: Differing) -> str:
-    """Of workers that disagree: the first whose form is another than what it is held against, if one is."""
+    """The first worker of those that disagree with another form than the reference."""
     said = ((odd.worker, unlike(row, odd)) for odd in row.odd)
     return next((f" ({worker}: {form})" for worker, form in said if form), "")
 
 
 def how_far(row: Differing, odd: WeightOutlier) -> str:
-    """How far it is off: in its form, and the error, or why there is none."""
+    """How far it is off: its form, and the error, or why there is none."""
     form, of = unlike(row, odd), odd.held
     if of is not None and (of.nan or of.pos_inf or of.neg_inf):
         counts = ((of.nan, "NaN"), (of.pos_inf, "+Inf"), (of.neg_inf, "-Inf"))
@@ -278,7 +278,7 @@ def how_far(row: Differing, odd: WeightOutlier) -> str:
 
 
 def unlike(row: Differing, odd: WeightOutlier) -> str:
-    """Of what other form it is, or that it is not there; nothing where it is of the same."""
+    """Its form if that is another, or that it is missing; else nothing."""
     of, wanted = odd.held, row.wanted
     if of is None:
         return "lacks it"
@@ -291,7 +291,7 @@ def unlike(row: Differing, odd: WeightOutlier) -> str:
 
 
 def _form(of: TensorContent, other: TensorContent) -> str:
-    """What of its form is not the other's, as far as it can be shown: of many dimensions the last ones are not."""
+    """What of its form is not the other's, as far as shown: of many dimensions the last are not."""
     dtype = of.dtype if of.dtype != other.dtype else ""
     shape = ("×".join(map(str, of.shape)) or "scalar") if of.shape != other.shape else ""
     return f"{dtype} {shape}".strip()

@@ -1,4 +1,4 @@
-"""The tensors of one worker: of each what it holds now, and what it held first in its generation.
+"""The tensors of one worker: their contents now, and first in their generation.
 
 Owns: these columns. Must not know: which record takes the place of which (`weights_call.c`), what a tensor is called,
 what contents are, how many of anything there may be. Invariant: the order in which records come changes nothing, as
@@ -16,14 +16,13 @@ ROW_BYTES = 33
 
 
 class TensorRow(NamedTuple):
-    """What is known of a tensor of a worker.
+    """A tensor of a worker.
 
     Attributes:
-        generation: of its weights.
         ticks: when it was last read.
-        now: what it held then, by its number.
+        now: the number of its content then.
         first_ticks: when it was first read in this generation.
-        first: what it held then.
+        first: the number of its content then.
     """
 
     generation: int
@@ -34,12 +33,11 @@ class TensorRow(NamedTuple):
 
 
 class Holds:
-    """Columns, in which each tensor has its place under its number in the service; `now` is 0 of what is not known.
+    """The columns of a worker's tensors, by number in the service; `now` is 0 if not known.
 
     Attributes:
-        service: what the worker belongs to.
         refused: how many records of it found no room.
-        named: 1 where its host called the generation so, 0 where it was counted.
+        named: 1 if its host named the generation, 0 if it was counted.
     """
 
     __slots__ = ("first_ticks", "firsts", "generations", "named", "now", "refused", "service", "ticks")
@@ -50,7 +48,7 @@ class Holds:
         self.first_ticks, self.firsts, self.named = array("Q"), array("I"), array("B")
 
     def columns(self) -> tuple[array[int], ...]:
-        """As a row has them, and then `named`."""
+        """The columns in the order of a row, and `named`."""
         return self.generations, self.ticks, self.now, self.first_ticks, self.firsts, self.named
 
     def __len__(self) -> int:
@@ -58,15 +56,15 @@ class Holds:
 
     @property
     def known(self) -> int:
-        """Of how many tensors anything is known."""
+        """The number of known tensors."""
         return len(self.now) - self.now.count(0)
 
     def numbers(self) -> list[int]:
-        """Of which ones."""
+        """The known tensors."""
         return [number for number, now in enumerate(self.now) if now]
 
     def grow(self, rows: int) -> None:
-        """Have so many more, of which nothing is known."""
+        """Add rows of which nothing is known."""
         for column in self.columns():
             column.frombytes(bytes(rows * column.itemsize))
 
@@ -81,24 +79,23 @@ class Holds:
         )
 
     def put(self, records: bytes, numbers: array[int], contents: array[int], uses: array[int]) -> tuple[int, list[int]]:
-        """Have what records say in its place, of tensors that have rows.
+        """Add records of tensors that have rows.
 
         Args:
             records: of weights.
-            numbers: of their tensors; below 0: the record is passed over.
-            contents: the numbers of what they hold; 0: there is no room for it, and of what finds no room nothing is
-                known, for what was known would be taken for it.
-            uses: how often each content is held.
+            numbers: of their tensors; below 0: the record is skipped.
+            contents: the numbers of their contents; 0: there is no room for it, and the tensor is not known any more.
+            uses: the holders of each content.
 
         Returns:
-            How much of it was news, and the contents that nobody holds any more, or yet.
+            The number of changes, and the contents without a holder.
         """
         news, refused, left = _reader.weights_put(records, numbers, contents, uses, *self.columns())
         self.refused += refused
         return news, left
 
     def copy(self) -> Holds:
-        """The same, for whoever looks at it while the other goes on."""
+        """A copy to read while this one changes."""
         other = Holds(self.service)
         other.refused = self.refused
         for column, mine in zip(other.columns(), self.columns(), strict=True):

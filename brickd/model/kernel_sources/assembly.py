@@ -204,7 +204,7 @@ class Making:
         return None
 
     def differing(self, source: KernelSource) -> set[str]:
-        """The workers that sent another text than the whole source; "" for pieces without one teller."""
+        """The workers that sent another text than the whole source; "" for pieces of no one teller."""
         told = [(teller, *each) for teller, others in self._others.items() for each in others.items()]
         found = {teller for teller, piece, text in told if not source.agrees(piece, text)}
         found |= {teller for teller, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}

@@ -159,7 +159,7 @@ class Sources:
         worker: str | None = None,
         command: str = "brickd source",
     ) -> None:
-        """Count an irregular event; report it when the count doubles, so that it cannot fill the log."""
+        """Count an irregular event; report it when the count doubles, not each time."""
         self.counts[what] += 1
         so_often = self.counts[what]
         if so_often & (so_often - 1) == 0:
