@@ -95,8 +95,12 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
             # Of a brick that stands below itself, the outermost span may be open still: it gives its total at its end,
             # those below it have given their self times.
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
-            if not bounded and (name, part) in launched:
-                _add_launched(row, launched[name, part])
+            launches = launched.get((name, part)) if not bounded else None
+            # Only if the row holds nothing else: else its time is not that of the launches.
+            if launches is not None and row["count"] == launches.timed >= launches.row["count"]:
+                row["elements"] += launches.row["elements"]
+                row["bytes"] += launches.row["bytes"]
+                row["flops"] += launches.row["flops"]
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
             result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst, row["spread"]))
     # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
@@ -109,11 +113,11 @@ class _Launched:
     """What is known of a kernel's launches besides their times.
 
     Attributes:
-        launches: their count, and what was done in those without a time.
+        row: their count, and what was done in those without a time.
         timed: the number of those with more than a host's span.
     """
 
-    launches: _reader.Row
+    row: _reader.Row
     timed: int = 0
 
 
@@ -137,14 +141,6 @@ def _launched(
 
 def _with_unit(key_of: Callable[[CallPath, int], _Key]) -> Callable[[CallPath, int], tuple[str, str | int | None, int]]:
     return lambda path, above: (*key_of(path, above)[:2], path.unit)
-
-
-def _add_launched(row: _reader.Row, of: _Launched) -> None:
-    """Add the launches' amounts if the row holds nothing else: else its time is not theirs."""
-    if row["count"] == of.timed >= of.launches["count"]:
-        row["elements"] += of.launches["elements"]
-        row["bytes"] += of.launches["bytes"]
-        row["flops"] += of.launches["flops"]
 
 
 def _of_latencies(reading: Reading) -> Reading:

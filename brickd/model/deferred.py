@@ -243,8 +243,6 @@ class Deferred:
         self._fresh.finalizes += other._ripe.finalizes + other._fresh.finalizes
         self._fresh.measurements |= other._ripe.measurements | other._fresh.measurements
 
-    # ---- kept over a restart
-
     def members(self) -> dict[str, str]:
         """All of it, as members of an object in JSON."""
         batches = [

@@ -48,9 +48,6 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     return JudgedCase(blame.judged(found.rows[0], site, against, other), against, other)
 
 
-# ---- who is called what
-
-
 class Called(NamedTuple):
     """What workers are called in sentences.
 
@@ -72,9 +69,6 @@ class Called(NamedTuple):
     def mention(self, finding: DivergentSite, uuid: str) -> str:
         """The name in a sentence, with a note if the worker has ended."""
         return f"{self.name(finding, uuid)}{' (ended)' if uuid in self.ended else ''}"
-
-
-# ---- sentences
 
 
 def where(place: ServiceSite) -> str:
@@ -129,9 +123,6 @@ def _headline(found: Sequence[DivergentSite], called: Called, now_ns: int) -> st
     since = local(min(finding.first.at_ns for finding in found), now_ns)
     more = f" (and at {plural(len(found) - 1, 'more site')})" if len(found) > 1 else ""
     return f"{who(found[0], called)} since {since}: {what(found[0])}{more}"
-
-
-# ---- events
 
 
 def tell_finding(tell: Tell, finding: DivergentSite) -> None:

@@ -117,15 +117,10 @@ class Comparison:
         return self.counts[Class.DIVERGED]
 
     @property
-    def unproven(self) -> int:
-        """Those that would be called diverged if nothing had been lost."""
-        return self.counts[Class.LOST]
-
-    @property
     def incomplete(self) -> int:
         """The comparisons that could not be made, or say nothing, for what was lost."""
         workers = zip(self.parties, self.matched.workers, strict=True)
-        return self.unproven + sum(max(party.lost, found.missing) for party, found in workers if party.lost)
+        return self.counts[Class.LOST] + sum(max(party.lost, found.missing) for party, found in workers if party.lost)
 
     @property
     def not_comparable(self) -> dict[str, int]:

@@ -112,7 +112,8 @@ class Learning:
             uuids: of the workers, by number.
             who: the worker whose fingerprint is judged.
         """
-        steady = _steady(group)
+        times = Counter(worker for worker, *_ in group)
+        steady = {worker: output for worker, output, *_ in group if times[worker] == 1}
         outputs = _outputs(group, steady, uuids, who)
         if len(outputs) < 2:
             return GroupToJudge(group, whole=True)
@@ -180,12 +181,6 @@ def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], 
         )
         for output in said[:_NEAR_MAX]
     ]
-
-
-def _steady(group: Group) -> dict[int, int]:
-    """The output of each worker that has only one."""
-    times = Counter(worker for worker, *_ in group)
-    return {worker: output for worker, output, *_ in group if times[worker] == 1}
 
 
 def _folded(

@@ -248,6 +248,10 @@ class Compared:
         """As JSON, piece by piece."""
         names: dict[tuple[str, str], int] = {}  # the same workers are beside each other at many places
         findings = [_finding(each, names) for each in self.findings.values()]
+        doubts = [
+            [*place, sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
+            for place, each in self.doubts.items()
+        ]
         uuids: dict[str, int] = {}
         apart = [
             [*place, [[[uuids.setdefault(uuid, len(uuids)) for uuid in sorted(each)] for each in two] for two in of]]
@@ -259,14 +263,7 @@ class Compared:
                 "sites": [plain([[*place, *counts] for place, counts in self.sites.items()])],
                 "names": [plain([*names])],
                 "findings": [plain(findings)],
-                "doubts": [
-                    plain(
-                        [
-                            [*place, sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
-                            for place, each in self.doubts.items()
-                        ]
-                    )
-                ],
+                "doubts": [plain(doubts)],
                 "uuids": [plain([*uuids])],
                 "apart": [plain(apart)],
                 "latest": [plain(self.latest)],
@@ -362,8 +359,8 @@ def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> Dive
 
 
 def _case(case: Case) -> list[Any]:
-    said = [[each.worker, b64encode(each.slots).decode(), each.backend, each.of] for each in (case.against, case.other)]
-    return [case.at_ns, *said]
+    both = (case.against, case.other)
+    return [case.at_ns, *([each.worker, b64encode(each.slots).decode(), each.backend, each.of] for each in both)]
 
 
 def _case_of(at_ns: Any, against: Any, other: Any) -> Case:

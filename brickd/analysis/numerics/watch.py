@@ -152,8 +152,6 @@ class _Round:
             if speaker.heard > self.numerics.prints.first:
                 self._present.setdefault(speaker.service, set()).add(speaker.uuid)
 
-    # ---- what is heard
-
     def judge(self, number: int) -> bool:
         """Judge the group of a fingerprint; False: it has left, or not all is known of it."""
         prints = self.numerics.prints
@@ -211,8 +209,6 @@ class _Round:
         head = records.checked_head(print_[2])
         names = (speaker.tables.name(head[of]) if head[of] else "" for of in ("backend", "of"))
         return KeptEvidence(speaker.uuid, print_[2], *names)
-
-    # ---- what becomes of it
 
     def settled(self) -> Compared:
         """The state after this look."""

@@ -88,9 +88,6 @@ def decode(line: str) -> Line:
     return _KINDS[kind](*values)
 
 
-# ---- processors
-
-
 def processors(name: str, cpus: Collection[int], plan: Plan, levels: Iterable[WorkingSet | Skipped]) -> Iterator[Line]:
     """Measure processors together."""
     yield Begun(name, _library())
@@ -164,9 +161,6 @@ def _product(size: int, kind: str) -> float:
     return 2 * size**3 / (time.perf_counter() - begun)
 
 
-# ---- GPUs
-
-
 def gpus(plan: Plan) -> Iterator[Line]:
     """Measure each GPU that torch sees."""
     try:
@@ -224,9 +218,6 @@ def _gpu_seconds(plan: Plan, work: Callable[[], object]) -> Iterator[float]:
         ended.record()
         ended.synchronize()
         yield begun.elapsed_time(ended) / 1e3
-
-
-# ---- the program
 
 
 def measured(what: str, plan: Plan) -> Iterator[Line]:

@@ -110,9 +110,6 @@ def beside(devices: Iterable[Device], known: Iterable[Device]) -> tuple[Device, 
     return (*devices, *kept)
 
 
-# ---- the file
-
-
 def place(runtime: Runtime) -> Path:
     """The file in the state directory of the user who asks."""
     return runtime.state / "peaks"

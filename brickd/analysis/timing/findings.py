@@ -7,7 +7,7 @@ a straggler the verdict says what was compared.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from brickd.base.timestamps import Moment, local, rfc3339
@@ -140,16 +140,9 @@ class Coverage:
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {
-            "service": self.service,
-            "workers": self.workers,
-            "bricks_judged": self.judged,
-            "bricks_few_workers": self.few_workers,
-            "bricks_few_samples": self.few_samples,
-            "bricks_small": self.small,
-            "bricks_unjudged": self.unjudged,
-            "bricks_bounded": self.bounded,
-        }
+        document = asdict(self)
+        head = {"service": document.pop("service"), "workers": document.pop("workers")}
+        return head | {f"bricks_{why}": count for why, count in document.items()}
 
 
 @dataclass(frozen=True, slots=True)

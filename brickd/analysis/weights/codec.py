@@ -27,7 +27,8 @@ def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], worker
     line = {
         "numbers": plain(list(contents)),
         "tensors": composed({service: found.text() for service, found in tensors.items()}),
-        "workers": plain({uuid: _head(holds) for uuid, holds in workers.items()}),
+        # A worker may say that it dropped more, in sum, than a number here holds.
+        "workers": plain({uuid: (of.service, min(of.refused, U64_MAX), len(of)) for uuid, of in workers.items()}),
     }
     columns = [column.tobytes() for holds in workers.values() for column in holds.columns()]
     return [composed(line).encode(), _END, *contents.values(), *columns]
@@ -50,11 +51,6 @@ def read(line: Any, rest: bytes) -> Weights:
     if more := len(left.read()):
         raise ValueError(f"{more} bytes stand behind the last column")
     return found
-
-
-def _head(holds: Holds) -> tuple[str, int, int]:
-    # What a worker says that it dropped is added up, and may come to more than a number here holds.
-    return holds.service, min(holds.refused, U64_MAX), len(holds)
 
 
 def _tensor(name: Any, layer: Any, expert: Any) -> Tensor:

@@ -54,9 +54,6 @@ class Manifest:
     tensors: Mapping[TensorKey, ExpectedContent]
 
 
-# ---- saving
-
-
 def save(path: Path, tensors: Sequence[Document]) -> Manifest:
     """Write the content of the view `weights` as a manifest.
 
@@ -108,9 +105,6 @@ def _encoded(manifest: Manifest) -> bytes:
     }
     rows = [json.dumps({**place._asdict(), **content._asdict()}) for place, content in manifest.tensors.items()]
     return (json.dumps(head)[:-1] + ', "tensors": [\n' + ",\n".join(rows) + "\n]}\n").encode()
-
-
-# ---- loading
 
 
 def load(path: Path) -> Manifest:

@@ -69,9 +69,6 @@ def _present(workers: Sequence[Worker]) -> Sequence[Worker]:
     return living or workers
 
 
-# ---- one service
-
-
 def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> WeightsVerdict:
     groups = grouped(weights, workers)
     judgements = [_Shard(weights, service, group, _alone(where, groups)) for where, group in groups.items()]
@@ -106,38 +103,34 @@ def _by_name(tensor: Tensor) -> tuple[int, str, int]:
 
 def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWorker:
     reading, process = worker.reading, worker.reading.process
-    identity = (worker.name, reading.uuid, reading.service, shard_of(reading.coordinates))
+    name, uuid, service, shard = worker.name, reading.uuid, reading.service, shard_of(reading.coordinates)
+    watched, scans, key, unreadable = process["weights"], process["scans"], process["key"], refused(worker)
     holds = weights.of(reading.uuid)
     if holds is None or alike is None:
-        unreadable = min(process["weights"], refused(worker))
-        return ComparedWorker(
-            *identity, 0, process["weights"], process["scans"], None, None, process["key"], unreadable=unreadable
-        )
-    holds = without_gone(holds, process["weights"])
-    known, counts = holds.known, alike.counts
+        unreadable = min(watched, unreadable)
+        return ComparedWorker(name, uuid, service, shard, 0, watched, scans, None, None, key, unreadable=unreadable)
+    holds = without_gone(holds, watched)
+    known = holds.known
     age_ns = None
     if known and reading.alive and reading.now_ticks is not None:
         oldest = min(compress(holds.ticks, holds.now))
         age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
     return ComparedWorker(
-        *identity,
+        name,
+        uuid,
+        service,
+        shard,
         known,
-        process["weights"],
-        process["scans"],
+        watched,
+        scans,
         max(compress(zip(holds.ticks, holds.generations, strict=True), holds.now))[1] if known else None,
         age_ns,
-        process["key"],
-        compared=counts["compared"],
-        differing=counts["differing"],
-        disagreeing=counts["disagreeing"],
-        changed=counts["changed"],
-        missing=counts["missing"],
-        nan=counts["nan"],
-        inf=counts["inf"],
-        unreadable=min(max(0, process["weights"] - known), refused(worker)),
+        key,
+        unreadable=min(max(0, watched - known), unreadable),
         refused=holds.refused,
         holds=alike.elsewhere,
         reasons=dict(alike.reasons),
+        **alike.counts,
     )
 
 
@@ -148,9 +141,6 @@ def refused(worker: Worker) -> int:
     """
     process = worker.reading.process
     return min(process["weights"], process["tensors_refused"]) if process["scans"] else 0
-
-
-# ---- one shard
 
 
 class _Shard:

@@ -63,8 +63,6 @@ class Weights:
         self._workers: dict[str, Holds] = {}
         self._lock = threading.Lock()
 
-    # ---- taking
-
     def take(self, speaker: Speaks, records: bytes) -> None:
         """Take whole records of weights in order."""
         with self._lock:
@@ -156,8 +154,6 @@ class Weights:
                 self.changes += 1
                 self.news += 1
 
-    # ---- outliving a process
-
     def kept(self) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
         """Contents by number, tensors by service, workers by uuid; for the thread that takes."""
         return self.contents.all(), self._tensors, self._workers
@@ -200,8 +196,6 @@ class Weights:
         if made._rows * ROW_BYTES + len(made.contents) * COST_BYTES > made._bytes_max:
             raise ValueError(f"{made._rows} rows and {len(made.contents)} contents, more than may be kept")
         return made
-
-    # ---- looking
 
     def of(self, uuid: str) -> Holds | None:
         """The tensors of a worker; None if nothing is known."""

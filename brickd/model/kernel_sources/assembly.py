@@ -226,8 +226,6 @@ class Making:
     def _label(self, part: int, length: int, by: str) -> str:
         return (self._joined(part, length, by) or b"").decode("utf-8", "replace")
 
-    # ---- kept over a restart
-
     def text(self) -> str:
         """As JSON: made once, as long as nothing is told."""
         if not self._text:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from brickd.base.state_file import framed, replace, unframed
@@ -89,12 +88,16 @@ class Filed:
                 path.unlink()
 
     def _entries(self) -> list[os.DirEntry[str]]:
+        dated = []
         try:
             with os.scandir(self.directory) as found:
-                named = [entry for entry in found if _NAME.fullmatch(entry.name)]
-        except OSError:  # none was told yet, or it is not ours to see
+                for entry in found:
+                    with contextlib.suppress(OSError):  # it went
+                        if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                            dated.append((entry.stat().st_mtime_ns, entry.name, entry))
+        except OSError:  # no source came yet, or the directory belongs to another user
             return []
-        return [entry for _, entry in sorted(_dated(named), key=lambda each: (each[0], each[1].name))]
+        return [entry for *_, entry in sorted(dated, key=lambda each: each[:2])]
 
     def _content(self, hash_: int, most: int) -> bytes:
         fd = os.open(self._path(hash_), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -103,10 +106,3 @@ class Filed:
 
     def _path(self, hash_: int) -> Path:
         return self.directory / f"{hash_:016x}"
-
-
-def _dated(entries: list[os.DirEntry[str]]) -> Iterator[tuple[int, os.DirEntry[str]]]:
-    for entry in entries:
-        with contextlib.suppress(OSError):  # it went
-            if entry.is_file(follow_symlinks=False):
-                yield entry.stat().st_mtime_ns, entry

@@ -80,8 +80,6 @@ class Sources:
         for hash_ in self._lying & self._making.keys():
             self._size -= self._making.pop(hash_).size
 
-    # ---- told
-
     def take(self, teller: str, told: Told, service: str | None = None, worker: str | None = None) -> None:
         """Take pieces, in any order, from the worker with the uuid `teller`."""
         of: dict[int, list[tuple[int, bytes]]] = {}
@@ -187,8 +185,6 @@ class Sources:
     def _drop(self, hash_: int, here: int) -> None:
         self._count("dropped", f"source {hash_:016x} had no room any more: {plural(here, 'piece')} of it had been told")
 
-    # ---- in files
-
     def file(self) -> None:
         """Write whole sources; what cannot be written stays here. Readers do not call this."""
         if self._filed is None or not (self._whole or self._again):
@@ -218,8 +214,6 @@ class Sources:
                 self._held.pop(hash_, None)
                 self._count("removed", f"source {hash_:016x} had no room any more: nobody told it for longest")
 
-    # ---- asked
-
     def heads(self) -> dict[int, SourceHead]:
         """All of them, those in the making included."""
         lying = {} if self._filed is None else self._filed.heads()
@@ -234,8 +228,6 @@ class Sources:
         with self._lock:
             source = self._whole.get(hash_)
         return source if source is not None or self._filed is None else self._filed.read(hash_)
-
-    # ---- kept over a restart
 
     def pieces(self) -> Iterator[str]:
         """All that is in no file, as JSON, piece by piece."""
