@@ -166,9 +166,8 @@ class Deferred:
         due: dict[int | None, int] = {}
         for each in ripe:
             due[each.stream] = max(due.get(each.stream, -1), each.ticks)
-        for number in due:
-            if number is not None:
-                self._streams.setdefault(number, DeferredStream())
+            if each.stream is not None:
+                self._streams.setdefault(each.stream, DeferredStream())
         everywhere = due.get(None, -1)
         for number, stream in self._streams.items():
             # There may be thousands of streams: of one where nothing waits, `_closed` says until when all is closed.

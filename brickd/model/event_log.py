@@ -72,7 +72,6 @@ class Past(Protocol):
 
     def since(self, number: int, /) -> Page:
         """The events after the one of this number."""
-        ...
 
 
 class Tell(Protocol):
@@ -88,7 +87,6 @@ class Tell(Protocol):
         command: str | None = None,
     ) -> object:
         """Take it."""
-        ...
 
 
 class Log:

@@ -151,6 +151,5 @@ class Background:
 
 
 def _identifier(file: Any) -> Identifier:
-    """Of a segment's file."""
     device, inode = file
     return whole(device), whole(inode)

@@ -42,4 +42,3 @@ class Takes(Protocol):
 
     def take(self, snapshot: Snapshot) -> None:
         """Take the next one."""
-        ...

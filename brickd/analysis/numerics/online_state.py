@@ -289,7 +289,6 @@ class Compared:
 
 
 def _without(apart: Apart, workers: Collection[str]) -> Apart:
-    """The classes without some workers."""
     left = ((one.difference(workers), two.difference(workers)) for one, two in apart)
     return tuple((one, two) for one, two in left if one and two)
 

@@ -109,20 +109,18 @@ class Watch:
         while self._marks[0][0] <= prints.first:
             self._marks.popleft()
         known = self.compared.of_services(roll.services)
+        latest = dict(known.latest)
+        for service, more in met.items():
+            latest[service] = Latest(more + (latest[service].met if service in latest else 0), at_ns)
         self.compared = replace(
             known,
             held=prints.end - prints.first,
             oldest_ns=self._marks[0][1],
             sites=self._tally.sites(),
-            latest={**known.latest, **{service: _later(known, service, n, at_ns) for service, n in met.items()}},
+            latest=latest,
             unlooked=self._unlooked_before + prints.unlike_all - self._looked,
         )
         return self.compared
-
-
-def _later(known: Compared, service: str, more: int, at_ns: int) -> Latest:
-    before = known.latest.get(service)
-    return Latest(more if before is None else before.met + more, at_ns)
 
 
 @dataclass
@@ -211,9 +209,9 @@ class _Round:
         return KeptEvidence(speaker.uuid, print_[2], *names)
 
     def settled(self) -> Compared:
-        """The state after this look."""
+        """Return the state after this look."""
         before = self.before
-        kept = _Kept(dict(before.findings), dict(before.doubts), Counter(before.unkept), self.tally)
+        kept = _Kept(before, self.tally)
         new: list[DivergentSite] = []
         joined: list[tuple[DivergentSite, Sequence[str]]] = []
         for place in dict.fromkeys((*self._heard, *before.doubts)):
@@ -251,12 +249,9 @@ class _Round:
     def _finding(self, place: ServiceSite) -> DivergentSite | None:
         """The earlier finding, unless it is known now to be no more than another numeric class."""
         finding = self.before.findings.get(place)
-        explained = (
-            finding is not None
-            and place in self.learning.fresh
-            and all(self.learning.explains(place, case) for case in (finding.first, finding.newest))
-        )
-        if not explained:
+        if finding is None or place not in self.learning.fresh:
+            return finding
+        if not all(self.learning.explains(place, case) for case in (finding.first, finding.newest)):
             return finding
         tell_withdrawn(self.tell, place, EXPLAINED)
         return None
@@ -287,11 +282,8 @@ class _Round:
         if case is None:
             return None
         cases = max(1, heard.cases) if heard.case is not None else len(now.contradict)
-        return DivergentSite(place, self._category(place), cases, workers, dict(outliers), now.contradict, case, case)
-
-    def _category(self, place: ServiceSite) -> str:
-        counts = self.tally[place]
-        return counts.category if counts is not None else self.numerics.sites[self._sites[place]].category
+        category = (self.tally[place] or self.numerics.sites[self._sites[place]]).category
+        return DivergentSite(place, category, cases, workers, dict(outliers), now.contradict, case, case)
 
     def _named(self, finding: DivergentSite | None, workers: frozenset[str]) -> dict[str, str]:
         before = finding.workers if finding is not None else {}
@@ -307,15 +299,10 @@ class _Kept:
         unkept: by service how often there was no room.
     """
 
-    def __init__(
-        self,
-        findings: dict[ServiceSite, DivergentSite],
-        doubts: dict[ServiceSite, Doubt],
-        unkept: Counter[str],
-        tally: Tally,
-    ) -> None:
-        self.findings, self.doubts, self.unkept, self._tally = findings, doubts, unkept, tally
-        whose = [(place, _whose(each), each.newest.whole) for place, each in findings.items()]
+    def __init__(self, before: Compared, tally: Tally) -> None:
+        self.findings, self.doubts = dict(before.findings), dict(before.doubts)
+        self.unkept, self._tally = Counter(before.unkept), tally
+        whose = [(place, _whose(each), each.newest.whole) for place, each in self.findings.items()]
         self._places = PlaceQuota(FINDINGS_MAX, FINDINGS_MAX, ((place, who) for place, who, _ in whose))
         self._evidence = PlaceQuota(
             EVIDENCE_MAX, ALL_EVIDENCE_MAX, ((place, who) for place, who, whole in whose if whole)

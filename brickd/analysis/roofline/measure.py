@@ -207,7 +207,6 @@ def _gpu_copy(plan: Plan) -> float:
 
 
 def _gpu_seconds(plan: Plan, work: Callable[[], object]) -> Iterator[float]:
-    """How long it takes, by the GPU's own events."""
     import torch
 
     work()

@@ -79,12 +79,11 @@ def _for(age: Age) -> str:
 
 
 def _states(verdict: HangVerdict, *states: State) -> list[str]:
-    """The number of other workers in each of these states."""
     return [f"{count} {do}" for count, do in _counted(verdict, *states)]
 
 
 def _counted(verdict: HangVerdict, *states: State) -> list[tuple[int, str]]:
-    """The same numbers, and what these workers do."""
+    """How many of the other workers are in each of these states, and what they do."""
     counts = [(verdict.states[state], _DOES[state]) for state in states]
     return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
 

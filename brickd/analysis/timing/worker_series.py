@@ -95,7 +95,6 @@ def look(slot: Slot, lives: Mapping[str, Life]) -> SlotLook:
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:
-    """How far each is apart in its mean self time."""
     means = {each.worker: each.self_ns / each.count for each in shares if each.count >= SAMPLES_MIN}
     means = {worker: mean for worker, mean in means.items() if mean > 0}
     if len(means) < ROWS_MIN:
@@ -105,7 +104,6 @@ def _times(shares: Sequence[Share]) -> dict[str, float]:
 
 
 def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
-    """How far each is apart in its mean wait."""
     enough = [each for each in shares if each.count >= SAMPLES_MIN]
     if len(enough) < ROWS_MIN or length_ns <= 0:
         return {}

@@ -88,11 +88,6 @@ class ContentStore:
         self.uses.frombytes(bytes((len(self._said) - len(self.uses)) * self.uses.itemsize))
         return numbers
 
-    def hold(self, number: int, times: int) -> None:
-        """Count further holders of a content; 0 is nothing."""
-        if number:
-            self.uses[number] += times
-
     def copy(self) -> ContentStore:
         """A copy to read while this one changes."""
         other = ContentStore()

@@ -50,8 +50,8 @@ def holdings(weights: Weights, workers: Sequence[Worker]) -> Iterator[Holding]:
             for number in order:
                 held: dict[tuple[int, int], list[str]] = defaultdict(list)
                 for each in group:
-                    if (row := each.row(number)) is not None:
-                        held[row.generation, row.now] += [worker.name for worker in each.workers]
+                    if now := each.now(number):
+                        held[each.holds.generations[number], now] += [worker.name for worker in each.workers]
                 for (generation, now), names in held.items():
                     of = content(weights.contents[now])
                     yield Holding(service, key, shard, tensors[number], generation, of, tuple(names))
@@ -174,7 +174,7 @@ class _Shard:
         return True
 
     def _judge(self, number: int, tensor: Tensor) -> None:
-        here = [each for each in self._group if each.row(number) is not None]
+        here = [each for each in self._group if each.now(number)]
         generations: dict[int, list[Alike]] = defaultdict(list)
         for each in here:
             generations[each.holds.generations[number]].append(each)

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from brickd.analysis.weights.store import Weights
-from brickd.analysis.weights.worker_tensors import Holds, TensorRow
+from brickd.analysis.weights.worker_tensors import Holds
 from brickd.model.workers import Worker
 
 _OF_A_SHARD = re.compile(r"(tp|pp|ep)\d+")
@@ -56,10 +56,6 @@ class Alike:
     def now(self, number: int) -> int:
         """The number of a tensor's content; 0 if not known."""
         return self.holds.now[number] if number < len(self.holds) else 0
-
-    def row(self, number: int) -> TensorRow | None:
-        """The row of a tensor; None if not known."""
-        return self.holds.row(number) if self.now(number) else None
 
     def changed(self, number: int) -> bool:
         """Whether a tensor has changed in this generation."""

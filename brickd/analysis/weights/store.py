@@ -85,10 +85,10 @@ class Weights:
                 holds.refused = max(holds.refused, theirs.refused)
                 numbers, records = array("i"), []
                 for of in theirs.numbers():
-                    row, flags = theirs.row(of), _NAMED * theirs.named[of]
+                    generation, flags = theirs.generations[of], _NAMED * theirs.named[of]
                     numbers.extend([self._number(tensors, holds, other.tensors(theirs.service)[of])] * 2)
-                    for ticks, content in ((row.first_ticks, row.first), (row.ticks, row.now)):
-                        records += [_HEAD.pack(0, ticks, row.generation, 0, flags), other.contents[content]]
+                    for ticks, contents in ((theirs.first_ticks, theirs.firsts), (theirs.ticks, theirs.now)):
+                        records += [_HEAD.pack(0, ticks[of], generation, 0, flags), other.contents[contents[of]]]
                 self._put(holds, b"".join(records), numbers)
                 self._know(mark + uuid, holds, tensors)
 
@@ -111,14 +111,12 @@ class Weights:
             self._workers[uuid], self._tensors[holds.service] = holds, tensors
 
     def _grow(self, holds: Holds, rows: int) -> None:
-        """Add rows up to this number, as far as there is room."""
         room = (self._bytes_max - len(self.contents) * COST_BYTES) // ROW_BYTES - self._rows
         if (more := min(rows - len(holds), room)) > 0:
             self._rows += more
             holds.grow(more)
 
     def _put(self, holds: Holds, records: bytes, numbers: array[int]) -> None:
-        """Add records, as far as there is room."""
         self._grow(holds, max(numbers, default=_NOTHING) + 1)
         contents = self.contents.take(records, (self._bytes_max - self._rows * ROW_BYTES) // COST_BYTES)
         news, left = holds.put(records, numbers, contents, self.contents.uses)
@@ -190,8 +188,8 @@ class Weights:
             made._workers[uuid] = holds
             made._rows += len(holds)
         for written, column in columns.items():
-            for number in column:
-                made.contents.hold(number, times[written])
+            for number in filter(None, column):
+                made.contents.uses[number] += times[written]
         made.contents.clear(numbers.values())
         if made._rows * ROW_BYTES + len(made.contents) * COST_BYTES > made._bytes_max:
             raise ValueError(f"{made._rows} rows and {len(made.contents)} contents, more than may be kept")

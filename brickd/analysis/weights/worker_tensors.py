@@ -8,28 +8,10 @@ long as a generation does not come back.
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
 
 from brickd.shm import _reader
 
 ROW_BYTES = 33
-
-
-class TensorRow(NamedTuple):
-    """A tensor of a worker.
-
-    Attributes:
-        ticks: when it was last read.
-        now: the number of its content then.
-        first_ticks: when it was first read in this generation.
-        first: the number of its content then.
-    """
-
-    generation: int
-    ticks: int
-    now: int
-    first_ticks: int
-    first: int
 
 
 class Holds:
@@ -37,6 +19,10 @@ class Holds:
 
     Attributes:
         refused: how many records of it found no room.
+        ticks: when it was last read.
+        now: the number of its content then.
+        first_ticks: when it was first read in this generation.
+        firsts: the number of its content then.
         named: 1 if its host named the generation, 0 if it was counted.
     """
 
@@ -48,7 +34,7 @@ class Holds:
         self.first_ticks, self.firsts, self.named = array("Q"), array("I"), array("B")
 
     def columns(self) -> tuple[array[int], ...]:
-        """The columns in the order of a row, and `named`."""
+        """The columns in the order of the reader's `weights_put`."""
         return self.generations, self.ticks, self.now, self.first_ticks, self.firsts, self.named
 
     def __len__(self) -> int:
@@ -67,16 +53,6 @@ class Holds:
         """Add rows of which nothing is known."""
         for column in self.columns():
             column.frombytes(bytes(rows * column.itemsize))
-
-    def row(self, number: int) -> TensorRow:
-        """Of one tensor."""
-        return TensorRow(
-            self.generations[number],
-            self.ticks[number],
-            self.now[number],
-            self.first_ticks[number],
-            self.firsts[number],
-        )
 
     def put(self, records: bytes, numbers: array[int], contents: array[int], uses: array[int]) -> tuple[int, list[int]]:
         """Add records of tensors that have rows.

@@ -55,7 +55,7 @@ class MergedTree:
         for worker in workers:
             fold.add(worker.reading, self._key_of(worker.reading))
             self.refused += worker.ledger.marks["refused"]
-        self._keys = fold.keys
+        self._keys, self._all = fold.keys, list(enumerate(fold.keys))
         self._rows = [fold.row(number) for number in range(len(fold.keys))]
         self._beside: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)
         self._places: list[TreeNode | None] = [None] * len(self._keys)
@@ -128,16 +128,13 @@ class MergedTree:
     def _mark(self) -> None:
         """Add the other marks to the places; a place with a need alone exists, too."""
         # A row came after the one above it: backwards, what is below a row is known before it.
-        self._there = [key.unit in _TIMES + _LAUNCHED_OR_MOVED and self._rows[n]["count"] > 0 for n, key in self._all()]
-        for number, key in reversed(self._all()):
+        self._there = [key.unit in _TIMES + _LAUNCHED_OR_MOVED and self._rows[n]["count"] > 0 for n, key in self._all]
+        for number, key in reversed(self._all):
             if self._there[number] and key.above >= 0:
                 self._there[key.above] = True
-        for number, key in self._all():
+        for number, key in self._all:
             if self._places[number] is None:
                 self._tell(number, key, self._rows[number]["count"])
-
-    def _all(self) -> Sequence[tuple[int, _Key]]:
-        return list(enumerate(self._keys))
 
     def _tell(self, number: int, key: _Key, count: int) -> None:
         above = self._places[key.above] if key.above >= 0 else None
@@ -178,11 +175,10 @@ class MergedTree:
             place.task.ended += count
 
     def _joined(self) -> TreeNode:
-        """Join the places into a tree below one top."""
         top = TreeNode("", None, "", None)
         homes: list[TreeNode | None] = []  # no writer of ours has a place below a shape
         joined: set[int] = set()
-        for number, key in self._all():
+        for number, key in self._all:
             place, above = self._places[number], homes[key.above] if key.above >= 0 else None
             homes.append(above if place is None else place)
             if place is None or not self._there[number] or id(place) in joined:

@@ -9,7 +9,7 @@ and told; what is whole is remembered here until it stands in its file.
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -35,19 +35,15 @@ class KnownSources(Protocol):
     @property
     def counts(self) -> Mapping[str, int]:
         """The counts of irregular events, as in `Sources`."""
-        ...
 
     def heads(self) -> Mapping[int, SourceHead]:
         """All of them, those in the making included."""
-        ...
 
     def read(self, hash_: int, /) -> KernelSource | None:
         """One that is whole; None: it is not."""
-        ...
 
 
-def _nobody(kind: str, text: str, **_: object) -> None:
-    """Drop an event."""
+def _drop_event(kind: str, text: str, **_: object) -> None: ...
 
 
 class Sources:
@@ -69,11 +65,11 @@ class Sources:
         self._lying: set[int] = set()  # in files
         self._again: set[int] = set()  # of these, told since the last look at the files
         self._held: OrderedDict[int, KernelSource] = OrderedDict()
-        self._tell: Tell = _nobody
+        self._tell: Tell = _drop_event
         self._trouble = ""
         self._lock = threading.Lock()
 
-    def go_into(self, filed: Filed, tell: Tell = _nobody) -> None:
+    def go_into(self, filed: Filed, tell: Tell = _drop_event) -> None:
         """Write whole sources into files from now on."""
         self._filed, self._tell = filed, tell
         self._lying = set(filed.hashes())
@@ -82,9 +78,9 @@ class Sources:
 
     def take(self, teller: str, told: Told, service: str | None = None, worker: str | None = None) -> None:
         """Take pieces, in any order, from the worker with the uuid `teller`."""
-        of: dict[int, list[tuple[int, bytes]]] = {}
+        of: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
         for hash_, piece, text in told:
-            of.setdefault(hash_, []).append((piece, text))
+            of[hash_].append((piece, text))
         with self._lock:
             begun = 0
             for hash_, each in of.items():
