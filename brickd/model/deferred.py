@@ -179,11 +179,8 @@ class Deferred:
     def _close(self, stream: DeferredStream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
         """Give each start its part of the time: up to the next one or the first sync after it.
 
-        Args:
-            stream: where they wait.
-            until: the last of its finalizes that has settled, and so have all before it.
-            syncs: the ticks of its finalizes, each list in order; that of `until` is among them.
-            tick_ns: the length of a tick.
+        `until` is the last finalize that has settled, and so have all before it; `syncs` are the ticks of finalizes,
+        each list in order, with that of `until`.
         """
         given = max(stream.closed, self._closed)
         stream.closed = max(stream.closed, until)

@@ -163,12 +163,8 @@ def _removed(
 ) -> tuple[RemovedWorker, ...]:
     """Removed workers in no total; the file last, for a segment goes after its record has come.
 
-    Args:
-        prefix: of the file's name; None: the configured one.
-        workers: those that are shown.
-        living: the uuids of those that live: a record of one counts nothing. Of a dead one the file may be a copy
-            that somebody made earlier, so that its record counts what is beyond the copy's totals.
-        background: what a daemon knows.
+    A record of a live worker counts nothing. The file of a dead one may be a copy that somebody made earlier, so
+    that its record counts what is beyond the copy's totals.
     """
     kept, found = background.removed, removed_file.look(configured() if prefix is None else prefix).removed
     if not (kept.alone or found):

@@ -172,7 +172,9 @@ def test_a_worker_whose_calls_have_more_elements_is_passed_over() -> None:
     more = slow_gemm(12.0, elements=lambda worker: 4500 if worker == 5 else 4000)
     judged = judge(more.looks(6, seed=1))
     assert found(judged) == []
-    assert [(each.about, each.reason) for each in judged.passed] == [(GEMM, "its calls have 13 % more elements")]
+    assert [(each.finding.about, each.reason) for each in judged.passed] == [
+        (GEMM, "its calls have 13 % more elements")
+    ]
     little = slow_gemm(12.0, elements=lambda worker: 4040 if worker == 5 else 4000)
     assert found(judge(little.looks(6, seed=1))) == [GEMM]
 
@@ -253,7 +255,7 @@ def test_a_wait_that_more_work_explains_names_nobody() -> None:
     bricks = {**BRICKS, "moe_gemm": replace(more, factor=slow(5, 20)), "all_reduce": waiting(5, 0.9)}
     judged = judge(Fleet(bricks=bricks).looks(6, seed=1))
     assert found(judged) == []
-    assert [each.about.brick for each in judged.passed] == ["all_reduce", "moe_gemm"]
+    assert [each.finding.about.brick for each in judged.passed] == ["all_reduce", "moe_gemm"]
     assert "more than others in moe_gemm" in judged.passed[0].reason
 
 

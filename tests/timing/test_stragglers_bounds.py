@@ -86,7 +86,7 @@ def found(judged: StragglerVerdict) -> list[About]:
 
 
 def reasons(judged: StragglerVerdict) -> list[tuple[str, str]]:
-    return [(passed.about.brick, passed.reason) for passed in judged.passed]
+    return [(passed.finding.about.brick, passed.reason) for passed in judged.passed]
 
 
 # ---- how far, how sure, how steady

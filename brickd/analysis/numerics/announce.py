@@ -173,14 +173,7 @@ def tell_news(
     new: Sequence[DivergentSite],
     joined: Sequence[tuple[DivergentSite, Sequence[str]]],
 ) -> None:
-    """Report what a look found.
-
-    Args:
-        tell: takes each event.
-        before: all findings of earlier looks.
-        new: the findings of this one.
-        joined: earlier findings, each with the uuids of its new outliers.
-    """
+    """Report new findings, and earlier ones with the uuids of their new outliers."""
     if not new and not joined:
         return
     known = Counter(who for finding in before for who in _whose(finding))

@@ -174,15 +174,7 @@ def compare(
     step: int | None = None,
     rtol: float | None = None,
 ) -> Comparison:
-    """Compare workers by input or by run.
-
-    Args:
-        numerics: their fingerprints, in a copy that nobody changes.
-        parties: the workers.
-        evidence: the kind.
-        step: this one alone.
-        rtol: up to which relative error a run is within tolerance; None: what rounding leads to expect.
-    """
+    """Compare workers by input or by run; `step` and `rtol` as for `match`."""
     found = match(
         numerics.prints,
         [party.number for party in parties],

@@ -168,13 +168,7 @@ def state_of(
 ) -> SiteState:
     """The state of a place.
 
-    Args:
-        compared: the findings.
-        place: the site.
-        counts: of its fingerprints.
-        off: sites that are known not to be recorded, for they reveal what customers wrote.
-        on: sites that are known to be recorded.
-        left_out: sites at which the operator wants nothing recorded in any worker.
+    Sites are `off` if they reveal what customers wrote, `left_out` if the operator wants nothing recorded there.
     """
     if place in compared.findings:
         return SiteState.DIFFERS

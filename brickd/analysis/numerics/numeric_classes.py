@@ -24,6 +24,7 @@ _OUTPUTS_MAX = 4  # of a group, that may be of other classes: what is judged, an
 _NEAR_MAX = 16  # of a group, that are looked at for whether they may be
 _WAITING_MAX = 1_024
 
+# Of each worker and output: how often, and the number of the newest such fingerprint.
 Group = Sequence[tuple[int, int, int, int]]
 
 
@@ -104,14 +105,7 @@ class Learning:
     fresh: set[ServiceSite] = field(default_factory=set)
 
     def read(self, place: ServiceSite, group: Group, uuids: Mapping[int, str], who: int) -> GroupToJudge:
-        """Judge what a group of fingerprints says, with what is known of its workers.
-
-        Args:
-            place: the site.
-            group: of each worker and output: how often, and the number of the newest such fingerprint.
-            uuids: of the workers, by number.
-            who: the worker whose fingerprint is judged.
-        """
+        """Judge what a group of fingerprints says; `who`: the worker whose fingerprint is judged."""
         times = Counter(worker for worker, *_ in group)
         steady = {worker: output for worker, output, *_ in group if times[worker] == 1}
         outputs = _outputs(group, steady, uuids, who)

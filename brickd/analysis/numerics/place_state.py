@@ -54,11 +54,8 @@ class PlaceLook:
     ) -> Doubt:
         """Add this look to what was known before of the workers there.
 
-        Args:
-            finding: the earlier finding.
-            doubt: the earlier doubt.
-            present: the workers of the service with any fingerprint in the window.
-            living: the live ones: a bad machine has been several workers, if it was started again.
+        `present` are those with a fingerprint in the window. Only the `living` count: a bad machine has been several
+        workers, if it was started again.
         """
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:
@@ -77,13 +74,9 @@ def _more(known: frozenset[str], others: Collection[str], most: int) -> frozense
 
 
 def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool) -> Fate:
-    """The state of a place now.
+    """The state of a place now; `differs`: whether steady workers differ, now or before.
 
-    Args:
-        doubt: its workers, and those that contradict themselves.
-        present: the workers of the service in the window: if the kernel repeats, those without a case agree.
-        differs: whether any differ that do not contradict themselves, now or before.
-        repeats: whether the kernel is known to repeat.
+    Of the `present` workers, which have a fingerprint in the window, those without a case agree if the kernel repeats.
     """
     if 2 * len(doubt.contradict) > len(doubt.workers.union(present) if repeats else doubt.workers):
         return Fate.DOUBTED

@@ -103,16 +103,15 @@ class Straggler:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOver:
-    """A worker that stands out and is not named."""
+class Suspect:
+    """A worker that stands out in a brick; `reason`: why it is not named for that, or ''."""
 
-    about: About
-    row: WorkerRow
+    finding: Straggler
     reason: str
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {**self.about._asdict(), **self.row.document(), "reason": self.reason}
+        return {**self.finding.about._asdict(), **self.finding.row.document(), "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ class StragglerVerdict:
     """
 
     findings: tuple[Straggler, ...]
-    passed: tuple[PassedOver, ...]
+    passed: tuple[Suspect, ...]
     coverage: tuple[Coverage, ...]
     slots: int
     slots_wanted: int
@@ -181,7 +180,8 @@ class StragglerVerdict:
     def about(self, workers: Collection[str]) -> StragglerVerdict:
         """The part about some of the workers."""
         findings = tuple(each for each in self.findings if each.about.worker in workers)
-        return replace(self, findings=findings, passed=tuple(e for e in self.passed if e.about.worker in workers))
+        passed = tuple(each for each in self.passed if each.finding.about.worker in workers)
+        return replace(self, findings=findings, passed=passed)
 
     def headlines(self) -> list[tuple[Straggler, str]]:
         """For each straggler its costliest finding, and a sentence on all of its findings."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import get_args
 
-from brickd.analysis.timing.findings import About, Confidence, Coverage, PassedOver, Straggler, StragglerVerdict
+from brickd.analysis.timing.findings import About, Confidence, Coverage, Straggler, StragglerVerdict, Suspect
 from brickd.analysis.timing.stats import ROWS_MIN, SLOTS_MIN, THRESHOLD, Standing, median
 from brickd.analysis.timing.worker_series import COST_MIN, ComparedBrick, Evidence, Left, SlotLook, Stretch, brick
 from brickd.base.timestamps import Moment
@@ -31,21 +31,13 @@ _COMPARABLE = 0.5  # so much of what is to be explained is explained
 _NOBODY: Mapping[About, Moment] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class _Suspect:
-    """A worker that stands out in a brick; `reason`: why it is not named for that, or ''."""
-
-    finding: Straggler
-    reason: str
-
-
 def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) -> StragglerVerdict:
     """Compare the workers of each service over the last `SLOTS` looks, the oldest first.
 
     Workers that are `named` already stay so until they are well below what it took.
     """
     stretch = Stretch(looks[-SLOTS:])
-    suspects: list[_Suspect] = []
+    suspects: list[Suspect] = []
     coverage = []
     for service, workers in sorted(stretch.workers.items()):
         bricks = [brick(stretch, key) for key in stretch.keys(service)]
@@ -54,10 +46,10 @@ def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) ->
         left = {why: stretch.left[service, why] for why in get_args(Left)}
         coverage.append(Coverage(service, len(workers), **{why: evidence[why] for why in get_args(Evidence)}, **left))
     findings = [suspect.finding for suspect in suspects if not suspect.reason]
-    passed = [PassedOver(each.finding.about, each.finding.row, each.reason) for each in suspects if each.reason]
+    passed = [suspect for suspect in suspects if suspect.reason]
     return StragglerVerdict(
         tuple(sorted(findings, key=lambda finding: (-finding.cost_ns_per_s, finding.about))),
-        tuple(sorted(passed, key=lambda each: each.about)),
+        tuple(sorted(passed, key=lambda suspect: suspect.finding.about)),
         tuple(coverage),
         len(stretch.looks),
         SLOTS_MIN,
@@ -66,7 +58,7 @@ def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) ->
     )
 
 
-def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mapping[About, Moment]) -> Iterator[_Suspect]:
+def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mapping[About, Moment]) -> Iterator[Suspect]:
     """Workers that stand out; in collectives only those that no brick of their own explains."""
     waits = [each for each in bricks if each.collective]
     works = [each for each in bricks if not each.collective]
@@ -80,7 +72,7 @@ def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mappin
             slow.add(worker)
             awaited = tuple(wait.key[1] for wait in waits if _awaited(wait, worker))
             yield replace(suspect, finding=replace(suspect.finding, corroborated_by=awaited))
-    late: dict[str, _Suspect] = {}
+    late: dict[str, Suspect] = {}
     for each in waits:
         for suspect in _suspects(stretch, each, named):
             worker, cost = suspect.finding.about.worker, suspect.finding.cost_ns_per_s
@@ -95,7 +87,7 @@ def _awaited(wait: ComparedBrick, worker: str) -> bool:
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
-def _suspects(stretch: Stretch, brick: ComparedBrick, named: Mapping[About, Moment]) -> Iterator[_Suspect]:
+def _suspects(stretch: Stretch, brick: ComparedBrick, named: Mapping[About, Moment]) -> Iterator[Suspect]:
     for worker, excess in brick.field.excess.items():
         about = About(brick.key[0], worker, brick.key[1])
         ease = STAYS if about in named else 1.0
@@ -105,7 +97,7 @@ def _suspects(stretch: Stretch, brick: ComparedBrick, named: Mapping[About, Mome
         if standing.score < ease * THRESHOLD:
             continue
         finding = _finding(stretch, brick, about, standing, named.get(about))
-        yield _Suspect(finding, _excuse(brick, finding, standing, ease))
+        yield Suspect(finding, _excuse(brick, finding, standing, ease))
 
 
 def _finding(

@@ -16,11 +16,7 @@ from brickd.errors import BrickdError
 
 
 def against(manifest: Manifest, document: Document) -> dict[str, Any]:
-    """Compare every worker with a manifest, in place of its replicas.
-
-    Args:
-        manifest: the expected weights.
-        document: of the view `weights`, with all tensors.
+    """Compare every worker of the view `weights`, with all tensors, with a manifest.
 
     Raises:
         BrickdError: all their checksums are of another key.

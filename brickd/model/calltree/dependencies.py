@@ -119,29 +119,8 @@ class Graph:
             pieces.append(Piece(None if above < 0 else above, own_ns, place.given, needed))
         return pieces
 
-    def slowest_kernel(self) -> tuple[int, str] | None:
-        """The kernel with the most time ("own"), else that in the brick with the most ("brick")."""
-        kernels = [(number, place) for number, place in enumerate(self._order) if place.kernel is not None]
-        if not kernels:
-            return None
-        timed = [(-round(place.total_ns), number) for number, place in kernels if not place.timeless]
-        if timed:
-            return min(timed)[1], "own"
-        bricks = [(-round(place.above.self_ns), number) for number, place in kernels if place.above is not None]
-        return (min(bricks)[1], "brick") if bricks else None
-
-    def returned(self) -> list[int]:
-        """The transfers that returned what had just been brought, the largest first."""
-        found = [
-            (-place.transfer.returned_bytes, -place.transfer.returned, number)
-            for number, place in enumerate(self._order)
-            if place.transfer is not None and place.transfer.returned
-        ]
-        return [number for *_, number in sorted(found)]
-
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
         """As JSON has it; `shown`: the ids of the places that are shown, by number."""
-        slowest = self.slowest_kernel()
         return {
             "critical_path": {
                 "length_ns": round(self.critical.length_ns),
@@ -152,8 +131,8 @@ class Graph:
                 ],
                 "cycles": [[self._described(number, shown) for number in each] for each in self.critical.cycles],
             },
-            "slowest_kernel": None if slowest is None else self._slowest(*slowest, shown),
-            "returned": [self._described(number, shown) | self._moved(number) for number in self.returned()],
+            "slowest_kernel": self._slowest_kernel(shown),
+            "returned": self._returned(shown),
             "unresolved_needs": [
                 self._described(number, shown) | {"needs": need.name}
                 for number, needs in enumerate(self.needs)
@@ -176,7 +155,14 @@ class Graph:
             "inside": None if place.above is None else place.above.name,
         }
 
-    def _slowest(self, number: int, by: str, shown: dict[int, int]) -> dict[str, Any]:
+    def _slowest_kernel(self, shown: dict[int, int]) -> dict[str, Any] | None:
+        """The kernel with the most time of its own, else that in the brick with the most."""
+        kernels = [(number, place) for number, place in enumerate(self._order) if place.kernel is not None]
+        timed = [(-round(each.total_ns), number, "own") for number, each in kernels if not each.timeless]
+        bricks = [(-round(each.above.self_ns), number, "brick") for number, each in kernels if each.above is not None]
+        if not (timed or bricks):
+            return None
+        _, number, by = min(timed or bricks)
         place = self._order[number]
         above = place.above
         assert place.kernel is not None
@@ -190,7 +176,11 @@ class Graph:
             "source_hash": place.kernel.source(),
         }
 
-    def _moved(self, number: int) -> dict[str, Any]:
-        place = self._order[number]
-        assert place.transfer is not None
-        return place.transfer.document(0 if place.row is None else place.row["count"])
+    def _returned(self, shown: dict[int, int]) -> list[dict[str, Any]]:
+        """The transfers that returned what had just been brought, the largest first."""
+        found = [
+            (-of.returned_bytes, -of.returned, number, of.document(0 if place.row is None else place.row["count"]))
+            for number, place in enumerate(self._order)
+            if (of := place.transfer) is not None and of.returned
+        ]
+        return [self._described(number, shown) | moved for *_, number, moved in sorted(found)]
