@@ -110,12 +110,7 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
 
 @dataclass(slots=True)
 class _Launched:
-    """What is known of a kernel's launches besides their times.
-
-    Attributes:
-        row: their count, and what was done in those without a time.
-        timed: the number of those with more than a host's span.
-    """
+    """The totals of a kernel's launches; `timed`: the number with more than a host's span."""
 
     row: _reader.Row
     timed: int = 0

@@ -44,11 +44,7 @@ _RECORD = struct.Struct("<QIHH6Q")
 
 @dataclass(slots=True)
 class Finalize:
-    """The host has waited: for one stream, or for all (None).
-
-    Attributes:
-        again: one that had settled already, for a start that came later.
-    """
+    """The host has waited for a stream, or all (None); `again`: for a start that came later."""
 
     ticks: int
     stream: int | None

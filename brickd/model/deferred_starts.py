@@ -24,11 +24,7 @@ _ROW_CHARACTERS = _ROW.size // 3 * 4  # a multiple of three bytes ends with its 
 
 @dataclass(slots=True)
 class Start:
-    """A piece of work that was handed to a stream.
-
-    Attributes:
-        measured: its duration is known already; it still ends what started before it.
-    """
+    """Work that was handed to a stream; a measured one still ends what started before it."""
 
     start: int
     id: int

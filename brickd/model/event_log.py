@@ -54,13 +54,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that a reader has not seen yet.
-
-    Attributes:
-        events: the oldest first.
-        missed: how many before them are forgotten.
-        newest: the number of the last event, 0 before the first; a reader continues from it.
-    """
+    """The events that a reader has not seen, the number of forgotten ones, the last number."""
 
     events: tuple[Event, ...]
     missed: int
@@ -90,12 +84,7 @@ class Tell(Protocol):
 
 
 class Log:
-    """The events of one daemon.
-
-    Args:
-        newest: the number of the last event that a daemon before this one had.
-        kept: how many are remembered.
-    """
+    """The events of one daemon; `newest`: the last number of the daemon before it."""
 
     def __init__(self, newest: int = 0, kept: int = KEPT) -> None:
         self._events: deque[Event] = deque(maxlen=kept)

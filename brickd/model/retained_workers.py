@@ -83,12 +83,7 @@ class RetainedWorker:
 
 @dataclass(slots=True)
 class RetainedTotals:
-    """A worker whose segment was removed, or the sum of several of a service.
-
-    Attributes:
-        reading: the last one of its segment, deferred work included, in compact form.
-        workers: how many these are.
-    """
+    """The last reading of a removed segment in compact form, or the sum of several of a service."""
 
     name: str
     reading: Reading

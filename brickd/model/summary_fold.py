@@ -35,13 +35,9 @@ class Sums(NamedTuple):
 
 
 class Fold(Generic[Key]):
-    """The totals of every key.
+    """The totals of every key; a row's number is its place in `keys`.
 
-    Args:
-        marks: whether marks have rows too, which count, and give nothing to any other row.
-
-    Attributes:
-        keys: each row's key; a row's number is its place.
+    With `marks`, marks have rows too, which count, and give nothing to any other row.
     """
 
     def __init__(self, *, marks: bool = False) -> None:

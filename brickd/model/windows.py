@@ -30,12 +30,7 @@ BASES_BYTES = 96 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What workers recorded within some time.
-
-    Attributes:
-        workers: their readings hold what was added in that time; of the shortest and the longest span these say no
-            more than between which durations they lie.
-    """
+    """What workers recorded within some time; minimum and maximum are known as ranges only."""
 
     workers: list[Worker]
     length_ns: int
@@ -75,11 +70,9 @@ class Windows:
 
 
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
-    """The workers with what they recorded since a snapshot.
+    """The workers with what they recorded since the first of some snapshots.
 
-    Args:
-        began: that one, and later ones: if the first does not know a worker, the next one that does counts.
-        of: as they are now; workers that no snapshot knows are left out.
+    If that does not know a worker, the next one that does counts; workers that none knows are left out.
     """
     known: list[_Before] = []
 

@@ -58,13 +58,7 @@ class NotFinite(StrEnum):
 
 
 class DecodedFingerprint(NamedTuple):
-    """A fingerprint, read.
-
-    Attributes:
-        worker: the number of its worker.
-        site: its worker's number for the site.
-        record: as from `records.events`.
-    """
+    """A record of `records.events`, its worker's number, and that worker's number for the site."""
 
     worker: int
     site: int

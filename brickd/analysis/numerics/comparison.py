@@ -85,13 +85,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison.
-
-    Attributes:
-        parties: in the order in which they were named.
-        matched: the groups that were compared.
-        differences: the first of what differs, in the order of execution.
-    """
+    """The result of a comparison; `differences` are the first ones, in the order of execution."""
 
     evidence: EvidenceClass
     parties: Sequence[Party]

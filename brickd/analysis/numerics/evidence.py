@@ -31,13 +31,7 @@ def add(prints: _reader.Prints, evidence: KeptEvidence, worker: int, service: in
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
-    """Add the evidence on some workers of cases that have left the window.
-
-    Args:
-        numerics: the fingerprints to add to.
-        compared: the findings with their evidence.
-        shards: the shard of each of these workers, by uuid.
-    """
+    """Add the evidence on workers, by uuid with shards, of cases that have left the window."""
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
         for case in dict.fromkeys((finding.first, finding.newest)):

@@ -32,10 +32,7 @@ class JudgeTurns:
     """What waits to be judged, and whose turn it is: the place that waits for longest.
 
     At a place one fingerprint waits that differs in at most one place of the sketch, and one that differs in several:
-    what two classes come to keeps no flipped bit from waiting.
-
-    Attributes:
-        denied: whether a place found no turn in this look.
+    what two classes come to keeps no flipped bit from waiting. `denied`: a place found no turn in this look.
     """
 
     def __init__(self, questions: int = QUESTIONS_MAX) -> None:

@@ -98,12 +98,7 @@ class KeptEvidence(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Two fingerprints with the same inputs and different outputs.
-
-    Attributes:
-        at_ns: when it was seen, since 1970.
-        against: that of the majority; of two that disagree the one that was found first.
-    """
+    """Two fingerprints of equal inputs that differ; `against` is that of the majority, if any."""
 
     at_ns: int
     against: KeptEvidence

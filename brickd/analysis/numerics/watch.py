@@ -125,11 +125,7 @@ class Watch:
 
 @dataclass
 class _Round:
-    """One look; `seen`: fingerprints that are cases already, and whether a majority is known.
-
-    Attributes:
-        met: those of these that it came upon, and the new ones.
-    """
+    """One look; `seen`: earlier cases and whether they had a majority; `met`: old and new ones."""
 
     numerics: Numerics
     before: Compared
@@ -292,12 +288,7 @@ class _Round:
 
 
 class _Kept:
-    """What is kept of all places, within limits: each method returns whether there was room.
-
-    Attributes:
-        findings: by place; some have fingerprints.
-        unkept: by service how often there was no room.
-    """
+    """What is kept of all places, within limits: each method returns whether there was room."""
 
     def __init__(self, before: Compared, tally: Tally) -> None:
         self.findings, self.doubts = dict(before.findings), dict(before.doubts)

@@ -35,13 +35,7 @@ _GPU_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How thoroughly to measure.
-
-    Attributes:
-        matrix: rows and columns of the matrices of a processor.
-        round_ns: how long one round of a bandwidth reads.
-        caches: the size of memory's working set, in last caches.
-    """
+    """How thoroughly to measure; `caches`: the size of memory's working set, in last caches."""
 
     matrix: int = 2048
     gpu_matrix: int = 8192

@@ -35,12 +35,7 @@ Source = Literal["measured", "given"]
 
 
 class Bandwidth(NamedTuple):
-    """How fast a level gives what it holds.
-
-    Attributes:
-        level: "L1" and so on, or MEMORY.
-        working_set_bytes: None: not measured.
-    """
+    """How fast a level gives what it holds: "L1" and so on, or MEMORY."""
 
     level: str
     bytes_per_second: float

@@ -26,13 +26,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The most that a device does.
-
-    Attributes:
-        peak: FLOP/s.
-        bandwidths: the nearest level first.
-        level: the one that the bytes are assumed to come from.
-    """
+    """The most that a device does, if the bytes come from `level`; the nearest level is first."""
 
     peak: float
     bandwidths: tuple[Bandwidth, ...]
@@ -50,8 +44,6 @@ class RooflinePoint:
     """Where something stands below a roof, or above it.
 
     Attributes:
-        flops_per_second: the achieved rate.
-        flops_per_byte: the intensity.
         limit: what limits the roof here: COMPUTE or a level.
         served_by: the farthest level from which its bytes can have come at that speed; None: there is none.
     """

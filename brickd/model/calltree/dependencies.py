@@ -19,12 +19,7 @@ from brickd.model.calltree.node import TreeNode
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """That a place needs another one.
-
-    Attributes:
-        place: the number in the tree's order of what is needed; None: there is none of that name.
-        count: how often a worker recorded it.
-    """
+    """A needed name: the number of its place, None if there is none; how often it was recorded."""
 
     name: str
     place: int | None
@@ -39,10 +34,7 @@ class Need:
 class Graph:
     """What is known of places besides their times.
 
-    Attributes:
-        needs: of each place, by the names.
-        own_ns: of each place, its time without that of what stands in it; a device's work is none of that.
-        critical: the critical path through all of them.
+    `own_ns` of a place is its time without that of what stands in it; a device's work is none of that.
     """
 
     def __init__(self, order: Sequence[TreeNode]) -> None:

@@ -140,12 +140,7 @@ class _Part:
 
 
 class Making:
-    """A source in the making.
-
-    Attributes:
-        teller: the worker that sent the first piece.
-        refuted: every length that a teller gave came to another hash.
-    """
+    """A source in the making; `refuted`: every length that a teller gave came to another hash."""
 
     def __init__(self, hash_: int, teller: str) -> None:
         self.hash, self.teller = hash_, teller
