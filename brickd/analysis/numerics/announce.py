@@ -177,14 +177,14 @@ def tell_news(
     if not new and not joined:
         return
     known = Counter(who for finding in before for who in _whose(finding))
-    now, told, more = known.copy(), set[tuple[str, ...]](), dict[tuple[str, ...], DivergentSite]()
+    now, reported, more = known.copy(), set[tuple[str, ...]](), dict[tuple[str, ...], DivergentSite]()
     for finding in new:
         own = [who for who in _whose(finding) if _is_few(now, who)]
         if own:
             tell_finding(tell, finding)
             others = [uuid for uuid, *rest in own if not rest and uuid != finding.named[0]]
-            tell_joined(tell, finding, [uuid for uuid in others if (uuid,) not in told | known.keys()])
-        told.update(own)
+            tell_joined(tell, finding, [uuid for uuid in others if (uuid,) not in reported | known.keys()])
+        reported.update(own)
         more |= dict.fromkeys((who for who in _whose(finding) if who not in own), finding)
     for finding, fresh in joined:
         own = [(uuid,) for uuid in fresh if _is_few(now, (uuid,))]

@@ -135,7 +135,7 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
     on: dict[ServiceSite, str] = {}
     off: dict[ServiceSite, str] = {}
     left_out: set[ServiceSite] = set()
-    wanted: set[ServiceSite] = set()
+    recorded: set[ServiceSite] = set()
     names = set()
     for worker in workers:
         reading = worker.reading
@@ -145,10 +145,10 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
                 place = ServiceSite(worker.service, reading.name(site.name), site.layer)
                 (off if site.off else on).setdefault(place, reading.category(site.name))
                 if reading.alive:
-                    (left_out if reading.leaves_out(number) else wanted).add(place)
+                    (left_out if reading.leaves_out(number) else recorded).add(place)
     counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
     known = {place: SiteCounts(category) for place, category in (off | on).items()} | counted
-    left_out -= wanted
+    left_out -= recorded
     classes = _classes(compared, workers)
     found = [
         SiteSeen(place, state_of(compared, place, counts, off, on, left_out), counts, classes.get(place, ()))

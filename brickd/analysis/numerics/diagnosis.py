@@ -20,6 +20,11 @@ from brickd.shm.sites import Site
 
 _NAMED = 3
 _HASHED = 1 << 40  # no engine counts its steps so far
+_NOT_FINITE = {
+    NotFinite.BORN: "NaN or infinities are born there",
+    NotFinite.PASSED_ON: "NaN or infinities are passed on",
+    NotFinite.UNKNOWN: "only one has NaN or infinities",
+}
 _ROUNDING = "as rounding makes it: another number of threads, or compiled?"
 
 
@@ -88,17 +93,10 @@ def _equal(of: Comparison) -> str:
 def explained(difference: Difference) -> str:
     """The blame for a difference, and the reason for it."""
     judgement = difference.judgement
-    said = f"relative error {_error(judgement.error)}{_rounding(difference)}; {_born(difference)}"
+    text = f"relative error {_error(judgement.error)}{_rounding(difference)}; {_born(difference)}"
     if judgement.verdict == Verdict.ROUTING:
-        said = f"other experts were chosen; {_born(difference)}"
-    match judgement.not_finite:
-        case NotFinite.BORN:
-            said += "; NaN or infinities are born there"
-        case NotFinite.PASSED_ON:
-            said += "; NaN or infinities are passed on"
-        case NotFinite.UNKNOWN:
-            said += "; only one has NaN or infinities"
-    return said
+        text = f"other experts were chosen; {_born(difference)}"
+    return text if judgement.not_finite is None else f"{text}; {_NOT_FINITE[judgement.not_finite]}"
 
 
 def _rounding(difference: Difference) -> str:
@@ -116,10 +114,10 @@ def before(of: Comparison) -> str | None:
         return None
     identical, within, not_comparable = of.first.row.before
     more = f", {within:,} of them by rounding apart" if within else ""
-    said = f"equal up to there: {plural(identical + within, 'comparison')}{more}"
+    text = f"equal up to there: {plural(identical + within, 'comparison')}{more}"
     if not identical + within:
-        said = "nothing was compared before it"
-    return f"{said}; {not_comparable:,} before it could not be compared" if not_comparable else said
+        text = "nothing was compared before it"
+    return f"{text}; {not_comparable:,} before it could not be compared" if not_comparable else text
 
 
 def _born(difference: Difference) -> str:
@@ -153,12 +151,9 @@ def _error(value: float | None) -> str:
 
 def after(follow: int | None, born: int) -> str | None:
     """What follows the first difference; `born`: sites at which another one was born."""
-    said = []
-    if follow:
-        said.append(f"{plural(follow, 'other site follows', 'other sites follow')} from it")
-    if born:
-        said.append(f"something was born at {plural(born, 'other site')} as well")
-    return "; ".join(said) or None
+    parts = [f"{plural(follow, 'other site follows', 'other sites follow')} from it"] if follow else []
+    parts += [f"something was born at {plural(born, 'other site')} as well"] if born else []
+    return "; ".join(parts) or None
 
 
 def nothing(tried: Comparison) -> str:

@@ -159,18 +159,18 @@ def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], 
     for worker, output, _, newest in group:
         if worker in steady and worker in uuids:
             found.setdefault(output, []).append((worker, newest))
-    said = sorted(found, key=lambda output: (-len(found[output]), min(found[output])))
+    ranked = sorted(found, key=lambda output: (-len(found[output]), min(found[output])))
     own = steady.get(who)
-    if own is not None and own in said[_OUTPUTS_MAX:]:
-        said.remove(own)
-        said.insert(_OUTPUTS_MAX - 1, own)
+    if own is not None and own in ranked[_OUTPUTS_MAX:]:
+        ranked.remove(own)
+        ranked.insert(_OUTPUTS_MAX - 1, own)
     return [
         _Output(
             output,
             max(newest for _, newest in found[output]),
             frozenset(uuids[worker] for worker, _ in found[output]),
         )
-        for output in said[:_NEAR_MAX]
+        for output in ranked[:_NEAR_MAX]
     ]
 
 
@@ -190,14 +190,14 @@ def _folded(
     as_one = {each.output: first.setdefault(frozenset(apart[each.output]), each) for each in outputs}
     rows = []
     for worker, output, times, newest in group:
-        said = as_one.get(output)
-        if said is None:
+        merged = as_one.get(output)
+        if merged is None:
             if worker not in steady or output not in near:
                 rows.append((worker, output, times, newest))
         elif worker not in steady:
-            rows.append((worker, said.output, times, newest))
+            rows.append((worker, merged.output, times, newest))
         elif apart[output] or not any_apart:
-            rows.append((worker, said.output, times, newest if output == said.output else said.newest))
+            rows.append((worker, merged.output, times, newest if output == merged.output else merged.newest))
     return rows
 
 

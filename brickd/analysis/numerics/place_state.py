@@ -105,12 +105,12 @@ class Opinions(NamedTuple):
 
 def opinions(group: Sequence[tuple[int, int, int, int]]) -> Opinions:
     """Judge a group: of each worker and output the count, and the newest fingerprint's number."""
-    said: dict[int, list[tuple[int, int, int]]] = {}
+    rows_of: dict[int, list[tuple[int, int, int]]] = {}
     for worker, output, times, newest in group:
-        said.setdefault(worker, []).append((output, times, newest))
-    steady = {worker: rows[0] for worker, rows in said.items() if len(rows) == 1}
-    workers, contrary = frozenset(said), frozenset(said.keys() - steady.keys())
-    nobody = Opinions(workers, contrary, contradiction=_contradiction(said[min(contrary)]) if contrary else None)
+        rows_of.setdefault(worker, []).append((output, times, newest))
+    steady = {worker: rows[0] for worker, rows in rows_of.items() if len(rows) == 1}
+    workers, contrary = frozenset(rows_of), frozenset(rows_of.keys() - steady.keys())
+    nobody = Opinions(workers, contrary, contradiction=_contradiction(rows_of[min(contrary)]) if contrary else None)
     once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # whether that one would repeat nobody knows
     if len(workers) < 2 or 2 * len(contrary) > len(workers) or once:
         return nobody

@@ -157,34 +157,34 @@ class _Round:
         workers = frozenset(worker for worker, *_ in group)
         uuids = {worker: self._speakers[worker].uuid for worker in workers if worker in self._speakers}
         read = self.learning.read(place, group, uuids, print_[0])
-        said = opinions(read.group)
+        verdict = opinions(read.group)
         self._sites[place] = print_[1]
         heard = self._heard.setdefault(place, PlaceLook())
         heard.prints += read.whole
         if not read.whole:
             self.learning.turns.wait(place, number, once=read.once)
         heard.workers |= self._uuids(workers)
-        heard.contradict |= self._uuids(said.contradict)
-        heard.odd |= self._uuids(said.outliers)
-        if heard.contradiction is None and said.contradiction is not None:
-            heard.contradiction = self._case(*said.contradiction)
-        if said.against is not None and said.other is not None:
-            self._hear_case(heard, said, said.against, said.other)
+        heard.contradict |= self._uuids(verdict.contradict)
+        heard.odd |= self._uuids(verdict.outliers)
+        if heard.contradiction is None and verdict.contradiction is not None:
+            heard.contradiction = self._case(*verdict.contradiction)
+        if verdict.against is not None and verdict.other is not None:
+            self._hear_case(heard, verdict, verdict.against, verdict.other)
         return read.whole
 
-    def _hear_case(self, heard: PlaceLook, said: Opinions, against: int, other: int) -> None:
+    def _hear_case(self, heard: PlaceLook, verdict: Opinions, against: int, other: int) -> None:
         """Keep one case of a place in a look: one with a majority, if there is any."""
-        if (other, bool(said.outliers)) in self.seen:
-            self.met.add((other, bool(said.outliers)))
+        if (other, bool(verdict.outliers)) in self.seen:
+            self.met.add((other, bool(verdict.outliers)))
             return
-        if heard.case is None or (said.outliers and not heard.times):
+        if heard.case is None or (verdict.outliers and not heard.times):
             case = self._case(against, other)
             if case is None:
                 return
             heard.case = case
         heard.cases += (other, False) not in self.seen  # of two that disagreed a third says, later, who is right
-        heard.times.update(sorted(self._uuids(said.outliers)))
-        fresh = {(other, True)} if said.outliers else {(other, False), (against, False)}
+        heard.times.update(sorted(self._uuids(verdict.outliers)))
+        fresh = {(other, True)} if verdict.outliers else {(other, False), (against, False)}
         self.seen |= fresh
         self.met |= fresh
 

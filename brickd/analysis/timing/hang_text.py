@@ -24,7 +24,7 @@ def sentence(verdict: HangVerdict) -> str:
     """The verdict on the workers of one service."""
     count, odd = verdict.workers, verdict.odd
     everything = verdict.kind in ("no_majority", "too_few")
-    places = _told(verdict.stuck if everything else [verdict.place, *(each.place for each in odd)])
+    places = _named(verdict.stuck if everything else [verdict.place, *(each.place for each in odd)])
     where = f"in {places.get(verdict.place)}{_for(verdict.since_ns)}"
     match verdict.kind:
         case "most_wait":
@@ -50,20 +50,20 @@ def sentence(verdict: HangVerdict) -> str:
             return f"{workers} too few to compare: {_listed(_everything(verdict, places))}"
 
 
-def _told(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, str]:
+def _named(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, str]:
     """The names of places: the brick, and all that tells it from others of that brick."""
     alike: dict[str, list[LanePosition]] = {}
     for place in places:
         if place is not None:
             alike.setdefault(place.brick, []).append(place)
-    told: dict[LanePosition | None, str] = {}
+    names: dict[LanePosition | None, str] = {}
     for brick, same in alike.items():
         layers, around = len({place.layer for place in same}) > 1, len({place.within for place in same}) > 1
         for place in same:
             layer = ["no layer" if place.layer is None else f"layer {place.layer}"] if layers else []
             within = ["outermost" if place.within is None else f"in {place.within}"] if around else []
-            told[place] = f"{brick} ({', '.join(layer + within)})" if layer + within else brick
-    return told
+            names[place] = f"{brick} ({', '.join(layer + within)})" if layer + within else brick
+    return names
 
 
 def _everything(verdict: HangVerdict, places: Mapping[LanePosition | None, str]) -> list[str]:
@@ -88,6 +88,6 @@ def _counted(verdict: HangVerdict, *states: State) -> list[tuple[int, str]]:
     return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
 
 
-def _listed(said: Sequence[str]) -> str:
-    more = [f"{len(said) - _NAMED} more"] if len(said) > _NAMED else []
-    return ", ".join([*said[:_NAMED], *more])
+def _listed(parts: Sequence[str]) -> str:
+    more = [f"{len(parts) - _NAMED} more"] if len(parts) > _NAMED else []
+    return ", ".join([*parts[:_NAMED], *more])

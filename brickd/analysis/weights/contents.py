@@ -46,10 +46,10 @@ class TensorContent:
 
 
 @functools.lru_cache(maxsize=4_096)
-def content(said: bytes) -> TensorContent:
+def content(record: bytes) -> TensorContent:
     """Decode what follows the head of a record."""
-    dims, *shape = _OUTPUT.unpack_from(said, 0)
-    checksum, elements, _, l2, _, _, nan, pos_inf, neg_inf, digest, dtype = _SUMS.unpack_from(said, SLOT_BYTES)
+    dims, *shape = _OUTPUT.unpack_from(record, 0)
+    checksum, elements, _, l2, _, _, nan, pos_inf, neg_inf, digest, dtype = _SUMS.unpack_from(record, SLOT_BYTES)
     name = DTYPES[dtype] if 0 < dtype < len(DTYPES) else None
     shown = tuple(shape[: min(dims, _DIMS_MAX)])
     return TensorContent(checksum, elements, shown, digest, name or f"dtype#{dtype}", l2, nan, pos_inf, neg_inf)
@@ -65,7 +65,7 @@ class ContentStore:
 
     def __init__(self) -> None:
         self.numbers: dict[bytes, int] = {}
-        self._said: list[bytes] = [b""]
+        self._records: list[bytes] = [b""]
         self.uses = array("I", [0])
         self._free: list[int] = []
 
@@ -73,25 +73,25 @@ class ContentStore:
         return len(self.numbers)
 
     def __getitem__(self, number: int) -> bytes:
-        return self._said[number]
+        return self._records[number]
 
     def all(self) -> dict[int, bytes]:
         """All contents by number."""
-        return {number: self._said[number] for number in self.numbers.values()}
+        return {number: self._records[number] for number in self.numbers.values()}
 
     def take(self, records: bytes, most: int) -> array[int]:
         """Store what the tensors of records hold; the contents' numbers, 0 without room.
 
         The caller then holds the new ones or clears them. `most`: the limit of contents.
         """
-        numbers = array("I", _reader.weights_held(records, self.numbers, self._said, self._free, most))
-        self.uses.frombytes(bytes((len(self._said) - len(self.uses)) * self.uses.itemsize))
+        numbers = array("I", _reader.weights_held(records, self.numbers, self._records, self._free, most))
+        self.uses.frombytes(bytes((len(self._records) - len(self.uses)) * self.uses.itemsize))
         return numbers
 
     def copy(self) -> ContentStore:
         """A copy to read while this one changes."""
         other = ContentStore()
-        other.numbers, other._said = self.numbers.copy(), self._said.copy()
+        other.numbers, other._records = self.numbers.copy(), self._records.copy()
         other.uses, other._free = self.uses[:], self._free.copy()
         return other
 
@@ -104,12 +104,12 @@ class ContentStore:
     def clear(self, numbers: Iterable[int]) -> None:
         """Drop those of these contents that nobody holds."""
         for number in numbers:
-            if self._said[number] and not self.uses[number]:
-                del self.numbers[identity(self._said[number])]
-                self._said[number] = b""
+            if self._records[number] and not self.uses[number]:
+                del self.numbers[identity(self._records[number])]
+                self._records[number] = b""
                 self._free.append(number)
 
 
-def identity(said: bytes) -> bytes:
+def identity(record: bytes) -> bytes:
     """What equal contents have in common: checksum, elements; shape, dtype."""
-    return said[SLOT_BYTES : SLOT_BYTES + 16] + said[SLOT_BYTES + 52 : SLOT_BYTES + 57]
+    return record[SLOT_BYTES : SLOT_BYTES + 16] + record[SLOT_BYTES + 52 : SLOT_BYTES + 57]

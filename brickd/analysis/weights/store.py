@@ -166,17 +166,17 @@ class Weights:
             numbered = made._tensors[service] = Tensors()
             if [numbered.number(tensor) for tensor in found] != list(range(len(found))):
                 raise ValueError(f"{len(found)} tensors of service {service!r}, among them one twice or too many")
-        for number, said in contents.items():
-            if len(said) != CONTENT_BYTES or number == 0:
-                raise ValueError(f"content {number} of {len(said)} bytes, wanted are {CONTENT_BYTES}")
-        records = b"".join(_NO_HEAD + said for said in contents.values())
+        for number, content in contents.items():
+            if len(content) != CONTENT_BYTES or number == 0:
+                raise ValueError(f"content {number} of {len(content)} bytes, wanted are {CONTENT_BYTES}")
+        records = b"".join(_NO_HEAD + content for content in contents.values())
         numbers = {0: 0} | dict(zip(contents, made.contents.take(records, len(contents)), strict=True))
         columns: dict[bytes, array[int]] = {}  # replicas have the same
         times: Counter[bytes] = Counter()
         for uuid, holds in workers.items():
             if len(holds) > len(made.tensors(holds.service)):
-                wanted = len(made.tensors(holds.service))
-                raise ValueError(f"{len(holds)} rows of a worker of a service of {wanted} tensors")
+                known = len(made.tensors(holds.service))
+                raise ValueError(f"{len(holds)} rows of a worker of a service of {known} tensors")
             now, firsts = holds.now.tobytes(), holds.firsts.tobytes()
             if now != firsts and any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
                 raise ValueError(f"a tensor of {uuid} that holds something and held nothing first, or the reverse")

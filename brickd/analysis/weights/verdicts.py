@@ -242,14 +242,14 @@ class WeightsVerdict:
         rows = [row for row in self.differing if row.why != "disagree" and found.name in row.names[len(row.agree) :]]
         if found.holds is not None:
             whose = found.holds or "those that name no shard"
-            said = f"{found.name} holds what is of {whose}, in all of its {found.known} tensors"
-            return Headline(found, f"{said}: it was given another shard, or says wrongly where it stands", rows)
+            text = f"{found.name} holds what is of {whose}, in all of its {found.known} tensors"
+            return Headline(found, f"{text}: it was given another shard, or says wrongly where it stands", rows)
         odd = next(each for each in rows[0].odd if each.worker == found.name)
         verb = "changed in place in" if not rows[0].agree else "differs in"
-        said = f"{found.name} {verb} {_which(rows[0], len(rows), found.known + found.missing)}: {how_far(rows[0], odd)}"
+        text = f"{found.name} {verb} {_which(rows[0], len(rows), found.known + found.missing)}: {how_far(rows[0], odd)}"
         if rows[0].agree and odd.changed:
-            said += ", changed in place"
-        return Headline(found, said, rows)
+            text += ", changed in place"
+        return Headline(found, text, rows)
 
 
 def _which(row: Differing, rows: int, tensors: int) -> str:
@@ -260,8 +260,8 @@ def _which(row: Differing, rows: int, tensors: int) -> str:
 
 def _how_unlike(row: Differing) -> str:
     """The first worker of those that disagree with another form than the reference."""
-    said = ((odd.worker, unlike(row, odd)) for odd in row.odd)
-    return next((f" ({worker}: {form})" for worker, form in said if form), "")
+    unlike_rows = ((odd.worker, unlike(row, odd)) for odd in row.odd)
+    return next((f" ({worker}: {form})" for worker, form in unlike_rows if form), "")
 
 
 def how_far(row: Differing, odd: WeightOutlier) -> str:

@@ -101,11 +101,11 @@ class MergedTree:
             # In a window a time may be there of what was launched before it.
             marks = [number for number in marks if self._rows[number]["count"]] or marks
             given = [n for n in numbers if self._keys[n].unit in _TIMES[1:] and self._rows[n]["count"]]
-            told = [n for n in numbers if self._keys[n].unit == _reader.UNIT_TICKS and not self._rows[n]["count"]]
+            empty = [n for n in numbers if self._keys[n].unit == _reader.UNIT_TICKS and not self._rows[n]["count"]]
             if len(marks) == 1 and given:
                 self._join(marks[0], given[0])
-            elif not marks and given and told and told[0] not in around_times:
-                self._places[told[0]] = self._places[given[0]]
+            elif not marks and given and empty and empty[0] not in around_times:
+                self._places[empty[0]] = self._places[given[0]]
 
     def _place(self, number: int) -> TreeNode:
         key, row = self._keys[number], self._rows[number]

@@ -7,7 +7,7 @@ dies, another goes on. So what they say is put together: of each place the first
 otherwise is kept beside it, as theirs. Whoever lies so cannot keep a text from being known that another one tells.
 
 Invariants: only a text whose hash is that of the source is given out; the order in which pieces come changes nothing of
-it; names and paths are only labels: those of whoever told its end, and what comes later is not waited for.
+it; names and paths are only labels: those of whoever sent its end, and what comes later is not waited for.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ class KernelSource(NamedTuple):
         """It without its text."""
         return SourceHead(self.name, self.path, len(self.text))
 
-    def agrees(self, piece: int, told: bytes) -> bool:
+    def agrees(self, piece: int, sent: bytes) -> bool:
         """Whether pieces, from this number on, are of this text; names and paths always agree."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         if part == _reader.SOURCE_END:
-            lengths = lengths_of(number, told)
+            lengths = lengths_of(number, sent)
             return lengths is not None and lengths[_reader.SOURCE_TEXT] == len(self.text)
         if part != _reader.SOURCE_TEXT:
             return True
         begin = number * PIECE
-        said = self.text[begin : begin + len(told)]
-        return begin < len(self.text) and told == said.ljust(-(-len(said) // PIECE) * PIECE, b"\0")
+        expected = self.text[begin : begin + len(sent)]
+        return begin < len(self.text) and sent == expected.ljust(-(-len(expected) // PIECE) * PIECE, b"\0")
 
     def encoded(self) -> list[bytes]:
         """A line with the head, and the text."""
-        said = {"hash": f"{self.hash:016x}", "name": self.name, "path": self.path, "size_bytes": len(self.text)}
-        return [plain(said).encode(), b"\n", self.text]
+        head = {"hash": f"{self.hash:016x}", "name": self.name, "path": self.path, "size_bytes": len(self.text)}
+        return [plain(head).encode(), b"\n", self.text]
 
 
 def head_of(content: bytes) -> tuple[int, SourceHead]:
@@ -87,9 +87,9 @@ def head_of(content: bytes) -> tuple[int, SourceHead]:
     line, newline, _ = content[:_HEAD_BYTES_MAX].partition(b"\n")
     require(bool(newline), "a line on a source", line)
     with validating():
-        said = parsed(line)
-        size = whole(said["size_bytes"], most=_reader.SOURCE_MAX)
-        return bits(said["hash"], 64), SourceHead(unicode(said["name"]), unicode(said["path"]), size)
+        head = parsed(line)
+        size = whole(head["size_bytes"], most=_reader.SOURCE_MAX)
+        return bits(head["hash"], 64), SourceHead(unicode(head["name"]), unicode(head["path"]), size)
 
 
 def decoded(content: bytes) -> KernelSource:
@@ -101,10 +101,10 @@ def decoded(content: bytes) -> KernelSource:
     return KernelSource(hash_, head.name, head.path, text)
 
 
-def lengths_of(number: int, told: bytes) -> Lengths | None:
+def lengths_of(number: int, sent: bytes) -> Lengths | None:
     """The lengths of name, path and text in an end; None if it is invalid."""
-    lengths: Lengths = _LENGTHS.unpack_from(told)
-    possible = number == 0 and len(told) == PIECE and not any(told[_LENGTHS.size :])
+    lengths: Lengths = _LENGTHS.unpack_from(sent)
+    possible = number == 0 and len(sent) == PIECE and not any(sent[_LENGTHS.size :])
     return lengths if possible and all(n <= most for n, most in zip(lengths, _MOST, strict=True)) else None
 
 
@@ -116,27 +116,27 @@ class _Part:
     def __init__(self, text: bytes = b"", here: bytes = b"") -> None:
         self.text, self.here = bytearray(text), bytearray(here)
 
-    def put(self, first: int, told: bytes) -> Iterator[tuple[int, bytes]]:
+    def put(self, first: int, sent: bytes) -> Iterator[tuple[int, bytes]]:
         """Take new pieces; yield those that differ from pieces that are here."""
-        count = len(told) // PIECE
+        count = len(sent) // PIECE
         begin, end, last = first * PIECE, (first + count) * PIECE, first + count
         if (lacking := last - len(self.here)) > 0:
             self.here += bytes(lacking)
             self.text += bytes(lacking * PIECE)
         if self.here.find(1, first, last) < 0:
-            self.text[begin:end] = told
+            self.text[begin:end] = sent
             self.here[first:last] = b"\1" * count
-        elif self.here.find(0, first, last) >= 0 or self.text[begin:end] != told:
+        elif self.here.find(0, first, last) >= 0 or self.text[begin:end] != sent:
             for number in range(first, last):
                 at = (number - first) * PIECE
-                yield from self._put_one(number, told[at : at + PIECE])
+                yield from self._put_one(number, sent[at : at + PIECE])
 
-    def _put_one(self, number: int, told: bytes) -> Iterator[tuple[int, bytes]]:
+    def _put_one(self, number: int, sent: bytes) -> Iterator[tuple[int, bytes]]:
         place = slice(number * PIECE, (number + 1) * PIECE)
         if not self.here[number]:
-            self.text[place], self.here[number] = told, 1
-        elif self.text[place] != told:
-            yield number, told
+            self.text[place], self.here[number] = sent, 1
+        elif self.text[place] != sent:
+            yield number, sent
 
 
 class Making:
@@ -163,12 +163,12 @@ class Making:
             return SourceHead(self._label(0, name, ""), self._label(1, path, ""), text, here)
         return SourceHead("", "", None, here)
 
-    def put(self, teller: str, piece: int, told: bytes) -> bool:
+    def put(self, teller: str, piece: int, sent: bytes) -> bool:
         """Take consecutive pieces, from the one of this number on; False: they are invalid."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         self._text = ""
         if part == _reader.SOURCE_END:
-            if (lengths := lengths_of(number, told)) is None:
+            if (lengths := lengths_of(number, sent)) is None:
                 return False
             self._ends.pop(teller, None)
             self._ends[teller] = lengths
@@ -177,9 +177,9 @@ class Making:
             return True
         possible = -(-_MOST[part] // PIECE) - number
         if possible > 0:
-            for each, other in self._parts[part].put(number, told[: possible * PIECE]):
+            for each, other in self._parts[part].put(number, sent[: possible * PIECE]):
                 self._others.setdefault(teller, {})[part << _PART_BITS | each] = other
-        return possible * PIECE >= len(told)
+        return possible * PIECE >= len(sent)
 
     def source(self, teller: str) -> KernelSource | None:
         """The whole source, if it is here now that this teller sent more of it."""
@@ -200,8 +200,8 @@ class Making:
 
     def differing(self, source: KernelSource) -> set[str]:
         """The workers that sent another text than the whole source; "" for pieces of no one teller."""
-        told = [(teller, *each) for teller, others in self._others.items() for each in others.items()]
-        found = {teller for teller, piece, text in told if not source.agrees(piece, text)}
+        sent = [(teller, *each) for teller, others in self._others.items() for each in others.items()]
+        found = {teller for teller, piece, text in sent if not source.agrees(piece, text)}
         found |= {teller for teller, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}
         first = self._joined(_reader.SOURCE_TEXT, len(source.text), "")
         return found if first == source.text else found | {""}
@@ -212,20 +212,20 @@ class Making:
         if of.here.count(1, 0, pieces) < pieces:
             return None
         text = of.text[: pieces * PIECE]
-        for piece, told in self._others.get(over, {}).items():
+        for piece, sent in self._others.get(over, {}).items():
             number = piece & _NUMBER
             if piece >> _PART_BITS == part and number < pieces:
-                text[number * PIECE : (number + 1) * PIECE] = told
+                text[number * PIECE : (number + 1) * PIECE] = sent
         return bytes(text[:length])
 
     def _label(self, part: int, length: int, by: str) -> str:
         return (self._joined(part, length, by) or b"").decode("utf-8", "replace")
 
     def text(self) -> str:
-        """As JSON: made once, as long as nothing is told."""
+        """As JSON: made once, as long as nothing is sent."""
         if not self._text:
             parts = [[_packed(part.text), _packed(part.here)] for part in self._parts]
-            others = {teller: [list(told), _packed(b"".join(told.values()))] for teller, told in self._others.items()}
+            others = {teller: [list(sent), _packed(b"".join(sent.values()))] for teller, sent in self._others.items()}
             self._text = plain([self.teller, self.refuted, parts, self._ends, others])
         return self._text
 
@@ -240,10 +240,10 @@ class Making:
             name, path, text = (whole(n, most=most) for n, most in zip(lengths, _MOST, strict=True))
             self._ends[unicode(by)] = name, path, text
         for by, (pieces, packed) in others.items():
-            told = _unpacked(packed, len(pieces) * PIECE)
-            require(len(told) == len(pieces) * PIECE, f"{len(pieces)} pieces", len(told))
+            sent = _unpacked(packed, len(pieces) * PIECE)
+            require(len(sent) == len(pieces) * PIECE, f"{len(pieces)} pieces", len(sent))
             self._others[unicode(by)] = {
-                whole(piece, most=(_reader.SOURCE_TEXT + 1 << _PART_BITS) - 1): told[n * PIECE : (n + 1) * PIECE]
+                whole(piece, most=(_reader.SOURCE_TEXT + 1 << _PART_BITS) - 1): sent[n * PIECE : (n + 1) * PIECE]
                 for n, piece in enumerate(pieces)
             }
         return self

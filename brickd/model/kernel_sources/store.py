@@ -23,9 +23,9 @@ MAKING_MAX = 256
 MAKING_BYTES_MAX = 8 << 20
 WHOLE_BYTES_MAX = 16 << 20  # of those that no disk takes
 DIFFERING_MAX = 4_096
-_HELD_BYTES_MAX = 8 << 20  # of texts that others who tell them are compared with
+_CACHE_BYTES_MAX = 8 << 20  # of texts that others who tell them are compared with
 
-Told = Iterable[tuple[int, int, bytes]]
+Pieces = Iterable[tuple[int, int, bytes]]
 """Hash, number of the first piece, and text, of pieces that follow one another."""
 
 
@@ -62,9 +62,9 @@ class Sources:
         self._whole: dict[int, KernelSource] = {}
         self._differing: dict[tuple[int, str], None] = {}
         self._filed: Filed | None = None
-        self._lying: set[int] = set()  # in files
-        self._again: set[int] = set()  # of these, told since the last look at the files
-        self._held: OrderedDict[int, KernelSource] = OrderedDict()
+        self._in_files: set[int] = set()  # in files
+        self._touched: set[int] = set()  # of these, sent since the last look at the files
+        self._cache: OrderedDict[int, KernelSource] = OrderedDict()
         self._tell: Tell = _drop_event
         self._trouble = ""
         self._lock = threading.Lock()
@@ -72,14 +72,14 @@ class Sources:
     def go_into(self, filed: Filed, tell: Tell = _drop_event) -> None:
         """Write whole sources into files from now on."""
         self._filed, self._tell = filed, tell
-        self._lying = set(filed.hashes())
-        for hash_ in self._lying & self._making.keys():
+        self._in_files = set(filed.hashes())
+        for hash_ in self._in_files & self._making.keys():
             self._size -= self._making.pop(hash_).size
 
-    def take(self, teller: str, told: Told, service: str | None = None, worker: str | None = None) -> None:
+    def take(self, teller: str, sent: Pieces, service: str | None = None, worker: str | None = None) -> None:
         """Take pieces, in any order, from the worker with the uuid `teller`."""
         of: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
-        for hash_, piece, text in told:
+        for hash_, piece, text in sent:
             of[hash_].append((piece, text))
         with self._lock:
             begun = 0
@@ -93,30 +93,30 @@ class Sources:
                 elif not all(source.agrees(piece, text) for piece, text in each):
                     self._differ(source, {teller}, service, worker)
                 else:
-                    self._again.add(hash_)
+                    self._touched.add(hash_)
 
     def _found(self, hash_: int) -> KernelSource | None:
         """The whole source that new pieces are compared with."""
         if (source := self._whole.get(hash_)) is not None:
             return source
-        if hash_ not in self._lying or self._filed is None:
+        if hash_ not in self._in_files or self._filed is None:
             return None
-        source = self._held.pop(hash_, None) or self._filed.read(hash_)
+        source = self._cache.pop(hash_, None) or self._filed.read(hash_)
         if source is None:  # somebody removed or changed it
-            self._lying.discard(hash_)
+            self._in_files.discard(hash_)
             return None
-        self._held[hash_] = source
-        while sum(len(each.text) for each in self._held.values()) > _HELD_BYTES_MAX:
-            self._held.popitem(last=False)
+        self._cache[hash_] = source
+        while sum(len(each.text) for each in self._cache.values()) > _CACHE_BYTES_MAX:
+            self._cache.popitem(last=False)
         return source
 
     def _make(
-        self, teller: str, hash_: int, told: list[tuple[int, bytes]], service: str | None, worker: str | None
+        self, teller: str, hash_: int, sent: list[tuple[int, bytes]], service: str | None, worker: str | None
     ) -> bool:
         """Take pieces of a source that is not whole; return whether it is now."""
         making = self._making.setdefault(hash_, Making(hash_, teller))
         before = making.size
-        for _ in filter(None, [not making.put(teller, piece, text) for piece, text in told]):
+        for _ in filter(None, [not making.put(teller, piece, text) for piece, text in sent]):
             self._count("refused", f"what is told of source {hash_:016x} cannot be", service, worker)
         was_refuted = making.refuted
         if (source := making.source(teller)) is not None:
@@ -183,10 +183,10 @@ class Sources:
 
     def file(self) -> None:
         """Write whole sources; what cannot be written stays here. Readers do not call this."""
-        if self._filed is None or not (self._whole or self._again):
+        if self._filed is None or not (self._whole or self._touched):
             return
-        while self._again:
-            self._filed.touch(self._again.pop())
+        while self._touched:
+            self._filed.touch(self._touched.pop())
         trouble = ""
         written = []
         for source in tuple(self._whole.values()):
@@ -202,20 +202,20 @@ class Sources:
         self._trouble = trouble
         removed = self._filed.make_room()
         with self._lock:
-            self._lying.update(written)
-            self._lying.difference_update(removed)
+            self._in_files.update(written)
+            self._in_files.difference_update(removed)
             for hash_ in written:
                 del self._whole[hash_]
             for hash_ in removed:
-                self._held.pop(hash_, None)
+                self._cache.pop(hash_, None)
                 self._count("removed", f"source {hash_:016x} had no room any more: nobody told it for longest")
 
     def heads(self) -> dict[int, SourceHead]:
         """All of them, those in the making included."""
-        lying = {} if self._filed is None else self._filed.heads()
+        filed = {} if self._filed is None else self._filed.heads()
         with self._lock:
             making = {hash_: each.head() for hash_, each in self._making.items()}
-            found = making | lying | {hash_: each.head() for hash_, each in self._whole.items()}
+            found = making | filed | {hash_: each.head() for hash_, each in self._whole.items()}
             differing = Counter(hash_ for hash_, _ in self._differing)
         return {hash_: head._replace(differing=differing[hash_]) for hash_, head in found.items()}
 
