@@ -32,7 +32,6 @@ class BrickTotals:
         bounded: no time in it was measured: these are parts of the time until a device was waited for.
         latency: from the starts to the sync, of what is bounded.
         worst_worker: the one with the largest mean.
-        spread: that mean over the median of the workers' means.
     """
 
     name: str
@@ -42,7 +41,6 @@ class BrickTotals:
     row: _reader.Row
     latency: _reader.Row | None
     worst_worker: str
-    spread: float
 
     def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
         """As JSON has it; a window of `over_ns` does not know its shortest and longest span."""
@@ -68,7 +66,7 @@ class BrickTotals:
             "latency_to_sync_mean_ns": None if self.latency is None else round(self.latency["mean_ns"]),
             "latency_to_sync_max_ns": None if self.latency is None or windowed else round(self.latency["max_ns"]),
             "worst_worker": self.worst_worker,
-            "spread": round(self.spread, 4),
+            "spread": round(row["spread"], 4),
         }
 
 
@@ -102,7 +100,7 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
                 row["bytes"] += launches.row["bytes"]
                 row["flops"] += launches.row["flops"]
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
-            result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst, row["spread"]))
+            result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst))
     # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
     # those outside of layers come first among equals.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
