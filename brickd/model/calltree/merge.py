@@ -58,7 +58,7 @@ class MergedTree:
         self._keys, self._all = fold.keys, list(enumerate(fold.keys))
         self._rows = [fold.row(number) for number in range(len(fold.keys))]
         self._beside: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)
-        self._places: list[TreeNode | None] = [None] * len(self._keys)
+        self._places: dict[int, TreeNode] = {}
         self._make()
         self._mark()
         top = self._joined()
@@ -95,17 +95,19 @@ class MergedTree:
                 self._beside[key[:3]].append(number)
         for numbers in self._beside.values():
             numbers.sort(key=lambda number: self._keys[number].unit)
-            for number in numbers:
-                self._places[number] = self._place(number)
+            made = {number: self._place(number) for number in numbers}
             marks = [number for number in numbers if self._keys[number].unit in _LAUNCHED_OR_MOVED]
             # In a window a time may be there of what was launched before it.
             marks = [number for number in marks if self._rows[number]["count"]] or marks
             given = [n for n in numbers if self._keys[n].unit in _TIMES[1:] and self._rows[n]["count"]]
             empty = [n for n in numbers if self._keys[n].unit == _reader.UNIT_TICKS and not self._rows[n]["count"]]
             if len(marks) == 1 and given:
-                self._join(marks[0], given[0])
+                place, timed = made[marks[0]], made[given[0]]
+                place.unit, place.row, place.layers = timed.unit, timed.row, place.layers | timed.layers
+                made[given[0]] = place
             elif not marks and given and empty and empty[0] not in around_times:
-                self._places[empty[0]] = self._places[given[0]]
+                made[empty[0]] = made[given[0]]
+            self._places |= made
 
     def _place(self, number: int) -> TreeNode:
         key, row = self._keys[number], self._rows[number]
@@ -118,13 +120,6 @@ class MergedTree:
             place.row = row
         return place
 
-    def _join(self, mark: int, time: int) -> None:
-        place, timed = self._places[mark], self._places[time]
-        assert place is not None
-        assert timed is not None
-        place.unit, place.row, place.layers = timed.unit, timed.row, place.layers | timed.layers
-        self._places[time] = place
-
     def _mark(self) -> None:
         """Add the other marks to the places; a place with a need alone exists, too."""
         # A row came after the one above it: backwards, what is below a row is known before it.
@@ -133,27 +128,25 @@ class MergedTree:
             if self._there[number] and key.above >= 0:
                 self._there[key.above] = True
         for number, key in self._all:
-            if self._places[number] is None:
-                self._tell(number, key, self._rows[number]["count"])
+            if number not in self._places:
+                self._add_mark(number, key, self._rows[number]["count"])
 
-    def _tell(self, number: int, key: _Key, count: int) -> None:
-        above = self._places[key.above] if key.above >= 0 else None
+    def _add_mark(self, number: int, key: _Key, count: int) -> None:
+        above = self._places.get(key.above)
         unit = self._keys[key.above].unit if key.above >= 0 else None
-        if key.unit == _reader.UNIT_SHAPED and unit == _reader.UNIT_LAUNCHED:
-            assert above is not None
-            assert above.kernel is not None
-            above.kernel.shapes[key.name] += count
-        elif key.unit == _reader.UNIT_RETURNED and unit in _DIRECTIONS:
-            assert above is not None
-            assert above.transfer is not None
-            above.transfer.returned += count
-            above.transfer.returned_bytes += self._rows[number]["bytes"]
+        kernel = above.kernel if above is not None and unit == _reader.UNIT_LAUNCHED else None
+        transfer = above.transfer if above is not None and unit in _DIRECTIONS else None
+        if key.unit == _reader.UNIT_SHAPED and kernel is not None:
+            kernel.shapes[key.name] += count
+        elif key.unit == _reader.UNIT_RETURNED and transfer is not None:
+            transfer.returned += count
+            transfer.returned_bytes += self._rows[number]["bytes"]
         elif key.unit in (_reader.UNIT_NEEDS, _reader.UNIT_DEFINED, _reader.UNIT_ENDED) and unit in _TIMES:
-            self._say(key, count)
+            self._add_to_place(key, count)
         else:
             self.stray += count
 
-    def _say(self, key: _Key, count: int) -> None:
+    def _add_to_place(self, key: _Key, count: int) -> None:
         """Add a mark to the place beside its path, of another unit, if only that one is there."""
         beside = self._beside[self._keys[key.above][:3]]
         numbers = [number for number in (key.above, *beside) if self._there[number]]
@@ -163,7 +156,7 @@ class MergedTree:
             while at >= 0 and not self._there[at]:
                 self._there[at] = True
                 at = self._keys[at].above
-        place = self._places[numbers[0]] if numbers else None
+        place = self._places.get(numbers[0]) if numbers else None
         if place is None:
             return
         if key.unit == _reader.UNIT_NEEDS:
@@ -179,7 +172,7 @@ class MergedTree:
         homes: list[TreeNode | None] = []  # no writer of ours has a place below a shape
         joined: set[int] = set()
         for number, key in self._all:
-            place, above = self._places[number], homes[key.above] if key.above >= 0 else None
+            place, above = self._places.get(number), homes[key.above] if key.above >= 0 else None
             homes.append(above if place is None else place)
             if place is None or not self._there[number] or id(place) in joined:
                 continue

@@ -62,7 +62,7 @@ class Sources:
         self._whole: dict[int, KernelSource] = {}
         self._differing: dict[tuple[int, str], None] = {}
         self._filed: Filed | None = None
-        self._in_files: set[int] = set()  # in files
+        self._in_files: set[int] = set()
         self._touched: set[int] = set()  # of these, sent since the last look at the files
         self._cache: OrderedDict[int, KernelSource] = OrderedDict()
         self._tell: Tell = _drop_event
