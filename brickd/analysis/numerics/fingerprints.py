@@ -122,15 +122,7 @@ class Speaker:
 
 
 class Numerics:
-    """Fingerprints of many workers.
-
-    Attributes:
-        prints: the fingerprints, the newest of them.
-        speakers: by uuid.
-        bytes_max: how many bytes they may take.
-        weights: the fingerprints of models' parameters.
-        gone: how many fingerprints, of any worker, had left the window that these were copied from.
-    """
+    """Fingerprints of many workers; `gone`: those that had left the window before the copy."""
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None) -> None:
         self.bytes_max = bytes_max

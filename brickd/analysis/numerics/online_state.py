@@ -82,14 +82,7 @@ class SiteCounts(NamedTuple):
 
 
 class KeptEvidence(NamedTuple):
-    """A whole fingerprint.
-
-    Attributes:
-        worker: its uuid.
-        slots: its record, as in the ring; empty without room.
-        backend: the text of that name; "" without one.
-        of: the text of that name.
-    """
+    """A fingerprint: the worker's uuid, its record (empty without room), the texts of two names."""
 
     worker: str
     slots: bytes

@@ -57,13 +57,7 @@ class Calibration:
 
 
 class _Use(NamedTuple):
-    """Processor time in seconds.
-
-    Attributes:
-        passed: of all processors together.
-        taken: by any process, and by other machines on the same processors.
-        ours: by this process and those that it waited for.
-    """
+    """Processor seconds: all of them, those taken by any process or machine, and by ours."""
 
     passed: float
     taken: float

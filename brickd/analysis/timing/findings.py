@@ -151,11 +151,8 @@ class StragglerVerdict:
     Attributes:
         findings: the costliest first.
         passed: workers that stand out and are not named.
-        coverage: of each service.
-        slots: how many are compared.
         slots_wanted: the minimum for a verdict.
-        ended: the time of the last look.
-        age_ns: how long ago that is.
+        age_ns: the time since the last look.
     """
 
     findings: tuple[Straggler, ...]

@@ -29,12 +29,7 @@ class Tensor(NamedTuple):
 
 
 class Tensors:
-    """The tensors of a service.
-
-    Attributes:
-        all: by number.
-        numbers: by the digest of their site and the number of their expert.
-    """
+    """The tensors of a service by number; their numbers by site digest and expert."""
 
     __slots__ = ("_text", "all", "numbers")
 

@@ -106,8 +106,6 @@ class Tree:
         nodes: in preorder.
         recorded_ns: the self times of all places, shown or not.
         left: roots that are left out, with all below them.
-        stray: as in `MergedTree`.
-        refused: as in `MergedTree`.
         shown: the numbers of the nodes by those of their places.
     """
 
