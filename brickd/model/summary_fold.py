@@ -70,7 +70,10 @@ class Fold(Generic[Key]):
             if above is not None and not path.marks and (above.marks or rows[path.parent] < 0):
                 to_visit += below[number]  # below a mark no time passes
                 continue
-            row = rows[number] = self._row_of(key_of(path, rows[path.parent] if path.parent >= 0 else -1))
+            key = key_of(path, rows[path.parent] if path.parent >= 0 else -1)
+            row = rows[number] = self._numbers.setdefault(key, len(self.keys))
+            if row == len(self.keys):
+                self.keys.append(key)
             if path.marks:
                 to_visit += below[number]
                 continue
@@ -82,12 +85,6 @@ class Fold(Generic[Key]):
             to_visit.append(~number)
             to_visit += below[number]
         return PathRows(rows, parents, bytes(flags))
-
-    def _row_of(self, key: Key) -> int:
-        number = self._numbers.setdefault(key, len(self.keys))
-        if number == len(self.keys):
-            self.keys.append(key)
-        return number
 
     def add(
         self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None, whose: int = 0

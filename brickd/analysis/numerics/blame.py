@@ -132,7 +132,9 @@ def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: Decode
         return Judgement(Verdict.IDENTICAL, error=0.0, inputs_error=row.inputs_error)
     verdict = Verdict.WITHIN
     if class_ == Class.DIVERGED:
-        verdict = Verdict.ROUTING if is_routing(site, against) else Verdict.DIVERGED
+        # Whole numbers that a router computes say which experts are to compute what follows.
+        routes = against.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
+        verdict = Verdict.ROUTING if routes else Verdict.DIVERGED
     return Judgement(
         verdict,
         blame=blame(site, against, worst, row) if verdict.differs else None,
@@ -172,11 +174,6 @@ def not_finite(one: DecodedFingerprint, other: DecodedFingerprint) -> NotFinite 
     if alike and (_more(one) or _more(other)):
         return NotFinite.UNKNOWN
     return NotFinite.BORN if alike else NotFinite.PASSED_ON
-
-
-def is_routing(site: Site, one: DecodedFingerprint) -> bool:
-    """Whether its output says which experts are to compute what follows."""
-    return one.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
 
 
 def _given(one: DecodedFingerprint) -> bool:

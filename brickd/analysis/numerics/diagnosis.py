@@ -165,7 +165,10 @@ def nothing(tried: Comparison) -> str:
             f"no fingerprints of {listed(silent)} are here, wanted are those of two workers (brick.checksum in the"
             " engine records them)"
         )
-    why = ", ".join([_paired(tried), *_reasons(tried)])
+    paired = f"0 of {plural(tried.matched.prints, 'fingerprint')} stand beside one of another worker"
+    if tried.not_comparable:
+        paired = f"{sum(tried.not_comparable.values()):,} that stand side by side may differ"
+    why = ", ".join([paired, *_reasons(tried)])
     return f"nothing of {listed(names)} is comparable: by {tried.evidence} {why}{_next(tried)}"
 
 
@@ -183,12 +186,6 @@ def outputs_not_compared(tried: Comparison) -> str:
 def _next(tried: Comparison) -> str:
     """The next command: steps are paired only if a person says that the workers did the same."""
     return "" if tried.evidence == EvidenceClass.RUN else " (did they do the same work? --by run)"
-
-
-def _paired(of: Comparison) -> str:
-    if not of.not_comparable:
-        return f"0 of {plural(of.matched.prints, 'fingerprint')} stand beside one of another worker"
-    return f"{sum(of.not_comparable.values()):,} that stand side by side may differ"
 
 
 def _reasons(of: Comparison) -> Iterator[str]:

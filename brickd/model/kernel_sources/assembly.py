@@ -128,15 +128,12 @@ class _Part:
             self.here[first:last] = b"\1" * count
         elif self.here.find(0, first, last) >= 0 or self.text[begin:end] != sent:
             for number in range(first, last):
-                at = (number - first) * PIECE
-                yield from self._put_one(number, sent[at : at + PIECE])
-
-    def _put_one(self, number: int, sent: bytes) -> Iterator[tuple[int, bytes]]:
-        place = slice(number * PIECE, (number + 1) * PIECE)
-        if not self.here[number]:
-            self.text[place], self.here[number] = sent, 1
-        elif self.text[place] != sent:
-            yield number, sent
+                at, place = (number - first) * PIECE, slice(number * PIECE, (number + 1) * PIECE)
+                piece = sent[at : at + PIECE]
+                if not self.here[number]:
+                    self.text[place], self.here[number] = piece, 1
+                elif self.text[place] != piece:
+                    yield number, piece
 
 
 class Making:
