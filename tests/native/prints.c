@@ -1,7 +1,7 @@
-/* prints.c - fingerprints of all kinds and bytes that are none, heard and set side by side: prints SEED SECONDS
+/* fingerprints.c - fingerprints of all kinds and bytes that are none, heard and set side by side: fingerprints SEED SECONDS
  *
- * Every print stands in one place, every comparison is of one class, groups hold
- * what a walk through all prints finds. Sanitizers judge the rest.
+ * Every fingerprint stands in one place, every comparison is of one class, groups hold
+ * what a walk through all fingerprints finds. Sanitizers judge the rest.
  */
 #include "core/match.h"
 
@@ -26,7 +26,7 @@ static uint64_t below(uint64_t n) { return random64() % n; }
 
 static void wrong(const char *what)
 {
-    fprintf(stderr, "prints: %s\n", what);
+    fprintf(stderr, "fingerprints: %s\n", what);
     exit(1);
 }
 
@@ -76,67 +76,67 @@ static struct brick_record *record(size_t *slots)
     return exact;
 }
 
-static uint64_t muted_from[WORKERS]; /* what a worker said before this print is no opinion */
+static uint64_t muted_from[WORKERS]; /* what a worker said before this fingerprint is no opinion */
 
-static void check_group(const struct brick_prints *p)
+static void check_group(const struct brick_fingerprints *p)
 {
-    const struct brick_print *print = brick_prints_at(p, p->first + below(p->end - p->first));
-    const uint64_t some = brick_prints_opinion(p, print);
+    const struct brick_kept_fingerprint *fingerprint = brick_fingerprints_at(p, p->first + below(p->end - p->first));
+    const uint64_t some = brick_fingerprints_current(p, fingerprint);
     uint64_t newest = 0, last = 0, at = some;
     size_t opinions = 0, said = 0;
     while (at != p->end) {
-        const struct brick_print *opinion = brick_prints_at(p, at);
+        const struct brick_kept_fingerprint *opinion = brick_fingerprints_at(p, at);
         opinions++;
-        if (at < p->first || opinion->group != print->group || opinion->count == 0)
+        if (at < p->first || opinion->group != fingerprint->group || opinion->count == 0)
             wrong("an opinion that is none");
         if (at < muted_from[opinion->worker])
             wrong("a mute worker has an opinion");
         newest = at > newest ? at : newest;
-        at = brick_prints_next(p, at);
+        at = brick_fingerprints_next(p, at);
         at = at != some ? at : p->end;
     }
     for (uint64_t n = p->first; n < p->end; n++) {
-        const struct brick_print *each = brick_prints_at(p, n);
-        if ((each->group == 0) == brick_print_is_grouped(each))
+        const struct brick_kept_fingerprint *each = brick_fingerprints_at(p, n);
+        if ((each->group == 0) == brick_fingerprint_is_grouped(each))
             wrong("what is not to be held against others is, or the reverse");
-        if (each->group != print->group || each->group == 0 || n < muted_from[each->worker])
+        if (each->group != fingerprint->group || each->group == 0 || n < muted_from[each->worker])
             continue;
         said++;
         last = n;
     }
     if ((opinions == 0) != (said == 0) || opinions > WORKERS * BRICK_OUTPUTS_MAX || newest != last)
-        wrong("a group is not what its prints say");
+        wrong("a group is not what its fingerprints say");
 }
 
-static void mute(struct brick_prints *p)
+static void mute(struct brick_fingerprints *p)
 {
     uint32_t *workers = block(2 * sizeof *workers);
     workers[0] = (uint32_t)below(WORKERS);
     workers[1] = (uint32_t)below(WORKERS);
     for (int n = 0; n < 2; n++)
         muted_from[workers[n]] = p->end;
-    brick_prints_mute(p, workers, 2);
+    brick_fingerprints_mute(p, workers, 2);
     free(workers);
 }
 
 /* In blocks of their own size. */
-static void take_told(struct brick_prints *p)
+static void take_told(struct brick_fingerprints *p)
 {
     struct brick_site_count *counts = block(p->changed_count * sizeof *counts);
     uint64_t *numbers = block(BRICK_UNLIKE_MAX * sizeof *numbers);
-    brick_prints_tell_counts(p, counts);
+    brick_fingerprints_take_counts(p, counts);
     if (p->changed_count != 0)
         wrong("counts that were told are told again");
-    const size_t told = brick_prints_tell_unlike(p, numbers);
+    const size_t told = brick_fingerprints_take_unlike(p, numbers);
     for (size_t i = 0; i < told; i++)
         for (size_t j = 0; j <= i; j++)
             if (numbers[i] >= p->end || (j < i && numbers[i] == numbers[j]))
-                wrong("a print that is told twice, or is none");
+                wrong("a fingerprint that is told twice, or is none");
     free(counts);
     free(numbers);
 }
 
-static void check_match(const struct brick_prints *p, int by_input)
+static void check_match(const struct brick_fingerprints *p, int by_input)
 {
     const uint32_t workers[] = {3, 0, 4, 1};
     const uint64_t since[] = {0, 0, below(3) == 0 ? below(1000) : 0, 0}, step = below(4);
@@ -146,29 +146,29 @@ static void check_match(const struct brick_prints *p, int by_input)
                             .rtol = below(2) == 0 ? -1 : 0.5, .step = below(4) == 0 ? &step : NULL};
     if (!brick_match(p, &m))
         exit(2);
-    uint64_t prints = 0, held = 0;
+    uint64_t fingerprints = 0, held = 0;
     for (size_t i = 0; i < m.sites_count; i++) {
-        const struct brick_site_found *s = &m.sites[i];
+        const struct brick_match_site *s = &m.sites[i];
         uint64_t classes = 0;
         for (int c = 0; c < BRICK_CLASSES; c++)
             classes += s->classes[c];
-        prints += s->prints;
+        fingerprints += s->fingerprints;
         if (classes != s->compared)
             wrong("a comparison without a class, or with two");
     }
     for (size_t i = 0; i < m.count; i++)
-        held += m.edges[i].prints;
-    if (prints != m.prints || held != m.prints)
-        wrong("a print in no place, or in two");
+        held += m.edges[i].fingerprints;
+    if (fingerprints != m.fingerprints || held != m.fingerprints)
+        wrong("a fingerprint in no place, or in two");
     for (size_t i = 0; i < m.rows_count; i++) {
-        const struct brick_row_found *row = &m.rows[i];
-        if (row->first + row->members > m.members_count || row->against >= row->members || row->worst >= row->members
-            || m.members[row->first + row->against].class != BRICK_CLASS_IDENTICAL)
-            wrong("a row that is held against nothing");
-        const uint64_t shard = brick_prints_at(p, m.members[row->first + row->against].number)->shard;
+        const struct brick_match_row *row = &m.rows[i];
+        if (row->first + row->members > m.members_count || row->reference >= row->members || row->worst >= row->members
+            || m.members[row->first + row->reference].class != BRICK_CLASS_IDENTICAL)
+            wrong("a row that is held reference nothing");
+        const uint64_t shard = brick_fingerprints_at(p, m.members[row->first + row->reference].number)->shard;
         for (uint32_t n = 0; n < row->members; n++) {
             const struct brick_member *member = &m.members[row->first + n];
-            if (member->class <= BRICK_CLASS_DIVERGED && brick_prints_at(p, member->number)->shard != shard)
+            if (member->class <= BRICK_CLASS_DIVERGED && brick_fingerprints_at(p, member->number)->shard != shard)
                 wrong("shards that are compared with each other");
         }
     }
@@ -177,19 +177,19 @@ static void check_match(const struct brick_prints *p, int by_input)
 
 static void once(void)
 {
-    struct brick_prints p, some;
+    struct brick_fingerprints p, some;
     const uint64_t numbers[NUMBERS] = {0, 11, 12, 13, 14, 15, 16, 17};
     memset(muted_from, 0, sizeof muted_from);
-    brick_prints_init(&p, below(2) == 0 ? 0 : 1 << 20, random64());
+    brick_fingerprints_init(&p, below(2) == 0 ? 0 : 1 << 20, random64());
     for (uint64_t n = 100 + below(2000); n > 0; n--) {
-        const struct brick_speaker by = {.worker = (uint32_t)below(WORKERS), .sites = numbers, .names = numbers,
+        const struct brick_origin by = {.worker = (uint32_t)below(WORKERS), .sites = numbers, .names = numbers,
                                          .sites_count = NUMBERS, .names_count = NUMBERS, .named = below(4) != 0,
                                          .shard = below(3) == 0 ? 1 + below(2) : 0};
         size_t slots;
         struct brick_record *r = record(&slots);
-        brick_prints_add(&p, &by, r, slots);
+        brick_fingerprints_add(&p, &by, r, slots);
         free(r);
-        if (below(500) == 0 && !brick_prints_forget(&p, (uint32_t)below(2)))
+        if (below(500) == 0 && !brick_fingerprints_forget(&p, (uint32_t)below(2)))
             exit(2);
         if (below(500) == 0)
             mute(&p);
@@ -201,18 +201,18 @@ static void once(void)
         check_match(&p, 0);
         check_match(&p, 1);
     }
-    brick_prints_init(&some, SIZE_MAX, 0);
+    brick_fingerprints_init(&some, SIZE_MAX, 0);
     const uint32_t chosen[] = {1, 4}, as[] = {0, 3}, services[] = {0, 1};
     uint64_t ends[] = {0, 0};
     const struct brick_renumbered renumbered = {chosen, as, services, 2, ends};
-    if (!brick_prints_copy(&some, &p, &renumbered))
+    if (!brick_fingerprints_copy(&some, &p, &renumbered))
         exit(2);
     if ((ends[0] > ends[1] ? ends[0] : ends[1]) != some.end)
-        wrong("a copied print that is nobody's last one");
+        wrong("a copied fingerprint that is nobody's last one");
     if (some.end > 0)
         check_match(&some, 0);
-    brick_prints_free(&some);
-    brick_prints_free(&p);
+    brick_fingerprints_free(&some);
+    brick_fingerprints_free(&p);
 }
 
 int main(int argc, char **argv)

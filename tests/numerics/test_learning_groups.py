@@ -24,7 +24,7 @@ def far(number: int) -> Tensor:
 
 def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4) -> Learning:
     """Workers that said one thing each of the same; each print has its worker's number."""
-    prints = _reader.Prints(1 << 20)
+    prints = _reader.Fingerprints(1 << 20)
     for worker, output in enumerate(outputs):
         add(prints, worker, [Said(output, (Tensor(1000),))])
     turns = JudgeTurns(questions)
@@ -146,7 +146,7 @@ def test_what_waits_is_so_much_at_the_most() -> None:
     [(CLASSES_MAX - 1, (), True), (CLASSES_MAX, (), False), (CLASSES_MAX, two("a", "b"), True)],
 )
 def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *, kept: bool) -> None:
-    prints = _reader.Prints(1 << 20)
+    prints = _reader.Fingerprints(1 << 20)
     for content in range(3):
         for worker, what in enumerate((USUAL, OTHER)):
             add(prints, worker, said({content: what}))

@@ -93,7 +93,7 @@ def test_who_is_heard_beside_others_is_of_the_shard_that_it_is_of() -> None:
 
 def heard(numerics: Numerics) -> list[Site]:
     prints = numerics.prints
-    return [numerics.sites[print_[1]] for n in range(prints.first, prints.end) if (print_ := prints.print(n))]
+    return [numerics.sites[print_[1]] for n in range(prints.first, prints.end) if (print_ := prints.read(n))]
 
 
 def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
@@ -187,7 +187,7 @@ def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None
     speaker(about, lambda: tables, "late", "later").hear(Said(Tensor(9), IN).slots())
     said = {}
     for number in range(about.prints.end):
-        print_ = about.prints.print(number)
+        print_ = about.prints.read(number)
         assert print_ is not None
         said[print_[0]] = print_[2]
     wanted = {uuid: Said(Tensor(output), IN).slots() for uuid, output in (("1", 1), ("4", 4), ("late", 9))}

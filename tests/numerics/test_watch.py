@@ -411,7 +411,7 @@ def test_the_evidence_outlives_the_window() -> None:
     service.look()
     service.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     found = service.look()
-    assert service.numerics.prints.print(0) is None
+    assert service.numerics.prints.read(0) is None
     assert found.held == 1024 // 6
     case = found.findings[HERE].first
     assert case.other.slots == Said(BAD, (Tensor(7),), site=1).slots()

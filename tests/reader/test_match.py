@@ -25,7 +25,7 @@ def matched(
     rows_max: int = 4096,
     shards: Sequence[int] = (),
 ) -> Matched:
-    prints = _reader.Prints(64 * MiB)
+    prints = _reader.Fingerprints(64 * MiB)
     for number, said in enumerate(workers):
         add(prints, number, said, shard=shards[number] if shards else 0)
     return match(prints, range(len(workers)), [0] * len(workers), by_input=by_input, rtol=rtol, rows_max=rows_max)
@@ -213,7 +213,7 @@ def test_what_one_lacks_of_the_one_step_that_is_looked_at_is_uncertain_at_the_ed
     None
 ):
     both = [Said(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(3) for site in (1, 2)]
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     for worker, said in enumerate((both, [each for each in both if each.site != 2])):
         add(prints, worker, said)
     found = [
@@ -295,7 +295,7 @@ def test_by_input_a_row_stands_where_its_inputs_first_came() -> None:
 
 def test_one_step_and_what_came_since_are_looked_at_alone() -> None:
     said = [Said(Tensor(1), IN, step=n, ticks=n) for n in range(6)]
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     for worker in (0, 1):
         add(prints, worker, said)
     assert match(prints, [0, 1], [0, 0], by_input=False, step=3).prints == 2

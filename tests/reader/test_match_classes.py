@@ -18,8 +18,8 @@ from brickd.shm import _reader
 MiB = 1 << 20
 
 
-def prints_of(*workers: Sequence[Said]) -> _reader.Prints:
-    prints = _reader.Prints(64 * MiB)
+def prints_of(*workers: Sequence[Said]) -> _reader.Fingerprints:
+    prints = _reader.Fingerprints(64 * MiB)
     for number, each in enumerate(workers):
         add(prints, number, each)
     return prints

@@ -25,7 +25,7 @@ def said(output: Tensor, **values: int) -> Said:
 
 
 def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     assert add(prints, 0, [said(GOOD)])[1] == []
     assert add(prints, 1, [said(GOOD)])[1] == []
     assert add(prints, 2, [said(BAD)])[1] == [2]
@@ -52,14 +52,14 @@ def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> Non
     ],
 )
 def test_what_may_differ_is_never_held_against_anybody(other: Said) -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     add(prints, 0, [said(GOOD)])
     assert add(prints, 1, [other])[1] == []
     assert {count[4:7] for count in prints.counts()} == {(0, 0, 0)}
 
 
 def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_there_are_none() -> None:
-    prints = _reader.Prints(4 * MiB)
+    prints = _reader.Fingerprints(4 * MiB)
     add(prints, 0, [said(GOOD), said(GOOD, site=2)])
     assert len(prints.counts()) == 2
     assert prints.counts() == []
@@ -73,19 +73,19 @@ def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_
 
 
 def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
-    prints, sites = _reader.Prints(64 * MiB), 300
+    prints, sites = _reader.Fingerprints(64 * MiB), 300
     hear(prints, 0, [said(GOOD, site=n + 1) for n in range(sites)])
     told = set[int]()
     for _ in range(3):
         hear(prints, 1, [said(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
         waiting = prints.unlike()
         assert len(waiting) <= 128
-        told.update(found[1] for number in waiting if (found := prints.print(number)) is not None)
+        told.update(found[1] for number in waiting if (found := prints.read(number)) is not None)
     assert (len(told), prints.unlike_all) == (sites, 3 * 4 * sites)
 
 
 def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> None:
-    prints = _reader.Prints(1)
+    prints = _reader.Fingerprints(1)
     hear(prints, 0, [said(GOOD)])
     hear(prints, 1, [said(BAD)] * 4)
     hear(prints, 0, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
@@ -94,14 +94,14 @@ def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> No
     assert prints.unlike() == [prints.end - 1]
 
 
-def hear(prints: _reader.Prints, worker: int, records: Sequence[Said]) -> None:
+def hear(prints: _reader.Fingerprints, worker: int, records: Sequence[Said]) -> None:
     """The same of a thousand sites, and nobody looks."""
     sites = array("Q", range(1_001))
     prints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
 
 
 def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     for service in (1, 2):
         add(prints, service, [said(GOOD)] * 3, service)
     prints.forget(1)
@@ -115,7 +115,7 @@ def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() ->
 
 
 def test_what_the_mute_said_is_no_opinion_any_more_and_what_was_alone_of_it_has_gone() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     add(prints, 0, [said(BAD)] * 3)
     add(prints, 1, [said(BAD)])
     add(prints, 2, [said(GOOD, site=2)] * 2)
@@ -130,7 +130,7 @@ def test_what_the_mute_said_is_no_opinion_any_more_and_what_was_alone_of_it_has_
 
 
 def test_nobody_is_unlike_where_who_said_something_else_is_mute_or_has_gone() -> None:
-    prints = _reader.Prints(1)
+    prints = _reader.Fingerprints(1)
     for outputs in ((BAD, GOOD, GOOD), (GOOD, BAD, GOOD), (GOOD, GOOD, BAD), (BAD, GOOD, BAD)):
         for worker, output in enumerate(outputs):
             add(prints, worker, [said(output)])
@@ -147,7 +147,7 @@ def test_nobody_is_unlike_where_who_said_something_else_is_mute_or_has_gone() ->
 
 
 def test_what_the_mute_said_goes_once() -> None:
-    prints = _reader.Prints(1)
+    prints = _reader.Fingerprints(1)
     add(prints, 0, [Said(GOOD, (IN,))] * 5)
     prints.mute([0])
     add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
@@ -156,7 +156,7 @@ def test_what_the_mute_said_goes_once() -> None:
 
 
 def test_what_meets_nobody_any_more_is_counted_as_it_goes() -> None:
-    prints = _reader.Prints(1)
+    prints = _reader.Fingerprints(1)
     for worker in (0, 1):
         add(prints, worker, [Said(GOOD, (IN,))])
     add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])  # so that these have gone
@@ -167,13 +167,13 @@ def test_what_meets_nobody_any_more_is_counted_as_it_goes() -> None:
 
 
 def test_workers_of_two_services_never_meet() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     add(prints, 0, [said(GOOD)])
     assert add(prints, 1, [said(BAD)], service=1)[1] == []
 
 
 def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     waiting = add(prints, 0, [said(Tensor(n, dtype=INT64)) for n in range(1, 9)])[1]
     assert (len(waiting), set(waiting) - set(range(1, 8))) == (4, set())
     outputs = [(output, newest) for _, output, _, newest in prints.group(7)]
@@ -182,20 +182,20 @@ def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> Non
 
 
 def test_what_goes_first_came_first_and_is_never_held_against_anybody_again() -> None:
-    prints = _reader.Prints(1)  # as little as there can be
+    prints = _reader.Fingerprints(1)  # as little as there can be
     add(prints, 0, [said(GOOD)])
     filling = [Said(GOOD, (Tensor(n),)) for n in range(100, 1100)]
     add(prints, 0, filling)
     assert prints.end == 1001
     assert prints.first == prints.end - 1024 // 6
-    assert prints.print(prints.first - 1) is None
+    assert prints.read(prints.first - 1) is None
     assert add(prints, 1, [said(BAD)])[1] == []
-    whose = prints.print(prints.end - 1)
+    whose = prints.read(prints.end - 1)
     assert whose == (1, NUMBERS[1], said(BAD).slots())
 
 
 def test_what_goes_before_another_worker_had_it_is_counted() -> None:
-    prints = _reader.Prints(1)
+    prints = _reader.Fingerprints(1)
     add(prints, 0, [Said(GOOD, (Tensor(n),)) for n in (1, 1, 1, 2, 3)] + [Said(GOOD)])
     add(prints, 1, [Said(GOOD, (Tensor(2),))])
     add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
@@ -205,7 +205,7 @@ def test_what_goes_before_another_worker_had_it_is_counted() -> None:
 
 
 def test_a_site_that_diverges_all_the_time_hides_no_other_one() -> None:
-    prints = _reader.Prints(64 * MiB)
+    prints = _reader.Fingerprints(64 * MiB)
     crowd = [Said(Tensor(n, dtype=INT64), (Tensor(1),), site=2) for n in range(2000)]
     others = [Said(Tensor(n), (Tensor(1),), site=3) for n in range(2)]
     *of_the_crowd, of_another = add(prints, 0, crowd + others)[1]
@@ -215,7 +215,7 @@ def test_a_site_that_diverges_all_the_time_hides_no_other_one() -> None:
 
 
 def test_at_a_site_who_speaks_late_is_looked_at_as_often_as_who_speaks_first() -> None:
-    prints, told = _reader.Prints(64 * MiB), Counter[int]()
+    prints, told = _reader.Fingerprints(64 * MiB), Counter[int]()
     add(prints, 0, [said(GOOD)])
     records = said(BAD).slots() * 400
     for _ in range(200):
@@ -226,7 +226,7 @@ def test_at_a_site_who_speaks_late_is_looked_at_as_often_as_who_speaks_first() -
 
 
 def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
-    prints = _reader.Prints(64 * MiB)
+    prints = _reader.Fingerprints(64 * MiB)
     many = array("Q", range(1, 2001))
     for worker, output in enumerate((GOOD, BAD)):
         records = b"".join(said(output, site=site).slots() for site in range(2000))
@@ -236,14 +236,14 @@ def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
 
 
 def test_where_nothing_is_to_be_held_weights_are_handed_on_all_the_same() -> None:
-    prints = _reader.Prints(0)
+    prints = _reader.Fingerprints(0)
     weight = Said(GOOD, flags=_reader.CHECKED_WEIGHT)
     assert add(prints, 0, [said(GOOD), weight, said(BAD)]) == (len(said(GOOD).slots()) * 2 + 256, [], weight.slots())
     assert (prints.end, prints.counts()) == (0, [])
 
 
 def test_weights_are_handed_on_and_no_records_are_refused_with_what_follows() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     weight = Said(GOOD, flags=_reader.CHECKED_WEIGHT)
     _, unlike, weights = add(prints, 0, [said(GOOD), weight, said(GOOD)])
     assert (unlike, weights, prints.end) == ([], weight.slots(), 2)
@@ -253,14 +253,14 @@ def test_weights_are_handed_on_and_no_records_are_refused_with_what_follows() ->
 
 
 def test_a_checksum_of_no_output_is_none_and_equal_to_nothing() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     for worker in (0, 1):
         add(prints, worker, [said(Tensor(0, dtype=0))])
     assert (prints.end, prints.refused) == (0, 2)
 
 
 def test_it_stops_before_what_is_not_known_and_takes_it_unnamed() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     whole = said(GOOD).slots() + said(GOOD, site=60).slots()
     few = array("Q", [0, 5])
     taken, _ = prints.add(0, 0, 0, few, few, whole, True)
@@ -278,7 +278,7 @@ def test_it_stops_before_what_is_not_known_and_takes_it_unnamed() -> None:
 def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
     stream: list[tuple[int, int, int, int, int]],
 ) -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     groups: dict[tuple[int, int, int], dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
     unlike: Counter[tuple[int, int]] = Counter()
     wanted = []
@@ -349,7 +349,7 @@ class Group:
 def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
     stream: list[tuple[str, int, int, int]],
 ) -> None:
-    prints, others = _reader.Prints(1), iter(range(100, 1_000_000))
+    prints, others = _reader.Fingerprints(1), iter(range(100, 1_000_000))
     groups, newest = (Group(), Group()), [-1, -1]
     for what, worker, which, output in stream:
         if what == "say":
@@ -372,13 +372,13 @@ def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
 
 
 def test_those_of_some_workers_are_numbered_afresh_as_they_are() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     for worker in (0, 70_000, 2):
         add(prints, worker, [said(GOOD), said(BAD)], worker)
     some, ends = prints.select([2, 0, 9], [1, 2, 3], [5, 5, 5])
-    was = [prints.print(n) for n in (0, 1, 4, 5)]
+    was = [prints.read(n) for n in (0, 1, 4, 5)]
     wanted = [(number, *print_[1:]) for number, print_ in zip((2, 2, 1, 1), was, strict=True) if print_ is not None]
-    assert [some.print(n) for n in range(some.first, some.end)] == wanted
+    assert [some.read(n) for n in range(some.first, some.end)] == wanted
     assert ends == [4, 2, 0], "the number after the last one of each"
     add(some, 4, [said(GOOD)], 5)
     assert prints.select([], [], [])[0].end == 0
@@ -388,12 +388,12 @@ def test_those_of_some_workers_are_numbered_afresh_as_they_are() -> None:
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.lists(st.integers(0, 40), unique=True))
 def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(said_by: list[int], who: list[int]) -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     for output, worker in enumerate(said_by):
         add(prints, worker, [said(Tensor(output + 1))])
     numbers = [3 * place for place in range(len(who))]
     some, ends = prints.select(who, numbers, [0] * len(who))
-    found = [some.print(n) for n in range(some.end)]
+    found = [some.read(n) for n in range(some.end)]
     wanted = [(numbers[who.index(worker)], at) for at, worker in enumerate(said_by) if worker in who]
     assert [each and (each[0], each[2]) for each in found] == [
         (number, said(Tensor(at + 1)).slots()) for number, at in wanted
@@ -404,15 +404,15 @@ def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(said_
 
 def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="0 or more, not -1"):
-        _reader.Prints(-1)
-    prints = _reader.Prints(1)
+        _reader.Fingerprints(-1)
+    prints = _reader.Fingerprints(1)
     with pytest.raises(ValueError, match="below 16777216"):
         prints.add(1 << 24, 0, 0, b"", b"", b"", True)
     with pytest.raises(ValueError, match="2 workers, but times of 1"):
         prints.match([0, 1], [0], False)
 
 
-def hear_of_sites(prints: _reader.Prints, service: int, first: int, count: int) -> None:
+def hear_of_sites(prints: _reader.Fingerprints, service: int, first: int, count: int) -> None:
     """Have something said at so many sites."""
     whole = Said(GOOD).slots()
     table = np.frombuffer(whole * count, dtypes.dtype("record")).copy()
@@ -422,7 +422,7 @@ def hear_of_sites(prints: _reader.Prints, service: int, first: int, count: int) 
 
 
 def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() -> None:
-    prints = _reader.Prints(256 * MiB)
+    prints = _reader.Fingerprints(256 * MiB)
     add(prints, 1, [said(GOOD)] * 3, 1)
     for first in range(1, 65_537, 16_384):  # so many that some are counted together
         hear_of_sites(prints, 2, first, 16_384)
@@ -436,7 +436,7 @@ def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() 
 
 @pytest.mark.nightly
 def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     for number in range(1_000_000 // 16_384):
         hear_of_sites(prints, 0, 1 + 16_384 * number, 16_384)
     counts = {site: prints_ for _, site, prints_, *_ in prints.counts()}
@@ -446,6 +446,6 @@ def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() 
 
 
 def test_a_site_beyond_all_that_there_can_be_is_refused() -> None:
-    prints = _reader.Prints(MiB)
+    prints = _reader.Fingerprints(MiB)
     add(prints, 0, [said(GOOD, site=2**32 - 16), said(GOOD)], named=False)
     assert (prints.end, prints.refused) == (0, 1)

@@ -38,7 +38,7 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     """Judge a case; None if its evidence is not kept or cannot be read."""
     if not case.whole:
         return None
-    prints, site = _reader.Prints(1), Site(place.kernel, place.layer, category)
+    prints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
         add(prints, each, worker, 0, 1)
     found = match(prints, (0, 1), (0, 0), by_input=True)

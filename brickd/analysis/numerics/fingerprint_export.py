@@ -22,7 +22,7 @@ def document(numerics: Numerics) -> dict[str, Any]:
     """All fingerprints, as JSON has them."""
     records: dict[int, list[bytes]] = {}
     for number in range(numerics.prints.first, numerics.prints.end):
-        if (found := numerics.prints.print(number)) is not None:
+        if (found := numerics.prints.read(number)) is not None:
             worker, _, slots = found
             records.setdefault(worker, []).append(slots)
     return {

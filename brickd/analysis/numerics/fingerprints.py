@@ -126,7 +126,7 @@ class Numerics:
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None) -> None:
         self.bytes_max = bytes_max
-        self.prints = _reader.Prints(bytes_max)
+        self.prints = _reader.Fingerprints(bytes_max)
         self.sites = Sites()
         self.speakers: dict[str, Speaker] = {}
         self.weights = weights or Weights()

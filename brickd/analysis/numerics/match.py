@@ -151,7 +151,7 @@ class Matched(NamedTuple):
 
 
 def match(
-    prints: _reader.Prints,
+    prints: _reader.Fingerprints,
     workers: Iterable[int],
     since: Iterable[int],
     *,
@@ -180,7 +180,7 @@ def match(
         list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None
     )
     return Matched(
-        found["prints"],
+        found["fingerprints"],
         [MatchRow(*row[:-2], Before(*row[-2]), [Member(*member) for member in row[-1]]) for row in found["rows"]],
         found["rows_count"],
         [SiteFound(*site) for site in found["sites"]],

@@ -95,7 +95,7 @@ class _Output(NamedTuple):
 class Learning:
     """What a look learns; `fresh` are the places at which it learned something."""
 
-    prints: _reader.Prints
+    prints: _reader.Fingerprints
     turns: JudgeTurns
     living: Collection[str]
     apart: dict[ServiceSite, Apart]
@@ -147,7 +147,7 @@ class Learning:
         one, other = case.against, case.other
         if not case.whole or not are_two(self.apart.get(place, ()), {one.worker}, {other.worker}):
             return False
-        prints = _reader.Prints(1)
+        prints = _reader.Fingerprints(1)
         for number, each in enumerate((one, other)):
             add(prints, each, number, 0, 1)
         return prints.rounded(0, 1) != _reader.ROUNDED_NOT

@@ -149,7 +149,7 @@ class _Round:
     def judge(self, number: int) -> bool:
         """Judge the group of a fingerprint; False: it has left, or not all is known of it."""
         prints = self.numerics.prints
-        print_, group = prints.print(number), prints.group(number)
+        print_, group = prints.read(number), prints.group(number)
         if print_ is None or not group or print_[0] not in self._speakers:
             return False
         site = self.numerics.sites[print_[1]]
@@ -196,7 +196,7 @@ class _Round:
         return None if against is None or other is None else Case(self.at_ns, against, other)
 
     def _evidence(self, number: int) -> KeptEvidence | None:
-        print_ = self.numerics.prints.print(number)
+        print_ = self.numerics.prints.read(number)
         speaker = None if print_ is None else self._speakers.get(print_[0])
         if print_ is None or speaker is None:
             return None

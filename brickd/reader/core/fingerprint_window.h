@@ -1,18 +1,18 @@
 /* core/fingerprint_window.h - what workers said of their tensors: the newest of it, and who said the same of the same.
  *
- * A print is one CHECKED record with what it is compared by. Names are known by
+ * A fingerprint is one CHECKED record with what it is compared by. Names are known by
  * digests of their texts, so that the numbers of one worker's segment mean
- * nothing here. Prints stand in the order in which they came, within a bound of
+ * nothing here. Fingerprints stand in the order in which they came, within a bound of
  * bytes: what has no room any more goes, the oldest first, and is counted.
  *
- * Prints of one site, context and inputs are a group: in it every output must be
- * the same. An opinion is the newest print of a worker and an output, as long as
+ * Fingerprints of one site, context and inputs are a group: in it every output must be
+ * the same. An opinion is the newest fingerprint of a worker and an output, as long as
  * it is here and the worker is not mute; a group's opinions stand in a ring, so
  * that one more costs the same however many there are. In no group is what has
  * no inputs, and where something decides that these do not show.
  */
-#ifndef BRICKD_PRINTS_H
-#define BRICKD_PRINTS_H
+#ifndef BRICKD_FINGERPRINT_WINDOW_H
+#define BRICKD_FINGERPRINT_WINDOW_H
 
 #include "brick_shm.h"
 
@@ -22,7 +22,7 @@
  * said by each worker of its own records alone: what stands for a site does not have it. */
 #define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
 
-struct brick_print {
+struct brick_kept_fingerprint {
     uint64_t site;    /* of a kernel and a layer */
     uint64_t context; /* of all below that must be equal for two to be comparable */
     uint64_t inputs;  /* of the checksums of all inputs, and of the position, where the host said it; 0: there are no
@@ -49,7 +49,7 @@ struct brick_print {
 #define BRICK_OUTPUTS_MAX 2u /* opinions of one worker in a group: it contradicts itself, and more of them would say no more */
 
 /* Where an opinion is found: any of a group's, and each of a worker's in it. */
-struct brick_way {
+struct brick_link {
     uint64_t from;    /* a digest of these; 0: it is free */
     uint32_t to;      /* the lower half of its number */
     uint32_t borders; /* of a group: how many in its ring stand before one of another output */
@@ -64,9 +64,9 @@ struct brick_site_count {
     uint64_t site; /* as its workers have it: with BRICK_SITE_STATEFUL or without */
     uint32_t service;
     uint32_t changed : 1; /* it stands among p->changed */
-    uint32_t waited : 31; /* how many prints were unlike since these were last told, or more; if any, it stands among
+    uint32_t waited : 31; /* how many fingerprints were unlike since these were last told, or more; if any, it stands among
                              p->waiting */
-    uint64_t prints;
+    uint64_t fingerprints;
     uint64_t bare;   /* without inputs */
     uint64_t stateful; /* with inputs that do not show all that decides */
     uint64_t met;    /* another worker had the same to do */
@@ -80,17 +80,17 @@ struct brick_site_count {
 };
 #define BRICK_SITE_COUNTS_MAX 65536u /* further ones are counted in the place of site 0 */
 
-struct brick_prints {
-    struct brick_print *prints;  /* a ring */
+struct brick_fingerprints {
+    struct brick_kept_fingerprint *fingerprints;  /* a ring */
     struct brick_record *slots;  /* a ring */
-    struct brick_way *ways;      /* open addressing */
+    struct brick_link *links;      /* open addressing */
     struct brick_site_count *counts; /* in the order in which sites were first heard of */
     uint32_t *counts_index;          /* of each site its place among these, and 1 more, by digest; 0: free */
     uint32_t *changed;               /* places: of what is not told yet */
-    uint32_t *waiting;               /* a ring of places: of sites of which prints wait, the longest first */
-    uint64_t first, end;           /* numbers of prints */
+    uint32_t *waiting;               /* a ring of places: of sites of which fingerprints wait, the longest first */
+    uint64_t first, end;           /* numbers of fingerprints */
     uint64_t slots_first, slots_end;
-    size_t prints_room, slots_room, ways_room, counts_room; /* powers of two, or 0 */
+    size_t fingerprints_room, slots_room, links_room, counts_room; /* powers of two, or 0 */
     size_t counts_used, changed_count;
     uint32_t waiting_first, waiting_end;
     size_t bytes_max;              /* 0: nothing is held, or counted */
@@ -100,7 +100,7 @@ struct brick_prints {
 };
 
 /* Whose records, and what its numbers stand for: digests of texts, 0 of those that are not known. */
-struct brick_speaker {
+struct brick_origin {
     uint32_t worker, service;
     uint64_t shard; /* of the model, that it holds; 0: all of it */
     const uint64_t *sites, *names;
@@ -108,8 +108,8 @@ struct brick_speaker {
     int named; /* else what is not known stands for itself */
 };
 
-void brick_prints_init(struct brick_prints *p, size_t bytes_max, uint64_t key);
-void brick_prints_free(struct brick_prints *p);
+void brick_fingerprints_init(struct brick_fingerprints *p, size_t bytes_max, uint64_t key);
+void brick_fingerprints_free(struct brick_fingerprints *p);
 
 enum brick_added {
     BRICK_ADDED = 0,
@@ -119,21 +119,21 @@ enum brick_added {
 };
 
 /* Adds the record that begins here, of the `left` slots that there are. */
-enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_speaker *by,
+enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const struct brick_origin *by,
                                   const struct brick_record *slots, size_t left);
 
 /* Nothing is known of a service's sites any more. 0: there is no memory, and nothing is changed. */
-int brick_prints_forget(struct brick_prints *p, uint32_t service);
+int brick_fingerprints_forget(struct brick_fingerprints *p, uint32_t service);
 
 /* What some workers said is no opinion any more: in no group is anything of theirs. Sorts the numbers. */
-void brick_prints_mute(struct brick_prints *p, uint32_t *workers, size_t count);
+void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, size_t count);
 
 /* Puts down what was counted of p->changed_count sites since this was last called. */
-void brick_prints_tell_counts(struct brick_prints *p, struct brick_site_count *counts);
+void brick_fingerprints_take_counts(struct brick_fingerprints *p, struct brick_site_count *counts);
 
-/* Puts down the numbers of prints that are unlike, at most BRICK_UNLIKE_MAX, none of them twice. How many: no site keeps
+/* Puts down the numbers of fingerprints that are unlike, at most BRICK_UNLIKE_MAX, none of them twice. How many: no site keeps
  * another one waiting for ever. */
-size_t brick_prints_tell_unlike(struct brick_prints *p, uint64_t *numbers);
+size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers);
 
 /* By the number of a worker, as far as the largest of these goes, its place among them; UINT32_MAX of who is none of
  * them. `room`: of so many numbers. NULL: there is no memory. */
@@ -147,23 +147,28 @@ struct brick_renumbered {
 };
 
 /* Has theirs beside its own, as if they had come now; they meet nobody. 0: there is no memory. */
-int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, const struct brick_renumbered *r);
+int brick_fingerprints_copy(struct brick_fingerprints *p, const struct brick_fingerprints *from, const struct brick_renumbered *r);
 
-/* The print of a number from p->first to p->end - 1, and its slots, one behind the other (BRICK_CHECKED_SLOTS_MAX fit). */
-const struct brick_print *brick_prints_at(const struct brick_prints *p, uint64_t number);
-void brick_prints_slots(const struct brick_prints *p, const struct brick_print *print, struct brick_record *slots);
+static inline int brick_fingerprints_hold(const struct brick_fingerprints *p, uint64_t number)
+{
+    return number >= p->first && number < p->end;
+}
+
+/* The fingerprint of a number from p->first to p->end - 1, and its slots, one behind the other (BRICK_CHECKED_SLOTS_MAX fit). */
+const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fingerprints *p, uint64_t number);
+void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint, struct brick_record *slots);
 
 /* Its worker's number for the site. */
-static inline uint64_t brick_print_site(const struct brick_print *print)
+static inline uint64_t brick_fingerprint_site(const struct brick_kept_fingerprint *fingerprint)
 {
-    return print->site | (print->site_stateful ? BRICK_SITE_STATEFUL : 0);
+    return fingerprint->site | (fingerprint->site_stateful ? BRICK_SITE_STATEFUL : 0);
 }
 
 /* Whether it may be held against others. */
-static inline int brick_print_is_grouped(const struct brick_print *print) { return print->inputs != 0 && !print->stateful; }
+static inline int brick_fingerprint_is_grouped(const struct brick_kept_fingerprint *fingerprint) { return fingerprint->inputs != 0 && !fingerprint->stateful; }
 
-/* The number of an opinion in the group of a print, any; p->end: there is none. And of the one behind it, around. */
-uint64_t brick_prints_opinion(const struct brick_prints *p, const struct brick_print *print);
-uint64_t brick_prints_next(const struct brick_prints *p, uint64_t opinion);
+/* The number of an opinion in the group of a fingerprint, any; p->end: there is none. And of the one behind it, around. */
+uint64_t brick_fingerprints_current(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint);
+uint64_t brick_fingerprints_next(const struct brick_fingerprints *p, uint64_t opinion);
 
 #endif

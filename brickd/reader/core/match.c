@@ -6,30 +6,30 @@
 static int by_run(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
-    UNLESS_EQUAL(x->print->site, y->print->site);
-    UNLESS_EQUAL(x->print->step, y->print->step);
-    UNLESS_EQUAL(x->print->position, y->print->position);
-    UNLESS_EQUAL(x->print->shard, y->print->shard);
+    UNLESS_EQUAL(x->fingerprint->site, y->fingerprint->site);
+    UNLESS_EQUAL(x->fingerprint->step, y->fingerprint->step);
+    UNLESS_EQUAL(x->fingerprint->position, y->fingerprint->position);
+    UNLESS_EQUAL(x->fingerprint->shard, y->fingerprint->shard);
     UNLESS_EQUAL(x->work, y->work);
     UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->print->ticks, y->print->ticks); /* of what several threads say one may come late */
+    UNLESS_EQUAL(x->fingerprint->ticks, y->fingerprint->ticks); /* of what several threads say one may come late */
     return ORDER(x->number, y->number);
 }
 
 int brick_match_by_input(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
-    UNLESS_EQUAL(x->print->site, y->print->site);
-    UNLESS_EQUAL(x->print->inputs, y->print->inputs);
-    UNLESS_EQUAL(x->print->context, y->print->context);
+    UNLESS_EQUAL(x->fingerprint->site, y->fingerprint->site);
+    UNLESS_EQUAL(x->fingerprint->inputs, y->fingerprint->inputs);
+    UNLESS_EQUAL(x->fingerprint->context, y->fingerprint->context);
     UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->print->output, y->print->output);
+    UNLESS_EQUAL(x->fingerprint->output, y->fingerprint->output);
     return ORDER(x->number, y->number);
 }
 
 static int rows_in_order(const void *a, const void *b)
 {
-    const struct brick_row_found *x = a, *y = b;
+    const struct brick_match_row *x = a, *y = b;
     UNLESS_EQUAL(x->moment, y->moment);
     return ORDER(x->first, y->first);
 }
@@ -54,7 +54,7 @@ void *brick_match_grown(void *array, size_t *room, size_t wanted, size_t size)
 }
 
 /* At the edges of what is known of a worker is whatever stands there, also where one step alone is looked at. */
-static void count_edge(struct brick_edge *edge, uint64_t ticks)
+static void count_edge(struct brick_match_worker *edge, uint64_t ticks)
 {
     edge->first = ticks < edge->first ? ticks : edge->first;
     edge->last = ticks > edge->last ? ticks : edge->last;
@@ -62,7 +62,7 @@ static void count_edge(struct brick_edge *edge, uint64_t ticks)
 
 static int collect(struct work *w)
 {
-    const struct brick_prints *p = w->p;
+    const struct brick_fingerprints *p = w->p;
     struct brick_match *m = w->m;
     w->places = brick_places(m->workers, m->count, &w->places_count);
     w->entries = malloc((size_t)(p->end - p->first + 1) * sizeof *w->entries);
@@ -72,18 +72,18 @@ static int collect(struct work *w)
     for (size_t i = 0; i < m->count; i++)
         m->edges[i].first = UINT64_MAX;
     for (uint64_t n = p->first; n < p->end; n++) {
-        const struct brick_print *print = brick_prints_at(p, n);
-        const uint32_t place = brick_match_place(w, print);
-        if (place == UINT32_MAX || print->ticks < m->since[place])
+        const struct brick_kept_fingerprint *fingerprint = brick_fingerprints_at(p, n);
+        const uint32_t place = brick_match_place(w, fingerprint);
+        if (place == UINT32_MAX || fingerprint->ticks < m->since[place])
             continue;
-        struct brick_edge *edge = &m->edges[place];
-        count_edge(edge, print->ticks);
-        if (m->step != NULL && print->step != *m->step)
+        struct brick_match_worker *edge = &m->edges[place];
+        count_edge(edge, fingerprint->ticks);
+        if (m->step != NULL && fingerprint->step != *m->step)
             continue;
-        edge->prints++;
-        w->entries[w->entries_count++] = (struct entry){.print = print, .number = n, .worker = place};
+        edge->fingerprints++;
+        w->entries[w->entries_count++] = (struct entry){.fingerprint = fingerprint, .number = n, .worker = place};
     }
-    m->prints = w->entries_count;
+    m->fingerprints = w->entries_count;
     return 1;
 }
 
@@ -91,17 +91,17 @@ static int collect(struct work *w)
 static void count_site(struct work *w, const struct entry *e, size_t count)
 {
     struct brick_match *m = w->m;
-    if (m->sites_count == 0 || brick_site_now(w)->site != e->print->site)
-        m->sites[m->sites_count++] = (struct brick_site_found){.site = e->print->site, .moment = UINT32_MAX};
-    struct brick_site_found *site = brick_site_now(w);
-    site->prints += count;
+    if (m->sites_count == 0 || brick_site_now(w)->site != e->fingerprint->site)
+        m->sites[m->sites_count++] = (struct brick_match_site){.site = e->fingerprint->site, .moment = UINT32_MAX};
+    struct brick_match_site *site = brick_site_now(w);
+    site->fingerprints += count;
     for (size_t i = 0; i < count; i++)
         site->moment = e[i].moment < site->moment ? e[i].moment : site->moment;
 }
 
 static int same_group(const struct entry *a, const struct entry *b, int same_input)
 {
-    const struct brick_print *x = a->print, *y = b->print;
+    const struct brick_kept_fingerprint *x = a->fingerprint, *y = b->fingerprint;
     if (x->site != y->site)
         return 0;
     return same_input ? x->inputs == y->inputs : x->step == y->step && x->position == y->position;
@@ -120,7 +120,7 @@ static int make_room(struct work *w)
     struct brick_match *m = w->m;
     size_t sites = 0;
     for (size_t i = 0; i < w->entries_count; i++)
-        sites += i == 0 || w->entries[i].print->site != w->entries[i - 1].print->site;
+        sites += i == 0 || w->entries[i].fingerprint->site != w->entries[i - 1].fingerprint->site;
     m->sites = calloc(sites + 1, sizeof *m->sites);
     w->row = malloc((m->count + 1) * sizeof *w->row);
     w->sorted = malloc((m->count + 1) * sizeof *w->sorted);
@@ -150,10 +150,10 @@ static int walk(struct work *w)
 static void count_classes(struct brick_match *m)
 {
     for (size_t i = 0; i < m->rows_count; i++) {
-        const struct brick_row_found *row = &m->rows[i];
-        struct brick_site_found *site = &m->sites[row->site];
+        const struct brick_match_row *row = &m->rows[i];
+        struct brick_match_site *site = &m->sites[row->site];
         for (uint32_t n = 0; n < row->members; n++)
-            site->classes[m->members[row->first + n].class] += n != row->against;
+            site->classes[m->members[row->first + n].class] += n != row->reference;
         if (row->class == BRICK_CLASS_WITHIN && row->error > site->error)
             site->error = row->error;
     }
@@ -168,20 +168,20 @@ static void count_before(struct work *w)
     if (w->alike_count > 0)
         qsort(w->alike, w->alike_count, sizeof *w->alike, alike_in_order);
     for (size_t i = 0; i < m->rows_count; i++) {
-        struct brick_row_found *row = &m->rows[i];
+        struct brick_match_row *row = &m->rows[i];
         for (; passed < w->alike_count && w->alike[passed].moment < row->moment; passed++)
             before.identical += w->alike[passed].comparisons;
         row->before = before;
         for (uint32_t n = 0; n < row->members; n++) {
             const uint8_t class = m->members[row->first + n].class;
-            before.identical += n != row->against && class == BRICK_CLASS_IDENTICAL;
+            before.identical += n != row->reference && class == BRICK_CLASS_IDENTICAL;
             before.within += class == BRICK_CLASS_WITHIN;
             before.not_comparable += class > BRICK_CLASS_DIVERGED;
         }
     }
 }
 
-int brick_match(const struct brick_prints *p, struct brick_match *m)
+int brick_match(const struct brick_fingerprints *p, struct brick_match *m)
 {
     struct work w = {.p = p, .m = m};
     int whole = collect(&w) && (m->by_input || brick_steps_find(&w));
@@ -189,7 +189,7 @@ int brick_match(const struct brick_prints *p, struct brick_match *m)
         qsort(w.entries, w.entries_count, sizeof *w.entries, m->by_input ? brick_match_by_input : by_run);
         whole = make_room(&w) && brick_order_find(&w) && walk(&w) && (!m->by_input || brick_classes_find(&w));
     }
-    if (whole && !m->by_input && brick_steps_part(&w)) { /* once more, each beside those that did the same work */
+    if (whole && !m->by_input && brick_steps_find_other_work(&w)) { /* once more, each beside those that did the same work */
         qsort(w.entries, w.entries_count, sizeof *w.entries, by_run);
         whole = walk(&w);
     }

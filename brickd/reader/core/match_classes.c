@@ -5,7 +5,7 @@
  * depends on what these two said, at one site; in no order; what is further apart
  * than rounding makes it is never excused.
  *
- * What differs stands in rows, what does not is only counted there: so the prints of
+ * What differs stands in rows, what does not is only counted there: so the fingerprints of
  * a site are gone through once more, where any two may be of two classes at all.
  */
 #include "match_internal.h"
@@ -90,7 +90,7 @@ static uint64_t contents_of(const struct couple *c)
 
 static int is_of_one_group(const struct entry *a, const struct entry *b)
 {
-    const struct brick_print *x = a->print, *y = b->print;
+    const struct brick_kept_fingerprint *x = a->fingerprint, *y = b->fingerprint;
     return x->site == y->site && x->inputs == y->inputs && x->context == y->context;
 }
 
@@ -98,8 +98,8 @@ static int is_of_one_group(const struct entry *a, const struct entry *b)
 
 static enum brick_rounded rounded(struct work *w, const struct entry *one, const struct entry *other)
 {
-    brick_prints_slots(w->p, one->print, w->one);
-    brick_prints_slots(w->p, other->print, w->other);
+    brick_fingerprints_slots(w->p, one->fingerprint, w->one);
+    brick_fingerprints_slots(w->p, other->fingerprint, w->other);
     return brick_rounded(w->one, w->other);
 }
 
@@ -115,18 +115,18 @@ static void count_content(struct work *w, struct couple *c, size_t contexts)
 {
     const struct entry *one = w->alone[c->one], *other = w->alone[c->other];
     const int steady = !w->beside[c->one] && !w->beside[c->other];
-    const int equal = steady && one->print->output == other->print->output;
+    const int equal = steady && one->fingerprint->output == other->fingerprint->output;
     const int apart = steady && !equal && rounded(w, one, other) != BRICK_ROUNDED_NOT;
     const uint32_t places = apart ? brick_places_apart(w->one, w->other) : 0;
     for (size_t i = 0; i < contexts; i++) {
-        if (c[i].context == one->print->context)
+        if (c[i].context == one->fingerprint->context)
             count_both(&c[i].here, apart, equal, places);
         count_both(&c[i].all, apart, equal, places);
         c[i].odd += (uint64_t)(!apart && !equal);
     }
 }
 
-/* The prints of one content, in the order of the workers and of what they said. */
+/* The fingerprints of one content, in the order of the workers and of what they said. */
 static void count_couples(struct work *w, const struct couples *of, const struct entry *e, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -135,7 +135,7 @@ static void count_couples(struct work *w, const struct couples *of, const struct
             w->alone[worker] = &e[i];
             w->beside[worker] = 0;
         }
-        w->beside[worker] |= e[i].print->output != w->alone[worker]->print->output;
+        w->beside[worker] |= e[i].fingerprint->output != w->alone[worker]->fingerprint->output;
     }
     for (size_t from = 0, to; from < of->count; from = to) {
         struct couple *c = &of->all[from];
@@ -148,14 +148,14 @@ static void count_couples(struct work *w, const struct couples *of, const struct
         w->alone[e[i].worker] = NULL;
 }
 
-/* The prints of a site. */
+/* The fingerprints of a site. */
 static void count_site(struct work *w, const struct couples *of, const struct entry *e, size_t count)
 {
     memset(w->alone, 0, w->m->count * sizeof *w->alone);
     for (size_t from = 0, i = 1; i <= count; i++) {
         if (i < count && is_of_one_group(&e[from], &e[i]))
             continue;
-        if (brick_print_is_grouped(e[from].print))
+        if (brick_fingerprint_is_grouped(e[from].fingerprint))
             count_couples(w, of, e + from, i - from);
         from = i;
     }
@@ -172,18 +172,18 @@ static int is_unsteady(const struct work *w, const struct entry *e)
         first--;
     while (last + 1 < end && is_of_one_group(last + 1, e) && last[1].worker == e->worker)
         last++;
-    return first->print->output != last->print->output; /* they are in its order */
+    return first->fingerprint->output != last->fingerprint->output; /* they are in its order */
 }
 
 static struct entry entry_of(const struct work *w, const struct brick_member *member)
 {
-    return (struct entry){.print = brick_prints_at(w->p, member->number), .number = member->number, .worker = member->worker};
+    return (struct entry){.fingerprint = brick_fingerprints_at(w->p, member->number), .number = member->number, .worker = member->worker};
 }
 
 static int by_output(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
-    UNLESS_EQUAL(x->print->output, y->print->output);
+    UNLESS_EQUAL(x->fingerprint->output, y->fingerprint->output);
     return ORDER(x->worker, y->worker);
 }
 
@@ -194,17 +194,17 @@ static int by_times(const void *a, const void *b)
     return ORDER(x->said->worker, y->said->worker);
 }
 
-/* What is said in a row in which any differ, what most say first; in the first place what the others are held against.
+/* What is said in a row in which any differ, what most say first; in the first place what the others are held reference.
  * 0: nothing that may be of another class. What he says who contradicts himself is left out. */
-static size_t outputs_of(struct work *w, const struct brick_row_found *row, struct output *outputs)
+static size_t outputs_of(struct work *w, const struct brick_match_row *row, struct output *outputs)
 {
     const struct brick_member *members = &w->m->members[row->first];
     size_t count = 0, found = 0;
-    w->sorted[0] = entry_of(w, &members[row->against]);
+    w->sorted[0] = entry_of(w, &members[row->reference]);
     if (row->class != BRICK_CLASS_DIVERGED || is_unsteady(w, &w->sorted[0]))
         return 0;
     for (uint32_t n = 0; n < row->members; n++)
-        if (members[n].class == BRICK_CLASS_IDENTICAL && n != row->against)
+        if (members[n].class == BRICK_CLASS_IDENTICAL && n != row->reference)
             w->sorted[++count] = entry_of(w, &members[n]);
     const size_t alike = ++count;
     outputs[found++] = (struct output){.said = w->sorted, .count = (uint32_t)alike};
@@ -215,7 +215,7 @@ static size_t outputs_of(struct work *w, const struct brick_row_found *row, stru
     }
     qsort(w->sorted + alike, count - alike, sizeof *w->sorted, by_output);
     for (size_t i = alike; i < count; i++) {
-        if (i == alike || w->sorted[i].print->output != w->sorted[i - 1].print->output)
+        if (i == alike || w->sorted[i].fingerprint->output != w->sorted[i - 1].fingerprint->output)
             outputs[found++] = (struct output){.said = &w->sorted[i]};
         outputs[found - 1].count++;
     }
@@ -241,7 +241,7 @@ static void keep_once(struct couples *of)
  * others, as whoever was damaged later, is of the class of those who say the same. 0: there is no memory. */
 static int add_couples(struct work *w, struct couples *of, const struct output *one, const struct output *o)
 {
-    const uint64_t context = o->said->print->context;
+    const uint64_t context = o->said->fingerprint->context;
     if (rounded(w, one->said, o->said) == BRICK_ROUNDED_NOT)
         return 1;
     struct couple *all = brick_match_grown(of->all, &of->room, of->count + one->count + o->count, sizeof *all);
@@ -256,7 +256,7 @@ static int add_couples(struct work *w, struct couples *of, const struct output *
 }
 
 /* Who may be of two classes in these rows. 0: there is no memory. */
-static int find_couples(struct work *w, struct couples *of, const struct brick_row_found *rows, size_t count)
+static int find_couples(struct work *w, struct couples *of, const struct brick_match_row *rows, size_t count)
 {
     of->count = 0;
     for (size_t r = 0; r < count; r++) {
@@ -276,7 +276,7 @@ static int find_couples(struct work *w, struct couples *of, const struct brick_r
 /* At how many contents the two are apart as those of two classes are; 0: at others they are not, or here. */
 static uint64_t contents(struct work *w, const struct couples *of, const struct entry *one, const struct entry *other)
 {
-    const struct couple wanted = couple_of(one->worker, other->worker, one->print->context);
+    const struct couple wanted = couple_of(one->worker, other->worker, one->fingerprint->context);
     const struct couple *c = bsearch(&wanted, of->all, of->count, sizeof wanted, by_two), *any = c;
     if (c == NULL) /* there was no room for this context: all of them tell */
         any = bsearch(&wanted, of->all, of->count, sizeof wanted, by_workers);
@@ -312,11 +312,11 @@ static void compare_all(struct work *w, const struct couples *of, size_t count)
 }
 
 /* What is unlike nothing that was accepted before it is accepted, that with which most agree first: a bit for each. The
- * first of these that is unlike any is what the row is held against; or the very first, where that is `fixed`. */
-static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *against)
+ * first of these that is unlike any is what the row is held reference; or the very first, where that is `fixed`. */
+static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *reference)
 {
     uint32_t accepted = fixed ? 1 : 0;
-    *against = 0;
+    *reference = 0;
     for (uint32_t left = (1u << count) - 1; left != 0;) {
         size_t best = count;
         for (size_t i = 0; i < count; i++)
@@ -327,7 +327,7 @@ static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *
             continue;
         accepted |= 1u << best;
         if (!fixed && o[best].unlike != 0) {
-            *against = best;
+            *reference = best;
             fixed = 1;
         }
     }
@@ -338,13 +338,13 @@ static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *
 static size_t which(const struct couples *of, size_t count, const struct entry *e)
 {
     size_t i = 0;
-    while (i < count && of->outputs[i].said->print->output != e->print->output)
+    while (i < count && of->outputs[i].said->fingerprint->output != e->fingerprint->output)
         i++;
     return i;
 }
 
 /* What is of other classes is within, and the row is what its members are. */
-static void settle(struct work *w, const struct couples *of, struct brick_row_found *row)
+static void settle(struct work *w, const struct couples *of, struct brick_match_row *row)
 {
     struct brick_member *members = &w->m->members[row->first];
     const size_t count = outputs_of(w, row, of->outputs);
@@ -358,13 +358,13 @@ static void settle(struct work *w, const struct couples *of, struct brick_row_fo
     }
     compare_all(w, of, count);
     const uint32_t accepted = accept(of->outputs, count, fixed, &held);
-    const struct entry against = *of->outputs[held].said;
+    const struct entry reference = *of->outputs[held].said;
     row->class = BRICK_CLASS_IDENTICAL;
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
         const size_t i = which(of, count, &e);
-        struct side s = brick_match_beside(w, &against, &e);
-        row->against = e.number == against.number ? n : row->against;
+        struct comparison s = brick_match_compare(w, &reference, &e);
+        row->reference = e.number == reference.number ? n : row->reference;
         if (s.class == BRICK_CLASS_DIVERGED && i < count && (accepted >> i & 1) != 0 && !is_unsteady(w, &e))
             s.class = BRICK_CLASS_WITHIN;
         members[n].class = (uint8_t)s.class;
@@ -372,7 +372,7 @@ static void settle(struct work *w, const struct couples *of, struct brick_row_fo
             brick_match_worst(row, n, &s);
     }
     const struct entry worst = entry_of(w, &members[row->worst]);
-    const uint64_t most = contents(w, of, &against, &worst);
+    const uint64_t most = contents(w, of, &reference, &worst);
     row->contents = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
     row->agree = of->outputs[held].agree;
 }
@@ -384,7 +384,7 @@ int brick_classes_find(struct work *w)
     int whole = of.outputs != NULL;
     for (size_t from = 0, i = 1, row = 0, site = 0; whole && i <= w->entries_count; i++) {
         const size_t first = row;
-        if (i < w->entries_count && w->entries[i].print->site == w->entries[from].print->site)
+        if (i < w->entries_count && w->entries[i].fingerprint->site == w->entries[from].fingerprint->site)
             continue;
         while (row < m->rows_count && m->rows[row].site == site)
             row++;
@@ -402,42 +402,42 @@ int brick_classes_find(struct work *w)
     return whole;
 }
 
-/* ---- of two prints -------------------------------------------------------- */
+/* ---- of two fingerprints -------------------------------------------------------- */
 
-int brick_prints_rounded(const struct brick_prints *p, uint64_t one, uint64_t other)
+int brick_fingerprints_rounded(const struct brick_fingerprints *p, uint64_t one, uint64_t other)
 {
     struct work w = {.p = p};
-    const struct entry a = {.print = brick_prints_at(p, one)}, b = {.print = brick_prints_at(p, other)};
+    const struct entry a = {.fingerprint = brick_fingerprints_at(p, one)}, b = {.fingerprint = brick_fingerprints_at(p, other)};
     return (int)rounded(&w, &a, &b);
 }
 
 /* What both said at the site, in order. 0: there is no memory. */
-static int collect(struct work *w, const struct brick_print *one, const struct brick_print *other)
+static int collect(struct work *w, const struct brick_kept_fingerprint *one, const struct brick_kept_fingerprint *other)
 {
-    const struct brick_prints *p = w->p;
+    const struct brick_fingerprints *p = w->p;
     for (uint64_t n = p->first; n < p->end; n++) {
-        const struct brick_print *print = brick_prints_at(p, n);
-        if (print->site != one->site || (print->worker != one->worker && print->worker != other->worker))
+        const struct brick_kept_fingerprint *fingerprint = brick_fingerprints_at(p, n);
+        if (fingerprint->site != one->site || (fingerprint->worker != one->worker && fingerprint->worker != other->worker))
             continue;
         struct entry *entries = brick_match_grown(w->entries, &w->entries_room, w->entries_count + 1, sizeof *entries);
         if (entries == NULL)
             return 0;
         w->entries = entries;
-        w->entries[w->entries_count++] = (struct entry){.print = print, .number = n, .worker = print->worker == other->worker};
+        w->entries[w->entries_count++] = (struct entry){.fingerprint = fingerprint, .number = n, .worker = fingerprint->worker == other->worker};
     }
     qsort(w->entries, w->entries_count, sizeof *w->entries, brick_match_by_input);
     return 1;
 }
 
-int64_t brick_match_contents(const struct brick_prints *p, uint64_t one, uint64_t other)
+int64_t brick_match_contents(const struct brick_fingerprints *p, uint64_t one, uint64_t other)
 {
     const struct entry *alone[2];
     uint8_t beside[2];
     struct brick_match m = {.count = 2, .by_input = 1};
     struct work w = {.p = p, .m = &m, .alone = alone, .beside = beside};
-    const struct brick_print *a = brick_prints_at(p, one), *b = brick_prints_at(p, other);
+    const struct brick_kept_fingerprint *a = brick_fingerprints_at(p, one), *b = brick_fingerprints_at(p, other);
     if (a->site != b->site || a->context != b->context || a->inputs != b->inputs || a->worker == b->worker
-        || brick_prints_rounded(p, one, other) == BRICK_ROUNDED_NOT)
+        || brick_fingerprints_rounded(p, one, other) == BRICK_ROUNDED_NOT)
         return 0;
     struct couple two = couple_of(0, 1, a->context);
     const struct couples of = {&two, 1, 1, NULL};

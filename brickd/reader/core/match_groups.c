@@ -4,16 +4,16 @@
 
 /* ---- by run ------------------------------------------------------------- */
 
-/* The prints of one site, step, position and shard, in the order of the workers and of time; of two workers at least. */
+/* The fingerprints of one site, step, position and shard, in the order of the workers and of time; of two workers at least. */
 static int shard_group(struct work *w, const struct entry *e, size_t count)
 {
     size_t start = 0, times = 0, workers = 0;
     int even = 1, same = 1, worn = 0, said = 0;
     for (size_t i = 0; i < count; i++) {
-        const struct visit *v = brick_steps_visit(w, e[i].print->step, e[i].worker);
+        const struct visit *v = brick_steps_visit(w, e[i].fingerprint->step, e[i].worker);
         even &= !v->cut;
         worn |= v->worn;
-        said |= e[i].print->flags & BRICK_CHECKED_POSITION;
+        said |= e[i].fingerprint->flags & BRICK_CHECKED_POSITION;
         if (i == 0 || e[i].worker != e[i - 1].worker) {
             if (workers > 0) {
                 even &= times == 0 || i - start == times;
@@ -22,7 +22,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
             start = i;
             workers++;
         }
-        same &= e[i].print->output == e[0].print->output && e[i].print->context == e[0].print->context;
+        same &= e[i].fingerprint->output == e[0].fingerprint->output && e[i].fingerprint->context == e[0].fingerprint->context;
     }
     even &= times == 0 || count - start == times;
     even &= !worn || (count == workers && !said); /* one that was counted is the same one, whatever has left */
@@ -33,7 +33,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
         for (size_t k = 0; added && k < times; k++) {
             for (size_t i = 0; i < workers; i++)
                 row[i] = e[i * times + k];
-            added = brick_match_add(w, row, (uint32_t)workers, brick_match_most(w, row, (uint32_t)workers), BRICK_CLASS_IDENTICAL);
+            added = brick_match_add(w, row, (uint32_t)workers, brick_match_reference(w, row, (uint32_t)workers), BRICK_CLASS_IDENTICAL);
         }
     } else { /* which of one is which of the other nobody knows */
         for (size_t i = 0, n = 0; i < count; i++)
@@ -51,7 +51,7 @@ static struct said said_by(const struct entry *e, size_t count)
     struct said s = {.most = e[0], .besides = e[0], .steady = 1};
     size_t times = 0;
     for (size_t from = 0, i = 1; i <= count; i++) {
-        if (i < count && e[i].print->output == e[from].print->output)
+        if (i < count && e[i].fingerprint->output == e[from].fingerprint->output)
             continue;
         if (i - from > times) {
             s.most = e[from];
@@ -60,7 +60,7 @@ static struct said said_by(const struct entry *e, size_t count)
         from = i;
     }
     for (size_t i = 0; i < count; i++) {
-        if (e[i].print->output == s.most.print->output || (!s.steady && e[i].number > s.besides.number))
+        if (e[i].fingerprint->output == s.most.fingerprint->output || (!s.steady && e[i].number > s.besides.number))
             continue;
         s.besides = e[i];
         s.steady = 0;
@@ -68,7 +68,7 @@ static struct said said_by(const struct entry *e, size_t count)
     return s;
 }
 
-/* The prints of one site, inputs and context, in the order of the workers and of what they said; of two workers at least. */
+/* The fingerprints of one site, inputs and context, in the order of the workers and of what they said; of two workers at least. */
 static int context_group(struct work *w, const struct entry *e, size_t count)
 {
     struct entry *row = w->row;
@@ -81,20 +81,20 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
         unsteady += (uint32_t)!w->said[workers++].steady;
         from = i;
     }
-    if (e->print->stateful) {
+    if (e->fingerprint->stateful) {
         const int equal = unsteady == 0 && brick_match_is_same(row, workers);
         return brick_match_add(w, row, workers, 0, equal ? BRICK_CLASS_IDENTICAL : BRICK_CLASS_STATEFUL);
     }
     if (2 * unsteady > workers)
         return brick_match_add(w, row, workers, 0, BRICK_CLASS_UNSTEADY);
-    uint32_t against = brick_match_most(w, row, workers);
-    const uint64_t output = row[against].print->output;
-    for (uint32_t i = 0; i < workers && !w->said[against].steady; i++)
-        against = w->said[i].steady && row[i].print->output == output ? i : against;
+    uint32_t reference = brick_match_reference(w, row, workers);
+    const uint64_t output = row[reference].fingerprint->output;
+    for (uint32_t i = 0; i < workers && !w->said[reference].steady; i++)
+        reference = w->said[i].steady && row[i].fingerprint->output == output ? i : reference;
     for (uint32_t i = 0; i < workers; i++) /* who contradicts himself is shown with what is not what the others say */
-        if (i != against && !w->said[i].steady && row[i].print->output == output)
+        if (i != reference && !w->said[i].steady && row[i].fingerprint->output == output)
             row[i] = w->said[i].besides;
-    return brick_match_add(w, row, workers, against, BRICK_CLASS_IDENTICAL);
+    return brick_match_add(w, row, workers, reference, BRICK_CLASS_IDENTICAL);
 }
 
 /* ---- of each context or shard --------------------------------------------- */
@@ -102,25 +102,25 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
 /* Those that are the only ones in their contexts or shards stand beside one of another: not comparable, and why. */
 static int add_apart(struct work *w, const struct entry *leader)
 {
-    uint32_t count = 0, against = 0;
+    uint32_t count = 0, reference = 0;
     for (uint32_t worker = 0; worker < w->m->count; worker++) {
         if (worker == leader->worker) {
-            against = count;
+            reference = count;
             w->row[count++] = *leader;
         } else if (w->alone[worker] != NULL) {
             w->row[count++] = *w->alone[worker];
         }
     }
-    return brick_match_add(w, w->row, count, against, BRICK_CLASS_IDENTICAL);
+    return brick_match_add(w, w->row, count, reference, BRICK_CLASS_IDENTICAL);
 }
 
 /* Where the next part begins that is of another context, by run of another shard or other work. */
 static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
 {
-    const struct brick_print *first = e[from].print;
+    const struct brick_kept_fingerprint *first = e[from].fingerprint;
     size_t i = from + 1;
-    while (i < count && (w->m->by_input ? e[i].print->context == first->context
-                                          : e[i].print->shard == first->shard && e[i].work == e[from].work))
+    while (i < count && (w->m->by_input ? e[i].fingerprint->context == first->context
+                                          : e[i].fingerprint->shard == first->shard && e[i].work == e[from].work))
         i++;
     return i;
 }
@@ -129,7 +129,7 @@ static size_t part_end(const struct work *w, const struct entry *e, size_t from,
 static int add_parts(struct work *w, const struct entry *e, size_t count)
 {
     const struct entry *leader = NULL, *lone = NULL; /* of the first worker, each */
-    size_t leading = 0; /* the leader's prints, where he is alone */
+    size_t leading = 0; /* the leader's fingerprints, where he is alone */
     int added = 1, apart = 0;
     memset(w->alone, 0, w->m->count * sizeof *w->alone);
     memset(w->beside, 0, w->m->count);
@@ -173,7 +173,7 @@ int brick_group_by_run(struct work *w, const struct entry *e, size_t count)
 
 int brick_group_by_input(struct work *w, const struct entry *e, size_t count)
 {
-    if (e->print->inputs != 0)
+    if (e->fingerprint->inputs != 0)
         return add_parts(w, e, count);
     brick_site_now(w)->bare += count;
     return 1;

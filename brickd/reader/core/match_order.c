@@ -16,7 +16,7 @@
 
 /* A worker comes to a moment. */
 struct turn {
-    uint64_t ticks, number; /* 0: a step begins; else that of the print, and 1 more */
+    uint64_t ticks, number; /* 0: a step begins; else that of the fingerprint, and 1 more */
     uint32_t worker, moment;
     uint32_t same; /* the next worker's of this moment; NONE: there is none */
 };
@@ -31,7 +31,7 @@ struct order {
     struct turn *turns; /* at last, in the order of the workers and of their clocks */
     struct moment *moments;
     size_t *next, *end; /* of each worker: of its turns the next one, and behind the last one */
-    uint32_t *seen;     /* of each worker: of the present group so many prints; by input its turn, and 1 more */
+    uint32_t *seen;     /* of each worker: of the present group so many fingerprints; by input its turn, and 1 more */
     uint32_t *asked;    /* of each worker: where the order was when it was last asked who is in its way */
     uint8_t *ready;     /* of each worker: it is the first of those that have what they all have next */
     size_t turns_count, moments_count, count;
@@ -54,7 +54,7 @@ static void add_turn(struct order *o, uint64_t ticks, uint64_t number, uint32_t 
 static void add_repeat(struct order *o, struct entry *e)
 {
     e->moment = (uint32_t)o->moments_count + o->seen[e->worker]++;
-    add_turn(o, e->print->ticks, e->number + 1, e->worker, e->moment);
+    add_turn(o, e->fingerprint->ticks, e->number + 1, e->worker, e->moment);
 }
 
 static void add_first(struct order *o, struct entry *e)
@@ -62,10 +62,10 @@ static void add_first(struct order *o, struct entry *e)
     uint32_t *seen = &o->seen[e->worker];
     e->moment = (uint32_t)o->moments_count;
     if (*seen == 0) {
-        add_turn(o, e->print->ticks, e->number + 1, e->worker, e->moment);
+        add_turn(o, e->fingerprint->ticks, e->number + 1, e->worker, e->moment);
         *seen = (uint32_t)o->turns_count;
-    } else if (e->print->ticks < o->turns[*seen - 1].ticks) {
-        o->turns[*seen - 1].ticks = e->print->ticks;
+    } else if (e->fingerprint->ticks < o->turns[*seen - 1].ticks) {
+        o->turns[*seen - 1].ticks = e->fingerprint->ticks;
     }
 }
 

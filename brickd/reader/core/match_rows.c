@@ -7,7 +7,7 @@
 #define CANDIDATES 16u /* that may stand for all, of more: each is set beside each */
 
 /* By run it is a person who says that backends and the inputs' forms do not matter. */
-static enum brick_class comparable(const struct brick_print *a, const struct brick_print *b, int same_input)
+static enum brick_class comparable(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b, int same_input)
 {
     if (a->context == b->context)
         return BRICK_CLASS_IDENTICAL;
@@ -31,7 +31,7 @@ static enum brick_class comparable(const struct brick_print *a, const struct bri
 }
 
 /* The largest error of its inputs beside those of another. */
-static float inputs_error(const struct brick_print *a, const struct brick_print *b, const struct brick_record *one,
+static float inputs_error(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b, const struct brick_record *one,
                           const struct brick_record *other)
 {
     if (a->inputs == 0 || b->inputs == 0 || a->inputs_count != b->inputs_count)
@@ -52,30 +52,30 @@ static int is_lossy(const struct work *w, const struct entry *a, const struct en
     return w->m->lost != NULL && (w->m->lost[a->worker] != 0 || w->m->lost[b->worker] != 0);
 }
 
-struct side brick_match_beside(struct work *w, const struct entry *against, const struct entry *e)
+struct comparison brick_match_compare(struct work *w, const struct entry *reference, const struct entry *e)
 {
-    const struct brick_print *a = against->print, *b = e->print;
+    const struct brick_kept_fingerprint *a = reference->fingerprint, *b = e->fingerprint;
     const int by_run = !w->m->by_input;
-    struct side s = {.class = comparable(a, b, !by_run), .error = NAN, .inputs = NAN};
+    struct comparison s = {.class = comparable(a, b, !by_run), .error = NAN, .inputs = NAN};
     if (s.class != BRICK_CLASS_IDENTICAL)
         return s;
-    if (against->work != e->work) {
+    if (reference->work != e->work) {
         s.class = BRICK_CLASS_WORK;
         return s;
     }
     if (a->output == b->output && a->dtype == b->dtype)
         return s;
-    brick_prints_slots(w->p, a, w->one);
-    brick_prints_slots(w->p, b, w->other);
+    brick_fingerprints_slots(w->p, a, w->one);
+    brick_fingerprints_slots(w->p, b, w->other);
     s.error = brick_tensor_error(w->one, w->other, 0);
     s.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
     s.rounding = brick_rounding(w->one, w->other, 0);
     s.inputs = inputs_error(a, b, w->one, w->other);
     /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
     const int nearly = by_run && brick_is_float(a->dtype) && s.tolerance > 0;
-    const int must_agree = a->context == b->context && brick_print_is_grouped(a) && a->inputs == b->inputs;
+    const int must_agree = a->context == b->context && brick_fingerprint_is_grouped(a) && a->inputs == b->inputs;
     s.class = nearly && s.error <= s.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
-    if (s.class == BRICK_CLASS_DIVERGED && by_run && !must_agree && is_lossy(w, against, e))
+    if (s.class == BRICK_CLASS_DIVERGED && by_run && !must_agree && is_lossy(w, reference, e))
         s.class = BRICK_CLASS_LOST;
     else if (nearly && !must_agree && (brick_values_left_out(w->one) || brick_values_left_out(w->other)))
         s.class = BRICK_CLASS_VALUES;
@@ -84,16 +84,16 @@ struct side brick_match_beside(struct work *w, const struct entry *against, cons
     return s;
 }
 
-/* Whether it was given something else than the one that it is held against, by more than rounding; not where that is not
+/* Whether it was given something else than the one that it is held reference, by more than rounding; not where that is not
  * known. */
-static int given_else(struct work *w, const struct entry *against, const struct entry *e)
+static int given_else(struct work *w, const struct entry *reference, const struct entry *e)
 {
-    const struct brick_print *a = against->print, *b = e->print;
+    const struct brick_kept_fingerprint *a = reference->fingerprint, *b = e->fingerprint;
     if (a->inputs == 0 || b->inputs == 0 || a->inputs == b->inputs || a->inputs_count != b->inputs_count
         || a->relation != b->relation || a->of != b->of || a->shard != b->shard)
         return 0;
-    brick_prints_slots(w->p, a, w->one);
-    brick_prints_slots(w->p, b, w->other);
+    brick_fingerprints_slots(w->p, a, w->one);
+    brick_fingerprints_slots(w->p, b, w->other);
     for (uint32_t n = 1; n <= a->inputs_count; n++) {
         if (!brick_is_of_one_shape(w->one, w->other, n)
             || brick_tensor_error(w->one, w->other, n) > brick_tolerance(w->one, w->other, n, w->m->rtol))
@@ -102,7 +102,7 @@ static int given_else(struct work *w, const struct entry *against, const struct 
     return 0;
 }
 
-void brick_match_worst(struct brick_row_found *row, uint32_t which, const struct side *s)
+void brick_match_worst(struct brick_match_row *row, uint32_t which, const struct comparison *s)
 {
     if (row->class != BRICK_CLASS_IDENTICAL && s->class <= row->class
         && (s->class != row->class || s->error <= row->error || isnan(row->error)))
@@ -116,13 +116,13 @@ void brick_match_worst(struct brick_row_found *row, uint32_t which, const struct
 }
 
 /* What a member is; the row knows the worst. */
-static struct side judge(struct work *w, struct brick_row_found *row, const struct entry *e, uint32_t which)
+static struct comparison judge(struct work *w, struct brick_match_row *row, const struct entry *e, uint32_t which)
 {
-    const struct side s = brick_match_beside(w, &e[row->against], &e[which]);
+    const struct comparison s = brick_match_compare(w, &e[row->reference], &e[which]);
     if (!w->m->by_input) {
-        struct visit *v = brick_steps_visit(w, e[which].print->step, e[which].worker);
+        struct visit *v = brick_steps_visit(w, e[which].fingerprint->step, e[which].worker);
         v->diverged |= s.class == BRICK_CLASS_DIVERGED;
-        brick_steps_begin(w, &e[which], &e[row->against], given_else(w, &e[row->against], &e[which]));
+        brick_steps_begin(w, &e[which], &e[row->reference], given_else(w, &e[row->reference], &e[which]));
     }
     if (s.class == BRICK_CLASS_WITHIN || s.class == BRICK_CLASS_DIVERGED)
         brick_match_worst(row, which, &s);
@@ -131,14 +131,14 @@ static struct side judge(struct work *w, struct brick_row_found *row, const stru
 
 static int is_same(const struct entry *a, const struct entry *b)
 {
-    return a->print->output == b->print->output && a->print->context == b->print->context && a->work == b->work;
+    return a->fingerprint->output == b->fingerprint->output && a->fingerprint->context == b->fingerprint->context && a->work == b->work;
 }
 
 static int by_output(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
-    UNLESS_EQUAL(x->print->output, y->print->output);
-    UNLESS_EQUAL(x->print->context, y->print->context);
+    UNLESS_EQUAL(x->fingerprint->output, y->fingerprint->output);
+    UNLESS_EQUAL(x->fingerprint->context, y->fingerprint->context);
     return ORDER(x->worker, y->worker);
 }
 
@@ -168,7 +168,7 @@ static uint32_t near_to(struct work *w, const struct entry *one, const struct en
 {
     uint32_t near = 0;
     for (uint32_t j = 0; j < count; j++)
-        near += one == &e[j] || brick_match_beside(w, one, &e[j]).class <= BRICK_CLASS_WITHIN;
+        near += one == &e[j] || brick_match_compare(w, one, &e[j]).class <= BRICK_CLASS_WITHIN;
     return near;
 }
 
@@ -176,7 +176,7 @@ static uint32_t given_as(const struct entry *one, const struct entry *e, uint32_
 {
     uint32_t same = 0;
     for (uint32_t j = 0; j < count; j++)
-        same += one->print->inputs == e[j].print->inputs;
+        same += one->fingerprint->inputs == e[j].fingerprint->inputs;
     return same;
 }
 
@@ -185,12 +185,12 @@ static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t 
 {
     for (uint32_t i = 0; i < count; i++)
         if (!is_lossy(w, &e[i], &e[i])
-            && (alone ? e[i].print->inputs == e[best].print->inputs : is_same(&e[best], &e[i])))
+            && (alone ? e[i].fingerprint->inputs == e[best].fingerprint->inputs : is_same(&e[best], &e[i])))
             return i;
     return best;
 }
 
-uint32_t brick_match_most(struct work *w, const struct entry *e, uint32_t count)
+uint32_t brick_match_reference(struct work *w, const struct entry *e, uint32_t count)
 {
     uint32_t most, best = first_of_most(w, e, count, &most);
     if (w->m->by_input)
@@ -249,35 +249,35 @@ static uint32_t first_moment(const struct entry *e, uint32_t count)
     return first;
 }
 
-int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint32_t against, enum brick_class as)
+int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint32_t reference, enum brick_class as)
 {
     struct brick_match *m = w->m;
     const uint32_t moment = first_moment(e, count);
     brick_site_now(w)->compared += count - 1;
     if (as == BRICK_CLASS_IDENTICAL && brick_match_is_same(e, count)) {
         for (uint32_t i = 0; i < count && !m->by_input; i++)
-            brick_steps_begin(w, &e[i], &e[against], given_else(w, &e[against], &e[i]));
+            brick_steps_begin(w, &e[i], &e[reference], given_else(w, &e[reference], &e[i]));
         return pass_alike(w, count, moment);
     }
     if (!room_for_row(w, count))
         return 0;
-    struct brick_row_found *row = &m->rows[m->rows_count];
-    *row = (struct brick_row_found){
+    struct brick_match_row *row = &m->rows[m->rows_count];
+    *row = (struct brick_match_row){
         .moment = moment,
         .first = m->members_count,
         .members = count,
-        .against = against,
+        .reference = reference,
         .site = (uint32_t)(m->sites_count - 1),
         .error = NAN,
         .inputs = NAN,
     };
     enum brick_class last = as;
     for (uint32_t i = 0; i < count; i++) {
-        struct side s = {.class = i == against ? BRICK_CLASS_IDENTICAL : as};
-        if (i != against && as == BRICK_CLASS_IDENTICAL)
+        struct comparison s = {.class = i == reference ? BRICK_CLASS_IDENTICAL : as};
+        if (i != reference && as == BRICK_CLASS_IDENTICAL)
             s = judge(w, row, e, i);
         else if (!m->by_input)
-            brick_steps_begin(w, &e[i], &e[against], 0);
+            brick_steps_begin(w, &e[i], &e[reference], 0);
         m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)s.class};
         last = s.class > last ? s.class : last;
         row->agree += s.class <= BRICK_CLASS_WITHIN;

@@ -31,17 +31,17 @@ static int by_beside(const void *a, const void *b)
 static int find_cuts(struct work *w)
 {
     const struct brick_match *m = w->m;
-    const struct brick_print **first = calloc(m->count + 1, sizeof *first); /* of each worker */
+    const struct brick_kept_fingerprint **first = calloc(m->count + 1, sizeof *first); /* of each worker */
     if (first == NULL)
         return 0;
     for (uint64_t n = w->p->first; n < w->p->end; n++) {
-        const struct brick_print *print = brick_prints_at(w->p, n);
-        const uint32_t place = brick_match_place(w, print);
+        const struct brick_kept_fingerprint *fingerprint = brick_fingerprints_at(w->p, n);
+        const uint32_t place = brick_match_place(w, fingerprint);
         if (place == UINT32_MAX)
             continue;
-        if (first[place] == NULL || print->ticks < first[place]->ticks)
-            first[place] = print;
-        struct visit *of = print->ticks < m->since[place] ? brick_steps_visit(w, print->step, place) : NULL;
+        if (first[place] == NULL || fingerprint->ticks < first[place]->ticks)
+            first[place] = fingerprint;
+        struct visit *of = fingerprint->ticks < m->since[place] ? brick_steps_visit(w, fingerprint->step, place) : NULL;
         if (of != NULL)
             of->cut = 1;
     }
@@ -54,7 +54,7 @@ static int find_cuts(struct work *w)
     return 1;
 }
 
-/* A step reads a state where any worker's does: a worker may lack the print that shows it. */
+/* A step reads a state where any worker's does: a worker may lack the fingerprint that shows it. */
 static void share_state(struct work *w)
 {
     for (size_t from = 0, end; from < w->visits_count; from = end) {
@@ -74,9 +74,9 @@ int brick_steps_find(struct work *w)
         return 0;
     for (size_t i = 0; i < w->entries_count; i++) {
         const struct entry *e = &w->entries[i];
-        const uint64_t ticks = e->print->ticks;
-        v[i] = (struct visit){.step = e->print->step, .first = ticks, .last = ticks, .worker = e->worker,
-                              .stateful = e->print->stateful};
+        const uint64_t ticks = e->fingerprint->ticks;
+        v[i] = (struct visit){.step = e->fingerprint->step, .first = ticks, .last = ticks, .worker = e->worker,
+                              .stateful = e->fingerprint->stateful};
     }
     qsort(v, w->entries_count, sizeof *v, by_step);
     for (size_t i = 0; i < w->entries_count; i++) {
@@ -88,7 +88,7 @@ int brick_steps_find(struct work *w)
             continue;
         }
         if (last == NULL || last->step != v[i].step)
-            w->m->steps[w->m->steps_count++] = (struct brick_step){.step = v[i].step};
+            w->m->steps[w->m->steps_count++] = (struct brick_match_step){.step = v[i].step};
         v[i].at = (uint32_t)(w->m->steps_count - 1);
         w->m->steps[v[i].at].workers++;
         v[w->visits_count++] = v[i];
@@ -103,24 +103,24 @@ struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t wo
     return bsearch(&wanted, w->visits, w->visits_count, sizeof wanted, by_step);
 }
 
-static void begin(struct start *s, uint64_t at, const struct brick_print *print, int differs)
+static void begin(struct start *s, uint64_t at, const struct brick_kept_fingerprint *fingerprint, int differs)
 {
-    if (s->print == NULL || at < s->at)
-        *s = (struct start){at, print, differs};
+    if (s->fingerprint == NULL || at < s->at)
+        *s = (struct start){at, fingerprint, differs};
 }
 
-void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *against, int differs)
+void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *reference, int differs)
 {
-    struct visit *v = brick_steps_visit(w, e->print->step, e->worker);
-    begin(&v->own, e->print->ticks, e->print, differs);
-    if (against->worker != e->worker)
-        begin(&v->beside, against->moment, e->print, differs);
+    struct visit *v = brick_steps_visit(w, e->fingerprint->step, e->worker);
+    begin(&v->own, e->fingerprint->ticks, e->fingerprint, differs);
+    if (reference->worker != e->worker)
+        begin(&v->beside, reference->moment, e->fingerprint, differs);
 }
 
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
 {
     struct brick_match *m = w->m;
-    const struct visit *v = brick_steps_visit(w, e->print->step, e->worker), *end = w->visits + w->visits_count;
+    const struct visit *v = brick_steps_visit(w, e->fingerprint->step, e->worker), *end = w->visits + w->visits_count;
     const uint32_t step = v->at;
     if (m->steps[step].workers < 2)
         return;
@@ -133,7 +133,7 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
         if (w->here[v->worker])
             continue;
         /* Whoever came in the middle of it, or is in the middle of it, may have it still. */
-        struct brick_edge *own = &m->edges[v->worker];
+        struct brick_match_worker *own = &m->edges[v->worker];
         const int edge = v->first == own->first || v->last == own->last;
         *(edge ? &own->uncertain : &own->missing) += 1;
         *(edge ? &brick_site_now(w)->uncertain : &brick_site_now(w)->missing) += 1;
@@ -151,7 +151,7 @@ static void look(struct visit *visits, size_t count, const struct start *(*by)(c
         struct visit *v = &visits[i];
         if (i > 0 && v->worker != v[-1].worker)
             diverged = parted = 0;
-        const int differs = !diverged && by(v)->print != NULL && by(v)->differs;
+        const int differs = !diverged && by(v)->fingerprint != NULL && by(v)->differs;
         v->differs += (uint8_t)differs;
         parted |= differs;
         diverged |= !differs && v->diverged && !(parted && v->stateful); /* what other work left in a cache explains it */
@@ -160,7 +160,7 @@ static void look(struct visit *visits, size_t count, const struct start *(*by)(c
 
 static uint64_t other_work(const struct visit *v)
 {
-    return v->differs < 2 ? 0 : brick_mixed(v->own.print->site ^ brick_mixed(v->own.print->inputs)) | 1;
+    return v->differs < 2 ? 0 : brick_mixed(v->own.fingerprint->site ^ brick_mixed(v->own.fingerprint->inputs)) | 1;
 }
 
 /* All other work that each worker did before a visit, in the order in which they stand. */
@@ -191,7 +191,7 @@ static int part(struct brick_match *m, struct visit *visits, size_t count)
     return any;
 }
 
-int brick_steps_part(struct work *w)
+int brick_steps_find_other_work(struct work *w)
 {
     qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
     look(w->visits, w->visits_count, beside);
@@ -203,6 +203,6 @@ int brick_steps_part(struct work *w)
     qsort(w->visits, w->visits_count, sizeof *w->visits, by_step);
     const int any = part(w->m, w->visits, w->visits_count);
     for (size_t i = 0; any && i < w->entries_count; i++)
-        w->entries[i].work = brick_steps_visit(w, w->entries[i].print->step, w->entries[i].worker)->work;
+        w->entries[i].work = brick_steps_visit(w, w->entries[i].fingerprint->step, w->entries[i].worker)->work;
     return any;
 }

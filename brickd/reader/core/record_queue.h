@@ -17,8 +17,8 @@
  * The memory belongs to this process: what stands in a piece of its head can be
  * believed, the slots cannot. Pages are taken as they are first used.
  */
-#ifndef BRICKD_SPOOL_H
-#define BRICKD_SPOOL_H
+#ifndef BRICKD_RECORD_QUEUE_H
+#define BRICKD_RECORD_QUEUE_H
 
 #include "brick_shm.h"
 #include "recording_format.h"

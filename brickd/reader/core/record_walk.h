@@ -1,6 +1,6 @@
 /* core/record_walk.h - from record to record through slots of a ring that nobody judged. */
-#ifndef BRICKD_WALK_H
-#define BRICKD_WALK_H
+#ifndef BRICKD_RECORD_WALK_H
+#define BRICKD_RECORD_WALK_H
 
 #include "brick_shm.h"
 

@@ -68,8 +68,8 @@
  *   chunks, which an older reader skips and counts, and names for what was
  *   reserved. In every major magic, major and minor stand where they stand here.
  */
-#ifndef BRICKD_RECORDING_H
-#define BRICKD_RECORDING_H
+#ifndef BRICKD_RECORDING_FORMAT_H
+#define BRICKD_RECORDING_FORMAT_H
 
 #include "brick_atomic.h"
 

@@ -4,8 +4,8 @@
  * run of slots of one ring is a piece, or several. What finds no room is
  * counted; the drain never learns of it but by that the slots go elsewhere.
  */
-#ifndef BRICKD_TRACK_H
-#define BRICKD_TRACK_H
+#ifndef BRICKD_RECORDING_TAP_H
+#define BRICKD_RECORDING_TAP_H
 
 #include "record_queue.h"
 

@@ -8,8 +8,8 @@
  * Who reads the numbers waits for nothing: each is stored as one word, and is
  * right for itself.
  */
-#ifndef BRICKD_RECORDER_H
-#define BRICKD_RECORDER_H
+#ifndef BRICKD_RECORDING_WRITER_H
+#define BRICKD_RECORDING_WRITER_H
 
 #include "brick_shm.h"
 #include "recording_format.h"

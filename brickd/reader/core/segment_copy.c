@@ -129,28 +129,16 @@ int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct 
 
 /* ---- tables ------------------------------------------------------------ */
 
-static uint32_t rows_there(const struct brick_reader *r, uint64_t table, uint64_t size, uint64_t claimed, uint32_t room)
+uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table, uint64_t claimed)
 {
-    const uint64_t rows = claimed < room ? claimed : room, end = table + rows * size;
-    uint64_t known = r->source.data == NULL ? end : table;
+    const uint64_t starts[] = {r->layout.names, r->layout.paths, r->layout.sites}, start = starts[table];
+    const uint32_t rooms[] = {r->header.names, r->header.paths, r->header.sites}, room = rooms[table];
+    const uint64_t size = table == BRICK_NAMES ? sizeof(struct brick_name) : sizeof(uint64_t);
+    const uint64_t rows = claimed < room ? claimed : room, end = start + rows * size;
+    uint64_t known = r->source.data == NULL ? end : start;
     for (uint64_t at = known; (at = data_within(r, at, end)) < end; at = known)
         known = at / BRICK_PAGE * BRICK_PAGE + BRICK_PAGE;
-    return (uint32_t)(known < end ? (known - table) / size : rows);
-}
-
-uint32_t brick_reader_name_count(const struct brick_reader *r, uint64_t claimed)
-{
-    return rows_there(r, r->layout.names, sizeof(struct brick_name), claimed, r->header.names);
-}
-
-uint32_t brick_reader_path_count(const struct brick_reader *r, uint64_t claimed)
-{
-    return rows_there(r, r->layout.paths, sizeof(uint64_t), claimed, r->header.paths);
-}
-
-uint32_t brick_reader_site_count(const struct brick_reader *r, uint64_t claimed)
-{
-    return rows_there(r, r->layout.sites, sizeof(uint64_t), claimed, r->header.sites);
+    return (uint32_t)(known < end ? (known - start) / size : rows);
 }
 
 /* Two reads, the words of the first and the texts of the second (O3): one alone may bring a text older than its word. */
@@ -218,7 +206,7 @@ int brick_reader_sites(struct brick_reader *r, uint64_t *to, uint32_t count, uin
 /* ---- summaries --------------------------------------------------------- */
 
 /* changes: how many spans may have ended while the copy was made. */
-static int entry_check(struct brick_reader *r, uint32_t lane, uint32_t path, const struct brick_summary *s,
+static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, const struct brick_summary *s,
                        uint64_t changes)
 {
     static const uint64_t limit = UINT64_C(1) << 62;
@@ -247,7 +235,7 @@ static int entry_check(struct brick_reader *r, uint32_t lane, uint32_t path, con
 }
 
 /* One entry alone: the sequence, the entry, the sequence again, each by a read of its own (O8). */
-static int entry_read(struct brick_reader *r, uint64_t sequences, uint64_t summaries, uint32_t path,
+static int summary_read(struct brick_reader *r, uint64_t sequences, uint64_t summaries, uint32_t path,
                       struct brick_summary *s, uint64_t *before, uint64_t *after)
 {
     if (!brick_fetch(r, sequences + path * (uint64_t)8, before, 8))
@@ -303,14 +291,14 @@ static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint
         return 0;
     for (uint32_t i = 0; i < count; i++) {
         for (int tries = 0; tries < TRIES && (before[i] != after[i] || before[i] % 2 != 0); tries++)
-            if (!entry_read(r, sequences, summaries, first + i, &copy[i], &before[i], &after[i]))
+            if (!summary_read(r, sequences, summaries, first + i, &copy[i], &before[i], &after[i]))
                 return 0;
         uint64_t changes = (after[i] - before[i] + before[i] % 2 + 1) / 2;
         doubt->odd += before[i] == after[i] && before[i] % 2 != 0;
         doubt->moving += before[i] != after[i];
-        if (!entry_check(r, lane, first + i, &copy[i], changes))
+        if (!summary_check(r, lane, first + i, &copy[i], changes))
             return 0;
-        brick_entry_add(&into[first + i], &copy[i]);
+        brick_summary_add(&into[first + i], &copy[i]);
     }
     return 1;
 }

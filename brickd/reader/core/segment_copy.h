@@ -4,8 +4,8 @@
  * read is trusted: every count is bounded before it is used, and whatever does
  * not add up is refused with a text that says what was seen and what was wanted.
  */
-#ifndef BRICKD_COPY_H
-#define BRICKD_COPY_H
+#ifndef BRICKD_SEGMENT_COPY_H
+#define BRICKD_SEGMENT_COPY_H
 
 #include "brick_shm.h"
 
@@ -41,11 +41,12 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size);
 int brick_reader_process(struct brick_reader *r, struct brick_process *to);
 /* All lane lines and, where they are wanted, all consumer lines, in one read each. */
 int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers);
-/* A header may claim more rows than its worker ever wrote. Each of these gives `claimed`, or the number of rows up to the
- * last one that is not in a hole: what is allocated and read follows that. */
-uint32_t brick_reader_name_count(const struct brick_reader *r, uint64_t claimed);
-uint32_t brick_reader_path_count(const struct brick_reader *r, uint64_t claimed);
-uint32_t brick_reader_site_count(const struct brick_reader *r, uint64_t claimed);
+
+enum brick_table { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };
+
+/* A process line may claim more rows than its worker ever wrote. Returns `claimed`, or the number of rows up to the last one
+ * that is not in a hole: what is allocated and read follows that. */
+uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table, uint64_t claimed);
 /* `to` holds zeros: names in a hole are left out. */
 int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count);
 int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names);

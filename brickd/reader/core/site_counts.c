@@ -6,9 +6,9 @@
 #define COUNTS_MIN ((size_t)128)
 #define NOWHERE UINT32_MAX
 
-static uint32_t *count_place(const struct brick_prints *p, uint32_t service, uint64_t site)
+static uint32_t *count_place(const struct brick_fingerprints *p, uint32_t service, uint64_t site)
 {
-    uint64_t i = brick_prints_digest(p->key ^ service, site);
+    uint64_t i = brick_fingerprints_digest(p->key ^ service, site);
     for (;; i++) {
         uint32_t *place = &p->counts_index[i & (2 * p->counts_room - 1)];
         if (*place == 0 || (p->counts[*place - 1].site == site && p->counts[*place - 1].service == service))
@@ -16,7 +16,7 @@ static uint32_t *count_place(const struct brick_prints *p, uint32_t service, uin
     }
 }
 
-static struct brick_site_count *new_count(struct brick_prints *p, uint32_t service, uint64_t site)
+static struct brick_site_count *new_count(struct brick_fingerprints *p, uint32_t service, uint64_t site)
 {
     struct brick_site_count *c = &p->counts[p->counts_used++];
     *c = (struct brick_site_count){.site = site, .service = service};
@@ -24,13 +24,13 @@ static struct brick_site_count *new_count(struct brick_prints *p, uint32_t servi
     return c;
 }
 
-static uint32_t *waiting_place(const struct brick_prints *p, uint32_t number)
+static uint32_t *waiting_place(const struct brick_fingerprints *p, uint32_t number)
 {
     return &p->waiting[number & (p->counts_room - 1)];
 }
 
 /* Puts into `other`, which has room for all, what p counted, but for one service. `moved`: where each stands now. */
-static void copy_counts(struct brick_prints *other, const struct brick_prints *p, uint64_t without, uint32_t *moved)
+static void copy_counts(struct brick_fingerprints *other, const struct brick_fingerprints *p, uint64_t without, uint32_t *moved)
 {
     for (size_t n = 0; n < p->counts_used; n++) {
         const struct brick_site_count *c = &p->counts[n];
@@ -49,9 +49,9 @@ static void copy_counts(struct brick_prints *other, const struct brick_prints *p
 }
 
 /* The counts in so much room, but for those of one service. 0: there is no memory. */
-static int move_counts(struct brick_prints *p, size_t room, uint64_t without)
+static int move_counts(struct brick_fingerprints *p, size_t room, uint64_t without)
 {
-    struct brick_prints other = *p;
+    struct brick_fingerprints other = *p;
     uint32_t *moved = malloc(room * sizeof *moved);
     other.counts_room = room;
     other.counts_used = other.changed_count = other.waiting_first = other.waiting_end = 0;
@@ -59,11 +59,11 @@ static int move_counts(struct brick_prints *p, size_t room, uint64_t without)
     other.counts_index = calloc(2 * room, sizeof *other.counts_index);
     other.changed = malloc(room * sizeof *other.changed);
     other.waiting = malloc(room * sizeof *other.waiting);
-    struct brick_prints *gone = &other;
+    struct brick_fingerprints *gone = &other;
     const int whole = moved != NULL && other.counts != NULL && other.counts_index != NULL && other.changed != NULL
                    && other.waiting != NULL;
     if (whole) {
-        const struct brick_prints before = *p;
+        const struct brick_fingerprints before = *p;
         copy_counts(&other, &before, without, moved);
         *p = other;
         other = before;
@@ -76,18 +76,18 @@ static int move_counts(struct brick_prints *p, size_t room, uint64_t without)
     return whole;
 }
 
-int brick_prints_forget(struct brick_prints *p, uint32_t service)
+int brick_fingerprints_forget(struct brick_fingerprints *p, uint32_t service)
 {
     return p->counts_room == 0 || move_counts(p, p->counts_room, service);
 }
 
-struct brick_site_count *brick_count_known(const struct brick_prints *p, uint32_t service, uint64_t site)
+struct brick_site_count *brick_count_known(const struct brick_fingerprints *p, uint32_t service, uint64_t site)
 {
     const uint32_t place = p->counts_room > 0 ? *count_place(p, service, site) : 0;
     return place != 0 ? &p->counts[place - 1] : NULL;
 }
 
-struct brick_site_count *brick_count_of(struct brick_prints *p, uint32_t service, uint64_t site)
+struct brick_site_count *brick_count_of(struct brick_fingerprints *p, uint32_t service, uint64_t site)
 {
     struct brick_site_count *c = brick_count_known(p, service, site);
     if (c != NULL)
@@ -104,24 +104,24 @@ struct brick_site_count *brick_count_of(struct brick_prints *p, uint32_t service
     return new_count(p, service, site);
 }
 
-static uint32_t place_of(const struct brick_prints *p, const struct brick_site_count *c)
+static uint32_t place_of(const struct brick_fingerprints *p, const struct brick_site_count *c)
 {
     return (uint32_t)(c - p->counts);
 }
 
-void brick_count_changes(struct brick_prints *p, struct brick_site_count *c)
+void brick_count_changes(struct brick_fingerprints *p, struct brick_site_count *c)
 {
     if (!c->changed)
         p->changed[p->changed_count++] = place_of(p, c);
     c->changed = 1;
 }
 
-void brick_prints_tell_counts(struct brick_prints *p, struct brick_site_count *counts)
+void brick_fingerprints_take_counts(struct brick_fingerprints *p, struct brick_site_count *counts)
 {
     for (size_t n = 0; n < p->changed_count; n++) {
         struct brick_site_count *c = &p->counts[p->changed[n]];
         counts[n] = *c;
-        c->prints = c->bare = c->stateful = c->met = c->unlike = c->gone = 0;
+        c->fingerprints = c->bare = c->stateful = c->met = c->unlike = c->gone = 0;
         c->changed = 0;
     }
     p->changed_count = 0;
@@ -139,7 +139,7 @@ static int any_wait(const struct brick_site_count *c)
     return c->waited > 0 || c->rounded[0].waited > 0 || c->rounded[1].waited > 0;
 }
 
-void brick_count_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how)
+void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how)
 {
     count->unlike++;
     if (!any_wait(count))
@@ -162,7 +162,7 @@ void brick_count_unlike(struct brick_prints *p, uint64_t number, struct brick_si
     count->waited += count->waited < WAITED_MAX;
 }
 
-size_t brick_prints_tell_unlike(struct brick_prints *p, uint64_t *numbers)
+size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers)
 {
     const uint32_t sites = p->waiting_end - p->waiting_first;
     const uint32_t each = sites > BRICK_UNLIKE_MAX ? 1 : sites > 0 ? BRICK_UNLIKE_MAX / sites : 0;

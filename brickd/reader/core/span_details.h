@@ -4,8 +4,8 @@
  * they add up to, the worker's own summaries say. Memory for a path is taken
  * when its first span comes.
  */
-#ifndef BRICKD_DETAILS_H
-#define BRICKD_DETAILS_H
+#ifndef BRICKD_SPAN_DETAILS_H
+#define BRICKD_SPAN_DETAILS_H
 
 #include "segment_copy.h"
 

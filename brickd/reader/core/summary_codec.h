@@ -3,8 +3,8 @@
  *   a word of zeros   0, then how many more of them follow: 0 to 255
  *   another word      a byte whose bit i says that byte i of the word is not zero, then these bytes
  */
-#ifndef BRICKD_PACKED_H
-#define BRICKD_PACKED_H
+#ifndef BRICKD_SUMMARY_CODEC_H
+#define BRICKD_SUMMARY_CODEC_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-void brick_entry_add(struct brick_summary *into, const struct brick_summary *s)
+void brick_summary_add(struct brick_summary *into, const struct brick_summary *s)
 {
     if (s->count == 0)
         return;
@@ -30,7 +30,7 @@ static uint64_t bucket_start(uint32_t bucket)
 
 static void subtract(uint64_t *from, uint64_t what) { *from = *from > what ? *from - what : 0; }
 
-void brick_entry_subtract(struct brick_summary *from, const struct brick_summary *then)
+void brick_summary_subtract(struct brick_summary *from, const struct brick_summary *then)
 {
     if (then->count == 0)
         return;
@@ -70,7 +70,7 @@ static uint64_t times(uint64_t ticks, double factor)
     return product < 0x1p64 ? (uint64_t)product : UINT64_MAX;
 }
 
-struct brick_summary brick_entry_scaled(const struct brick_summary *s, double factor)
+struct brick_summary brick_summary_scaled(const struct brick_summary *s, double factor)
 {
     struct brick_summary scaled = *s;
     double shift = brick_bucket_shift(factor);

@@ -1,6 +1,6 @@
 /* core/summary_math.h - what is added to the summary of one path. */
-#ifndef BRICKD_ENTRY_H
-#define BRICKD_ENTRY_H
+#ifndef BRICKD_SUMMARY_MATH_H
+#define BRICKD_SUMMARY_MATH_H
 
 #include "brick_shm.h"
 
@@ -9,7 +9,7 @@ static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a
 
 /* A span, as its own thread adds it, but for sums that stop. Where nothing was added yet
  * all is 0, so that the usual span is compared twice and no more. */
-static inline void brick_entry_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
+static inline void brick_summary_add_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
                                     uint64_t bytes)
 {
     if (__builtin_expect(duration < s->min, 0))
@@ -30,14 +30,14 @@ static inline void brick_entry_span(struct brick_summary *s, uint64_t duration, 
 }
 
 /* Another summary, whose ticks are of the same length. */
-void brick_entry_add(struct brick_summary *into, const struct brick_summary *s);
+void brick_summary_add(struct brick_summary *into, const struct brick_summary *s);
 
 /* Of a sum what was added to it since it was `then`; nothing where that cannot be.
  * Of min and max it is known between which they lie: the widest that they may be. */
-void brick_entry_subtract(struct brick_summary *from, const struct brick_summary *then);
+void brick_summary_subtract(struct brick_summary *from, const struct brick_summary *then);
 
 /* A summary with each of its times as often: ticks become ns. */
-struct brick_summary brick_entry_scaled(const struct brick_summary *s, double factor);
+struct brick_summary brick_summary_scaled(const struct brick_summary *s, double factor);
 
 /* By how many buckets a histogram moves when its times are taken so often: each
  * bucket goes whole into the one that holds its middle. */

@@ -128,12 +128,8 @@ static PyObject *drained(PyObject *module, PyObject *segments, Py_ssize_t *first
         struct outcome *o = &outcomes[i - from];
         d->seen = o->seen;
         d->read += o->read;
-        if (results != NULL && (o->count > 0 || o->refused)) {
-            PyObject *row = result_of(i, d, o);
-            if (row == NULL || PyList_Append(results, row) != 0)
-                Py_CLEAR(results);
-            Py_XDECREF(row);
-        }
+        if (results != NULL && (o->count > 0 || o->refused))
+            list_append(&results, result_of(i, d, o));
         free(o->records);
     }
     *first = end;
@@ -172,8 +168,7 @@ PyObject *reader_tails(PyObject *module, PyObject *args)
         return NULL;
     PyObject *held = drains_of(module, segments), *writes = held != NULL ? PyList_New(0) : NULL;
     for (Py_ssize_t i = 0; writes != NULL && i < PyTuple_GET_SIZE(held); i++)
-        if (!drain_tails((Drain *)PyTuple_GET_ITEM(held, i), events, writes))
-            Py_CLEAR(writes);
+        drain_tails((Drain *)PyTuple_GET_ITEM(held, i), events, &writes);
     Py_XDECREF(held);
     return writes;
 }

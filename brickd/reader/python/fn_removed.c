@@ -12,12 +12,9 @@ PyObject *reader_removed(PyObject *module, PyObject *content)
         struct brick_removed record = {.magic = 0};
         if (bytes.len - at >= (Py_ssize_t)sizeof record)
             memcpy(&record, (const char *)bytes.buf + at, sizeof record);
-        PyObject *row = brick_removed_is_whole(&record)
-                            ? unpacked_by(brick_removed_fields, BRICK_REMOVED_FIELD_COUNT, "removed", &record)
-                            : Py_NewRef(Py_None);
-        if (row == NULL || PyList_Append(rows, row) != 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
+        list_append(&rows, brick_removed_is_whole(&record)
+                               ? unpacked_by(brick_removed_fields, BRICK_REMOVED_FIELD_COUNT, "removed", &record)
+                               : Py_NewRef(Py_None));
     }
     PyBuffer_Release(&bytes);
     return rows;

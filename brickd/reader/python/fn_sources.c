@@ -27,7 +27,7 @@ static struct run run_at(const struct brick_record *slots, Py_ssize_t at, Py_ssi
 }
 
 /* (hash, piece, text). */
-static PyObject *told(const struct run *run)
+static PyObject *row_of(const struct run *run)
 {
     PyObject *text = PyBytes_FromStringAndSize(NULL, run->count * BRICK_SOURCE_PIECE);
     if (text == NULL)
@@ -37,13 +37,6 @@ static PyObject *told(const struct run *run)
     return Py_BuildValue("(KIN)", (unsigned long long)run->first->hash, (unsigned int)run->first->piece, text);
 }
 
-static int add(PyObject *list, PyObject *item)
-{
-    const int added = item != NULL && PyList_Append(list, item) == 0;
-    Py_XDECREF(item);
-    return added;
-}
-
 /* Behind the record at `at`; one that takes no slots, or more than there are, is the last. */
 static Py_ssize_t behind(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
 {
@@ -51,16 +44,16 @@ static Py_ssize_t behind(const struct brick_record *slots, Py_ssize_t at, Py_ssi
     return taken == 0 || taken > count - at ? count : at + taken;
 }
 
-/* Gives the pieces among the slots to `runs`, unless that is NULL, and what lies between them to `others`, the same; how
- * many slots are no pieces. -1, with an error. */
-static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObject *runs, char *others)
+/* Appends the pieces among the slots to `runs` and copies the other slots to `others`, unless these are NULL. Returns how
+ * many slots are no pieces; clears `runs` with an exception. */
+static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObject **runs, char *others)
 {
     Py_ssize_t rest = 0;
     for (Py_ssize_t at = 0, next; at < count; at = next) {
         if (is_piece(&slots[at])) {
             const struct run run = run_at(slots, at, count);
-            if (runs != NULL && !add(runs, told(&run)))
-                return -1;
+            if (runs != NULL && !list_append(runs, row_of(&run)))
+                return rest;
             next = at + run.count;
             continue;
         }
@@ -81,11 +74,10 @@ PyObject *reader_pieces(PyObject *module, PyObject *events)
     const Py_ssize_t count = held.len / SLOT_BYTES, rest = part(slots, count, NULL, NULL);
     PyObject *runs = PyList_New(0);
     PyObject *others = rest == count ? Py_NewRef(events) : PyBytes_FromStringAndSize(NULL, rest * SLOT_BYTES);
-    int good = runs != NULL && others != NULL;
-    if (good && rest < count)
-        good = part(slots, count, runs, PyBytes_AS_STRING(others)) >= 0;
+    if (runs != NULL && others != NULL && rest < count)
+        part(slots, count, &runs, PyBytes_AS_STRING(others));
     PyBuffer_Release(&held);
-    PyObject *result = good ? PyTuple_Pack(2, others, runs) : NULL;
+    PyObject *result = runs != NULL && others != NULL ? PyTuple_Pack(2, others, runs) : NULL;
     Py_XDECREF(others);
     Py_XDECREF(runs);
     return result;

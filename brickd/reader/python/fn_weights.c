@@ -5,7 +5,10 @@
  * its arrays. Neither is trusted: each index is judged by the array's length.
  */
 #include "../core/fingerprint_window.h"
+#include "../core/tolerance.h"
 #include "py_types.h"
+
+#include <math.h>
 
 #define SLOTS BRICK_CHECKED_SLOTS(0)
 #define RECORD_BYTES ((Py_ssize_t)(SLOTS * sizeof(struct brick_record)))
@@ -274,5 +277,28 @@ PyObject *reader_weights_put(PyObject *module, PyObject *args)
     PyObject *result = put_all(b);
     for (size_t i = 0; i < BUFFERS; i++)
         PyBuffer_Release(&b[i]);
+    return result;
+}
+
+/* ---- two of them ------------------------------------------------------- */
+
+PyObject *reader_tensor_error(PyObject *module, PyObject *args)
+{
+    struct brick_record one[SLOTS] = {{0}}, other[SLOTS] = {{0}};
+    const Py_ssize_t size = RECORD_BYTES - SLOT_BYTES;
+    Py_buffer a, b;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*:tensor_error", &a, &b))
+        return NULL;
+    if (a.len != size || b.len != size) {
+        PyErr_Format(PyExc_ValueError, "%zd and %zd bytes, wanted are %zd of each", a.len, b.len, size);
+    } else {
+        memcpy(one + 1, a.buf, (size_t)size);
+        memcpy(other + 1, b.buf, (size_t)size);
+        const float error = brick_tensor_error(one, other, 0);
+        result = isfinite(error) ? PyFloat_FromDouble(error) : Py_NewRef(Py_None);
+    }
+    PyBuffer_Release(&a);
+    PyBuffer_Release(&b);
     return result;
 }

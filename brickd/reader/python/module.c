@@ -26,10 +26,7 @@ static PyObject *rows_of(const struct brick_field *table, size_t first, size_t e
     for (size_t i = first; rows != NULL && i < end; i++) {
         const struct brick_field *f = &table[i];
         char code[2] = {f->code, 0};
-        PyObject *row = Py_BuildValue("(ssIIs)", f->record, f->name, f->offset, f->size / code_size(f->code), code);
-        if (row == NULL || PyList_Append(rows, row) != 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
+        list_append(&rows, Py_BuildValue("(ssIIs)", f->record, f->name, f->offset, f->size / code_size(f->code), code));
     }
     return rows;
 }
@@ -175,95 +172,103 @@ static int kinds_add(PyObject *module)
     return failed ? -1 : 0;
 }
 
+static const struct constant {
+    const char *name;
+    long value;
+} constants[] = {
+    {"REMOVED_BYTES", (long)sizeof(struct brick_removed)},
+    {"REMOVED_MAX", BRICK_REMOVED_MAX},
+    {"REMOVED_READ_MAX", BRICK_REMOVED_READ_MAX},
+    {"REMOVED_ROOM", BRICK_REMOVED_ROOM},
+    {"REMOVED_ENDED", BRICK_REMOVED_ENDED},
+    {"REMOVED_PRUNED", BRICK_REMOVED_PRUNED},
+    {"LOCK_WORKER", BRICK_LOCK_WORKER},
+    {"LOCK_CONSUMER", BRICK_LOCK_CONSUMER},
+    {"CLOCK_TSC", BRICK_CLOCK_TSC},
+    {"CLOCK_MONOTONIC", BRICK_CLOCK_MONOTONIC},
+    {"CONTROL", BRICK_PAGE},
+    {"RATE_NONE", BRICK_RATE_NONE},
+    {"RATE_ALL", BRICK_RATE_ALL},
+    {"CONTROL_OFF", BRICK_CONTROL_OFF},
+    {"CONTROL_SPANS", BRICK_CONTROL_SPANS},
+    {"SOURCE_PIECE", BRICK_SOURCE_PIECE},
+    {"SOURCE_MAX", BRICK_SOURCE_MAX},
+    {"SOURCE_LABEL", BRICK_SOURCE_LABEL},
+    {"SOURCE_TEXT", BRICK_SOURCE_TEXT},
+    {"SOURCE_END", BRICK_SOURCE_END},
+    {"CHECKED_POSITION", BRICK_CHECKED_POSITION},
+    {"CHECKED_WEIGHT", BRICK_CHECKED_WEIGHT},
+    {"CHECKED_MORE", BRICK_CHECKED_MORE},
+    {"CHECKED_STATELESS", BRICK_CHECKED_STATELESS},
+    {"CONTENTS_MIN", BRICK_CONTENTS_MIN},
+    {"ROUNDED_NOT", BRICK_ROUNDED_NOT},
+    {"ROUNDED_ONCE", BRICK_ROUNDED_ONCE},
+    {"SITE_STATEFUL", (long)BRICK_SITE_STATEFUL},
+    {"CHECKED_STATEFUL", BRICK_CHECKED_STATEFUL},
+    {"CHECKED_STEP", BRICK_CHECKED_STEP},
+    {"SITE_OFF", BRICK_SITE_OFF},
+    {"UNIT_TICKS", BRICK_UNIT_TICKS},
+    {"UNIT_NS", BRICK_UNIT_NS},
+    {"UNIT_DEFERRED", BRICK_UNIT_DEFERRED},
+    {"UNIT_BOUND", BRICK_UNIT_BOUND},
+    {"UNIT_LAUNCHED", BRICK_UNIT_LAUNCHED},
+    {"UNIT_SHAPED", BRICK_UNIT_SHAPED},
+    {"UNIT_H2D", BRICK_UNIT_H2D},
+    {"UNIT_D2H", BRICK_UNIT_D2H},
+    {"UNIT_D2D", BRICK_UNIT_D2D},
+    {"UNIT_RETURNED", BRICK_UNIT_RETURNED},
+    {"UNIT_NEEDS", BRICK_UNIT_NEEDS},
+    {"UNIT_DEFINED", BRICK_UNIT_DEFINED},
+    {"UNIT_ENDED", BRICK_UNIT_ENDED},
+    {"UNITS", BRICK_UNITS},
+    {"PART_OUTER", BRICK_PART_OUTER},
+    {"PART_NS", BRICK_PART_NS},
+    {"LANES_MAX", BRICK_LANES_MAX},
+    {"SITES_MAX", BRICK_SITES_MAX},
+    {"SLOTS_MAX", BRICK_SLOTS_MAX},
+    {"NUMBERS_MAX", BRICK_NUMBERS_MAX},
+    {"RECORDING_FIRST", (long)BRICK_RECORDING_FIRST},
+    {"BLOCK_BYTES", BRICK_BLOCK},
+    {"CHUNK_BYTES_MAX", (long)BRICK_BODY_MAX},
+    {"CHUNK_END", BRICK_CHUNK_END},
+    {"CHUNK_RECORDS", BRICK_CHUNK_RECORDS},
+    {"CHUNK_WORKERS", BRICK_CHUNK_WORKERS},
+    {"CHUNK_SNAPSHOT", BRICK_CHUNK_SNAPSHOT},
+    {"CHUNK_EVENTS", BRICK_CHUNK_EVENTS},
+    {"CHUNK_BEGINNING", BRICK_CHUNK_BEGINNING},
+    {"CHUNK_TABLES", BRICK_CHUNK_TABLES},
+    {"CHUNK_ENDING", BRICK_CHUNK_ENDING},
+    {"CHUNK_WEIGHTS", BRICK_CHUNK_WEIGHTS},
+    {"CHUNK_SOURCE", BRICK_CHUNK_SOURCE},
+    {"CHUNK_KINDS", BRICK_CHUNK_KINDS},
+    {"SUMMARY_BYTES", (long)sizeof(struct brick_summary)},
+};
+
+/* Types that no C code looks up. */
+static PyType_Spec *const other_types[] = {&segment_spec, &fold_spec, &summaries_spec, &recording_spec, &fingerprints_spec};
+
 static int reader_exec(PyObject *module)
 {
     struct reader_state *state = PyModule_GetState(module);
-    PyTypeObject *segment = type_add(module, &segment_spec), *fold = type_add(module, &fold_spec);
-    PyTypeObject *summaries = type_add(module, &summaries_spec), *recording = type_add(module, &recording_spec);
     state->drain = type_add(module, &drain_spec);
     state->packed = type_add(module, &packed_spec);
-    state->prints = type_add(module, &prints_spec);
     state->spool = type_add(module, &spool_spec);
-    Py_XDECREF(segment);
-    Py_XDECREF(fold);
-    Py_XDECREF(summaries);
-    Py_XDECREF(recording);
-    if (segment == NULL || fold == NULL || summaries == NULL || recording == NULL || state->drain == NULL
-        || state->packed == NULL || state->prints == NULL || state->spool == NULL)
+    if (state->drain == NULL || state->packed == NULL || state->spool == NULL)
         return -1;
+    for (size_t i = 0; i < sizeof other_types / sizeof *other_types; i++) {
+        PyTypeObject *type = type_add(module, other_types[i]);
+        if (type == NULL)
+            return -1;
+        Py_DECREF(type);
+    }
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) != 0)
+            return -1;
     if (kinds_add(module) != 0 || PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
         || PyModule_AddStringConstant(module, "PREFIX", BRICK_PREFIX) != 0
-        || PyModule_AddStringConstant(module, "DIRECTORY", BRICK_DIRECTORY) != 0
-        || PyModule_AddStringConstant(module, "REMOVED_NAME", BRICK_REMOVED_NAME) != 0
-        || PyModule_AddIntConstant(module, "REMOVED_BYTES", (long)sizeof(struct brick_removed)) != 0
-        || PyModule_AddIntConstant(module, "REMOVED_MAX", BRICK_REMOVED_MAX) != 0
-        || PyModule_AddIntConstant(module, "REMOVED_READ_MAX", BRICK_REMOVED_READ_MAX) != 0
-        || PyModule_AddIntConstant(module, "REMOVED_ROOM", BRICK_REMOVED_ROOM) != 0
-        || PyModule_AddIntConstant(module, "REMOVED_ENDED", BRICK_REMOVED_ENDED) != 0
-        || PyModule_AddIntConstant(module, "REMOVED_PRUNED", BRICK_REMOVED_PRUNED) != 0
-        || PyModule_AddIntConstant(module, "LOCK_WORKER", BRICK_LOCK_WORKER) != 0
-        || PyModule_AddIntConstant(module, "LOCK_CONSUMER", BRICK_LOCK_CONSUMER) != 0
-        || PyModule_AddIntConstant(module, "CLOCK_TSC", BRICK_CLOCK_TSC) != 0
-        || PyModule_AddIntConstant(module, "CLOCK_MONOTONIC", BRICK_CLOCK_MONOTONIC) != 0
-        || PyModule_AddIntConstant(module, "CONTROL", BRICK_PAGE) != 0
-        || PyModule_AddIntConstant(module, "RATE_NONE", BRICK_RATE_NONE) != 0
-        || PyModule_AddIntConstant(module, "RATE_ALL", BRICK_RATE_ALL) != 0
-        || PyModule_AddIntConstant(module, "CONTROL_OFF", BRICK_CONTROL_OFF) != 0
-        || PyModule_AddIntConstant(module, "CONTROL_SPANS", BRICK_CONTROL_SPANS) != 0
-        || PyModule_AddIntConstant(module, "SOURCE_PIECE", BRICK_SOURCE_PIECE) != 0
-        || PyModule_AddIntConstant(module, "SOURCE_MAX", BRICK_SOURCE_MAX) != 0
-        || PyModule_AddIntConstant(module, "SOURCE_LABEL", BRICK_SOURCE_LABEL) != 0
-        || PyModule_AddIntConstant(module, "SOURCE_TEXT", BRICK_SOURCE_TEXT) != 0
-        || PyModule_AddIntConstant(module, "SOURCE_END", BRICK_SOURCE_END) != 0
-        || PyModule_AddIntConstant(module, "CHECKED_POSITION", BRICK_CHECKED_POSITION) != 0
-        || PyModule_AddIntConstant(module, "CHECKED_WEIGHT", BRICK_CHECKED_WEIGHT) != 0
-        || PyModule_AddIntConstant(module, "CHECKED_MORE", BRICK_CHECKED_MORE) != 0
-        || PyModule_AddIntConstant(module, "CHECKED_STATELESS", BRICK_CHECKED_STATELESS) != 0
-        || PyModule_AddIntConstant(module, "CONTENTS_MIN", BRICK_CONTENTS_MIN) != 0
-        || PyModule_AddIntConstant(module, "ROUNDED_NOT", BRICK_ROUNDED_NOT) != 0
-        || PyModule_AddIntConstant(module, "ROUNDED_ONCE", BRICK_ROUNDED_ONCE) != 0
-        || PyModule_AddIntConstant(module, "SITE_STATEFUL", (long)BRICK_SITE_STATEFUL) != 0
-        || PyModule_AddIntConstant(module, "CHECKED_STATEFUL", BRICK_CHECKED_STATEFUL) != 0
-        || PyModule_AddIntConstant(module, "CHECKED_STEP", BRICK_CHECKED_STEP) != 0
-        || PyModule_AddIntConstant(module, "SITE_OFF", BRICK_SITE_OFF) != 0
-        || PyModule_AddIntConstant(module, "UNIT_TICKS", BRICK_UNIT_TICKS) != 0
-        || PyModule_AddIntConstant(module, "UNIT_NS", BRICK_UNIT_NS) != 0
-        || PyModule_AddIntConstant(module, "UNIT_DEFERRED", BRICK_UNIT_DEFERRED) != 0
-        || PyModule_AddIntConstant(module, "UNIT_BOUND", BRICK_UNIT_BOUND) != 0
-        || PyModule_AddIntConstant(module, "UNIT_LAUNCHED", BRICK_UNIT_LAUNCHED) != 0
-        || PyModule_AddIntConstant(module, "UNIT_SHAPED", BRICK_UNIT_SHAPED) != 0
-        || PyModule_AddIntConstant(module, "UNIT_H2D", BRICK_UNIT_H2D) != 0
-        || PyModule_AddIntConstant(module, "UNIT_D2H", BRICK_UNIT_D2H) != 0
-        || PyModule_AddIntConstant(module, "UNIT_D2D", BRICK_UNIT_D2D) != 0
-        || PyModule_AddIntConstant(module, "UNIT_RETURNED", BRICK_UNIT_RETURNED) != 0
-        || PyModule_AddIntConstant(module, "UNIT_NEEDS", BRICK_UNIT_NEEDS) != 0
-        || PyModule_AddIntConstant(module, "UNIT_DEFINED", BRICK_UNIT_DEFINED) != 0
-        || PyModule_AddIntConstant(module, "UNIT_ENDED", BRICK_UNIT_ENDED) != 0
-        || PyModule_AddIntConstant(module, "UNITS", BRICK_UNITS) != 0
-        || PyModule_AddIntConstant(module, "PART_OUTER", BRICK_PART_OUTER) != 0
-        || PyModule_AddIntConstant(module, "PART_NS", BRICK_PART_NS) != 0
-        || PyModule_AddIntConstant(module, "LANES_MAX", BRICK_LANES_MAX) != 0
-        || PyModule_AddIntConstant(module, "SITES_MAX", BRICK_SITES_MAX) != 0
-        || PyModule_AddIntConstant(module, "SLOTS_MAX", BRICK_SLOTS_MAX) != 0
-        || PyModule_AddIntConstant(module, "NUMBERS_MAX", BRICK_NUMBERS_MAX) != 0
-        || PyModule_AddIntConstant(module, "RECORDING_MAJOR", BRICK_RECORDING_MAJOR) != 0
-        || PyModule_AddIntConstant(module, "RECORDING_FIRST", (long)BRICK_RECORDING_FIRST) != 0
-        || PyModule_AddIntConstant(module, "BLOCK_BYTES", BRICK_BLOCK) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_BYTES_MAX", (long)BRICK_BODY_MAX) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_END", BRICK_CHUNK_END) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_RECORDS", BRICK_CHUNK_RECORDS) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_WORKERS", BRICK_CHUNK_WORKERS) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_SNAPSHOT", BRICK_CHUNK_SNAPSHOT) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_EVENTS", BRICK_CHUNK_EVENTS) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_BEGINNING", BRICK_CHUNK_BEGINNING) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_TABLES", BRICK_CHUNK_TABLES) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_ENDING", BRICK_CHUNK_ENDING) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_WEIGHTS", BRICK_CHUNK_WEIGHTS) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_SOURCE", BRICK_CHUNK_SOURCE) != 0
-        || PyModule_AddIntConstant(module, "CHUNK_KINDS", BRICK_CHUNK_KINDS) != 0
-        || PyModule_AddIntConstant(module, "SUMMARY_BYTES", (long)sizeof(struct brick_summary)) != 0)
+        || PyModule_AddStringConstant(module, "DIRECTORY", BRICK_DIRECTORY) != 0)
         return -1;
-    return 0;
+    return PyModule_AddStringConstant(module, "REMOVED_NAME", BRICK_REMOVED_NAME);
 }
 
 static int reader_traverse(PyObject *module, visitproc visit, void *arg)
@@ -272,7 +277,6 @@ static int reader_traverse(PyObject *module, visitproc visit, void *arg)
     if (state != NULL) {
         Py_VISIT(state->drain);
         Py_VISIT(state->packed);
-        Py_VISIT(state->prints);
         Py_VISIT(state->spool);
         for (int i = 0; i < BRICK_TABLES; i++)
             Py_VISIT(state->tables[i].rows);
@@ -286,10 +290,9 @@ static int reader_clear(PyObject *module)
     if (state != NULL) {
         Py_CLEAR(state->drain);
         Py_CLEAR(state->packed);
-        Py_CLEAR(state->prints);
         Py_CLEAR(state->spool);
         for (int i = 0; i < BRICK_TABLES; i++) {
-            Py_CLEAR(state->tables[i].said);
+            Py_CLEAR(state->tables[i].bytes);
             Py_CLEAR(state->tables[i].rows);
         }
     }

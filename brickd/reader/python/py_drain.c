@@ -22,6 +22,10 @@ static void lock(Drain *d)
 
 static void unlock(Drain *d) { pthread_mutex_unlock(&d->mutex); }
 
+/* A cursor in Python: (span, event position, records, sequence, spans_lost). */
+enum { CURSOR_NUMBERS = 5 };
+BRICK_ASSERT(sizeof(struct brick_cursor) == CURSOR_NUMBERS * sizeof(uint64_t), "a cursor is numbers alone");
+
 static int resume(Drain *d, PyObject *cursors)
 {
     PyObject *rows = PySequence_Tuple(cursors);
@@ -29,20 +33,21 @@ static int resume(Drain *d, PyObject *cursors)
         return 0;
     int whole = 1;
     for (Py_ssize_t n = 0; whole && n < PyTuple_GET_SIZE(rows); n++) {
-        uint64_t values[5];
+        uint64_t values[CURSOR_NUMBERS];
         PyObject *row = PySequence_Tuple(PyTuple_GET_ITEM(rows, n));
-        whole = row != NULL && PyTuple_GET_SIZE(row) == 5;
+        whole = row != NULL && PyTuple_GET_SIZE(row) == CURSOR_NUMBERS;
         if (row != NULL && !whole)
-            PyErr_Format(PyExc_ValueError, "the cursor of lane %zd has %zd numbers, not 5", n, PyTuple_GET_SIZE(row));
-        for (Py_ssize_t i = 0; whole && i < 5; i++) {
+            PyErr_Format(PyExc_ValueError, "the cursor of lane %zd has %zd numbers, not %d", n, PyTuple_GET_SIZE(row),
+                         CURSOR_NUMBERS);
+        for (Py_ssize_t i = 0; whole && i < CURSOR_NUMBERS; i++) {
             values[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(row, i));
             whole = values[i] != (uint64_t)-1 || PyErr_Occurred() == NULL;
         }
         Py_XDECREF(row);
         if (!whole)
             break;
-        struct brick_cursor cursor = {
-            .span = values[0], .event = {values[1], values[2], values[3]}, .spans_lost = values[4]};
+        struct brick_cursor cursor;
+        memcpy(&cursor, values, sizeof cursor);
         whole = brick_drain_resume(&d->drain, &cursor);
         if (!whole)
             PyErr_Format(PyExc_ValueError, "cursors for %zd lanes, the segment has %u", PyTuple_GET_SIZE(rows),
@@ -141,24 +146,17 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
     static const struct brick_cursor beginning;
     PyObject *rows = PyList_New(count), *like = NULL; /* lanes whose rings hold nothing are all alike */
     for (uint32_t n = 0; rows != NULL && n < count; n++) {
-        const struct brick_cursor *c = &copy[n];
-        const int begins = memcmp(c, &beginning, sizeof *c) == 0;
-        PyObject *row = begins && like != NULL ? Py_NewRef(like) : Py_BuildValue("(KKKKK)", (unsigned long long)c->span, (unsigned long long)c->event.position,
-                                      (unsigned long long)c->event.records, (unsigned long long)c->event.sequence,
-                                      (unsigned long long)c->spans_lost);
-        if (row == NULL) {
-            Py_CLEAR(rows);
-            break;
-        }
+        const int begins = memcmp(&copy[n], &beginning, sizeof beginning) == 0;
+        PyObject *row = begins && like != NULL ? Py_NewRef(like) : number_tuple(&copy[n], 'Q', CURSOR_NUMBERS);
+        list_put(&rows, n, row);
         if (begins)
             like = row; /* borrowed of the list */
-        PyList_SET_ITEM(rows, n, row);
     }
     PyMem_Free(copy);
     return rows;
 }
 
-int drain_tails(Drain *d, int events, PyObject *writes)
+void drain_tails(Drain *d, int events, PyObject **writes)
 {
     lock(d);
     uint32_t lanes = brick_drain_lanes(&d->drain), count = 0, first = 0;
@@ -167,20 +165,16 @@ int drain_tails(Drain *d, int events, PyObject *writes)
         count = brick_drain_tails(&d->drain, events, &first, halfway, whole);
     unlock(d);
     if (halfway == NULL) {
+        Py_CLEAR(*writes);
         PyErr_NoMemory();
-        return 0;
+        return;
     }
     Py_ssize_t bytes = (Py_ssize_t)(count * sizeof *whole);
     unsigned long long offset = d->drain.reader.layout.consumers + first * sizeof *whole;
     const struct brick_consumer *lines[] = {halfway, whole};
-    int added = 1;
-    for (size_t i = 0; i < 2 && count > 0 && added; i++) {
-        PyObject *row = Py_BuildValue("(iKy#)", d->drain.reader.source.fd, offset, (const char *)(lines[i] + first), bytes);
-        added = row != NULL && PyList_Append(writes, row) == 0;
-        Py_XDECREF(row);
-    }
+    for (size_t i = 0; i < 2 && count > 0 && *writes != NULL; i++)
+        list_append(writes, Py_BuildValue("(iKy#)", d->drain.reader.source.fd, offset, (const char *)(lines[i] + first), bytes));
     free(halfway);
-    return added;
 }
 
 static PyObject *drain_longest(PyObject *self, PyObject *unused)
@@ -202,15 +196,8 @@ static PyObject *drain_longest(PyObject *self, PyObject *unused)
     if (copy == NULL)
         return PyErr_NoMemory();
     PyObject *rows = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; rows != NULL && i < count; i++) {
-        PyObject *row = Py_BuildValue("(KKKKK)", (unsigned long long)copy[i].path, (unsigned long long)copy[i].duration,
-                                      (unsigned long long)copy[i].start, (unsigned long long)copy[i].step,
-                                      (unsigned long long)copy[i].elements);
-        if (row == NULL)
-            Py_CLEAR(rows);
-        else
-            PyList_SET_ITEM(rows, (Py_ssize_t)i, row);
-    }
+    for (size_t i = 0; rows != NULL && i < count; i++)
+        list_put(&rows, i, number_tuple(&copy[i], 'Q', sizeof *copy / sizeof(uint64_t)));
     free(copy);
     return rows;
 }

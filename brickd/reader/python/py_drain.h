@@ -1,6 +1,6 @@
 /* python/py_drain.h - a Drain as the files of brickd.shm._reader see it. */
-#ifndef BRICKD_DRAIN_TYPE_H
-#define BRICKD_DRAIN_TYPE_H
+#ifndef BRICKD_PY_DRAIN_H
+#define BRICKD_PY_DRAIN_H
 
 #include "../core/drain.h"
 #include "py_types.h"
@@ -25,7 +25,7 @@ typedef struct {
     unsigned long long read;    /* bytes, by all passes */
 } Drain;
 
-/* Appends (fd, offset, bytes) of the tails to a list; 0 with an exception. */
-int drain_tails(Drain *d, int events, PyObject *writes);
+/* Appends (fd, offset, bytes) of the tails to a list, or clears it with an exception. */
+void drain_tails(Drain *d, int events, PyObject **writes);
 
 #endif

@@ -198,13 +198,8 @@ static PyObject *fold_histogram(PyObject *self, PyObject *index)
     if (i == -1 && PyErr_Occurred())
         return NULL;
     PyObject *buckets = PyList_New(BRICK_BUCKETS);
-    for (Py_ssize_t b = 0; buckets != NULL && b < (Py_ssize_t)BRICK_BUCKETS; b++) {
-        PyObject *spans = PyLong_FromDouble(i >= 0 && i < f->count ? f->rows[i].histogram[b] : 0);
-        if (spans == NULL)
-            Py_CLEAR(buckets);
-        else
-            PyList_SET_ITEM(buckets, b, spans);
-    }
+    for (size_t b = 0; buckets != NULL && b < BRICK_BUCKETS; b++)
+        list_put(&buckets, b, PyLong_FromDouble(i >= 0 && i < f->count ? f->rows[i].histogram[b] : 0));
     return buckets;
 }
 
@@ -214,11 +209,8 @@ static PyObject *fold_sums(PyObject *self, PyObject *unused)
     PyObject *sums = PyList_New(f->count);
     for (Py_ssize_t i = 0; sums != NULL && i < f->count; i++) {
         const struct brick_row *r = &f->rows[i];
-        PyObject *sum = Py_BuildValue("(KdK)", (unsigned long long)r->count, r->self, (unsigned long long)r->elements);
-        if (sum == NULL)
-            Py_CLEAR(sums);
-        else
-            PyList_SET_ITEM(sums, i, sum);
+        list_put(&sums, (size_t)i,
+                 Py_BuildValue("(KdK)", (unsigned long long)r->count, r->self, (unsigned long long)r->elements));
     }
     return sums;
 }

@@ -102,10 +102,7 @@ static PyObject *segment_lanes(PyObject *self, PyObject *unused)
         if (lanes[n].opened == 0)
             continue;
         const int shown = show(&lane, &lanes[n]) != NULL && show(&consumer, &consumers[n]) != NULL;
-        PyObject *row = shown ? Py_BuildValue("(IOO)", n, lane.dict, consumer.dict) : NULL;
-        if (row == NULL || PyList_Append(rows, row) != 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(row);
+        list_append(&rows, shown ? Py_BuildValue("(IOO)", n, lane.dict, consumer.dict) : NULL);
     }
     Py_XDECREF(lane.dict);
     Py_XDECREF(consumer.dict);
@@ -156,7 +153,8 @@ static PyObject *segment_sums(PyObject *self, PyObject *unused)
     struct brick_lane *lines = lines_of(s);
     if (lines == NULL)
         return NULL;
-    unsigned long long activity = 0, summarized = 0, dropped[BRICK_KINDS] = {0};
+    unsigned long long activity = 0, summarized = 0;
+    uint64_t dropped[BRICK_KINDS] = {0};
     for (uint32_t n = 0; n < s->reader.header.lanes; n++) {
         activity += lines[n].begun + lines[n].summarized + lines[n].event_attempts;
         summarized += lines[n].summarized;
@@ -164,36 +162,29 @@ static PyObject *segment_sums(PyObject *self, PyObject *unused)
             dropped[kind] += lines[n].event_dropped[kind];
     }
     PyMem_Free(lines);
-    PyObject *kinds = PyTuple_New(BRICK_KINDS);
-    for (uint32_t kind = 0; kinds != NULL && kind < BRICK_KINDS; kind++) {
-        PyObject *each = PyLong_FromUnsignedLongLong(dropped[kind]);
-        if (each == NULL)
-            Py_CLEAR(kinds);
-        else
-            PyTuple_SET_ITEM(kinds, kind, each);
-    }
+    PyObject *kinds = number_tuple(dropped, 'Q', BRICK_KINDS);
     return kinds != NULL ? Py_BuildValue("(KKN)", activity, summarized, kinds) : NULL;
 }
 
-/* How many names, paths and sites have been given out, never more than there are. */
-static int counts(Segment *s, uint32_t *names, uint32_t *paths, uint32_t *sites)
+/* How many rows of each table have been given out, never more than there are; 0 with an exception. */
+static int count_rows(Segment *s, uint32_t rows[BRICK_TABLES])
 {
     struct brick_process process;
     if (!brick_reader_process(&s->reader, &process)) {
         refused(s);
         return 0;
     }
-    *names = brick_reader_name_count(&s->reader, process.names);
-    *paths = brick_reader_path_count(&s->reader, process.paths);
-    *sites = brick_reader_site_count(&s->reader, process.sites);
+    const uint64_t claimed[] = {process.names, process.paths, process.sites};
+    for (enum brick_table table = 0; table < BRICK_TABLES; table++)
+        rows[table] = brick_reader_rows(&s->reader, table, claimed[table]);
     return 1;
 }
 
 static PyObject *segment_extent(PyObject *self, PyObject *unused)
 {
     Segment *s = (Segment *)self;
-    uint32_t names, paths, sites, lanes = 0, blocks = 0, last = UINT32_MAX;
-    if (!counts(s, &names, &paths, &sites))
+    uint32_t rows[BRICK_TABLES], lanes = 0, blocks = 0, last = UINT32_MAX;
+    if (!count_rows(s, rows))
         return NULL;
     struct brick_lane *lines = PyMem_Calloc(s->reader.header.lanes, sizeof *lines);
     struct brick_consumer *tails = PyMem_Calloc(s->reader.header.lanes, sizeof *tails);
@@ -208,18 +199,16 @@ static PyObject *segment_extent(PyObject *self, PyObject *unused)
             lanes += last == UINT32_MAX || memcmp(&lines[last], &lines[n], sizeof *lines) != 0
                      || memcmp(&tails[last], &tails[n], sizeof *tails) != 0;
             last = n;
-            blocks += brick_reader_blocks(&s->reader, n, paths);
+            blocks += brick_reader_blocks(&s->reader, n, rows[BRICK_PATHS]);
         }
     Py_END_ALLOW_THREADS
     PyMem_Free(lines);
     PyMem_Free(tails);
     if (!whole)
         return NULL;
-    return Py_BuildValue("(IIIIII)", s->reader.header.lanes, lanes, names, paths, sites, blocks);
+    return Py_BuildValue("(IIIIII)", s->reader.header.lanes, lanes, rows[BRICK_NAMES], rows[BRICK_PATHS], rows[BRICK_SITES],
+                         blocks);
 }
-
-/* Of a table of so many rows the one with this number. */
-typedef PyObject *row_of(const void *table, uint32_t n, uint32_t count);
 
 static PyObject *name_row(const void *table, uint32_t n, uint32_t count)
 {
@@ -248,87 +237,60 @@ static PyObject *site_row(const void *table, uint32_t n, uint32_t count)
     return Py_BuildValue("(IiI)", brick_key_name(key), (int)brick_key_layer(key), brick_key_unit(key));
 }
 
-/* A list of a table's rows: of those that were made last, where the last one said the same. */
-static PyObject *rows_of(Segment *s, int which, const void *table, size_t size, uint32_t count, row_of *row)
+/* A list of a table's rows; the rows that were made last serve again where the bytes are the same. */
+static PyObject *rows_of(Segment *s, enum brick_table table, const void *bytes, size_t size, uint32_t count)
 {
-    struct table_made *made = &((struct reader_state *)PyType_GetModuleState(Py_TYPE(s)))->tables[which];
-    if (made->said == NULL || (size_t)PyBytes_GET_SIZE(made->said) != size
-        || memcmp(PyBytes_AS_STRING(made->said), table, size) != 0) {
-        PyObject *said = PyBytes_FromStringAndSize(table, (Py_ssize_t)size), *rows = PyList_New(count);
-        for (uint32_t n = 0; rows != NULL && n < count; n++) {
-            PyObject *each = row(table, n, count);
-            if (each == NULL)
-                Py_CLEAR(rows);
-            else
-                PyList_SET_ITEM(rows, n, each);
-        }
-        if (said == NULL || rows == NULL) {
-            Py_XDECREF(said);
+    static PyObject *(*const row_of[BRICK_TABLES])(const void *, uint32_t, uint32_t) = {name_row, path_row, site_row};
+    struct table_rows *made = &((struct reader_state *)PyType_GetModuleState(Py_TYPE(s)))->tables[table];
+    if (made->bytes == NULL || (size_t)PyBytes_GET_SIZE(made->bytes) != size
+        || memcmp(PyBytes_AS_STRING(made->bytes), bytes, size) != 0) {
+        PyObject *copy = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size), *rows = PyList_New(count);
+        for (uint32_t n = 0; rows != NULL && n < count; n++)
+            list_put(&rows, n, row_of[table](bytes, n, count));
+        if (copy == NULL || rows == NULL) {
+            Py_XDECREF(copy);
             Py_XDECREF(rows);
             return NULL;
         }
-        Py_XSETREF(made->said, said);
+        Py_XSETREF(made->bytes, copy);
         Py_XSETREF(made->rows, rows);
     }
     return PyList_GetSlice(made->rows, 0, PyList_GET_SIZE(made->rows));
 }
 
-/* [(text, category number)], None where a name is not ready. */
-static PyObject *segment_names(PyObject *self, PyObject *unused)
+static PyObject *read_table(PyObject *self, enum brick_table table)
 {
     Segment *s = (Segment *)self;
-    uint32_t names, paths, sites;
-    if (!counts(s, &names, &paths, &sites))
+    struct brick_reader *r = &s->reader;
+    uint32_t rows[BRICK_TABLES];
+    if (!count_rows(s, rows))
         return NULL;
-    struct brick_name *copy = PyMem_Calloc(names + 1, sizeof *copy);
+    const size_t size = table == BRICK_NAMES ? sizeof(struct brick_name) : sizeof(uint64_t);
+    void *copy = PyMem_Calloc(rows[table] + 1, size);
     if (copy == NULL)
         return PyErr_NoMemory();
-    PyObject *rows = brick_reader_names(&s->reader, copy, names)
-                         ? rows_of(s, BRICK_NAMES, copy, names * sizeof *copy, names, name_row) : refused(s);
+    const int whole = table == BRICK_NAMES   ? brick_reader_names(r, copy, rows[table])
+                      : table == BRICK_PATHS ? brick_reader_paths(r, copy, rows[table], r->header.names)
+                                             : brick_reader_sites(r, copy, rows[table], r->header.names);
+    PyObject *list = whole ? rows_of(s, table, copy, rows[table] * size, rows[table]) : refused(s);
     PyMem_Free(copy);
-    return rows;
+    return list;
 }
 
-/* [(parent, name, layer, unit)]: parent -1 at a root, layer -1 without one; None where a path is not ready. */
-static PyObject *segment_paths(PyObject *self, PyObject *unused)
-{
-    Segment *s = (Segment *)self;
-    uint32_t names, paths, sites;
-    if (!counts(s, &names, &paths, &sites))
-        return NULL;
-    uint64_t *copy = PyMem_Calloc(paths + 1, sizeof *copy);
-    if (copy == NULL)
-        return PyErr_NoMemory();
-    PyObject *rows = brick_reader_paths(&s->reader, copy, paths, s->reader.header.names)
-                         ? rows_of(s, BRICK_PATHS, copy, paths * sizeof *copy, paths, path_row) : refused(s);
-    PyMem_Free(copy);
-    return rows;
-}
+static PyObject *segment_names(PyObject *self, PyObject *unused) { return read_table(self, BRICK_NAMES); }
 
-/* [(name, layer, unit)]: layer -1 without one; None where a site is not ready. */
-static PyObject *segment_sites(PyObject *self, PyObject *unused)
-{
-    Segment *s = (Segment *)self;
-    uint32_t names, paths, sites;
-    if (!counts(s, &names, &paths, &sites))
-        return NULL;
-    uint64_t *copy = PyMem_Calloc(sites + 1, sizeof *copy);
-    if (copy == NULL)
-        return PyErr_NoMemory();
-    PyObject *rows = brick_reader_sites(&s->reader, copy, sites, s->reader.header.names)
-                         ? rows_of(s, BRICK_SITES, copy, sites * sizeof *copy, sites, site_row) : refused(s);
-    PyMem_Free(copy);
-    return rows;
-}
+static PyObject *segment_paths(PyObject *self, PyObject *unused) { return read_table(self, BRICK_PATHS); }
+
+static PyObject *segment_sites(PyObject *self, PyObject *unused) { return read_table(self, BRICK_SITES); }
 
 static PyObject *segment_summaries(PyObject *self, PyObject *args)
 {
     Segment *s = (Segment *)self;
     int only = -1;
-    uint32_t names, paths, sites;
-    if (!PyArg_ParseTuple(args, "|i:summaries", &only) || !counts(s, &names, &paths, &sites))
+    uint32_t rows[BRICK_TABLES];
+    if (!PyArg_ParseTuple(args, "|i:summaries", &only) || !count_rows(s, rows))
         return NULL;
-    uint32_t lanes = s->reader.header.lanes;
+    uint32_t lanes = s->reader.header.lanes, paths = rows[BRICK_PATHS];
     if (only >= (int)lanes) {
         PyErr_Format(PyExc_IndexError, "lane %d of %u", only, lanes);
         return NULL;
@@ -394,9 +356,9 @@ static PyMethodDef segment_methods[] = {
     {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind), added up over lanes."},
     {"extent", segment_extent, METH_NOARGS,
      "(lines, lanes, names, paths, sites, blocks of summaries) that a reading of it takes: those that are not in a hole."},
-    {"names", segment_names, METH_NOARGS, "[(text, category) or None]."},
-    {"paths", segment_paths, METH_NOARGS, "[(parent, name, layer, unit) or None]."},
-    {"sites", segment_sites, METH_NOARGS, "[(name, layer, unit) or None]."},
+    {"names", segment_names, METH_NOARGS, "[(text, category), or None where it is not ready]."},
+    {"paths", segment_paths, METH_NOARGS, "[(parent or -1, name, layer or -1, unit), or None where it is not ready]."},
+    {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None where it is not ready]."},
     {"summaries", segment_summaries, METH_VARARGS, "summaries(lane=-1) -> (array of summary, odd, moving), added up over lanes."},
     {"ring", segment_ring, METH_VARARGS, "ring(lane, events) -> (number of the first slot, slots)."},
     {NULL, NULL, 0, NULL},

@@ -1,6 +1,6 @@
 /* python/py_spool.h - a Spool as the files of brickd.shm._reader see it. */
-#ifndef BRICKD_SPOOL_TYPE_H
-#define BRICKD_SPOOL_TYPE_H
+#ifndef BRICKD_PY_SPOOL_H
+#define BRICKD_PY_SPOOL_H
 
 #include "../core/record_queue.h"
 #include "py_types.h"

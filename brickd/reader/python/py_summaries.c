@@ -46,7 +46,7 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
     for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* one that counts nothing becomes zeros */
-        brick_entry_add(&s->entries[i], (const struct brick_summary *)given.buf + i);
+        brick_summary_add(&s->entries[i], (const struct brick_summary *)given.buf + i);
     if (given.buf != NULL)
         PyBuffer_Release(&given);
     return (PyObject *)s;
@@ -79,7 +79,7 @@ static PyObject *summaries_add(PyObject *self, PyObject *args)
     if (!grow(s, path + 1))
         return NULL;
     Py_CLEAR(s->packed);
-    brick_entry_span(&s->entries[path], amounts[0], 0, amounts[1], amounts[2]);
+    brick_summary_add_span(&s->entries[path], amounts[0], 0, amounts[1], amounts[2]);
     Py_RETURN_NONE;
 }
 
@@ -110,8 +110,8 @@ static PyObject *summaries_merge(PyObject *self, PyObject *args, PyObject *keywo
             continue;
         struct brick_summary scaled;
         if (factor != 1.0)
-            scaled = brick_entry_scaled(&entry[i], factor);
-        brick_entry_add(&s->entries[row[i]], factor != 1.0 ? &scaled : &entry[i]);
+            scaled = brick_summary_scaled(&entry[i], factor);
+        brick_summary_add(&s->entries[row[i]], factor != 1.0 ? &scaled : &entry[i]);
     }
     PyBuffer_Release(&other);
     PyBuffer_Release(&rows);
@@ -133,7 +133,7 @@ static PyObject *summaries_subtract(PyObject *self, PyObject *args)
     Py_CLEAR(s->packed);
     for (Py_ssize_t i = 0; fits && i < count; i++)
         if (row[i] >= 0 && row[i] < s->count)
-            brick_entry_subtract(&s->entries[row[i]], &entry[i]);
+            brick_summary_subtract(&s->entries[row[i]], &entry[i]);
     PyBuffer_Release(&then);
     PyBuffer_Release(&rows);
     return fits ? Py_NewRef(Py_None) : NULL;

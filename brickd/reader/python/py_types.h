@@ -1,11 +1,11 @@
 /* python/py_types.h - what the files of brickd.shm._reader share of CPython. */
-#ifndef BRICKD_TYPES_H
-#define BRICKD_TYPES_H
+#ifndef BRICKD_PY_TYPES_H
+#define BRICKD_PY_TYPES_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "brick_shm.h"
+#include "../core/segment_copy.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ extern PyType_Spec recording_spec; /* python/py_recording.c */
 extern PyType_Spec spool_spec;     /* python/py_spool.c */
 extern PyType_Spec summaries_spec; /* python/py_summaries.c */
 extern PyType_Spec packed_spec;    /* python/py_packed.c */
-extern PyType_Spec prints_spec;    /* python/py_prints.c */
+extern PyType_Spec fingerprints_spec; /* python/py_fingerprints.c */
 
 /* Functions of the module: python/fn_drain.c, python/fn_files.c, python/fn_recording.c. */
 PyObject *reader_drain(PyObject *module, PyObject *segments);
@@ -32,8 +32,8 @@ PyObject *reader_records(PyObject *module, PyObject *body);
 PyObject *reader_end(PyObject *module, PyObject *body);
 PyObject *reader_walk(PyObject *module, PyObject *args);
 PyObject *reader_checked(PyObject *module, PyObject *args);
-PyObject *reader_tensor_error(PyObject *module, PyObject *args); /* python/py_prints.c */
-PyObject *reader_weights_of(PyObject *module, PyObject *args);   /* python/fn_weights.c */
+PyObject *reader_tensor_error(PyObject *module, PyObject *args); /* python/fn_weights.c */
+PyObject *reader_weights_of(PyObject *module, PyObject *args);
 PyObject *reader_weights_held(PyObject *module, PyObject *args);
 PyObject *reader_weights_put(PyObject *module, PyObject *args);
 PyObject *reader_removed(PyObject *module, PyObject *content); /* python/fn_removed.c */
@@ -42,17 +42,15 @@ PyObject *reader_append_removed(PyObject *module, PyObject *args);
 PyObject *reader_pieces(PyObject *module, PyObject *events); /* python/fn_sources.c */
 PyObject *reader_source_hash(PyObject *module, PyObject *text);
 
-/* Tables of a segment: the workers of a service have the same ones, mostly. */
-enum { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };
-
-/* What the last one of a kind said, and the rows that were made of it. */
-struct table_made {
-    PyObject *said, *rows; /* bytes, a list */
+/* The bytes of the table that was read last, and the rows that were made of them: the workers of a service mostly have the
+ * same tables. */
+struct table_rows {
+    PyObject *bytes, *rows;
 };
 
 struct reader_state {
-    PyTypeObject *drain, *packed, *prints, *spool;
-    struct table_made tables[BRICK_TABLES];
+    PyTypeObject *drain, *packed, *spool;
+    struct table_rows tables[BRICK_TABLES];
 };
 
 /* A struct as a dictionary: every field but the reserved ones. */
@@ -61,6 +59,11 @@ PyObject *unpacked(const char *record, const void *bytes);
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
 /* How many bytes a field's element has, by its code in the table of the layout. */
 uint32_t code_size(char code);
+PyObject *number_tuple(const void *elements, char code, uint32_t count);
+/* Each takes over the reference to the item; 0 where there is none, or no memory: the list is cleared. */
+int list_put(PyObject **list, size_t index, PyObject *item);
+int list_append(PyObject **list, PyObject *item);
+
 void plain_dealloc(PyObject *self);
 
 /* How many summaries a buffer holds; -1, with an error, where it is none of summaries. */

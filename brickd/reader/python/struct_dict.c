@@ -1,4 +1,4 @@
-/* python/struct_dict.c - the shared structs as dictionaries, by the table of their layout. */
+/* python/struct_dict.c - the shared structs as dictionaries, by the table of their layout; numbers and rows as objects. */
 #include "py_types.h"
 
 static PyObject *number(const uint8_t *at, char code)
@@ -36,6 +36,37 @@ uint32_t code_size(char code)
     return code == 'Q' || code == 'd' ? 8 : code == 'H' ? 2 : code == 'B' ? 1 : 4;
 }
 
+PyObject *number_tuple(const void *elements, char code, uint32_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (uint32_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *each = number((const uint8_t *)elements + i * code_size(code), code);
+        if (each == NULL)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, i, each);
+    }
+    return tuple;
+}
+
+int list_put(PyObject **list, size_t index, PyObject *item)
+{
+    if (item == NULL)
+        Py_CLEAR(*list);
+    else
+        PyList_SET_ITEM(*list, (Py_ssize_t)index, item);
+    return item != NULL;
+}
+
+int list_append(PyObject **list, PyObject *item)
+{
+    const int appended = item != NULL && PyList_Append(*list, item) == 0;
+    if (!appended)
+        Py_CLEAR(*list);
+    Py_XDECREF(item);
+    return appended;
+}
+
 static PyObject *value_of(const uint8_t *at, const struct brick_field *f)
 {
     uint32_t size = code_size(f->code), count = f->size / size;
@@ -43,15 +74,7 @@ static PyObject *value_of(const uint8_t *at, const struct brick_field *f)
         return PyBytes_FromStringAndSize((const char *)at, f->size);
     if (count == 1)
         return number(at, f->code);
-    PyObject *values = PyTuple_New(count);
-    for (uint32_t i = 0; values != NULL && i < count; i++) {
-        PyObject *v = number(at + i * size, f->code);
-        if (v == NULL)
-            Py_CLEAR(values);
-        else
-            PyTuple_SET_ITEM(values, i, v);
-    }
-    return values;
+    return number_tuple(at, f->code, count);
 }
 
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes)

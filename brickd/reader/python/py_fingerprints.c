@@ -1,0 +1,395 @@
+/* python/py_fingerprints.c - brickd.shm._reader.Fingerprints: the newest fingerprints of workers, by number and by group.
+ *
+ * Every method holds the lock while it reads or changes the window, and makes no
+ * object meanwhile.
+ */
+#include "py_fingerprints.h"
+
+#include <stdlib.h>
+#include <structmember.h>
+#include <sys/random.h>
+
+#define WORKERS_MAX (1 << 24)
+
+static void lock(Fingerprints *p)
+{
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&p->mutex);
+    Py_END_ALLOW_THREADS
+}
+
+static void unlock(Fingerprints *p) { pthread_mutex_unlock(&p->mutex); }
+
+static Fingerprints *fingerprints_made(PyTypeObject *type, Py_ssize_t bytes_max)
+{
+    uint64_t key;
+    Fingerprints *self = (Fingerprints *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->opened = pthread_mutex_init(&self->mutex, NULL) == 0;
+    if (self->opened && getrandom(&key, sizeof key, 0) == (ssize_t)sizeof key) {
+        brick_fingerprints_init(&self->window, (size_t)bytes_max, key);
+        return self;
+    }
+    Py_DECREF(self);
+    PyErr_NoMemory();
+    return NULL;
+}
+
+static PyObject *fingerprints_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"bytes_max", NULL};
+    Py_ssize_t bytes_max;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n:Fingerprints", names, &bytes_max))
+        return NULL;
+    if (bytes_max < 0)
+        return PyErr_Format(PyExc_ValueError, "a bound of bytes is 0 or more, not %zd", bytes_max);
+    return (PyObject *)fingerprints_made(type, bytes_max);
+}
+
+static void fingerprints_dealloc(PyObject *self)
+{
+    brick_fingerprints_free(&((Fingerprints *)self)->window);
+    if (((Fingerprints *)self)->opened)
+        pthread_mutex_destroy(&((Fingerprints *)self)->mutex);
+    plain_dealloc(self);
+}
+
+/* ---- adding ------------------------------------------------------------- */
+
+/* What one call of add() has taken. */
+struct added {
+    Py_ssize_t bytes;
+    struct brick_record *weights; /* NULL: none yet */
+    size_t weights_count;
+    int no_memory;
+};
+
+/* A record of a weight without inputs. 0: its site is not known. */
+static int add_weight(struct brick_fingerprints *p, const struct brick_origin *by, const struct brick_record *slots, size_t left,
+                      struct added *a)
+{
+    const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
+    const struct brick_tensor_sums *sums = (const struct brick_tensor_sums *)(const void *)&slots[2];
+    if (by->named && (c->site >= by->sites_count || by->sites[c->site] == 0))
+        return 0;
+    if (sums->dtype == 0) { /* nothing was read: two of those would be equal */
+        p->refused++;
+        return 1;
+    }
+    if (a->weights == NULL && (a->weights = malloc(left * sizeof *slots)) == NULL) {
+        a->no_memory = 1;
+        return 0;
+    }
+    memcpy(a->weights + a->weights_count, slots, c->slots * sizeof *slots);
+    a->weights_count += c->slots;
+    return 1;
+}
+
+static void add_all(struct brick_fingerprints *p, const struct brick_origin *by, const char *bytes, Py_ssize_t length,
+                    struct added *a)
+{
+    const size_t total = (size_t)length / sizeof(struct brick_record);
+    for (size_t at = 0; at < total;) {
+        struct brick_record slots[BRICK_CHECKED_SLOTS_MAX];
+        const size_t left = total - at;
+        const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
+        memcpy(slots, bytes + at * sizeof *slots, sizeof *slots);
+        if (c->slots > 1 && c->slots <= left && c->slots <= BRICK_CHECKED_SLOTS_MAX)
+            memcpy(slots + 1, bytes + (at + 1) * sizeof *slots, (c->slots - 1u) * sizeof *slots);
+        const int weight = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_WEIGHT) != 0
+                           && c->slots == BRICK_CHECKED_SLOTS(0) && c->slots <= left;
+        const enum brick_added added = weight ? BRICK_ADDED : brick_fingerprints_add(p, by, slots, left);
+        a->no_memory |= added == BRICK_ADDED_NO_MEMORY;
+        if (added == BRICK_ADDED_NOT) /* where the next record begins is unknown */
+            break;
+        if (added != BRICK_ADDED || (weight && !add_weight(p, by, slots, left, a)))
+            return;
+        at += c->slots;
+        a->bytes = (Py_ssize_t)(at * sizeof *slots);
+    }
+    a->bytes = length;
+}
+
+static PyObject *number_list(const uint64_t *from, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++)
+        list_put(&list, i, PyLong_FromUnsignedLongLong(from[i]));
+    return list;
+}
+
+static PyObject *fingerprints_add(PyObject *self, PyObject *args)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    Py_buffer sites, names, records;
+    unsigned int worker, service;
+    unsigned long long shard;
+    int named;
+    if (!PyArg_ParseTuple(args, "IIKy*y*y*p:add", &worker, &service, &shard, &sites, &names, &records, &named))
+        return NULL;
+    const struct brick_origin by = {
+        .worker = worker,
+        .service = service,
+        .shard = shard,
+        .sites = sites.buf,
+        .names = names.buf,
+        .sites_count = (size_t)sites.len / sizeof(uint64_t),
+        .names_count = (size_t)names.len / sizeof(uint64_t),
+        .named = named,
+    };
+    PyObject *result = NULL;
+    struct added a = {0};
+    if (worker >= WORKERS_MAX) {
+        PyErr_Format(PyExc_ValueError, "a worker has a number below %d, not %u", WORKERS_MAX, worker);
+    } else {
+        lock(p);
+        add_all(&p->window, &by, records.buf, records.len, &a);
+        unlock(p);
+        result = a.no_memory ? PyErr_NoMemory()
+                             : Py_BuildValue("(ny#)", a.bytes, a.weights != NULL ? (const char *)a.weights : "",
+                                             (Py_ssize_t)(a.weights_count * sizeof *a.weights));
+    }
+    free(a.weights);
+    PyBuffer_Release(&sites);
+    PyBuffer_Release(&names);
+    PyBuffer_Release(&records);
+    return result;
+}
+
+/* ---- looking ------------------------------------------------------------ */
+
+static PyObject *fingerprints_unlike(PyObject *self, PyObject *unused)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    uint64_t waiting[BRICK_UNLIKE_MAX];
+    lock(p);
+    const size_t count = brick_fingerprints_take_unlike(&p->window, waiting);
+    unlock(p);
+    return number_list(waiting, count);
+}
+
+static PyObject *fingerprints_read(PyObject *self, PyObject *number)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    struct brick_record slots[BRICK_CHECKED_SLOTS_MAX];
+    struct brick_kept_fingerprint fingerprint;
+    const uint64_t n = PyLong_AsUnsignedLongLong(number);
+    if (n == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    lock(p);
+    const int here = brick_fingerprints_hold(&p->window, n);
+    if (here) {
+        fingerprint = *brick_fingerprints_at(&p->window, n);
+        brick_fingerprints_slots(&p->window, &fingerprint, slots);
+    }
+    unlock(p);
+    if (!here)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(IKy#)", fingerprint.worker, (unsigned long long)brick_fingerprint_site(&fingerprint),
+                         (const char *)slots, (Py_ssize_t)(fingerprint.slots * sizeof *slots));
+}
+
+struct current {
+    uint64_t output, number;
+    uint32_t worker, count;
+};
+
+static PyObject *fingerprints_group(PyObject *self, PyObject *number)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    const struct brick_fingerprints *window = &p->window;
+    const uint64_t n = PyLong_AsUnsignedLongLong(number);
+    if (n == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    struct current *copy = NULL;
+    size_t count = 0, room = 0;
+    int whole = 1;
+    lock(p);
+    const int here = brick_fingerprints_hold(window, n);
+    const uint64_t first = here ? brick_fingerprints_current(window, brick_fingerprints_at(window, n)) : window->end;
+    for (uint64_t at = first; whole && at != window->end; count++) {
+        const struct brick_kept_fingerprint *fingerprint = brick_fingerprints_at(window, at);
+        if (count == room) {
+            room = room > 0 ? 2 * room : 64;
+            struct current *more = realloc(copy, room * sizeof *more);
+            whole = more != NULL;
+            copy = whole ? more : copy;
+        }
+        if (whole)
+            copy[count] = (struct current){fingerprint->output, at, fingerprint->worker, fingerprint->count};
+        at = brick_fingerprints_next(window, at);
+        at = at != first ? at : window->end;
+    }
+    unlock(p);
+    PyObject *rows = whole ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
+    for (size_t i = 0; rows != NULL && i < count; i++)
+        list_put(&rows, i, Py_BuildValue("(IKIK)", copy[i].worker, (unsigned long long)copy[i].output,
+                                         (unsigned int)copy[i].count, (unsigned long long)copy[i].number));
+    free(copy);
+    return rows;
+}
+
+static PyObject *fingerprints_counts(PyObject *self, PyObject *unused)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    lock(p);
+    const size_t count = p->window.changed_count;
+    struct brick_site_count *copy = malloc((count + 1) * sizeof *copy);
+    if (copy != NULL)
+        brick_fingerprints_take_counts(&p->window, copy);
+    unlock(p);
+    PyObject *rows = copy != NULL ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
+    for (size_t i = 0; rows != NULL && i < count; i++) {
+        const struct brick_site_count *c = &copy[i];
+        list_put(&rows, i, Py_BuildValue("(IKKKKKKK)", c->service, (unsigned long long)c->site,
+                                         (unsigned long long)c->fingerprints, (unsigned long long)c->bare,
+                                         (unsigned long long)c->met, (unsigned long long)c->unlike,
+                                         (unsigned long long)c->gone, (unsigned long long)c->stateful));
+    }
+    free(copy);
+    return rows;
+}
+
+static PyObject *fingerprints_forget(PyObject *self, PyObject *number)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    const unsigned long service = PyLong_AsUnsignedLong(number);
+    if (service == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    if (service > UINT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "a service has a number below 2^32, not %lu", service);
+        return NULL;
+    }
+    lock(p);
+    const int done = brick_fingerprints_forget(&p->window, (uint32_t)service);
+    unlock(p);
+    return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
+}
+
+uint64_t *numbers_in(PyObject *sequence, uint64_t below, size_t *count)
+{
+    PyObject *tuple = PySequence_Tuple(sequence);
+    if (tuple == NULL)
+        return NULL;
+    *count = (size_t)PyTuple_GET_SIZE(tuple);
+    uint64_t *values = malloc((*count + 1) * sizeof *values);
+    if (values == NULL)
+        PyErr_NoMemory();
+    for (size_t i = 0; values != NULL && i < *count; i++) {
+        values[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(tuple, (Py_ssize_t)i));
+        const int failed = values[i] == (uint64_t)-1 && PyErr_Occurred() != NULL;
+        if (!failed && values[i] < below)
+            continue;
+        if (!failed)
+            PyErr_Format(PyExc_ValueError, "item %zu is %llu, wanted a number below %llu", i,
+                         (unsigned long long)values[i], (unsigned long long)below);
+        free(values);
+        values = NULL;
+    }
+    Py_DECREF(tuple);
+    return values;
+}
+
+uint32_t *workers_in(PyObject *sequence, size_t *count)
+{
+    uint64_t *wide = numbers_in(sequence, WORKERS_MAX, count);
+    uint32_t *workers = wide != NULL ? malloc((*count + 1) * sizeof *workers) : NULL;
+    if (wide != NULL && workers == NULL)
+        PyErr_NoMemory();
+    for (size_t i = 0; workers != NULL && i < *count; i++)
+        workers[i] = (uint32_t)wide[i];
+    free(wide);
+    return workers;
+}
+
+static PyObject *fingerprints_mute(PyObject *self, PyObject *sequence)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    size_t count;
+    uint32_t *workers = workers_in(sequence, &count);
+    if (workers == NULL)
+        return NULL;
+    lock(p);
+    brick_fingerprints_mute(&p->window, workers, count);
+    unlock(p);
+    free(workers);
+    Py_RETURN_NONE;
+}
+
+static PyObject *fingerprints_select(PyObject *self, PyObject *args)
+{
+    Fingerprints *p = (Fingerprints *)self, *other = NULL;
+    PyObject *sequences[3], *result = NULL;
+    uint32_t *taken[3] = {NULL};
+    size_t counts[3] = {0};
+    if (!PyArg_ParseTuple(args, "OOO:select", &sequences[0], &sequences[1], &sequences[2]))
+        return NULL;
+    int whole = 1;
+    for (size_t i = 0; whole && i < 3; i++)
+        whole = (taken[i] = workers_in(sequences[i], &counts[i])) != NULL;
+    if (whole && (counts[1] != counts[0] || counts[2] != counts[0])) {
+        PyErr_Format(PyExc_ValueError, "%zu workers, but %zu numbers and %zu services", counts[0], counts[1], counts[2]);
+    } else if (whole && (other = fingerprints_made(Py_TYPE(self), PY_SSIZE_T_MAX)) != NULL) {
+        uint64_t *ends = calloc(counts[0] + 1, sizeof *ends);
+        const struct brick_renumbered r = {taken[0], taken[1], taken[2], counts[0], ends};
+        /* It is long: a thread that adds meanwhile waits for the lock alone. */
+        Py_BEGIN_ALLOW_THREADS
+        pthread_mutex_lock(&p->mutex);
+        whole = ends != NULL && brick_fingerprints_copy(&other->window, &p->window, &r);
+        pthread_mutex_unlock(&p->mutex);
+        Py_END_ALLOW_THREADS
+        PyObject *list = whole ? number_list(ends, counts[0]) : PyErr_NoMemory();
+        result = list != NULL ? Py_BuildValue("(ON)", other, list) : NULL;
+        free(ends);
+        Py_DECREF(other);
+    }
+    for (size_t i = 0; i < 3; i++)
+        free(taken[i]);
+    return result;
+}
+
+static PyMethodDef fingerprints_methods[] = {
+    {"add", fingerprints_add, METH_VARARGS,
+     "add(worker, service, shard, sites, names, records, named) -> (bytes taken, records of weights); with named it stops "
+     "before a record whose site or name has no digest."},
+    {"read", fingerprints_read, METH_O, "read(number) -> (worker, its number for the site, slots), or None: it has gone."},
+    {"group", fingerprints_group, METH_O, "group(number) -> [(worker, output, times, number)], current fingerprints of its group."},
+    {"unlike", fingerprints_unlike, METH_NOARGS,
+     "Numbers of fingerprints whose group has another output: a few of each site, by turns, each of them once."},
+    {"forget", fingerprints_forget, METH_O, "forget(service): drops the counts of its sites; its fingerprints stay."},
+    {"mute", fingerprints_mute, METH_O, "mute(workers): takes their fingerprints out of all groups."},
+    {"counts", fingerprints_counts, METH_NOARGS,
+     "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] since the last call, of sites that changed; site 0: "
+     "all sites for which there was no room."},
+    {"select", fingerprints_select, METH_VARARGS,
+     "select(workers, numbers, services) -> (Fingerprints of these workers, renumbered; for each worker the number after its "
+     "last fingerprint, or 0)."},
+    {"rounded", fingerprints_rounded, METH_VARARGS,
+     "rounded(one, other): whether rounding may explain the difference of two fingerprints. 1: in one place at most, as a "
+     "flipped bit would; 2: in several; 0: no, or they have gone."},
+    {"contents", fingerprints_contents, METH_VARARGS,
+     "contents(one, other): by input, at how many contents the workers of these two differ as two numeric classes do; below "
+     "CONTENTS_MIN it is undecided; 0: they do not."},
+    {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS,
+     "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None, worn=None): compares workers."},
+    {NULL, NULL, 0, NULL},
+};
+static PyMemberDef fingerprints_members[] = {
+    {"first", T_ULONGLONG, offsetof(Fingerprints, window.first), READONLY, "The number of the oldest fingerprint."},
+    {"end", T_ULONGLONG, offsetof(Fingerprints, window.end), READONLY, "The number that the next fingerprint gets."},
+    {"refused", T_ULONGLONG, offsetof(Fingerprints, window.refused), READONLY, "Invalid records."},
+    {"unlike_all", T_ULONGLONG, offsetof(Fingerprints, window.unlike_all), READONLY,
+     "Fingerprints whose group had another output; those that rounding may explain count once between two calls of unlike()."},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot fingerprints_slots[] = {
+    {Py_tp_new, fingerprints_new},
+    {Py_tp_dealloc, fingerprints_dealloc},
+    {Py_tp_methods, fingerprints_methods},
+    {Py_tp_members, fingerprints_members},
+    {Py_tp_doc, "Fingerprints(bytes_max): the newest fingerprints of workers."},
+    {0, NULL},
+};
+PyType_Spec fingerprints_spec = {"brickd.shm._reader.Fingerprints", sizeof(Fingerprints), 0, Py_TPFLAGS_DEFAULT,
+                                 fingerprints_slots};

@@ -1,0 +1,168 @@
+/* python/py_match.c - brickd.shm._reader.Fingerprints: the methods that compare, and their results as Python objects. */
+#include "../core/match.h"
+#include "py_fingerprints.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static PyObject *known(float error) { return isfinite(error) ? PyFloat_FromDouble(error) : Py_NewRef(Py_None); }
+
+static PyObject *row_of(const struct brick_match *m, const struct brick_match_row *row)
+{
+    PyObject *members = PyList_New(row->members);
+    for (uint32_t i = 0; members != NULL && i < row->members; i++) {
+        const struct brick_member *member = &m->members[row->first + i];
+        list_put(&members, i, Py_BuildValue("(IKi)", member->worker, (unsigned long long)member->number, member->class));
+    }
+    if (members == NULL)
+        return NULL;
+    const struct brick_before *before = &row->before;
+    return Py_BuildValue("(iIIINNNNI(KKK)N)", row->class, row->reference, row->worst, row->agree,
+                         known(row->error), known(row->inputs), known(row->tolerance), known(row->rounding), row->contents,
+                         (unsigned long long)before->identical, (unsigned long long)before->within,
+                         (unsigned long long)before->not_comparable, members);
+}
+
+static PyObject *site_of(const struct brick_match_site *s)
+{
+    PyObject *classes = number_tuple(s->classes, 'Q', BRICK_CLASSES);
+    if (classes == NULL)
+        return NULL;
+    return Py_BuildValue("(KIKKNKKKKd)", (unsigned long long)s->site, s->moment,
+                         (unsigned long long)s->fingerprints, (unsigned long long)s->compared, classes,
+                         (unsigned long long)s->lone, (unsigned long long)s->bare, (unsigned long long)s->missing,
+                         (unsigned long long)s->uncertain, (double)s->error);
+}
+
+/* At most so many rows, in order; none that is not comparable takes the place of one that is. */
+static PyObject *rows_of(const struct brick_match *m, size_t most)
+{
+    size_t comparable = 0, count = 0;
+    for (size_t i = 0; i < m->rows_count; i++)
+        comparable += m->rows[i].class <= BRICK_CLASS_DIVERGED;
+    size_t left[] = {most - (comparable < most ? comparable : most), most};
+    PyObject *rows = PyList_New((Py_ssize_t)(m->rows_count < most ? m->rows_count : most));
+    for (size_t i = 0; rows != NULL && count < most && i < m->rows_count; i++) {
+        size_t *room = &left[m->rows[i].class <= BRICK_CLASS_DIVERGED];
+        if (*room > 0 && list_put(&rows, count, row_of(m, &m->rows[i]))) {
+            *room -= 1;
+            count++;
+        }
+    }
+    return rows;
+}
+
+static PyObject *document_of(const struct brick_match *m, size_t most)
+{
+    PyObject *rows = rows_of(m, most), *sites = PyList_New((Py_ssize_t)m->sites_count);
+    PyObject *workers = PyList_New((Py_ssize_t)m->count);
+    for (size_t i = 0; sites != NULL && i < m->sites_count; i++)
+        list_put(&sites, i, site_of(&m->sites[i]));
+    for (size_t i = 0; workers != NULL && i < m->count; i++) {
+        const struct brick_match_worker *e = &m->edges[i];
+        list_put(&workers, i, Py_BuildValue("(KKK)", (unsigned long long)e->fingerprints, (unsigned long long)e->missing,
+                                            (unsigned long long)e->uncertain));
+    }
+    size_t shared = 0, other = 0;
+    for (size_t i = 0; i < m->steps_count; i++) {
+        shared += m->steps[i].workers > 1;
+        other += m->steps[i].other > 0;
+    }
+    if (rows != NULL && sites != NULL && workers != NULL)
+        return Py_BuildValue("{s:K,s:K,s:N,s:N,s:N,s:(nnn)}", "fingerprints", (unsigned long long)m->fingerprints,
+                             "rows_count", (unsigned long long)m->rows_count, "rows", rows, "sites", sites, "workers",
+                             workers, "steps", (Py_ssize_t)shared, (Py_ssize_t)(m->steps_count - shared), (Py_ssize_t)other);
+    Py_XDECREF(rows);
+    Py_XDECREF(sites);
+    Py_XDECREF(workers);
+    return NULL;
+}
+
+/* A number of each worker, if the list is there; 0 with an exception. */
+static int numbers_of_each(PyObject *list, const char *what, size_t count, uint64_t **numbers)
+{
+    size_t found;
+    if (list == Py_None)
+        return 1;
+    if ((*numbers = numbers_in(list, UINT64_MAX, &found)) == NULL)
+        return 0;
+    if (found != count)
+        PyErr_Format(PyExc_ValueError, "%zu workers, but %s of %zu", count, what, found);
+    return found == count;
+}
+
+PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "worn", NULL};
+    Fingerprints *p = (Fingerprints *)self;
+    PyObject *workers, *since, *only_step = Py_None, *losses = Py_None, *wear = Py_None, *found = NULL;
+    Py_ssize_t rows_max = 4096;
+    size_t count;
+    uint64_t step = 0, *from = NULL, *lost = NULL, *worn = NULL;
+    struct brick_match m = {.rtol = -1};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOO:match", names, &workers, &since, &m.by_input, &only_step,
+                                     &m.rtol, &rows_max, &losses, &wear))
+        return NULL;
+    if (only_step != Py_None && (step = PyLong_AsUnsignedLongLong(only_step)) == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    uint32_t *which = workers_in(workers, &count);
+    if (which != NULL && numbers_of_each(since, "times", count, &from) && numbers_of_each(losses, "losses", count, &lost)
+        && numbers_of_each(wear, "wear", count, &worn)) {
+        m.workers = which;
+        m.since = from;
+        m.lost = lost;
+        m.worn = worn;
+        m.count = count;
+        m.step = only_step != Py_None ? &step : NULL;
+        int whole;
+        Py_BEGIN_ALLOW_THREADS
+        pthread_mutex_lock(&p->mutex);
+        whole = brick_match(&p->window, &m);
+        pthread_mutex_unlock(&p->mutex);
+        Py_END_ALLOW_THREADS
+        found = whole ? document_of(&m, rows_max < 0 ? 0 : (size_t)rows_max) : PyErr_NoMemory();
+        brick_match_free(&m);
+    }
+    free(which);
+    free(from);
+    free(lost);
+    free(worn);
+    return found;
+}
+
+static int both_held(const Fingerprints *p, uint64_t one, uint64_t other)
+{
+    return brick_fingerprints_hold(&p->window, one) && brick_fingerprints_hold(&p->window, other);
+}
+
+PyObject *fingerprints_rounded(PyObject *self, PyObject *args)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    unsigned long long one, other;
+    if (!PyArg_ParseTuple(args, "KK:rounded", &one, &other))
+        return NULL;
+    int rounded = 0;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&p->mutex);
+    if (both_held(p, one, other))
+        rounded = brick_fingerprints_rounded(&p->window, one, other);
+    pthread_mutex_unlock(&p->mutex);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(rounded);
+}
+
+PyObject *fingerprints_contents(PyObject *self, PyObject *args)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    unsigned long long one, other;
+    int64_t found = 0;
+    if (!PyArg_ParseTuple(args, "KK:contents", &one, &other))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&p->mutex);
+    if (both_held(p, one, other))
+        found = brick_match_contents(&p->window, one, other);
+    pthread_mutex_unlock(&p->mutex);
+    Py_END_ALLOW_THREADS
+    return found >= 0 ? PyLong_FromLongLong(found) : PyErr_NoMemory();
+}
