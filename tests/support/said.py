@@ -85,7 +85,13 @@ NUMBERS = array("Q", range(1000, 1064))  # what stands for the first numbers of 
 
 
 def add(
-    prints: _reader.Fingerprints, worker: int, said: Sequence[Said], service: int = 0, *, shard: int = 0, named: bool = True
+    prints: _reader.Fingerprints,
+    worker: int,
+    said: Sequence[Said],
+    service: int = 0,
+    *,
+    shard: int = 0,
+    named: bool = True,
 ) -> tuple[int, list[int], bytes]:
     """Have a worker say it: how many bytes were taken, who is unlike, records of weights."""
     records = b"".join(each.slots() for each in said)

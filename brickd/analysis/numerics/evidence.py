@@ -15,7 +15,9 @@ from brickd.shm import _reader, records
 from brickd.shm.sites import Site, WorkerNames, digest, plain
 
 
-def add(prints: _reader.Fingerprints, evidence: KeptEvidence, worker: int, service: int, site: int, shard: int = 0) -> None:
+def add(
+    prints: _reader.Fingerprints, evidence: KeptEvidence, worker: int, service: int, site: int, shard: int = 0
+) -> None:
     """Add a kept fingerprint as a worker's at a site.
 
     It was compared once: no worker's name for the site says of it, unless the host knew better, that it cannot be.

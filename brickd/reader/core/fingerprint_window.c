@@ -5,20 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many opinions are looked at, and so many outputs, for what is unlike. */
+/* Neighbours in the ring, and their outputs, that an unlike fingerprint is compared with. */
 #define NEAREST 16u
 #define OUTPUTS_NEAREST 4u
 
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
 
-/* Four slots are the least that a record has; to an opinion there are two ways at most, and as much room again. */
-#define SLOTS_OF_A_FINGERPRINT 4u
-#define LINKS_OF_A_FINGERPRINT 4u
+/* A record has four slots at least; a current fingerprint has two links at most, and as much room again. */
+#define SLOTS_EACH 4u
+#define LINKS_EACH 4u
 #define SLOTS_MIN ((size_t)1024)
 #define BYTES_OF_A_SLOT \
     (sizeof(struct brick_record) \
-     + (sizeof(struct brick_kept_fingerprint) + LINKS_OF_A_FINGERPRINT * sizeof(struct brick_link)) / SLOTS_OF_A_FINGERPRINT)
+     + (sizeof(struct brick_kept_fingerprint) + LINKS_EACH * sizeof(struct brick_link)) / SLOTS_EACH)
 
 void brick_fingerprints_init(struct brick_fingerprints *p, size_t bytes_max, uint64_t key)
 {
@@ -45,12 +45,19 @@ static struct brick_kept_fingerprint *fingerprint_of(const struct brick_fingerpr
     return &p->fingerprints[number & (p->fingerprints_room - 1)];
 }
 
-/* The number of a fingerprint that is here, of its lower half. */
-static uint64_t whole(const struct brick_fingerprints *p, uint32_t half) { return p->first + (uint32_t)(half - (uint32_t)p->first); }
+/* The whole number of a fingerprint that p holds. */
+static uint64_t number_of(const struct brick_fingerprints *p, uint32_t lower_half)
+{
+    return p->first + (uint32_t)(lower_half - (uint32_t)p->first);
+}
 
-const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fingerprints *p, uint64_t number) { return fingerprint_of(p, number); }
+const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fingerprints *p, uint64_t number)
+{
+    return fingerprint_of(p, number);
+}
 
-void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint, struct brick_record *slots)
+void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
+                              struct brick_record *slots)
 {
     for (uint64_t n = 0; n < fingerprint->slots; n++)
         slots[n] = p->slots[(fingerprint->at + n) & (p->slots_room - 1)];
@@ -58,7 +65,7 @@ void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct b
 
 static size_t link_home(const struct brick_fingerprints *p, uint64_t from) { return from >> 1 & (p->links_room - 1); }
 
-/* The first way from there at this place or behind it; or where one would stand. */
+/* The first link from there at this place or after it, or the free one. */
 static size_t link_at(const struct brick_fingerprints *p, uint64_t from, size_t place)
 {
     for (;; place++) {
@@ -78,7 +85,7 @@ static void put_link(struct brick_fingerprints *p, struct brick_link w)
     p->links[place] = w;
 }
 
-/* Those behind it that would not be found any more move up. */
+/* Links after it that would not be found any more move up. */
 static void remove_link(struct brick_fingerprints *p, size_t place)
 {
     const size_t mask = p->links_room - 1;
@@ -90,13 +97,13 @@ static void remove_link(struct brick_fingerprints *p, size_t place)
     p->links[place].from = 0;
 }
 
-/* Twice the room. 0: there is no memory, or the bound forbids it. */
+/* Doubles the room. 0: no memory, or the bound forbids it. */
 static int grow(struct brick_fingerprints *p)
 {
     struct brick_fingerprints wider = *p;
     wider.slots_room = p->slots_room > 0 ? 2 * p->slots_room : SLOTS_MIN;
-    wider.fingerprints_room = wider.slots_room / SLOTS_OF_A_FINGERPRINT;
-    wider.links_room = wider.fingerprints_room * LINKS_OF_A_FINGERPRINT;
+    wider.fingerprints_room = wider.slots_room / SLOTS_EACH;
+    wider.links_room = wider.fingerprints_room * LINKS_EACH;
     if (wider.slots_room > SLOTS_MIN && wider.slots_room > p->bytes_max / BYTES_OF_A_SLOT)
         return 0;
     wider.slots = malloc(wider.slots_room * sizeof *wider.slots);
@@ -122,16 +129,21 @@ static int grow(struct brick_fingerprints *p)
     return 1;
 }
 
-static void fall(struct brick_fingerprints *p, uint64_t number);
+static void retire(struct brick_fingerprints *p, uint64_t number);
+
+static int is_full(const struct brick_fingerprints *p, uint64_t slots)
+{
+    return p->slots_end - p->slots_first + slots > p->slots_room || p->end - p->first == p->fingerprints_room;
+}
 
 static int make_room(struct brick_fingerprints *p, uint64_t slots)
 {
-    while (p->slots_end - p->slots_first + slots > p->slots_room || p->end - p->first == p->fingerprints_room) {
+    while (is_full(p, slots)) {
         if (grow(p))
             continue;
         if (p->first == p->end)
             return 0;
-        fall(p, p->first);
+        retire(p, p->first);
         p->first++;
         p->slots_first = p->first < p->end ? fingerprint_of(p, p->first)->at : p->slots_end;
     }
@@ -140,28 +152,32 @@ static int make_room(struct brick_fingerprints *p, uint64_t slots)
 
 /* ---- groups ------------------------------------------------------------- */
 
-/* Of a group the digest is odd, of a worker in one even: these are never the same. */
+/* The digest of a group is odd, that of a worker in one even: they never collide. */
 static uint64_t group_of(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint)
 {
-    return brick_fingerprints_digest(brick_fingerprints_digest(brick_fingerprints_digest(p->key ^ fingerprint->service, fingerprint->site), fingerprint->context), fingerprint->inputs) | 1;
+    const uint64_t site = brick_digest(p->key ^ fingerprint->service, fingerprint->site);
+    return brick_digest(brick_digest(site, fingerprint->context), fingerprint->inputs) | 1;
 }
 
-static uint64_t worker_in(uint64_t group, uint32_t worker) { return brick_fingerprints_digest(group, worker) << 1 | 2; }
+static uint64_t worker_in(uint64_t group, uint32_t worker) { return brick_digest(group, worker) << 1 | 2; }
 
 uint64_t brick_fingerprints_current(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint)
 {
     const struct brick_link *group = fingerprint->group != 0 ? &p->links[link_of(p, fingerprint->group)] : NULL;
-    return group != NULL && group->from != 0 ? whole(p, group->to) : p->end;
+    return group != NULL && group->from != 0 ? number_of(p, group->to) : p->end;
 }
 
-uint64_t brick_fingerprints_next(const struct brick_fingerprints *p, uint64_t opinion) { return whole(p, fingerprint_of(p, opinion)->next); }
+uint64_t brick_fingerprints_next(const struct brick_fingerprints *p, uint64_t current)
+{
+    return number_of(p, fingerprint_of(p, current)->next);
+}
 
 static uint32_t differ(const struct brick_fingerprints *p, uint64_t one, uint64_t other)
 {
     return fingerprint_of(p, one)->output != fingerprint_of(p, other)->output;
 }
 
-/* Into the ring of its group. */
+/* Inserts it into the ring of its group. */
 static void enter(struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -179,7 +195,7 @@ static void enter(struct brick_fingerprints *p, uint64_t number)
     group->to = (uint32_t)number;
 }
 
-/* Out of it; it is no opinion any more. */
+/* Removes it from that ring: it is not current any more. */
 static void leave(struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -197,15 +213,16 @@ static void leave(struct brick_fingerprints *p, uint64_t number)
     fingerprint_of(p, fingerprint->next)->previous = fingerprint->previous;
 }
 
-/* It is no opinion any more, if it was one: what was alone meets nobody. */
-static void fall(struct brick_fingerprints *p, uint64_t number)
+/* Takes it out of its group, if it is current. */
+static void retire(struct brick_fingerprints *p, uint64_t number)
 {
     const struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
     if (fingerprint->count == 0)
         return;
-    struct brick_site_count *count = fingerprint->apart ? brick_count_known(p, fingerprint->service, brick_fingerprint_site(fingerprint))
-                                                  : brick_count_known(p, 0, 0);
-    if (count != NULL && fingerprint->alone > 0) { /* where there is none its service is known no more */
+    const int own = fingerprint->own_count;
+    struct brick_site_count *count = brick_count_known(p, own ? fingerprint->service : 0,
+                                                       own ? brick_fingerprint_site(fingerprint) : 0);
+    if (count != NULL && fingerprint->alone > 0) { /* NULL: its service was forgotten */
         count->gone += fingerprint->alone;
         brick_count_changes(p, count);
     }
@@ -217,7 +234,7 @@ static void fall(struct brick_fingerprints *p, uint64_t number)
     leave(p, number);
 }
 
-static int in_order(const void *one, const void *other)
+static int by_number(const void *one, const void *other)
 {
     const uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
     return (a > b) - (a < b);
@@ -225,18 +242,18 @@ static int in_order(const void *one, const void *other)
 
 void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, size_t count)
 {
-    qsort(workers, count, sizeof *workers, in_order);
+    qsort(workers, count, sizeof *workers, by_number);
     for (uint64_t n = p->first; n < p->end; n++)
-        if (bsearch(&fingerprint_of(p, n)->worker, workers, count, sizeof *workers, in_order) != NULL)
-            fall(p, n);
+        if (bsearch(&fingerprint_of(p, n)->worker, workers, count, sizeof *workers, by_number) != NULL)
+            retire(p, n);
 }
 
-/* Whether anybody else has an opinion in the group; what these said alone has met somebody now. */
+/* Whether the group has a current fingerprint of another worker; those are not alone any more. */
 static int meet(struct brick_fingerprints *p, const struct brick_link *group, uint32_t worker, struct brick_site_count *count)
 {
     int met = 0;
     uint32_t number = group->to;
-    for (uint32_t n = 0; n <= BRICK_OUTPUTS_MAX; n++) { /* of one that is alone there are no more */
+    for (uint32_t n = 0; n <= BRICK_OUTPUTS_MAX; n++) { /* a worker that is alone has no more */
         struct brick_kept_fingerprint *other = fingerprint_of(p, number);
         if (other->worker != worker) {
             met = 1;
@@ -249,7 +266,7 @@ static int meet(struct brick_fingerprints *p, const struct brick_link *group, ui
     return met;
 }
 
-/* Of a worker's opinions the one of this output; or the last, where another one would be too many. NULL: neither. */
+/* The link of a worker's current fingerprint with this output, or the last one where it may have no more; else NULL. */
 static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t from, uint64_t output)
 {
     struct brick_link *own = NULL;
@@ -262,7 +279,7 @@ static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t 
     return outputs == BRICK_OUTPUTS_MAX ? own : NULL;
 }
 
-/* The fingerprint with this number says it too. Whether its group has another output. */
+/* Makes a fingerprint the current one of its worker and output. Returns whether its group has another output. */
 static int join(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -293,7 +310,7 @@ static int join(struct brick_fingerprints *p, uint64_t number, struct brick_site
 
 /* ---- adding ------------------------------------------------------------- */
 
-/* What stands for a number; 0: it is not known. */
+/* The digest that stands for a number; 0: unknown. */
 static uint64_t text_of(const uint64_t *texts, size_t count, uint32_t number, int named)
 {
     const uint64_t text = number < count ? texts[number] : 0;
@@ -305,7 +322,7 @@ static const struct brick_tensor_sums *sums_of(const struct brick_record *slots,
     return (const struct brick_tensor_sums *)(const void *)&slots[2 + 2 * tensor];
 }
 
-/* Of what each member of a group holds whole, and of what is moved, the relation says who must have the same. */
+/* Whether each shard has its own: of tensors that are whole in each or moved, the relation says who must have the same. */
 static int is_of_a_shard(const struct brick_checked *c)
 {
     return c->relation == BRICK_LOCAL || c->relation == BRICK_PARTIAL;
@@ -339,7 +356,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->site_stateful = (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
     fingerprint->site &= ~BRICK_SITE_STATEFUL;
     const struct brick_tensor_sums *output = sums_of(slots, 0);
-    if (output->dtype == 0) /* nothing came out: two of those would be equal */
+    if (output->dtype == 0) /* no output: two of those would be equal */
         return BRICK_ADDED_NOT;
     fingerprint->stateful = (c->flags & BRICK_CHECKED_STATEFUL) != 0
                     || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0);
@@ -350,18 +367,19 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     int readable = c->inputs > 0;
     for (uint32_t n = 1; n <= c->inputs; n++) {
         const struct brick_tensor_sums *input = sums_of(slots, n);
-        form = brick_fingerprints_digest(form, (uint64_t)input->dtype << 32 | input->shape);
-        inputs = brick_fingerprints_digest(inputs, input->checksum);
+        form = brick_digest(form, (uint64_t)input->dtype << 32 | input->shape);
+        inputs = brick_digest(inputs, input->checksum);
         readable &= input->dtype != 0;
     }
     fingerprint->form = (uint32_t)(form >> 32);
-    if (c->flags & BRICK_CHECKED_POSITION) /* a rotary embedding, say, does another thing at each */
-        inputs = brick_fingerprints_digest(inputs, c->position);
+    if (c->flags & BRICK_CHECKED_POSITION) /* a rotary embedding, say, depends on it */
+        inputs = brick_digest(inputs, c->position);
     fingerprint->inputs = readable ? inputs | 1 : 0;
-    uint64_t context = brick_fingerprints_digest(fingerprint->backend, fingerprint->of);
-    context = brick_fingerprints_digest(brick_fingerprints_digest(brick_fingerprints_digest(context, fingerprint->params), fingerprint->valid), fingerprint->shard);
-    context = brick_fingerprints_digest(context, (uint64_t)fingerprint->shape << 32 | fingerprint->form);
-    fingerprint->context = brick_fingerprints_digest(context, (uint64_t)fingerprint->stateful << 16 | (uint64_t)fingerprint->dtype << 8 | fingerprint->relation);
+    uint64_t context = brick_digest(fingerprint->backend, fingerprint->of);
+    context = brick_digest(brick_digest(context, fingerprint->params), fingerprint->valid);
+    context = brick_digest(brick_digest(context, fingerprint->shard), (uint64_t)fingerprint->shape << 32 | fingerprint->form);
+    const uint64_t kind = (uint64_t)fingerprint->stateful << 16 | (uint64_t)fingerprint->dtype << 8 | fingerprint->relation;
+    fingerprint->context = brick_digest(context, kind);
     return BRICK_ADDED;
 }
 
@@ -374,27 +392,28 @@ static void put(struct brick_fingerprints *p, struct brick_kept_fingerprint *fin
     *fingerprint_of(p, p->end++) = *fingerprint;
 }
 
-/* Whether rounding may have made it of each of the last few in its group that are another output: so it is where some add
- * up in another order, whatever they are given. */
+/* Whether rounding may explain the difference to each of the last few other outputs in its group: so it is where some add up
+ * in another order, whatever their inputs. */
 static enum brick_rounded rounded(const struct brick_fingerprints *p, uint64_t number)
 {
-    struct brick_record own[BRICK_CHECKED_SLOTS_MAX], other[BRICK_CHECKED_SLOTS_MAX];
+    struct brick_record own[BRICK_CHECKED_SLOTS_MAX], others[BRICK_CHECKED_SLOTS_MAX];
     const struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
-    uint64_t opinion = whole(p, fingerprint->previous);
-    enum brick_rounded found = BRICK_ROUNDED_SPREAD;
-    uint32_t beside = 0;
-    for (uint32_t n = 0; n < NEAREST && beside < OUTPUTS_NEAREST && opinion != number; n++) {
-        const struct brick_kept_fingerprint *it = fingerprint_of(p, opinion);
-        if (it->output != fingerprint->output && (beside == 0 || it->output != fingerprint_of(p, whole(p, it->next))->output)) {
-            if (beside++ == 0)
-                brick_fingerprints_slots(p, fingerprint, own);
-            brick_fingerprints_slots(p, it, other);
-            const enum brick_rounded here = brick_rounded(own, other);
-            found = here < found ? here : found;
+    uint64_t current = number_of(p, fingerprint->previous);
+    enum brick_rounded least = BRICK_ROUNDED_SPREAD;
+    uint32_t outputs = 0;
+    brick_fingerprints_slots(p, fingerprint, own);
+    for (uint32_t n = 0; n < NEAREST && outputs < OUTPUTS_NEAREST && current != number; n++) {
+        const struct brick_kept_fingerprint *other = fingerprint_of(p, current);
+        if (other->output != fingerprint->output
+            && (outputs == 0 || other->output != fingerprint_of(p, number_of(p, other->next))->output)) {
+            brick_fingerprints_slots(p, other, others);
+            const enum brick_rounded each = brick_rounded(own, others);
+            least = each < least ? each : least;
+            outputs++;
         }
-        opinion = whole(p, it->previous);
+        current = number_of(p, other->previous);
     }
-    return beside > 0 ? found : BRICK_ROUNDED_NOT;
+    return outputs > 0 ? least : BRICK_ROUNDED_NOT;
 }
 
 enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const struct brick_origin *by,
@@ -413,7 +432,7 @@ enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const stru
         return BRICK_ADDED_NO_MEMORY;
     brick_count_changes(p, count);
     count->fingerprints++;
-    fingerprint.apart = count->site != 0;
+    fingerprint.own_count = count->site != 0;
     put(p, &fingerprint, slots);
     count->bare += fingerprint.inputs == 0;
     count->stateful += fingerprint.inputs != 0 && fingerprint.stateful;
@@ -444,27 +463,20 @@ int brick_fingerprints_copy(struct brick_fingerprints *p, const struct brick_fin
     uint32_t *places = brick_places(r->workers, r->count, &room);
     if (places == NULL)
         return 0;
-    uint64_t fingerprints = p->end - p->first, slots = p->slots_end - p->slots_first;
-    for (uint64_t n = from->first; n < from->end; n++) {
-        const struct brick_kept_fingerprint *fingerprint = fingerprint_of(from, n);
-        const int here = fingerprint->worker < room && places[fingerprint->worker] != UINT32_MAX;
-        fingerprints += (uint64_t)here;
-        slots += here ? fingerprint->slots : 0;
-    }
     int whole = 1;
-    while (whole && (fingerprints > p->fingerprints_room || slots > p->slots_room))
-        whole = grow(p);
     for (uint64_t n = from->first; whole && n < from->end; n++) {
-        struct brick_record of_it[BRICK_CHECKED_SLOTS_MAX];
+        struct brick_record slots[BRICK_CHECKED_SLOTS_MAX];
         struct brick_kept_fingerprint fingerprint = *fingerprint_of(from, n);
         const uint32_t place = fingerprint.worker < room ? places[fingerprint.worker] : UINT32_MAX;
         if (place == UINT32_MAX)
             continue;
-        brick_fingerprints_slots(from, &fingerprint, of_it);
+        if (is_full(p, fingerprint.slots) && !(whole = grow(p)))
+            break;
+        brick_fingerprints_slots(from, &fingerprint, slots);
         fingerprint.worker = r->as[place];
         fingerprint.service = r->services[place];
         fingerprint.group = fingerprint.count = 0;
-        put(p, &fingerprint, of_it);
+        put(p, &fingerprint, slots);
         r->ends[place] = p->end;
     }
     free(places);

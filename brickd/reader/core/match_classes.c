@@ -1,78 +1,81 @@
-/* core/match_classes.c - by input: who computes the same in another order.
+/* core/match_classes.c - by input: which workers compute the same in another order.
  *
- * Owns: the rule by which two workers are of two numeric classes. Must not know:
- * what is told, and what is learned beyond one call. Invariants: what becomes of two
- * depends on what these two said, at one site; in no order; what is further apart
- * than rounding makes it is never excused.
+ * Owns: the rule by which two workers are of two numeric classes. Must not know: what is
+ * reported, and what is learned beyond one call. Invariants: the result of two workers
+ * depends on their own outputs at one site; in no order; a difference beyond rounding is
+ * never excused.
  *
- * What differs stands in rows, what does not is only counted there: so the fingerprints of
- * a site are gone through once more, where any two may be of two classes at all.
+ * Rows have what differs; what does not is only counted. So the entries of a site are
+ * visited once more, where any two may be of two classes at all.
  */
-#include "match_internal.h"
+#include "match_classes.h"
+
+#include "match_phases.h"
+#include "match_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define COUPLES_MAX ((size_t)4096) /* of a site, that are looked at: all contents are gone through with each */
-#define OUTPUTS_MAX 16u            /* of a content, that may be of other classes: what most say */
-#define ONE_PLACE_MIN 8u           /* contents: as long as two are apart in one place alone, these tell one wrong element */
-#define ODD_SHARE 8u               /* one content in so many may be further apart: it is what differs, alone */
+#define PAIRS_MAX ((size_t)4096) /* of a site: all its contents are visited with each */
+#define OUTPUTS_MAX 16u          /* of a content, the most frequent: these may be of other classes */
+#define ONE_PLACE_MIN 8u         /* contents: with a difference in one place alone, fewer may be one wrong element */
+#define ODD_SHARE 8u             /* one content in so many may differ by more: that one diverges, alone */
 
-/* Contents that two have had. */
+/* Contents that two workers had. */
 struct both {
-    uint64_t apart;  /* where they are apart as rounding makes it, */
+    uint64_t apart;  /* where rounding explains their difference, */
     uint64_t equal;  /* and where they are equal */
-    uint32_t places; /* of the sketch, in which they were apart at any */
+    uint32_t places; /* of the sketch, in which they differed at any */
 };
 
 /* Two workers, the lower first, in one context. */
-struct couple {
+struct pair {
     uint32_t one, other;
     uint64_t context;
     struct both here, all; /* in that context, and in all */
-    uint64_t odd;          /* where they are further apart, or one contradicts himself; in all */
+    uint64_t odd;          /* where they differ by more, or one contradicts itself; in all */
 };
 
-/* What some say of a content. */
+/* An output at a content. */
 struct output {
-    const struct entry *said; /* one behind the other, the first worker first */
+    const struct entry *entries; /* the first worker first */
     uint32_t count;
-    uint32_t unlike; /* the others that it is no other class's of: a bit for each */
-    uint32_t agree;  /* how many say it, or what is unlike the same: it is of another class, and says the same */
+    uint32_t unlike; /* outputs that are of no other class: a bit for each */
+    uint32_t agree;  /* entries with this output, or with one that is unlike the same: of another class, it agrees */
 };
 
-/* The couples of a site. */
-struct couples {
-    struct couple *all;
+/* The pairs of a site. */
+struct pairs {
+    struct pair *all;
     size_t count, room;
     struct output *outputs; /* of the present row */
 };
 
 static int by_workers(const void *a, const void *b)
 {
-    const struct couple *x = a, *y = b;
+    const struct pair *x = a, *y = b;
     UNLESS_EQUAL(x->one, y->one);
     return ORDER(x->other, y->other);
 }
 
 static int by_two(const void *a, const void *b)
 {
-    const struct couple *x = a, *y = b;
+    const struct pair *x = a, *y = b;
     const int workers = by_workers(a, b);
     return workers != 0 ? workers : ORDER(x->context, y->context);
 }
 
-static struct couple couple_of(uint32_t one, uint32_t other, uint64_t context)
+static struct pair pair_of(uint32_t one, uint32_t other, uint64_t context)
 {
-    return (struct couple){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
+    return (struct pair){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
 }
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* At how many contents they are apart as those of two classes are: fewer than it takes where nobody knows yet; 0: they
- * are not. One element that is wrong in one of them is so in one place of the sketch, whatever it is given; what rounding
- * makes of others is in another one sooner or later, even where most of it is too small for a sketch. */
-static uint64_t contents_in(const struct couple *c, const struct both *b)
+/* At how many contents they differ as two classes do: fewer than it takes where it is undecided; 0: they do not. One wrong
+ * element is in one place of the sketch, whatever its inputs; differences by rounding are in another one sooner or later,
+ * even where most of them are too small for a sketch. */
+static uint64_t contents_in(const struct pair *c, const struct both *b)
 {
     if (b->equal > b->apart || ODD_SHARE * c->odd > c->all.apart)
         return b->apart + b->equal < BRICK_CONTENTS_MIN && c->odd == 0 ? b->apart : 0;
@@ -81,8 +84,8 @@ static uint64_t contents_in(const struct couple *c, const struct both *b)
     return b->apart < ONE_PLACE_MIN ? least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
 }
 
-/* Where both had too few in a context to know, as of each length that few prompts have, all contexts may tell. */
-static uint64_t contents_of(const struct couple *c)
+/* Where both had too few contents in a context, as of a length that few prompts have, all contexts may decide. */
+static uint64_t contents_of(const struct pair *c)
 {
     const uint64_t all = c->here.apart + c->here.equal < BRICK_CONTENTS_MIN ? contents_in(c, &c->all) : 0;
     return all >= BRICK_CONTENTS_MIN ? all : contents_in(c, &c->here);
@@ -110,11 +113,11 @@ static void count_both(struct both *b, int apart, int equal, uint32_t places)
     b->places |= places;
 }
 
-/* At a content that both had; from `c` on are those of the same two, in each of their contexts. */
-static void count_content(struct work *w, struct couple *c, size_t contexts)
+/* Counts a content that both had; from `c` on are the pairs of the same two workers, one for each context. */
+static void count_content(struct work *w, struct pair *c, size_t contexts)
 {
     const struct entry *one = w->alone[c->one], *other = w->alone[c->other];
-    const int steady = !w->beside[c->one] && !w->beside[c->other];
+    const int steady = !w->marked[c->one] && !w->marked[c->other];
     const int equal = steady && one->fingerprint->output == other->fingerprint->output;
     const int apart = steady && !equal && rounded(w, one, other) != BRICK_ROUNDED_NOT;
     const uint32_t places = apart ? brick_places_apart(w->one, w->other) : 0;
@@ -126,19 +129,19 @@ static void count_content(struct work *w, struct couple *c, size_t contexts)
     }
 }
 
-/* The fingerprints of one content, in the order of the workers and of what they said. */
-static void count_couples(struct work *w, const struct couples *of, const struct entry *e, size_t count)
+/* Counts the entries of one content, in the order of workers and outputs. */
+static void count_pairs(struct work *w, const struct pairs *of, const struct entry *e, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const uint32_t worker = e[i].worker;
         if (i == 0 || e[i - 1].worker != worker) {
             w->alone[worker] = &e[i];
-            w->beside[worker] = 0;
+            w->marked[worker] = 0;
         }
-        w->beside[worker] |= e[i].fingerprint->output != w->alone[worker]->fingerprint->output;
+        w->marked[worker] |= e[i].fingerprint->output != w->alone[worker]->fingerprint->output;
     }
     for (size_t from = 0, to; from < of->count; from = to) {
-        struct couple *c = &of->all[from];
+        struct pair *c = &of->all[from];
         for (to = from + 1; to < of->count && by_workers(c, &of->all[to]) == 0;)
             to++;
         if (w->alone[c->one] != NULL && w->alone[c->other] != NULL)
@@ -148,22 +151,22 @@ static void count_couples(struct work *w, const struct couples *of, const struct
         w->alone[e[i].worker] = NULL;
 }
 
-/* The fingerprints of a site. */
-static void count_site(struct work *w, const struct couples *of, const struct entry *e, size_t count)
+/* Counts the entries of a site. */
+static void count_site(struct work *w, const struct pairs *of, const struct entry *e, size_t count)
 {
     memset(w->alone, 0, w->m->count * sizeof *w->alone);
     for (size_t from = 0, i = 1; i <= count; i++) {
         if (i < count && is_of_one_group(&e[from], &e[i]))
             continue;
         if (brick_fingerprint_is_grouped(e[from].fingerprint))
-            count_couples(w, of, e + from, i - from);
+            count_pairs(w, of, e + from, i - from);
         from = i;
     }
 }
 
-/* ---- what is said of a content --------------------------------------------- */
+/* ---- outputs at a content ------------------------------------------------ */
 
-/* Whether a member contradicts himself there. */
+/* Whether its worker contradicts itself at this content. */
 static int is_unsteady(const struct work *w, const struct entry *e)
 {
     const struct entry *at = bsearch(e, w->entries, w->entries_count, sizeof *e, brick_match_by_input);
@@ -177,7 +180,9 @@ static int is_unsteady(const struct work *w, const struct entry *e)
 
 static struct entry entry_of(const struct work *w, const struct brick_member *member)
 {
-    return (struct entry){.fingerprint = brick_fingerprints_at(w->p, member->number), .number = member->number, .worker = member->worker};
+    return (struct entry){.fingerprint = brick_fingerprints_at(w->p, member->number),
+                          .number = member->number,
+                          .worker = member->worker};
 }
 
 static int by_output(const void *a, const void *b)
@@ -191,11 +196,11 @@ static int by_times(const void *a, const void *b)
 {
     const struct output *x = a, *y = b;
     UNLESS_EQUAL(y->count, x->count);
-    return ORDER(x->said->worker, y->said->worker);
+    return ORDER(x->entries->worker, y->entries->worker);
 }
 
-/* What is said in a row in which any differ, what most say first; in the first place what the others are held reference.
- * 0: nothing that may be of another class. What he says who contradicts himself is left out. */
+/* The outputs of a row in which any differ: the reference's, then the most frequent first. 0: none that may be of another
+ * class. Those of workers that contradict themselves are left out. */
 static size_t outputs_of(struct work *w, const struct brick_match_row *row, struct output *outputs)
 {
     const struct brick_member *members = &w->m->members[row->first];
@@ -207,7 +212,7 @@ static size_t outputs_of(struct work *w, const struct brick_match_row *row, stru
         if (members[n].class == BRICK_CLASS_IDENTICAL && n != row->reference)
             w->sorted[++count] = entry_of(w, &members[n]);
     const size_t alike = ++count;
-    outputs[found++] = (struct output){.said = w->sorted, .count = (uint32_t)alike};
+    outputs[found++] = (struct output){.entries = w->sorted, .count = (uint32_t)alike};
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
         if (members[n].class == BRICK_CLASS_DIVERGED && !is_unsteady(w, &e))
@@ -216,88 +221,88 @@ static size_t outputs_of(struct work *w, const struct brick_match_row *row, stru
     qsort(w->sorted + alike, count - alike, sizeof *w->sorted, by_output);
     for (size_t i = alike; i < count; i++) {
         if (i == alike || w->sorted[i].fingerprint->output != w->sorted[i - 1].fingerprint->output)
-            outputs[found++] = (struct output){.said = &w->sorted[i]};
+            outputs[found++] = (struct output){.entries = &w->sorted[i]};
         outputs[found - 1].count++;
     }
     qsort(outputs + 1, found - 1, sizeof *outputs, by_times);
     return found < OUTPUTS_MAX ? found : OUTPUTS_MAX;
 }
 
-/* ---- what becomes of it ----------------------------------------------------- */
+/* ---- the classes ---------------------------------------------------------- */
 
-/* Each of them once. */
-static void keep_once(struct couples *of)
+/* Removes duplicates. */
+static void keep_once(struct pairs *of)
 {
     size_t kept = 0;
     if (of->count > 0)
         qsort(of->all, of->count, sizeof *of->all, by_two);
-    for (size_t i = 0; i < of->count && kept < COUPLES_MAX; i++)
+    for (size_t i = 0; i < of->count && kept < PAIRS_MAX; i++)
         if (kept == 0 || by_two(&of->all[kept - 1], &of->all[i]) != 0)
             of->all[kept++] = of->all[i];
     of->count = kept;
 }
 
-/* The first who says one with all who say the other, and the other way round: who has little else in common with the
- * others, as whoever was damaged later, is of the class of those who say the same. 0: there is no memory. */
-static int add_couples(struct work *w, struct couples *of, const struct output *one, const struct output *o)
+/* Pairs the first worker of one output with all of the other, and the other way round: a worker that has little else in common
+ * with the others, as one that was damaged later, is of the class of those with the same output. 0: no memory. */
+static int add_pairs(struct work *w, struct pairs *of, const struct output *one, const struct output *o)
 {
-    const uint64_t context = o->said->fingerprint->context;
-    if (rounded(w, one->said, o->said) == BRICK_ROUNDED_NOT)
+    const uint64_t context = o->entries->fingerprint->context;
+    if (rounded(w, one->entries, o->entries) == BRICK_ROUNDED_NOT)
         return 1;
-    struct couple *all = brick_match_grown(of->all, &of->room, of->count + one->count + o->count, sizeof *all);
+    struct pair *all = brick_match_grown(of->all, &of->room, of->count + one->count + o->count, sizeof *all);
     if (all == NULL)
         return 0;
     of->all = all;
     for (uint32_t n = 0; n < o->count; n++)
-        all[of->count++] = couple_of(one->said->worker, o->said[n].worker, context);
+        all[of->count++] = pair_of(one->entries->worker, o->entries[n].worker, context);
     for (uint32_t n = 1; n < one->count; n++)
-        all[of->count++] = couple_of(one->said[n].worker, o->said->worker, context);
+        all[of->count++] = pair_of(one->entries[n].worker, o->entries->worker, context);
     return 1;
 }
 
-/* Who may be of two classes in these rows. 0: there is no memory. */
-static int find_couples(struct work *w, struct couples *of, const struct brick_match_row *rows, size_t count)
+/* Finds the pairs that may be of two classes in these rows. 0: no memory. */
+static int find_pairs(struct work *w, struct pairs *of, const struct brick_match_row *rows, size_t count)
 {
     of->count = 0;
     for (size_t r = 0; r < count; r++) {
         const size_t outputs = outputs_of(w, &rows[r], of->outputs);
         for (size_t i = 1; i < outputs; i++) {
             for (size_t k = 0; k < i; k++)
-                if (!add_couples(w, of, &of->outputs[k], &of->outputs[i]))
+                if (!add_pairs(w, of, &of->outputs[k], &of->outputs[i]))
                     return 0;
         }
-        if (of->count > 2 * COUPLES_MAX)
+        if (of->count > 2 * PAIRS_MAX)
             keep_once(of);
     }
     keep_once(of);
     return 1;
 }
 
-/* At how many contents the two are apart as those of two classes are; 0: at others they are not, or here. */
-static uint64_t contents(struct work *w, const struct couples *of, const struct entry *one, const struct entry *other)
+/* At how many contents the workers of two entries differ as two classes do; 0: they do not, or not here. */
+static uint64_t contents(struct work *w, const struct pairs *of, const struct entry *one, const struct entry *other)
 {
-    const struct couple wanted = couple_of(one->worker, other->worker, one->fingerprint->context);
-    const struct couple *c = bsearch(&wanted, of->all, of->count, sizeof wanted, by_two), *any = c;
-    if (c == NULL) /* there was no room for this context: all of them tell */
-        any = bsearch(&wanted, of->all, of->count, sizeof wanted, by_workers);
+    const struct pair key = pair_of(one->worker, other->worker, one->fingerprint->context);
+    const struct pair *c = bsearch(&key, of->all, of->count, sizeof key, by_two), *any = c;
+    if (c == NULL) /* no room for this context: all of them decide */
+        any = bsearch(&key, of->all, of->count, sizeof key, by_workers);
     const uint64_t found = c != NULL ? contents_of(c) : any != NULL ? contents_in(any, &any->all) : 0;
     return found > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? found : 0;
 }
 
-/* Whether anybody who says it is of another class than who says the other. */
-static int is_of_another(struct work *w, const struct couples *of, const struct output *one, const struct output *o)
+/* Whether any worker of one output is of another class than one of the other. */
+static int is_of_another(struct work *w, const struct pairs *of, const struct output *one, const struct output *o)
 {
     for (uint32_t n = 0; n < o->count; n++)
-        if (contents(w, of, one->said, &o->said[n]) >= BRICK_CONTENTS_MIN)
+        if (contents(w, of, one->entries, &o->entries[n]) >= BRICK_CONTENTS_MIN)
             return 1;
     for (uint32_t n = 1; n < one->count; n++)
-        if (contents(w, of, &one->said[n], o->said) >= BRICK_CONTENTS_MIN)
+        if (contents(w, of, &one->entries[n], o->entries) >= BRICK_CONTENTS_MIN)
             return 1;
     return 0;
 }
 
-/* Of each what it is unlike, and how many agree with it. */
-static void compare_all(struct work *w, const struct couples *of, size_t count)
+/* Finds of each output which others it is unlike, and how many entries agree with it. */
+static void compare_all(struct work *w, const struct pairs *of, size_t count)
 {
     struct output *o = of->outputs;
     for (size_t i = 1; i < count; i++)
@@ -311,8 +316,8 @@ static void compare_all(struct work *w, const struct couples *of, size_t count)
             o[i].agree += o[k].unlike == o[i].unlike ? o[k].count : 0;
 }
 
-/* What is unlike nothing that was accepted before it is accepted, that with which most agree first: a bit for each. The
- * first of these that is unlike any is what the row is held reference; or the very first, where that is `fixed`. */
+/* Accepts outputs, those with which most agree first, unless they are unlike one that was accepted: a bit for each. The first
+ * of these that is unlike any becomes the reference; or the very first, if that is `fixed`. */
 static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *reference)
 {
     uint32_t accepted = fixed ? 1 : 0;
@@ -335,16 +340,16 @@ static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *
 }
 
 /* Which of the outputs it is; `count`: none. */
-static size_t which(const struct couples *of, size_t count, const struct entry *e)
+static size_t which(const struct pairs *of, size_t count, const struct entry *e)
 {
     size_t i = 0;
-    while (i < count && of->outputs[i].said->fingerprint->output != e->fingerprint->output)
+    while (i < count && of->outputs[i].entries->fingerprint->output != e->fingerprint->output)
         i++;
     return i;
 }
 
-/* What is of other classes is within, and the row is what its members are. */
-static void settle(struct work *w, const struct couples *of, struct brick_match_row *row)
+/* Compares a row again: what is of another class is within. */
+static void settle(struct work *w, const struct pairs *of, struct brick_match_row *row)
 {
     struct brick_member *members = &w->m->members[row->first];
     const size_t count = outputs_of(w, row, of->outputs);
@@ -352,24 +357,24 @@ static void settle(struct work *w, const struct couples *of, struct brick_match_
     int fixed = 0;
     if (count < 2)
         return;
-    for (uint32_t n = 0; n < row->members; n++) { /* who contradicts himself does so beside the first one */
+    for (uint32_t n = 0; n < row->members; n++) { /* a worker that contradicts itself does so with the first reference */
         const struct entry e = entry_of(w, &members[n]);
         fixed |= members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e);
     }
     compare_all(w, of, count);
     const uint32_t accepted = accept(of->outputs, count, fixed, &held);
-    const struct entry reference = *of->outputs[held].said;
+    const struct entry reference = *of->outputs[held].entries;
     row->class = BRICK_CLASS_IDENTICAL;
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
         const size_t i = which(of, count, &e);
-        struct comparison s = brick_match_compare(w, &reference, &e);
+        struct comparison c = brick_match_compare(w, &reference, &e);
         row->reference = e.number == reference.number ? n : row->reference;
-        if (s.class == BRICK_CLASS_DIVERGED && i < count && (accepted >> i & 1) != 0 && !is_unsteady(w, &e))
-            s.class = BRICK_CLASS_WITHIN;
-        members[n].class = (uint8_t)s.class;
-        if (s.class != BRICK_CLASS_IDENTICAL)
-            brick_match_worst(row, n, &s);
+        if (c.class == BRICK_CLASS_DIVERGED && i < count && (accepted >> i & 1) != 0 && !is_unsteady(w, &e))
+            c.class = BRICK_CLASS_WITHIN;
+        members[n].class = (uint8_t)c.class;
+        if (c.class != BRICK_CLASS_IDENTICAL)
+            brick_match_worst(row, n, &c);
     }
     const struct entry worst = entry_of(w, &members[row->worst]);
     const uint64_t most = contents(w, of, &reference, &worst);
@@ -380,7 +385,7 @@ static void settle(struct work *w, const struct couples *of, struct brick_match_
 int brick_classes_find(struct work *w)
 {
     const struct brick_match *m = w->m;
-    struct couples of = {.outputs = malloc((m->count + 1) * sizeof *of.outputs)};
+    struct pairs of = {.outputs = malloc((m->count + 1) * sizeof *of.outputs)};
     int whole = of.outputs != NULL;
     for (size_t from = 0, i = 1, row = 0, site = 0; whole && i <= w->entries_count; i++) {
         const size_t first = row;
@@ -388,7 +393,7 @@ int brick_classes_find(struct work *w)
             continue;
         while (row < m->rows_count && m->rows[row].site == site)
             row++;
-        whole = find_couples(w, &of, m->rows + first, row - first);
+        whole = find_pairs(w, &of, m->rows + first, row - first);
         if (whole && of.count > 0) {
             count_site(w, &of, w->entries + from, i - from);
             for (size_t n = first; n < row; n++)
@@ -402,16 +407,16 @@ int brick_classes_find(struct work *w)
     return whole;
 }
 
-/* ---- of two fingerprints -------------------------------------------------------- */
+/* ---- two fingerprints ------------------------------------------------------ */
 
-int brick_fingerprints_rounded(const struct brick_fingerprints *p, uint64_t one, uint64_t other)
+enum brick_rounded brick_fingerprints_rounded(const struct brick_fingerprints *p, uint64_t one, uint64_t other)
 {
     struct work w = {.p = p};
     const struct entry a = {.fingerprint = brick_fingerprints_at(p, one)}, b = {.fingerprint = brick_fingerprints_at(p, other)};
-    return (int)rounded(&w, &a, &b);
+    return rounded(&w, &a, &b);
 }
 
-/* What both said at the site, in order. 0: there is no memory. */
+/* Collects the fingerprints of both workers at the site, in order. 0: no memory. */
 static int collect(struct work *w, const struct brick_kept_fingerprint *one, const struct brick_kept_fingerprint *other)
 {
     const struct brick_fingerprints *p = w->p;
@@ -423,7 +428,8 @@ static int collect(struct work *w, const struct brick_kept_fingerprint *one, con
         if (entries == NULL)
             return 0;
         w->entries = entries;
-        w->entries[w->entries_count++] = (struct entry){.fingerprint = fingerprint, .number = n, .worker = fingerprint->worker == other->worker};
+        w->entries[w->entries_count++] = (struct entry){
+            .fingerprint = fingerprint, .number = n, .worker = fingerprint->worker == other->worker};
     }
     qsort(w->entries, w->entries_count, sizeof *w->entries, brick_match_by_input);
     return 1;
@@ -432,15 +438,15 @@ static int collect(struct work *w, const struct brick_kept_fingerprint *one, con
 int64_t brick_match_contents(const struct brick_fingerprints *p, uint64_t one, uint64_t other)
 {
     const struct entry *alone[2];
-    uint8_t beside[2];
+    uint8_t marked[2];
     struct brick_match m = {.count = 2, .by_input = 1};
-    struct work w = {.p = p, .m = &m, .alone = alone, .beside = beside};
+    struct work w = {.p = p, .m = &m, .alone = alone, .marked = marked};
     const struct brick_kept_fingerprint *a = brick_fingerprints_at(p, one), *b = brick_fingerprints_at(p, other);
     if (a->site != b->site || a->context != b->context || a->inputs != b->inputs || a->worker == b->worker
         || brick_fingerprints_rounded(p, one, other) == BRICK_ROUNDED_NOT)
         return 0;
-    struct couple two = couple_of(0, 1, a->context);
-    const struct couples of = {&two, 1, 1, NULL};
+    struct pair two = pair_of(0, 1, a->context);
+    const struct pairs of = {&two, 1, 1, NULL};
     const int whole = collect(&w, a, b);
     if (whole)
         count_site(&w, &of, w.entries, w.entries_count);

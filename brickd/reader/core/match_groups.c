@@ -1,19 +1,21 @@
-#include "match_internal.h"
+#include "match_phases.h"
+#include "match_rows.h"
+#include "match_steps.h"
 
 #include <string.h>
 
 /* ---- by run ------------------------------------------------------------- */
 
-/* The fingerprints of one site, step, position and shard, in the order of the workers and of time; of two workers at least. */
+/* Entries of one site, step, position and shard, in the order of workers and time; of two workers at least. */
 static int shard_group(struct work *w, const struct entry *e, size_t count)
 {
     size_t start = 0, times = 0, workers = 0;
-    int even = 1, same = 1, worn = 0, said = 0;
+    int even = 1, same = 1, worn = 0, positions = 0;
     for (size_t i = 0; i < count; i++) {
         const struct visit *v = brick_steps_visit(w, e[i].fingerprint->step, e[i].worker);
         even &= !v->cut;
         worn |= v->worn;
-        said |= e[i].fingerprint->flags & BRICK_CHECKED_POSITION;
+        positions |= e[i].fingerprint->flags & BRICK_CHECKED_POSITION;
         if (i == 0 || e[i].worker != e[i - 1].worker) {
             if (workers > 0) {
                 even &= times == 0 || i - start == times;
@@ -25,7 +27,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
         same &= e[i].fingerprint->output == e[0].fingerprint->output && e[i].fingerprint->context == e[0].fingerprint->context;
     }
     even &= times == 0 || count - start == times;
-    even &= !worn || (count == workers && !said); /* one that was counted is the same one, whatever has left */
+    even &= !worn || (count == workers && !positions); /* an occurrence is the same one whatever has gone */
     times = count / workers;
     struct entry *row = w->row;
     int added = 1;
@@ -33,9 +35,10 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
         for (size_t k = 0; added && k < times; k++) {
             for (size_t i = 0; i < workers; i++)
                 row[i] = e[i * times + k];
-            added = brick_match_add(w, row, (uint32_t)workers, brick_match_reference(w, row, (uint32_t)workers), BRICK_CLASS_IDENTICAL);
+            const uint32_t reference = brick_match_reference(w, row, (uint32_t)workers);
+            added = brick_match_add(w, row, (uint32_t)workers, reference, BRICK_CLASS_IDENTICAL);
         }
-    } else { /* which of one is which of the other nobody knows */
+    } else { /* which repeat of one is which of another is unknown */
         for (size_t i = 0, n = 0; i < count; i++)
             if (i == 0 || e[i].worker != e[i - 1].worker)
                 row[n++] = e[i];
@@ -46,9 +49,9 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
 
 /* ---- by input ----------------------------------------------------------- */
 
-static struct said said_by(const struct entry *e, size_t count)
+static struct outputs outputs_of(const struct entry *e, size_t count)
 {
-    struct said s = {.most = e[0], .besides = e[0], .steady = 1};
+    struct outputs s = {.most = e[0], .other = e[0], .steady = 1};
     size_t times = 0;
     for (size_t from = 0, i = 1; i <= count; i++) {
         if (i < count && e[i].fingerprint->output == e[from].fingerprint->output)
@@ -60,15 +63,15 @@ static struct said said_by(const struct entry *e, size_t count)
         from = i;
     }
     for (size_t i = 0; i < count; i++) {
-        if (e[i].fingerprint->output == s.most.fingerprint->output || (!s.steady && e[i].number > s.besides.number))
+        if (e[i].fingerprint->output == s.most.fingerprint->output || (!s.steady && e[i].number > s.other.number))
             continue;
-        s.besides = e[i];
+        s.other = e[i];
         s.steady = 0;
     }
     return s;
 }
 
-/* The fingerprints of one site, inputs and context, in the order of the workers and of what they said; of two workers at least. */
+/* Entries of one site, inputs and context, in the order of workers and outputs; of two workers at least. */
 static int context_group(struct work *w, const struct entry *e, size_t count)
 {
     struct entry *row = w->row;
@@ -76,9 +79,9 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
     for (size_t from = 0, i = 1; i <= count; i++) {
         if (i < count && e[i].worker == e[from].worker)
             continue;
-        w->said[workers] = said_by(e + from, i - from);
-        row[workers] = w->said[workers].most;
-        unsteady += (uint32_t)!w->said[workers++].steady;
+        w->outputs[workers] = outputs_of(e + from, i - from);
+        row[workers] = w->outputs[workers].most;
+        unsteady += (uint32_t)!w->outputs[workers++].steady;
         from = i;
     }
     if (e->fingerprint->stateful) {
@@ -89,17 +92,17 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
         return brick_match_add(w, row, workers, 0, BRICK_CLASS_UNSTEADY);
     uint32_t reference = brick_match_reference(w, row, workers);
     const uint64_t output = row[reference].fingerprint->output;
-    for (uint32_t i = 0; i < workers && !w->said[reference].steady; i++)
-        reference = w->said[i].steady && row[i].fingerprint->output == output ? i : reference;
-    for (uint32_t i = 0; i < workers; i++) /* who contradicts himself is shown with what is not what the others say */
-        if (i != reference && !w->said[i].steady && row[i].fingerprint->output == output)
-            row[i] = w->said[i].besides;
+    for (uint32_t i = 0; i < workers && !w->outputs[reference].steady; i++)
+        reference = w->outputs[i].steady && row[i].fingerprint->output == output ? i : reference;
+    for (uint32_t i = 0; i < workers; i++) /* a worker that contradicts itself shows its other output */
+        if (i != reference && !w->outputs[i].steady && row[i].fingerprint->output == output)
+            row[i] = w->outputs[i].other;
     return brick_match_add(w, row, workers, reference, BRICK_CLASS_IDENTICAL);
 }
 
 /* ---- of each context or shard --------------------------------------------- */
 
-/* Those that are the only ones in their contexts or shards stand beside one of another: not comparable, and why. */
+/* Adds a row of those that are alone in their contexts or shards, with one of another: not comparable, and why. */
 static int add_apart(struct work *w, const struct entry *leader)
 {
     uint32_t count = 0, reference = 0;
@@ -114,7 +117,7 @@ static int add_apart(struct work *w, const struct entry *leader)
     return brick_match_add(w, w->row, count, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Where the next part begins that is of another context, by run of another shard or other work. */
+/* Where the next part begins: another context, by run another shard or other work. */
 static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
 {
     const struct brick_kept_fingerprint *first = e[from].fingerprint;
@@ -125,14 +128,14 @@ static size_t part_end(const struct work *w, const struct entry *e, size_t from,
     return i;
 }
 
-/* What may be set side by side, in the order of its parts, of the workers and of what they said. */
+/* Adds the rows of a group, in the order of its parts, workers and outputs. */
 static int add_parts(struct work *w, const struct entry *e, size_t count)
 {
     const struct entry *leader = NULL, *lone = NULL; /* of the first worker, each */
-    size_t leading = 0; /* the leader's fingerprints, where he is alone */
+    size_t leading = 0; /* the leader's entries, if it is alone */
     int added = 1, apart = 0;
     memset(w->alone, 0, w->m->count * sizeof *w->alone);
-    memset(w->beside, 0, w->m->count);
+    memset(w->marked, 0, w->m->count);
     for (size_t from = 0, end; added && from < count; from = end) {
         end = part_end(w, e, from, count);
         if (e[end - 1].worker == e[from].worker) {
@@ -141,7 +144,7 @@ static int add_parts(struct work *w, const struct entry *e, size_t count)
         }
         leader = leader == NULL || e[from].worker < leader->worker ? &e[from] : leader;
         for (size_t i = from; i < end; i++)
-            w->beside[e[i].worker] = 1;
+            w->marked[e[i].worker] = 1;
         added = (w->m->by_input ? context_group : shard_group)(w, e + from, end - from);
     }
     leader = leader != NULL ? leader : lone;
@@ -152,8 +155,8 @@ static int add_parts(struct work *w, const struct entry *e, size_t count)
             continue;
         if (leader == &e[from]) {
             leading = end - from;
-        } else if (w->beside[worker] || leader->worker == worker || w->alone[worker] != NULL) {
-            brick_site_now(w)->lone += end - from;
+        } else if (w->marked[worker] || leader->worker == worker || w->alone[worker] != NULL) {
+            brick_match_site_now(w)->lone += end - from;
         } else {
             w->alone[worker] = &e[from];
             apart = 1;
@@ -161,7 +164,7 @@ static int add_parts(struct work *w, const struct entry *e, size_t count)
     }
     if (apart)
         return added && add_apart(w, leader);
-    brick_site_now(w)->lone += leading;
+    brick_match_site_now(w)->lone += leading;
     return added;
 }
 
@@ -175,6 +178,6 @@ int brick_group_by_input(struct work *w, const struct entry *e, size_t count)
 {
     if (e->fingerprint->inputs != 0)
         return add_parts(w, e, count);
-    brick_site_now(w)->bare += count;
+    brick_match_site_now(w)->bare += count;
     return 1;
 }

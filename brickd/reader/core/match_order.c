@@ -7,7 +7,7 @@
  * the first. Of these a step begins without those who are not there yet, or what is next for the first of them comes. So the
  * order contradicts the worker who was named first in nothing, and where nobody contradicts another it contradicts nobody.
  */
-#include "match_internal.h"
+#include "match_phases.h"
 
 #include <stdlib.h>
 #include <string.h>

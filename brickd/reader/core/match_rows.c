@@ -1,13 +1,17 @@
-#include "match_internal.h"
+#include "match_rows.h"
+
+#include "match_steps.h"
+#include "tolerance.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CANDIDATES 16u /* that may stand for all, of more: each is set beside each */
+#define CANDIDATES 16u /* for the reference, of more: each is compared with all */
 
-/* By run it is a person who says that backends and the inputs' forms do not matter. */
-static enum brick_class comparable(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b, int same_input)
+/* By run a person asked for the comparison: backends and forms of inputs do not matter. */
+static enum brick_class comparable(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b,
+                                   int same_input)
 {
     if (a->context == b->context)
         return BRICK_CLASS_IDENTICAL;
@@ -30,19 +34,15 @@ static enum brick_class comparable(const struct brick_kept_fingerprint *a, const
     return a->backend != b->backend ? BRICK_CLASS_BACKEND : BRICK_CLASS_FORM;
 }
 
-/* The largest error of its inputs beside those of another. */
-static float inputs_error(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b, const struct brick_record *one,
-                          const struct brick_record *other)
+/* The largest error of the inputs; NaN: unknown. */
+static float inputs_error(const struct work *w, const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b)
 {
     if (a->inputs == 0 || b->inputs == 0 || a->inputs_count != b->inputs_count)
         return NAN;
     float most = 0;
-    for (uint32_t n = 1; n <= a->inputs_count; n++) {
-        float error = brick_tensor_error(one, other, n);
-        if (!(error <= most))
-            most = error;
-        if (isnan(most))
-            return most;
+    for (uint32_t n = 1; n <= a->inputs_count && !isnan(most); n++) {
+        const float error = brick_tensor_error(w->one, w->other, n);
+        most = error <= most ? most : error;
     }
     return most;
 }
@@ -56,37 +56,36 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
 {
     const struct brick_kept_fingerprint *a = reference->fingerprint, *b = e->fingerprint;
     const int by_run = !w->m->by_input;
-    struct comparison s = {.class = comparable(a, b, !by_run), .error = NAN, .inputs = NAN};
-    if (s.class != BRICK_CLASS_IDENTICAL)
-        return s;
+    struct comparison c = {.class = comparable(a, b, !by_run), .error = NAN, .inputs = NAN};
+    if (c.class != BRICK_CLASS_IDENTICAL)
+        return c;
     if (reference->work != e->work) {
-        s.class = BRICK_CLASS_WORK;
-        return s;
+        c.class = BRICK_CLASS_WORK;
+        return c;
     }
     if (a->output == b->output && a->dtype == b->dtype)
-        return s;
+        return c;
     brick_fingerprints_slots(w->p, a, w->one);
     brick_fingerprints_slots(w->p, b, w->other);
-    s.error = brick_tensor_error(w->one, w->other, 0);
-    s.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
-    s.rounding = brick_rounding(w->one, w->other, 0);
-    s.inputs = inputs_error(a, b, w->one, w->other);
-    /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
-    const int nearly = by_run && brick_is_float(a->dtype) && s.tolerance > 0;
+    c.error = brick_tensor_error(w->one, w->other, 0);
+    c.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
+    c.rounding = brick_rounding(w->one, w->other, 0);
+    c.inputs = inputs_error(w, a, b);
+    /* No whole number is nearly another; without a tolerance no difference is, not even one that a sketch does not show. */
+    const int nearly = by_run && brick_is_float(a->dtype) && c.tolerance > 0;
     const int must_agree = a->context == b->context && brick_fingerprint_is_grouped(a) && a->inputs == b->inputs;
-    s.class = nearly && s.error <= s.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
-    if (s.class == BRICK_CLASS_DIVERGED && by_run && !must_agree && is_lossy(w, reference, e))
-        s.class = BRICK_CLASS_LOST;
+    c.class = nearly && c.error <= c.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
+    if (c.class == BRICK_CLASS_DIVERGED && by_run && !must_agree && is_lossy(w, reference, e))
+        c.class = BRICK_CLASS_LOST;
     else if (nearly && !must_agree && (brick_values_left_out(w->one) || brick_values_left_out(w->other)))
-        s.class = BRICK_CLASS_VALUES;
+        c.class = BRICK_CLASS_VALUES;
     else if (nearly && !must_agree && brick_is_beyond_sketches(w->one, w->other))
-        s.class = BRICK_CLASS_RANGE;
-    return s;
+        c.class = BRICK_CLASS_RANGE;
+    return c;
 }
 
-/* Whether it was given something else than the one that it is held reference, by more than rounding; not where that is not
- * known. */
-static int given_else(struct work *w, const struct entry *reference, const struct entry *e)
+/* Whether its inputs are known to differ from the reference's by more than rounding. */
+static int other_inputs(struct work *w, const struct entry *reference, const struct entry *e)
 {
     const struct brick_kept_fingerprint *a = reference->fingerprint, *b = e->fingerprint;
     if (a->inputs == 0 || b->inputs == 0 || a->inputs == b->inputs || a->inputs_count != b->inputs_count
@@ -102,31 +101,30 @@ static int given_else(struct work *w, const struct entry *reference, const struc
     return 0;
 }
 
-void brick_match_worst(struct brick_match_row *row, uint32_t which, const struct comparison *s)
+void brick_match_worst(struct brick_match_row *row, uint32_t which, const struct comparison *c)
 {
-    if (row->class != BRICK_CLASS_IDENTICAL && s->class <= row->class
-        && (s->class != row->class || s->error <= row->error || isnan(row->error)))
+    if (row->class != BRICK_CLASS_IDENTICAL && c->class <= row->class
+        && (c->class != row->class || c->error <= row->error || isnan(row->error)))
         return;
-    row->class = (uint8_t)s->class;
+    row->class = (uint8_t)c->class;
     row->worst = which;
-    row->error = s->error;
-    row->tolerance = s->tolerance;
-    row->rounding = s->rounding;
-    row->inputs = s->inputs;
+    row->error = c->error;
+    row->tolerance = c->tolerance;
+    row->rounding = c->rounding;
+    row->inputs = c->inputs;
 }
 
-/* What a member is; the row knows the worst. */
-static struct comparison judge(struct work *w, struct brick_match_row *row, const struct entry *e, uint32_t which)
+static struct comparison compare_member(struct work *w, struct brick_match_row *row, const struct entry *e, uint32_t which)
 {
-    const struct comparison s = brick_match_compare(w, &e[row->reference], &e[which]);
+    const struct comparison c = brick_match_compare(w, &e[row->reference], &e[which]);
     if (!w->m->by_input) {
         struct visit *v = brick_steps_visit(w, e[which].fingerprint->step, e[which].worker);
-        v->diverged |= s.class == BRICK_CLASS_DIVERGED;
-        brick_steps_begin(w, &e[which], &e[row->reference], given_else(w, &e[row->reference], &e[which]));
+        v->diverged |= c.class == BRICK_CLASS_DIVERGED;
+        brick_steps_begin(w, &e[which], &e[row->reference], other_inputs(w, &e[row->reference], &e[which]));
     }
-    if (s.class == BRICK_CLASS_WITHIN || s.class == BRICK_CLASS_DIVERGED)
-        brick_match_worst(row, which, &s);
-    return s;
+    if (c.class == BRICK_CLASS_WITHIN || c.class == BRICK_CLASS_DIVERGED)
+        brick_match_worst(row, which, &c);
+    return c;
 }
 
 static int is_same(const struct entry *a, const struct entry *b)
@@ -142,7 +140,7 @@ static int by_output(const void *a, const void *b)
     return ORDER(x->worker, y->worker);
 }
 
-/* The first of those who say what most do; *most: how many these are. */
+/* The first entry with the most frequent output; *most: how often it is there. */
 static uint32_t first_of_most(struct work *w, const struct entry *e, uint32_t count, uint32_t *most)
 {
     struct entry *sorted = w->sorted;
@@ -172,7 +170,7 @@ static uint32_t near_to(struct work *w, const struct entry *one, const struct en
     return near;
 }
 
-static uint32_t given_as(const struct entry *one, const struct entry *e, uint32_t count)
+static uint32_t same_inputs(const struct entry *one, const struct entry *e, uint32_t count)
 {
     uint32_t same = 0;
     for (uint32_t j = 0; j < count; j++)
@@ -180,7 +178,7 @@ static uint32_t given_as(const struct entry *one, const struct entry *e, uint32_
     return same;
 }
 
-/* Of those that say the same as the best, or were given the same where nobody else says it, one that has lost nothing. */
+/* One that lost nothing, of those with the best's output; or with its inputs, where no other has its output. */
 static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t count, uint32_t best, int alone)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -196,13 +194,13 @@ uint32_t brick_match_reference(struct work *w, const struct entry *e, uint32_t c
     if (w->m->by_input)
         return best;
     const uint32_t tried = count < CANDIDATES ? count : CANDIDATES;
-    for (uint32_t i = 0, given = 0; count > 2 && 2 * most < count && i < tried; i++) {
-        const uint32_t near = near_to(w, &e[i], e, count), same = given_as(&e[i], e, count);
-        if (near < most || (near == most && same <= given))
+    for (uint32_t i = 0, most_same = 0; count > 2 && 2 * most < count && i < tried; i++) {
+        const uint32_t near = near_to(w, &e[i], e, count), same = same_inputs(&e[i], e, count);
+        if (near < most || (near == most && same <= most_same))
             continue;
         best = i;
         most = near;
-        given = same;
+        most_same = same;
     }
     return whole_one(w, e, count, best, most <= 1);
 }
@@ -229,7 +227,7 @@ static int room_for_row(struct work *w, uint32_t members)
     return 1;
 }
 
-/* Nothing differs: it is no row. */
+/* Counts what is identical: it is no row. */
 static int pass_alike(struct work *w, uint32_t count, uint32_t moment)
 {
     struct alike *alike = brick_match_grown(w->alike, &w->alike_room, w->alike_count + 1, sizeof *alike);
@@ -237,7 +235,7 @@ static int pass_alike(struct work *w, uint32_t count, uint32_t moment)
         return 0;
     w->alike = alike;
     w->alike[w->alike_count++] = (struct alike){moment, count - 1};
-    brick_site_now(w)->classes[BRICK_CLASS_IDENTICAL] += count - 1;
+    brick_match_site_now(w)->classes[BRICK_CLASS_IDENTICAL] += count - 1;
     return 1;
 }
 
@@ -253,10 +251,10 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
 {
     struct brick_match *m = w->m;
     const uint32_t moment = first_moment(e, count);
-    brick_site_now(w)->compared += count - 1;
+    brick_match_site_now(w)->compared += count - 1;
     if (as == BRICK_CLASS_IDENTICAL && brick_match_is_same(e, count)) {
         for (uint32_t i = 0; i < count && !m->by_input; i++)
-            brick_steps_begin(w, &e[i], &e[reference], given_else(w, &e[reference], &e[i]));
+            brick_steps_begin(w, &e[i], &e[reference], other_inputs(w, &e[reference], &e[i]));
         return pass_alike(w, count, moment);
     }
     if (!room_for_row(w, count))
@@ -273,14 +271,14 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
     };
     enum brick_class last = as;
     for (uint32_t i = 0; i < count; i++) {
-        struct comparison s = {.class = i == reference ? BRICK_CLASS_IDENTICAL : as};
+        struct comparison c = {.class = i == reference ? BRICK_CLASS_IDENTICAL : as};
         if (i != reference && as == BRICK_CLASS_IDENTICAL)
-            s = judge(w, row, e, i);
+            c = compare_member(w, row, e, i);
         else if (!m->by_input)
             brick_steps_begin(w, &e[i], &e[reference], 0);
-        m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)s.class};
-        last = s.class > last ? s.class : last;
-        row->agree += s.class <= BRICK_CLASS_WITHIN;
+        m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)c.class};
+        last = c.class > last ? c.class : last;
+        row->agree += c.class <= BRICK_CLASS_WITHIN;
     }
     if (row->class != BRICK_CLASS_DIVERGED)
         row->class = (uint8_t)last;

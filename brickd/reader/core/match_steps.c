@@ -1,4 +1,4 @@
-#include "match_internal.h"
+#include "match_steps.h"
 #include "brick_hash.h"
 
 #include <stdlib.h>
@@ -11,23 +11,18 @@ static int by_step(const void *a, const void *b)
     return ORDER(x->worker, y->worker);
 }
 
-static int by_own(const void *a, const void *b)
+static int by_start(const struct visit *x, const struct visit *y, int order)
 {
-    const struct visit *x = a, *y = b;
     UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->own.at, y->own.at);
+    UNLESS_EQUAL(x->starts[order].at, y->starts[order].at);
     return ORDER(x->step, y->step);
 }
 
-static int by_beside(const void *a, const void *b)
-{
-    const struct visit *x = a, *y = b;
-    UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->beside.at, y->beside.at);
-    return ORDER(x->step, y->step);
-}
+static int by_clock(const void *a, const void *b) { return by_start(a, b, BY_CLOCK); }
 
-/* Which visits are not known as a whole. */
+static int by_order(const void *a, const void *b) { return by_start(a, b, BY_ORDER); }
+
+/* Marks the visits of which some fingerprints are not compared, or may have made room. */
 static int find_cuts(struct work *w)
 {
     const struct brick_match *m = w->m;
@@ -41,20 +36,21 @@ static int find_cuts(struct work *w)
             continue;
         if (first[place] == NULL || fingerprint->ticks < first[place]->ticks)
             first[place] = fingerprint;
-        struct visit *of = fingerprint->ticks < m->since[place] ? brick_steps_visit(w, fingerprint->step, place) : NULL;
-        if (of != NULL)
-            of->cut = 1;
+        struct visit *v = fingerprint->ticks < m->since[place] ? brick_steps_visit(w, fingerprint->step, place) : NULL;
+        if (v != NULL)
+            v->cut = 1;
     }
     for (uint32_t worker = 0; m->worn != NULL && worker < m->count; worker++) {
-        struct visit *of = m->worn[worker] != 0 && first[worker] != NULL ? brick_steps_visit(w, first[worker]->step, worker) : NULL;
-        if (of != NULL)
-            of->worn = 1;
+        const int worn = m->worn[worker] != 0 && first[worker] != NULL;
+        struct visit *v = worn ? brick_steps_visit(w, first[worker]->step, worker) : NULL;
+        if (v != NULL)
+            v->worn = 1;
     }
     free(first);
     return 1;
 }
 
-/* A step reads a state where any worker's does: a worker may lack the fingerprint that shows it. */
+/* A step reads a state where that of any worker does: a worker may lack the fingerprint that shows it. */
 static void share_state(struct work *w)
 {
     for (size_t from = 0, end; from < w->visits_count; from = end) {
@@ -99,8 +95,8 @@ int brick_steps_find(struct work *w)
 
 struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t worker)
 {
-    const struct visit wanted = {.step = step, .worker = worker};
-    return bsearch(&wanted, w->visits, w->visits_count, sizeof wanted, by_step);
+    const struct visit key = {.step = step, .worker = worker};
+    return bsearch(&key, w->visits, w->visits_count, sizeof key, by_step);
 }
 
 static void begin(struct start *s, uint64_t at, const struct brick_kept_fingerprint *fingerprint, int differs)
@@ -112,9 +108,9 @@ static void begin(struct start *s, uint64_t at, const struct brick_kept_fingerpr
 void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *reference, int differs)
 {
     struct visit *v = brick_steps_visit(w, e->fingerprint->step, e->worker);
-    begin(&v->own, e->fingerprint->ticks, e->fingerprint, differs);
+    begin(&v->starts[BY_CLOCK], e->fingerprint->ticks, e->fingerprint, differs);
     if (reference->worker != e->worker)
-        begin(&v->beside, reference->moment, e->fingerprint, differs);
+        begin(&v->starts[BY_ORDER], reference->moment, e->fingerprint, differs);
 }
 
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
@@ -124,47 +120,44 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     const uint32_t step = v->at;
     if (m->steps[step].workers < 2)
         return;
-    memset(w->here, 0, m->count);
+    memset(w->marked, 0, m->count);
     for (size_t i = 0; i < count; i++)
-        w->here[e[i].worker] = 1;
+        w->marked[e[i].worker] = 1;
     while (v > w->visits && v[-1].at == step)
         v--;
     for (; v < end && v->at == step; v++) {
-        if (w->here[v->worker])
+        if (w->marked[v->worker])
             continue;
-        /* Whoever came in the middle of it, or is in the middle of it, may have it still. */
+        /* A worker that came in the middle of it, or is in the middle of it, may have it still. */
         struct brick_match_worker *own = &m->edges[v->worker];
         const int edge = v->first == own->first || v->last == own->last;
         *(edge ? &own->uncertain : &own->missing) += 1;
-        *(edge ? &brick_site_now(w)->uncertain : &brick_site_now(w)->missing) += 1;
+        *(edge ? &brick_match_site_now(w)->uncertain : &brick_match_site_now(w)->missing) += 1;
     }
 }
 
-static const struct start *own(const struct visit *v) { return &v->own; }
-
-static const struct start *beside(const struct visit *v) { return &v->beside; }
-
-/* In the order in which they stand. */
-static void look(struct visit *visits, size_t count, const struct start *(*by)(const struct visit *))
+/* Finds which visits began with other inputs; they are sorted by that order. */
+static void count_differing(struct visit *visits, size_t count, int order)
 {
     for (size_t i = 0, diverged = 0, parted = 0; i < count; i++) {
         struct visit *v = &visits[i];
         if (i > 0 && v->worker != v[-1].worker)
             diverged = parted = 0;
-        const int differs = !diverged && by(v)->fingerprint != NULL && by(v)->differs;
+        const int differs = !diverged && v->starts[order].fingerprint != NULL && v->starts[order].differs;
         v->differs += (uint8_t)differs;
-        parted |= differs;
+        parted |= (size_t)differs;
         diverged |= !differs && v->diverged && !(parted && v->stateful); /* what other work left in a cache explains it */
     }
 }
 
 static uint64_t other_work(const struct visit *v)
 {
-    return v->differs < 2 ? 0 : brick_mixed(v->own.fingerprint->site ^ brick_mixed(v->own.fingerprint->inputs)) | 1;
+    const struct brick_kept_fingerprint *first = v->starts[BY_CLOCK].fingerprint;
+    return v->differs < ORDERS ? 0 : brick_mixed(first->site ^ brick_mixed(first->inputs)) | 1;
 }
 
-/* All other work that each worker did before a visit, in the order in which they stand. */
-static void recall(struct visit *visits, size_t count)
+/* Adds to each visit the other work that its worker did before it, as they are sorted. */
+static void add_before(struct visit *visits, size_t count)
 {
     uint64_t before = 0; /* 0: none */
     for (size_t i = 0; i < count; i++) {
@@ -173,13 +166,13 @@ static void recall(struct visit *visits, size_t count)
             before = 0;
         if (before != 0)
             v->before = brick_mixed(brick_mixed(v->before) ^ before) | 1;
-        if (v->differs >= 2)
+        if (v->differs == ORDERS)
             before = brick_mixed(before ^ other_work(v)) | 1;
     }
 }
 
-/* What each did other work in. Whether anybody did. */
-static int part(struct brick_match *m, struct visit *visits, size_t count)
+/* Sets the work of each visit. Returns whether there is other work. */
+static int set_work(struct brick_match *m, struct visit *visits, size_t count)
 {
     int any = 0;
     for (size_t i = 0; i < count; i++) {
@@ -193,16 +186,19 @@ static int part(struct brick_match *m, struct visit *visits, size_t count)
 
 int brick_steps_find_other_work(struct work *w)
 {
-    qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
-    look(w->visits, w->visits_count, beside);
-    qsort(w->visits, w->visits_count, sizeof *w->visits, by_own);
-    look(w->visits, w->visits_count, own);
-    recall(w->visits, w->visits_count);
-    qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
-    recall(w->visits, w->visits_count);
-    qsort(w->visits, w->visits_count, sizeof *w->visits, by_step);
-    const int any = part(w->m, w->visits, w->visits_count);
-    for (size_t i = 0; any && i < w->entries_count; i++)
-        w->entries[i].work = brick_steps_visit(w, w->entries[i].fingerprint->step, w->entries[i].worker)->work;
+    const size_t count = w->visits_count;
+    qsort(w->visits, count, sizeof *w->visits, by_order);
+    count_differing(w->visits, count, BY_ORDER);
+    qsort(w->visits, count, sizeof *w->visits, by_clock);
+    count_differing(w->visits, count, BY_CLOCK);
+    add_before(w->visits, count);
+    qsort(w->visits, count, sizeof *w->visits, by_order);
+    add_before(w->visits, count);
+    qsort(w->visits, count, sizeof *w->visits, by_step);
+    const int any = set_work(w->m, w->visits, count);
+    for (size_t i = 0; any && i < w->entries_count; i++) {
+        struct entry *e = &w->entries[i];
+        e->work = brick_steps_visit(w, e->fingerprint->step, e->worker)->work;
+    }
     return any;
 }

@@ -8,7 +8,7 @@
 
 static uint32_t *count_place(const struct brick_fingerprints *p, uint32_t service, uint64_t site)
 {
-    uint64_t i = brick_fingerprints_digest(p->key ^ service, site);
+    uint64_t i = brick_digest(p->key ^ service, site);
     for (;; i++) {
         uint32_t *place = &p->counts_index[i & (2 * p->counts_room - 1)];
         if (*place == 0 || (p->counts[*place - 1].site == site && p->counts[*place - 1].service == service))
@@ -29,7 +29,7 @@ static uint32_t *waiting_place(const struct brick_fingerprints *p, uint32_t numb
     return &p->waiting[number & (p->counts_room - 1)];
 }
 
-/* Puts into `other`, which has room for all, what p counted, but for one service. `moved`: where each stands now. */
+/* Copies the counts to `other`, which has room for all, but for those of one service. `moved`: where each is now. */
 static void copy_counts(struct brick_fingerprints *other, const struct brick_fingerprints *p, uint64_t without, uint32_t *moved)
 {
     for (size_t n = 0; n < p->counts_used; n++) {
@@ -48,7 +48,7 @@ static void copy_counts(struct brick_fingerprints *other, const struct brick_fin
             *waiting_place(other, other->waiting_end++) = moved[*waiting_place(p, n)];
 }
 
-/* The counts in so much room, but for those of one service. 0: there is no memory. */
+/* Moves the counts into so much room, but for those of one service. 0: no memory. */
 static int move_counts(struct brick_fingerprints *p, size_t room, uint64_t without)
 {
     struct brick_fingerprints other = *p;
@@ -59,7 +59,6 @@ static int move_counts(struct brick_fingerprints *p, size_t room, uint64_t witho
     other.counts_index = calloc(2 * room, sizeof *other.counts_index);
     other.changed = malloc(room * sizeof *other.changed);
     other.waiting = malloc(room * sizeof *other.waiting);
-    struct brick_fingerprints *gone = &other;
     const int whole = moved != NULL && other.counts != NULL && other.counts_index != NULL && other.changed != NULL
                    && other.waiting != NULL;
     if (whole) {
@@ -69,10 +68,10 @@ static int move_counts(struct brick_fingerprints *p, size_t room, uint64_t witho
         other = before;
     }
     free(moved);
-    free(gone->counts);
-    free(gone->counts_index);
-    free(gone->changed);
-    free(gone->waiting);
+    free(other.counts);
+    free(other.counts_index);
+    free(other.changed);
+    free(other.waiting);
     return whole;
 }
 
@@ -129,7 +128,7 @@ void brick_fingerprints_take_counts(struct brick_fingerprints *p, struct brick_s
 
 /* ---- what is unlike ------------------------------------------------------ */
 
-static uint32_t waits(const struct brick_site_count *c)
+static uint32_t waiting_of(const struct brick_site_count *c)
 {
     return c->waited < BRICK_UNLIKE_OF_A_SITE ? c->waited : BRICK_UNLIKE_OF_A_SITE;
 }
@@ -153,9 +152,11 @@ void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct br
         return;
     }
     p->unlike_all++;
-    uint64_t place = count->waited < BRICK_UNLIKE_OF_A_SITE ? count->waited : brick_mixed(BRICK_ODD + number) % (count->waited + 1u);
-    for (uint32_t n = 0; n < waits(count); n++)
-        if (count->waiting[n] < p->first) /* nobody can look at that one any more */
+    uint64_t place = count->waited;
+    if (place >= BRICK_UNLIKE_OF_A_SITE)
+        place = brick_mixed(BRICK_ODD + number) % (count->waited + 1u);
+    for (uint32_t n = 0; n < waiting_of(count); n++)
+        if (count->waiting[n] < p->first) /* that one has gone */
             place = n;
     if (place < BRICK_UNLIKE_OF_A_SITE)
         count->waiting[place] = number;
@@ -169,16 +170,17 @@ size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *nu
     size_t count = 0;
     while (p->waiting_first != p->waiting_end && count < BRICK_UNLIKE_MAX) {
         struct brick_site_count *c = &p->counts[*waiting_place(p, p->waiting_first++)];
-        uint32_t told = 0;
-        for (uint32_t n = 0; n < waits(c) && told < each; n++)
+        uint32_t taken = 0;
+        for (uint32_t n = 0; n < waiting_of(c) && taken < each; n++)
             if (c->waiting[n] >= p->first) {
                 numbers[count++] = c->waiting[n];
-                told++;
+                taken++;
             }
         for (uint32_t n = 0; n < 2; n++) {
-            if (c->rounded[n].waited > 0 && c->rounded[n].waiting >= p->first && told < each && count < BRICK_UNLIKE_MAX) {
+            const int held = c->rounded[n].waited > 0 && c->rounded[n].waiting >= p->first;
+            if (held && taken < each && count < BRICK_UNLIKE_MAX) {
                 numbers[count++] = c->rounded[n].waiting;
-                told++;
+                taken++;
             }
             c->rounded[n].waited = 0;
         }

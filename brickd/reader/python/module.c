@@ -1,9 +1,7 @@
 /* python/module.c - brickd.shm._reader: the reader's face in CPython. */
 #include "../core/fold.h"
-#include "../core/match.h"
-#include "../core/fingerprint_window.h"
+#include "../core/match_classes.h"
 #include "../core/recording_format.h"
-#include "../core/tolerance.h"
 #include "brick_removed.h"
 #include "py_types.h"
 

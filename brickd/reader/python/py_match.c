@@ -1,5 +1,6 @@
 /* python/py_match.c - brickd.shm._reader.Fingerprints: the methods that compare, and their results as Python objects. */
 #include "../core/match.h"
+#include "../core/match_classes.h"
 #include "py_fingerprints.h"
 
 #include <math.h>
@@ -141,7 +142,7 @@ PyObject *fingerprints_rounded(PyObject *self, PyObject *args)
     unsigned long long one, other;
     if (!PyArg_ParseTuple(args, "KK:rounded", &one, &other))
         return NULL;
-    int rounded = 0;
+    enum brick_rounded rounded = BRICK_ROUNDED_NOT;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&p->mutex);
     if (both_held(p, one, other))
