@@ -219,7 +219,7 @@ class Attached:
         self.drain.salvage()
         quiet, begun = 0, self.drain.read
         while self.drain.read - begun < _LAST_BYTES:
-            ((_, events, refused),) = _reader.drain([self.drain]) or [(0, None, None)]
+            ((_, events, refused),) = _reader.drain([self.drain])[2] or [(0, None, None)]
             if refused is not None:
                 raise SegmentRefused(self.segment.name, refused)
             self.take(events)

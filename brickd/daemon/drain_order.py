@@ -62,7 +62,7 @@ class DrainTurns:
         drains = [each.drain for each in self.order]
         spent, reached = 0, 0
         while reached < len(drains):
-            reached, read, found = _reader.drain_some(drains, reached, PIECE_BYTES)
+            reached, read, found = _reader.drain(drains, reached, PIECE_BYTES)
             for index, events, refused in found:
                 take(DrainResult(self.order[index], events, refused))
             spent += read

@@ -311,8 +311,9 @@ def _nobody_is_orphaned(patch: Patch) -> None:
 
 
 def _the_last_records_of_the_dead_are_not_read(patch: Patch) -> None:
+    drain = _reader.drain
     patch.setattr(collector, "STILL_NS", 0)
-    patch.setattr(_reader, "drain", lambda drains, drain=_reader.drain: drain(drains) if len(drains) != 1 else [])
+    patch.setattr(_reader, "drain", lambda drains, *bounds: drain(drains, *bounds) if bounds else (len(drains), 0, []))
 
 
 def _a_checkpoint_written_in_place(patch: Patch) -> None:

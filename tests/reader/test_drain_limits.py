@@ -38,7 +38,7 @@ def test_what_a_pass_has_no_slots_left_for_comes_with_the_next() -> None:
             r.add(lane, "span", spans(*({"sequence": n + 1} for n in range(many))))
             r.add(lane, "event", events(*({"sequence": n + 1} for n in range(many))))
         drain = r.drain()
-        taken = [(len(events_of(_reader.drain([drain]))) // SLOT, drain.spans, drain.complete) for _ in range(3)]
+        taken = [(len(events_of(_reader.drain([drain])[2])) // SLOT, drain.spans, drain.complete) for _ in range(3)]
         assert taken == [(PASS_SLOTS, PASS_SLOTS, False), (2 * many - PASS_SLOTS, 2 * many, True), (0, 2 * many, True)]
         assert (drain.rejected, drain.gaps) == (0, 0)
 
@@ -47,7 +47,7 @@ def test_a_pass_that_has_not_come_to_the_end_of_the_spans_is_not_complete() -> N
     with rings(span_slots=1 << 17) as r:
         r.add(0, "span", spans(*({"sequence": n + 1} for n in range(PASS_SLOTS + 1))))
         drain = r.drain()
-        assert [(_reader.drain([drain]), drain.spans, drain.complete)[1:] for _ in range(2)] == [
+        assert [(_reader.drain([drain])[2], drain.spans, drain.complete)[1:] for _ in range(2)] == [
             (PASS_SLOTS, False),
             (PASS_SLOTS + 1, True),
         ]
@@ -70,19 +70,19 @@ def test_some_drains_are_passed_until_so_many_bytes_are_read() -> None:
         _reader.drain(drains)
         for number, each in enumerate((one, other, third)):
             each.add(0, "event", events({"sequence": 1, "start": number}))
-        assert _reader.drain_some(drains, 0, 0) == (0, 0, [])
+        assert _reader.drain(drains, 0, 0) == (0, 0, [])
         before = sum(drain.read for drain in drains)
-        reached, bytes_read, found = _reader.drain_some(drains, 0, 1)
+        reached, bytes_read, found = _reader.drain(drains, 0, 1)
         assert bytes_read == sum(drain.read for drain in drains) - before > 0
         assert (reached, [index for index, _, _ in found]) == (1, [0])
         read = drains[0].read
-        reached, _, found = _reader.drain_some(drains, reached, U64)
+        reached, _, found = _reader.drain(drains, reached, U64)
         assert (reached, [index for index, _, _ in found]) == (3, [1, 2])
         assert drains[0].read == read
-        assert _reader.drain_some(drains, 3, U64) == (3, 0, [])
-        assert _reader.drain_some(drains, 7, U64) == (3, 0, [])
+        assert _reader.drain(drains, 3, U64) == (3, 0, [])
+        assert _reader.drain(drains, 7, U64) == (3, 0, [])
         with pytest.raises(ValueError, match="first is -1"):
-            _reader.drain_some(drains, -1, 1)
+            _reader.drain(drains, -1, 1)
 
 
 def test_what_a_drain_holds_follows_the_paths_of_its_spans_and_is_given_back() -> None:

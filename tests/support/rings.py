@@ -127,7 +127,7 @@ def events_of(result: list[tuple[int, bytes | None, str | None]]) -> bytes:
 
 def refusal(drain: _reader.Drain) -> str:
     """Why a pass over it refused it."""
-    ((_, _, refused),) = _reader.drain([drain])
+    ((_, _, refused),) = _reader.drain([drain])[2]
     assert refused is not None
     return refused
 

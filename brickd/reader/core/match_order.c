@@ -1,11 +1,11 @@
-/* Clocks of several workers are in no order with each other, so the one order of all is made of each worker's own: what one
- * has before another stands before it. A moment is what several have in common: by run each repeat at one site, step and
- * position, and the beginning of a step; by input the first time that a site was given these inputs.
+/* Clocks of several workers have no order between them, so the one order is made of each worker's own: what a worker has
+ * earlier comes earlier. A moment is what several have in common: by run each repeat at one site, step and position, and
+ * the beginning of a step; by input the first time that a site had these inputs.
  *
- * The next moment is one that is next for each worker who has it, of several that of the worker who was named first. Where
- * there is none some contradict each other: what is next for one stands behind what is next for another, and so on round to
- * the first. Of these a step begins without those who are not there yet, or what is next for the first of them comes. So the
- * order contradicts the worker who was named first in nothing, and where nobody contradicts another it contradicts nobody.
+ * The next moment is one that is next for each worker that has it; of several, that of the worker named first. Where there
+ * is none, workers contradict each other: what is next for one is behind what is next for another, and so on round to the
+ * first. Of such a round a step begins without those that are not there yet, or what is next for its first worker comes.
+ * So the order contradicts the worker named first in nothing; workers that do not contradict each other, it does not.
  */
 #include "match_phases.h"
 
@@ -16,24 +16,28 @@
 
 /* A worker comes to a moment. */
 struct turn {
-    uint64_t ticks, number; /* 0: a step begins; else that of the fingerprint, and 1 more */
+    uint64_t ticks, number; /* of the fingerprint, plus 1; 0: a step begins */
     uint32_t worker, moment;
-    uint32_t same; /* the next worker's of this moment; NONE: there is none */
+    uint32_t same; /* the next worker's turn of this moment, or NONE */
 };
 
 struct moment {
     uint32_t first; /* the first worker's turn of it */
     uint32_t waits; /* for so many workers that have something else before it */
-    uint32_t at;    /* in the order; NONE: it has no place */
+    uint32_t at;    /* in the order; NONE: not yet */
+};
+
+struct worker {
+    size_t next, end; /* of its turns: the next one, and the end */
+    uint32_t seen;    /* fingerprints in the current group; by input its turn there plus 1 */
+    uint32_t asked;   /* the place in the order for which it was last asked which worker is in its way */
 };
 
 struct order {
-    struct turn *turns; /* at last, in the order of the workers and of their clocks */
+    struct turn *turns; /* finally by worker and clock */
     struct moment *moments;
-    size_t *next, *end; /* of each worker: of its turns the next one, and behind the last one */
-    uint32_t *seen;     /* of each worker: of the present group so many fingerprints; by input its turn, and 1 more */
-    uint32_t *asked;    /* of each worker: where the order was when it was last asked who is in its way */
-    uint8_t *ready;     /* of each worker: it is the first of those that have what they all have next */
+    struct worker *workers;
+    uint8_t *ready; /* of each worker: it is the first of those that all have one moment next */
     size_t turns_count, moments_count, count;
 };
 
@@ -53,13 +57,13 @@ static void add_turn(struct order *o, uint64_t ticks, uint64_t number, uint32_t 
 /* By run each repeat is a moment of its own. */
 static void add_repeat(struct order *o, struct entry *e)
 {
-    e->moment = (uint32_t)o->moments_count + o->seen[e->worker]++;
+    e->moment = (uint32_t)o->moments_count + o->workers[e->worker].seen++;
     add_turn(o, e->fingerprint->ticks, e->number + 1, e->worker, e->moment);
 }
 
 static void add_first(struct order *o, struct entry *e)
 {
-    uint32_t *seen = &o->seen[e->worker];
+    uint32_t *seen = &o->workers[e->worker].seen;
     e->moment = (uint32_t)o->moments_count;
     if (*seen == 0) {
         add_turn(o, e->fingerprint->ticks, e->number + 1, e->worker, e->moment);
@@ -74,12 +78,13 @@ static void find_turns(const struct work *w, struct order *o)
     for (size_t from = 0, end; from < w->entries_count; from = end) {
         uint32_t moments = 1;
         end = brick_match_group_end(w, from);
-        memset(o->seen, 0, o->count * sizeof *o->seen);
+        for (size_t worker = 0; worker < o->count; worker++)
+            o->workers[worker].seen = 0;
         for (size_t i = from; i < end; i++) {
             struct entry *e = &w->entries[i];
             (w->m->by_input ? add_first : add_repeat)(o, e);
-            if (!w->m->by_input && o->seen[e->worker] > moments)
-                moments = o->seen[e->worker];
+            if (!w->m->by_input && o->workers[e->worker].seen > moments)
+                moments = o->workers[e->worker].seen;
         }
         o->moments_count += moments;
     }
@@ -90,15 +95,14 @@ static void find_turns(const struct work *w, struct order *o)
 
 static int is_known(const struct order *o, size_t turn) { return o->moments[o->turns[turn].moment].at != NONE; }
 
-/* Goes on to what a worker has next that has no place yet. */
-static void come_to_next(struct order *o, uint32_t worker)
+/* Moves a worker on to its next turn whose moment has no place yet. */
+static void come_to_next(struct order *o, struct worker *w)
 {
-    size_t *next = &o->next[worker];
-    while (*next < o->end[worker] && is_known(o, *next))
-        ++*next;
-    if (*next == o->end[worker])
+    while (w->next < w->end && is_known(o, w->next))
+        w->next++;
+    if (w->next == w->end)
         return;
-    struct moment *m = &o->moments[o->turns[*next].moment];
+    struct moment *m = &o->moments[o->turns[w->next].moment];
     if (--m->waits == 0)
         o->ready[o->turns[m->first].worker] = 1;
 }
@@ -111,38 +115,39 @@ static void begin(struct order *o)
     for (size_t i = o->turns_count; i-- > 0;) {
         struct turn *t = &o->turns[i];
         struct moment *m = &o->moments[t->moment];
+        struct worker *w = &o->workers[t->worker];
         t->same = m->first;
         m->first = (uint32_t)i;
         m->waits++;
-        o->next[t->worker] = i;
-        o->end[t->worker] += 1;
+        w->next = i;
+        w->end += 1;
     }
-    for (uint32_t worker = 0; worker < o->count; worker++) {
-        o->asked[worker] = NONE;
-        o->end[worker] += o->next[worker];
-        come_to_next(o, worker);
+    for (struct worker *w = o->workers; w < o->workers + o->count; w++) {
+        w->asked = NONE;
+        w->end += w->next;
+        come_to_next(o, w);
     }
 }
 
-/* The first worker who has what another has next behind something else. */
+/* The first worker that has this worker's next moment behind something else. */
 static uint32_t in_the_way(const struct order *o, uint32_t worker)
 {
-    uint32_t i = o->moments[o->turns[o->next[worker]].moment].first;
-    while (o->next[o->turns[i].worker] == i)
+    uint32_t i = o->moments[o->turns[o->workers[worker].next].moment].first;
+    while (o->workers[o->turns[i].worker].next == i)
         i = o->turns[i].same;
     return o->turns[i].worker;
 }
 
-static int begins_step(const struct order *o, uint32_t worker) { return o->turns[o->next[worker]].number == 0; }
+static int begins_step(const struct order *o, uint32_t worker) { return o->turns[o->workers[worker].next].number == 0; }
 
-/* Where nothing is next for all who have it: of some that are in each other's way round, one. */
+/* Where no moment is next for all that have it: the worker of a round that comes first. */
 static uint32_t first_of_round(struct order *o, uint32_t at)
 {
     uint32_t worker = 0;
-    while (o->next[worker] == o->end[worker])
+    while (o->workers[worker].next == o->workers[worker].end)
         worker++;
-    for (; o->asked[worker] != at; worker = in_the_way(o, worker))
-        o->asked[worker] = at;
+    for (; o->workers[worker].asked != at; worker = in_the_way(o, worker))
+        o->workers[worker].asked = at;
     uint32_t first = worker;
     for (uint32_t next = in_the_way(o, worker); next != worker; next = in_the_way(o, next)) {
         const int steps = begins_step(o, next) - begins_step(o, first);
@@ -156,12 +161,14 @@ static void put_in_order(struct order *o)
     for (uint32_t at = 0; at < o->moments_count; at++) {
         const uint8_t *ready = memchr(o->ready, 1, o->count);
         const uint32_t worker = ready != NULL ? (uint32_t)(ready - o->ready) : first_of_round(o, at);
-        struct moment *m = &o->moments[o->turns[o->next[worker]].moment];
+        struct moment *m = &o->moments[o->turns[o->workers[worker].next].moment];
         m->at = at;
         o->ready[o->turns[m->first].worker] = 0;
-        for (uint32_t i = m->first; i != NONE; i = o->turns[i].same)
-            if (o->next[o->turns[i].worker] == i)
-                come_to_next(o, o->turns[i].worker);
+        for (uint32_t i = m->first; i != NONE; i = o->turns[i].same) {
+            struct worker *w = &o->workers[o->turns[i].worker];
+            if (w->next == i)
+                come_to_next(o, w);
+        }
     }
 }
 
@@ -171,13 +178,9 @@ int brick_order_find(struct work *w)
     const size_t turns = w->entries_count + w->visits_count;
     o.turns = malloc((turns + 1) * sizeof *o.turns);
     o.moments = malloc((turns + 1) * sizeof *o.moments);
-    o.next = calloc(o.count + 1, sizeof *o.next);
-    o.end = calloc(o.count + 1, sizeof *o.end);
-    o.seen = malloc((o.count + 1) * sizeof *o.seen);
-    o.asked = malloc((o.count + 1) * sizeof *o.asked);
+    o.workers = calloc(o.count + 1, sizeof *o.workers);
     o.ready = calloc(o.count + 1, 1);
-    const int whole = o.turns != NULL && o.moments != NULL && o.next != NULL && o.end != NULL && o.seen != NULL
-                      && o.asked != NULL && o.ready != NULL;
+    const int whole = o.turns != NULL && o.moments != NULL && o.workers != NULL && o.ready != NULL;
     if (whole) {
         find_turns(w, &o);
         begin(&o);
@@ -187,10 +190,7 @@ int brick_order_find(struct work *w)
     }
     free(o.turns);
     free(o.moments);
-    free(o.next);
-    free(o.end);
-    free(o.seen);
-    free(o.asked);
+    free(o.workers);
     free(o.ready);
     return whole;
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define ODD UINT64_C(0x9E3779B97F4A7C15)
 
@@ -64,6 +65,13 @@ static uint64_t sum_of(const void *block, const struct brick_key *key)
     brick_sum_begin(&s, key);
     brick_sum_add(&s, words, 1);
     return brick_sum_end(&s);
+}
+
+uint64_t brick_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* ---- title ------------------------------------------------------------- */

@@ -132,11 +132,13 @@ BRICK_ASSERT(offsetof(struct brick_chunk, length) == 16, "frozen");
 BRICK_ASSERT(offsetof(struct brick_chunk, at_ns) == 32, "frozen");
 BRICK_ASSERT(offsetof(struct brick_chunk, head_sum) == 56, "frozen");
 
+enum { BRICK_RING_SPANS, BRICK_RING_EVENTS };
+
 /* Where the body of RECORDS begins. Slots are hostile: nobody judged them before they were written. */
 struct brick_records {
     uint32_t worker; /* as WORKERS says */
     uint32_t lane;
-    uint32_t ring;   /* 0: spans, 1: events */
+    uint32_t ring;   /* BRICK_RING_SPANS or BRICK_RING_EVENTS */
     uint32_t inside; /* since 1.1: so many of the first slots belong to a record that began before them, or are no record's */
     uint64_t first; /* position of the first slot in its ring */
     uint64_t reserved[5];
@@ -157,6 +159,9 @@ BRICK_ASSERT(sizeof(struct brick_end) == BRICK_BLOCK, "frozen");
 #define BRICK_END_BYTES ((uint64_t)(sizeof(struct brick_chunk) + sizeof(struct brick_end)))
 
 static inline uint64_t brick_blocks_of(uint64_t bytes) { return (bytes + BRICK_BLOCK - 1) & ~(uint64_t)(BRICK_BLOCK - 1); }
+
+/* Since 1970, as every chunk says it. */
+uint64_t brick_now_ns(void);
 
 struct brick_key {
     uint64_t words[2];

@@ -1,14 +1,6 @@
 #include "recording_tap.h"
 
 #include <string.h>
-#include <time.h>
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static uint64_t piece_of(uint64_t slots) { return BRICK_SPOOL_BEFORE + slots * sizeof(struct brick_record); }
 
@@ -18,7 +10,7 @@ void brick_track_end(struct brick_track *t)
         return;
     const struct brick_chunk head = {.kind = BRICK_CHUNK_RECORDS,
                                      .length = piece_of(t->slots) - sizeof head,
-                                     .at_ns = now_ns()};
+                                     .at_ns = brick_now_ns()};
     memcpy(t->place, &head, sizeof head);
     if (t->slots > 0)
         brick_spool_publish(t->spool, piece_of(t->slots));

@@ -12,8 +12,6 @@
 /* Slots of one piece at most. */
 #define BRICK_TRACK_SLOTS 16384u
 
-enum { BRICK_RING_SPANS, BRICK_RING_EVENTS };
-
 struct brick_track {
     struct brick_spool *spool; /* NULL: nothing is recorded */
     uint32_t worker;           /* its number in the recording */

@@ -4,18 +4,10 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* 0, with errno. */
 static int write_whole(int fd, uint64_t at, const void *bytes, uint64_t length)
@@ -186,7 +178,7 @@ int brick_recorder_end(struct brick_recorder *r)
                                   .refused_chunks = r->refused_chunks,
                                   .refused_bytes = r->refused_bytes,
                                   .refused_slots = r->refused_slots};
-    int whole = uncut(r) && put(r, BRICK_CHUNK_END, now_ns(), &end, sizeof end) && ftruncate(r->fd, (off_t)r->at) == 0;
+    int whole = uncut(r) && put(r, BRICK_CHUNK_END, brick_now_ns(), &end, sizeof end) && ftruncate(r->fd, (off_t)r->at) == 0;
     int error = errno;
     brick_store_relaxed32(&r->ended, 1);
     close(r->fd);

@@ -1,7 +1,6 @@
 #include "redact.h"
 
 #include "brick_siphash.h"
-#include "recording_tap.h"
 #include "record_walk.h"
 
 #include <errno.h>

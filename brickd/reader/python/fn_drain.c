@@ -60,15 +60,15 @@ static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcom
 static PyObject *drains_of(PyObject *module, PyObject *segments)
 {
     PyTypeObject *type = ((struct reader_state *)PyModule_GetState(module))->drain;
-    PyObject *held = PySequence_Tuple(segments);
-    for (Py_ssize_t i = 0; held != NULL && i < PyTuple_GET_SIZE(held); i++) {
-        if (!Py_IS_TYPE(PyTuple_GET_ITEM(held, i), type)) {
+    PyObject *drains = PySequence_Tuple(segments);
+    for (Py_ssize_t i = 0; drains != NULL && i < PyTuple_GET_SIZE(drains); i++) {
+        if (!Py_IS_TYPE(PyTuple_GET_ITEM(drains, i), type)) {
             PyErr_Format(PyExc_TypeError, "item %zd is a %s, wanted a Drain", i,
-                         Py_TYPE(PyTuple_GET_ITEM(held, i))->tp_name);
-            Py_CLEAR(held);
+                         Py_TYPE(PyTuple_GET_ITEM(drains, i))->tp_name);
+            Py_CLEAR(drains);
         }
     }
-    return held;
+    return drains;
 }
 
 static double waiting(Drain *self)
@@ -89,42 +89,48 @@ PyObject *reader_rest(PyObject *module, PyObject *args)
     double enough;
     if (!PyArg_ParseTuple(args, "O(ii)iid:rest", &segments, &fds[0].fd, &fds[1].fd, &interval_ms, &looks, &enough))
         return NULL;
-    PyObject *held = drains_of(module, segments);
-    if (held == NULL)
+    PyObject *drains = drains_of(module, segments);
+    if (drains == NULL)
         return NULL;
-    int enough_there = 0;
+    int full = 0;
     Py_BEGIN_ALLOW_THREADS
-    while (!enough_there && poll(fds, 2, interval_ms) == 0 && --looks > 0)
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held) && !enough_there; i++) {
-            double fill = waiting((Drain *)PyTuple_GET_ITEM(held, i));
-            enough_there = fill > 0 && fill >= enough;
+    while (!full && poll(fds, 2, interval_ms) == 0 && --looks > 0)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(drains) && !full; i++) {
+            double fill = waiting((Drain *)PyTuple_GET_ITEM(drains, i));
+            full = fill > 0 && fill >= enough;
         }
     Py_END_ALLOW_THREADS
-    Py_DECREF(held);
+    Py_DECREF(drains);
     return Py_BuildValue("(NN)", PyBool_FromLong(fds[0].revents), PyBool_FromLong(fds[1].revents));
 }
 
-/* From the first on, until so many bytes were read; *first: the one that it did not come to, *read: how many were. */
-static PyObject *drained(PyObject *module, PyObject *segments, Py_ssize_t *first, uint64_t bytes, uint64_t *read)
+PyObject *reader_drain(PyObject *module, PyObject *args)
 {
-    PyObject *held = drains_of(module, segments), *results = NULL;
-    const Py_ssize_t all = held != NULL ? PyTuple_GET_SIZE(held) : 0, from = *first < all ? *first : all;
+    PyObject *segments, *results = NULL;
+    Py_ssize_t first = 0;
+    unsigned long long bytes = UINT64_MAX, read = 0;
+    if (!PyArg_ParseTuple(args, "O|nK:drain", &segments, &first, &bytes))
+        return NULL;
+    if (first < 0)
+        return PyErr_Format(PyExc_ValueError, "first is %zd, not 0 or more", first);
+    PyObject *drains = drains_of(module, segments);
+    const Py_ssize_t all = drains != NULL ? PyTuple_GET_SIZE(drains) : 0, from = first < all ? first : all;
     struct outcome *outcomes = PyMem_Calloc((size_t)(all - from) + 1, sizeof *outcomes);
-    if (held == NULL || outcomes == NULL) {
-        if (held != NULL)
+    if (drains == NULL || outcomes == NULL) {
+        if (drains != NULL)
             PyErr_NoMemory();
         goto done;
     }
     Py_ssize_t end = from;
     Py_BEGIN_ALLOW_THREADS
-    for (*read = 0; end < all && *read < bytes; end++) {
-        outcomes[end - from] = pass((Drain *)PyTuple_GET_ITEM(held, end));
-        *read += outcomes[end - from].read;
+    for (; end < all && read < bytes; end++) {
+        outcomes[end - from] = pass((Drain *)PyTuple_GET_ITEM(drains, end));
+        read += outcomes[end - from].read;
     }
     Py_END_ALLOW_THREADS
     results = PyList_New(0);
     for (Py_ssize_t i = from; i < end; i++) {
-        Drain *d = (Drain *)PyTuple_GET_ITEM(held, i);
+        Drain *d = (Drain *)PyTuple_GET_ITEM(drains, i);
         struct outcome *o = &outcomes[i - from];
         d->seen = o->seen;
         d->read += o->read;
@@ -132,32 +138,11 @@ static PyObject *drained(PyObject *module, PyObject *segments, Py_ssize_t *first
             list_append(&results, result_of(i, d, o));
         free(o->records);
     }
-    *first = end;
+    first = end;
 done:
     PyMem_Free(outcomes);
-    Py_XDECREF(held);
-    return results;
-}
-
-PyObject *reader_drain(PyObject *module, PyObject *segments)
-{
-    Py_ssize_t first = 0;
-    uint64_t read;
-    return drained(module, segments, &first, UINT64_MAX, &read);
-}
-
-PyObject *reader_drain_some(PyObject *module, PyObject *args)
-{
-    PyObject *segments;
-    Py_ssize_t first;
-    unsigned long long bytes;
-    if (!PyArg_ParseTuple(args, "OnK:drain_some", &segments, &first, &bytes))
-        return NULL;
-    if (first < 0)
-        return PyErr_Format(PyExc_ValueError, "first is %zd, not 0 or more", first);
-    uint64_t read = 0;
-    PyObject *results = drained(module, segments, &first, bytes, &read);
-    return results != NULL ? Py_BuildValue("(nKN)", first, (unsigned long long)read, results) : NULL;
+    Py_XDECREF(drains);
+    return results != NULL ? Py_BuildValue("(nKN)", first, read, results) : NULL;
 }
 
 PyObject *reader_tails(PyObject *module, PyObject *args)
@@ -166,9 +151,9 @@ PyObject *reader_tails(PyObject *module, PyObject *args)
     int events;
     if (!PyArg_ParseTuple(args, "Op:tails", &segments, &events))
         return NULL;
-    PyObject *held = drains_of(module, segments), *writes = held != NULL ? PyList_New(0) : NULL;
-    for (Py_ssize_t i = 0; writes != NULL && i < PyTuple_GET_SIZE(held); i++)
-        drain_tails((Drain *)PyTuple_GET_ITEM(held, i), events, &writes);
-    Py_XDECREF(held);
+    PyObject *drains = drains_of(module, segments), *writes = drains != NULL ? PyList_New(0) : NULL;
+    for (Py_ssize_t i = 0; writes != NULL && i < PyTuple_GET_SIZE(drains); i++)
+        drain_tails((Drain *)PyTuple_GET_ITEM(drains, i), events, &writes);
+    Py_XDECREF(drains);
     return writes;
 }

@@ -92,11 +92,9 @@ static PyMethodDef reader_methods[] = {
     {"clock_pair", reader_clock_pair, METH_O, "clock_pair(kind) -> (ticks, CLOCK_MONOTONIC_RAW ns), taken together."},
     {"rest", reader_rest, METH_VARARGS,
      "rest(drains, (fd, fd), interval_ms, looks) -> whether anything moved; sooner back when a descriptor is readable."},
-    {"drain", reader_drain, METH_O,
-     "drain(segments) -> [(index, event records or None, why it is refused from now on or None)] where there is any."},
-    {"drain_some", reader_drain_some, METH_VARARGS,
-     "drain_some(segments, first, bytes) -> (the one it did not come to, bytes read, as drain says it): from the first one "
-     "on, until so many bytes were read."},
+    {"drain", reader_drain, METH_VARARGS,
+     "drain(segments, first=0, bytes=2^64-1) -> (index of the one that it did not reach, bytes read, [(index, event records "
+     "or None, why it is refused from now on or None)]): from the first one on, until so many bytes were read."},
     {"tails", reader_tails, METH_VARARGS,
      "tails(segments, events) -> [(fd, offset, bytes)], to be written in this order."},
     {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},

@@ -27,7 +27,16 @@ static PyObject *packed_with(PyTypeObject *type, PyObject *form, Py_ssize_t rows
     return (PyObject *)p;
 }
 
-PyObject *packed_of(PyTypeObject *type, const struct brick_summary *entries, Py_ssize_t count)
+Py_ssize_t summaries_in(const Py_buffer *buffer)
+{
+    if (buffer->len % (Py_ssize_t)sizeof(struct brick_summary) == 0)
+        return buffer->len / (Py_ssize_t)sizeof(struct brick_summary);
+    PyErr_Format(PyExc_ValueError, "%zd bytes are no array of summaries, which have %zu each", buffer->len,
+                 sizeof(struct brick_summary));
+    return -1;
+}
+
+PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count)
 {
     size_t words = (size_t)count * WORDS;
     if (count > ROWS_MAX)
@@ -35,7 +44,7 @@ PyObject *packed_of(PyTypeObject *type, const struct brick_summary *entries, Py_
     PyObject *form = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * BRICK_PACKED_MAX));
     if (form == NULL)
         return NULL;
-    size_t size = brick_pack((const uint64_t *)(const void *)entries, words, (uint8_t *)PyBytes_AS_STRING(form));
+    size_t size = brick_pack((const uint64_t *)(const void *)summaries, words, (uint8_t *)PyBytes_AS_STRING(form));
     _PyBytes_Resize(&form, (Py_ssize_t)size); /* NULL, with an error, where that fails */
     return packed_with(type, form, count);
 }
@@ -43,12 +52,12 @@ PyObject *packed_of(PyTypeObject *type, const struct brick_summary *entries, Py_
 static PyObject *packed_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"bytes", NULL};
-    Py_buffer given;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "y*:Packed", names, &given))
+    Py_buffer bytes;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "y*:Packed", names, &bytes))
         return NULL;
-    Py_ssize_t count = summaries_in(&given);
-    PyObject *packed = count >= 0 ? packed_of(type, given.buf, count) : NULL;
-    PyBuffer_Release(&given);
+    Py_ssize_t count = summaries_in(&bytes);
+    PyObject *packed = count >= 0 ? packed_of(type, bytes.buf, count) : NULL;
+    PyBuffer_Release(&bytes);
     return packed;
 }
 

@@ -64,7 +64,7 @@ static PyObject *segment_control(PyObject *self, PyObject *unused)
     return unpacked("control", &control);
 }
 
-/* A struct as a dict, and the one that it was made from last: lanes in which little happened are alike. */
+/* The last struct, and its dict: lanes in which little happened are equal. */
 struct shown {
     const char *record;
     size_t size;
@@ -82,23 +82,36 @@ static PyObject *show(struct shown *last, const void *bytes)
     return last->dict;
 }
 
-/* [(number, lane, consumer)] of the lanes that were ever used. */
+/* The lines of all lanes and, unless NULL, of their consumers, for PyMem_Free; 0 with an exception. */
+static int read_lines(Segment *s, struct brick_lane **lanes, struct brick_consumer **consumers)
+{
+    const size_t count = s->reader.header.lanes;
+    *lanes = PyMem_Calloc(count, sizeof **lanes);
+    if (consumers != NULL)
+        *consumers = PyMem_Calloc(count, sizeof **consumers);
+    if (*lanes == NULL || (consumers != NULL && *consumers == NULL))
+        PyErr_NoMemory();
+    else if (brick_reader_lanes(&s->reader, *lanes, consumers != NULL ? *consumers : NULL))
+        return 1;
+    else
+        refused(s);
+    PyMem_Free(*lanes);
+    if (consumers != NULL)
+        PyMem_Free(*consumers);
+    return 0;
+}
+
 static PyObject *segment_lanes(PyObject *self, PyObject *unused)
 {
-    struct brick_reader *r = &((Segment *)self)->reader;
-    uint32_t count = r->header.lanes;
-    PyObject *rows = NULL;
+    Segment *s = (Segment *)self;
     struct shown lane = {"lane", sizeof(struct brick_lane), NULL, NULL};
     struct shown consumer = {"consumer", sizeof(struct brick_consumer), NULL, NULL};
-    struct brick_lane *lanes = PyMem_Calloc(count, sizeof *lanes);
-    struct brick_consumer *consumers = PyMem_Calloc(count, sizeof *consumers);
-    if (lanes == NULL || consumers == NULL)
-        PyErr_NoMemory();
-    else if (!brick_reader_lanes(r, lanes, consumers))
-        refused((Segment *)self);
-    else
-        rows = PyList_New(0);
-    for (uint32_t n = 0; rows != NULL && n < count; n++) {
+    struct brick_lane *lanes;
+    struct brick_consumer *consumers;
+    if (!read_lines(s, &lanes, &consumers))
+        return NULL;
+    PyObject *rows = PyList_New(0);
+    for (uint32_t n = 0; rows != NULL && n < s->reader.header.lanes; n++) {
         if (lanes[n].opened == 0)
             continue;
         const int shown = show(&lane, &lanes[n]) != NULL && show(&consumer, &consumers[n]) != NULL;
@@ -111,21 +124,6 @@ static PyObject *segment_lanes(PyObject *self, PyObject *unused)
     return rows;
 }
 
-/* The lines of all lanes; NULL with an exception. */
-static struct brick_lane *lines_of(Segment *s)
-{
-    struct brick_lane *lines = PyMem_Calloc(s->reader.header.lanes, sizeof *lines);
-    if (lines == NULL) {
-        PyErr_NoMemory();
-    } else if (!brick_reader_lanes(&s->reader, lines, NULL)) {
-        refused(s);
-        PyMem_Free(lines);
-        lines = NULL;
-    }
-    return lines;
-}
-
-/* The record that is to be appended before the segment is removed. */
 static PyObject *segment_removed(PyObject *self, PyObject *args)
 {
     struct brick_reader *r = &((Segment *)self)->reader;
@@ -137,8 +135,8 @@ static PyObject *segment_removed(PyObject *self, PyObject *args)
         return NULL;
     if (!brick_reader_process(r, &process))
         return refused((Segment *)self);
-    struct brick_lane *lines = lines_of((Segment *)self);
-    if (lines == NULL)
+    struct brick_lane *lines;
+    if (!read_lines((Segment *)self, &lines, NULL))
         return NULL;
     brick_removed_begin(&record, &r->header, &process, reason, now_ns);
     for (uint32_t n = 0; n < r->header.lanes; n++)
@@ -150,8 +148,8 @@ static PyObject *segment_removed(PyObject *self, PyObject *args)
 static PyObject *segment_sums(PyObject *self, PyObject *unused)
 {
     Segment *s = (Segment *)self;
-    struct brick_lane *lines = lines_of(s);
-    if (lines == NULL)
+    struct brick_lane *lines;
+    if (!read_lines(s, &lines, NULL))
         return NULL;
     unsigned long long activity = 0, summarized = 0;
     uint64_t dropped[BRICK_KINDS] = {0};
@@ -186,15 +184,12 @@ static PyObject *segment_extent(PyObject *self, PyObject *unused)
     uint32_t rows[BRICK_TABLES], lanes = 0, blocks = 0, last = UINT32_MAX;
     if (!count_rows(s, rows))
         return NULL;
-    struct brick_lane *lines = PyMem_Calloc(s->reader.header.lanes, sizeof *lines);
-    struct brick_consumer *tails = PyMem_Calloc(s->reader.header.lanes, sizeof *tails);
-    const int whole = lines != NULL && tails != NULL && brick_reader_lanes(&s->reader, lines, tails);
-    if (lines == NULL || tails == NULL)
-        PyErr_NoMemory();
-    else if (!whole)
-        refused(s);
+    struct brick_lane *lines;
+    struct brick_consumer *tails;
+    if (!read_lines(s, &lines, &tails))
+        return NULL;
     Py_BEGIN_ALLOW_THREADS
-    for (uint32_t n = 0; whole && n < s->reader.header.lanes; n++)
+    for (uint32_t n = 0; n < s->reader.header.lanes; n++)
         if (lines[n].opened != 0) {
             lanes += last == UINT32_MAX || memcmp(&lines[last], &lines[n], sizeof *lines) != 0
                      || memcmp(&tails[last], &tails[n], sizeof *tails) != 0;
@@ -204,8 +199,6 @@ static PyObject *segment_extent(PyObject *self, PyObject *unused)
     Py_END_ALLOW_THREADS
     PyMem_Free(lines);
     PyMem_Free(tails);
-    if (!whole)
-        return NULL;
     return Py_BuildValue("(IIIIII)", s->reader.header.lanes, lanes, rows[BRICK_NAMES], rows[BRICK_PATHS], rows[BRICK_SITES],
                          blocks);
 }

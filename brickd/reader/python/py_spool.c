@@ -128,23 +128,18 @@ static const struct brick_redactor *redactor(PyObject *self)
     return NULL;
 }
 
-static PyObject *spool_key_name(PyObject *self, PyObject *name)
+static PyObject *redacted(PyObject *self, PyObject *number, uint64_t (*by)(const struct brick_redactor *, uint64_t))
 {
-    const unsigned long long value = PyLong_AsUnsignedLongLong(name);
-    const struct brick_redactor *by = redactor(self);
-    if (by == NULL || (value == (unsigned long long)-1 && PyErr_Occurred()))
+    const unsigned long long value = PyLong_AsUnsignedLongLong(number);
+    const struct brick_redactor *r = redactor(self);
+    if (r == NULL || (value == (unsigned long long)-1 && PyErr_Occurred()))
         return NULL;
-    return PyLong_FromUnsignedLongLong(brick_redacted_name(by, value));
+    return PyLong_FromUnsignedLongLong(by(r, value));
 }
 
-static PyObject *spool_step(PyObject *self, PyObject *step)
-{
-    const unsigned long long value = PyLong_AsUnsignedLongLong(step);
-    const struct brick_redactor *by = redactor(self);
-    if (by == NULL || (value == (unsigned long long)-1 && PyErr_Occurred()))
-        return NULL;
-    return PyLong_FromUnsignedLongLong(brick_redacted_step(by, value));
-}
+static PyObject *spool_key_name(PyObject *self, PyObject *name) { return redacted(self, name, brick_redacted_name); }
+
+static PyObject *spool_step(PyObject *self, PyObject *step) { return redacted(self, step, brick_redacted_step); }
 
 static PyObject *spool_tensors(PyObject *self, PyObject *slots)
 {

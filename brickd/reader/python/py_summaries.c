@@ -6,33 +6,24 @@
 
 typedef struct {
     PyObject_HEAD
-    struct brick_summary *entries;
+    struct brick_summary *summaries;
     Py_ssize_t count;
-    PyObject *packed; /* what they are now, packed; NULL where nobody wanted that yet */
+    PyObject *packed; /* what they are now, packed; NULL: not yet packed */
 } Summaries;
 
 static int grow(Summaries *s, Py_ssize_t count)
 {
     if (count <= s->count)
         return 1;
-    struct brick_summary *more = PyMem_Realloc(s->entries, (size_t)count * sizeof *more);
+    struct brick_summary *more = PyMem_Realloc(s->summaries, (size_t)count * sizeof *more);
     if (more == NULL) {
         PyErr_NoMemory();
         return 0;
     }
     memset(more + s->count, 0, (size_t)(count - s->count) * sizeof *more);
-    s->entries = more;
+    s->summaries = more;
     s->count = count;
     return 1;
-}
-
-Py_ssize_t summaries_in(const Py_buffer *buffer)
-{
-    if (buffer->len % (Py_ssize_t)sizeof(struct brick_summary) == 0)
-        return buffer->len / (Py_ssize_t)sizeof(struct brick_summary);
-    PyErr_Format(PyExc_ValueError, "%zd bytes are no array of summaries, which have %zu each", buffer->len,
-                 sizeof(struct brick_summary));
-    return -1;
 }
 
 static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -46,7 +37,7 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
     for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* one that counts nothing becomes zeros */
-        brick_summary_add(&s->entries[i], (const struct brick_summary *)given.buf + i);
+        brick_summary_add(&s->summaries[i], (const struct brick_summary *)given.buf + i);
     if (given.buf != NULL)
         PyBuffer_Release(&given);
     return (PyObject *)s;
@@ -54,7 +45,7 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
 
 static void summaries_dealloc(PyObject *self)
 {
-    PyMem_Free(((Summaries *)self)->entries);
+    PyMem_Free(((Summaries *)self)->summaries);
     Py_XDECREF(((Summaries *)self)->packed);
     plain_dealloc(self);
 }
@@ -79,7 +70,7 @@ static PyObject *summaries_add(PyObject *self, PyObject *args)
     if (!grow(s, path + 1))
         return NULL;
     Py_CLEAR(s->packed);
-    brick_summary_add_span(&s->entries[path], amounts[0], 0, amounts[1], amounts[2]);
+    brick_summary_add_span(&s->summaries[path], amounts[0], 0, amounts[1], amounts[2]);
     Py_RETURN_NONE;
 }
 
@@ -111,7 +102,7 @@ static PyObject *summaries_merge(PyObject *self, PyObject *args, PyObject *keywo
         struct brick_summary scaled;
         if (factor != 1.0)
             scaled = brick_summary_scaled(&entry[i], factor);
-        brick_summary_add(&s->entries[row[i]], factor != 1.0 ? &scaled : &entry[i]);
+        brick_summary_add(&s->summaries[row[i]], factor != 1.0 ? &scaled : &entry[i]);
     }
     PyBuffer_Release(&other);
     PyBuffer_Release(&rows);
@@ -133,7 +124,7 @@ static PyObject *summaries_subtract(PyObject *self, PyObject *args)
     Py_CLEAR(s->packed);
     for (Py_ssize_t i = 0; fits && i < count; i++)
         if (row[i] >= 0 && row[i] < s->count)
-            brick_summary_subtract(&s->entries[row[i]], &entry[i]);
+            brick_summary_subtract(&s->summaries[row[i]], &entry[i]);
     PyBuffer_Release(&then);
     PyBuffer_Release(&rows);
     return fits ? Py_NewRef(Py_None) : NULL;
@@ -142,7 +133,7 @@ static PyObject *summaries_subtract(PyObject *self, PyObject *args)
 static PyObject *summaries_tobytes(PyObject *self, PyObject *unused)
 {
     Summaries *s = (Summaries *)self;
-    return PyBytes_FromStringAndSize((const char *)s->entries, s->count * (Py_ssize_t)sizeof *s->entries);
+    return PyBytes_FromStringAndSize((const char *)s->summaries, s->count * (Py_ssize_t)sizeof *s->summaries);
 }
 
 static PyObject *summaries_packed(PyObject *self, PyObject *unused)
@@ -150,7 +141,7 @@ static PyObject *summaries_packed(PyObject *self, PyObject *unused)
     Summaries *s = (Summaries *)self;
     if (s->packed == NULL) {
         struct reader_state *state = PyType_GetModuleState(Py_TYPE(self));
-        s->packed = packed_of(state->packed, s->entries, s->count);
+        s->packed = packed_of(state->packed, s->summaries, s->count);
     }
     return Py_XNewRef(s->packed);
 }

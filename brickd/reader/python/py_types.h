@@ -19,8 +19,7 @@ extern PyType_Spec packed_spec;    /* python/py_packed.c */
 extern PyType_Spec fingerprints_spec; /* python/py_fingerprints.c */
 
 /* Functions of the module: python/fn_drain.c, python/fn_files.c, python/fn_recording.c. */
-PyObject *reader_drain(PyObject *module, PyObject *segments);
-PyObject *reader_drain_some(PyObject *module, PyObject *args);
+PyObject *reader_drain(PyObject *module, PyObject *args);
 PyObject *reader_rest(PyObject *module, PyObject *args);
 PyObject *reader_tails(PyObject *module, PyObject *args);
 PyObject *reader_watch(PyObject *module, PyObject *directory);
@@ -69,6 +68,6 @@ void plain_dealloc(PyObject *self);
 /* How many summaries a buffer holds; -1, with an error, where it is none of summaries. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);
 /* A Packed of so many summaries. */
-PyObject *packed_of(PyTypeObject *type, const struct brick_summary *entries, Py_ssize_t count);
+PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count);
 
 #endif

@@ -1,39 +1,21 @@
 /* python/struct_dict.c - the shared structs as dictionaries, by the table of their layout; numbers and rows as objects. */
 #include "py_types.h"
 
-static PyObject *number(const uint8_t *at, char code)
-{
-    double real;
-    switch (code) {
-    case 'Q': {
-        uint64_t v;
-        memcpy(&v, at, sizeof v);
-        return PyLong_FromUnsignedLongLong(v);
-    }
-    case 'I': {
-        uint32_t v;
-        memcpy(&v, at, sizeof v);
-        return PyLong_FromUnsignedLong(v);
-    }
-    case 'i': {
-        int32_t v;
-        memcpy(&v, at, sizeof v);
-        return PyLong_FromLong(v);
-    }
-    case 'H': {
-        uint16_t v;
-        memcpy(&v, at, sizeof v);
-        return PyLong_FromUnsignedLong(v);
-    }
-    default:
-        memcpy(&real, at, sizeof real);
-        return PyFloat_FromDouble(real);
-    }
-}
-
 uint32_t code_size(char code)
 {
     return code == 'Q' || code == 'd' ? 8 : code == 'H' ? 2 : code == 'B' ? 1 : 4;
+}
+
+/* Shared structs are little-endian, as is every machine that may read them (BRICK_ENDIAN). */
+static PyObject *number(const uint8_t *at, char code)
+{
+    uint64_t whole = 0;
+    double real;
+    memcpy(&whole, at, code_size(code));
+    memcpy(&real, &whole, sizeof real);
+    return code == 'd'   ? PyFloat_FromDouble(real)
+           : code == 'i' ? PyLong_FromLong((int32_t)whole)
+                         : PyLong_FromUnsignedLongLong(whole);
 }
 
 PyObject *number_tuple(const void *elements, char code, uint32_t count)
@@ -69,7 +51,7 @@ int list_append(PyObject **list, PyObject *item)
 
 static PyObject *value_of(const uint8_t *at, const struct brick_field *f)
 {
-    uint32_t size = code_size(f->code), count = f->size / size;
+    const uint32_t count = f->size / code_size(f->code);
     if (f->code == 'B')
         return PyBytes_FromStringAndSize((const char *)at, f->size);
     if (count == 1)
