@@ -258,24 +258,13 @@ class Drain:
     def longest(self) -> list[tuple[int, int, int, int, int]]: ...
     def recent(self) -> bytes: ...
 
+_Error = float | None
+_Member = tuple[int, int, int]
+
 class Matched(TypedDict):
     fingerprints: int
     rows_count: int
-    rows: list[
-        tuple[
-            int,
-            int,
-            int,
-            int,
-            float | None,
-            float | None,
-            float | None,
-            float | None,
-            int,
-            tuple[int, int, int],
-            list[tuple[int, int, int]],
-        ]
-    ]
+    rows: list[tuple[int, int, int, int, _Error, _Error, _Error, _Error, int, tuple[int, int, int], list[_Member]]]
     sites: list[tuple[int, int, int, int, tuple[int, ...], int, int, int, int, float]]
     workers: list[tuple[int, int, int]]
     steps: tuple[int, int, int]

@@ -92,7 +92,7 @@ static int digest(struct brick_reader *r)
     memset(into, 0, paths * sizeof *into);
     believed &= (uint32_t)brick_reader_lanes(r, lines, consumers);
     believed &= (uint32_t)brick_reader_names(r, texts, names);
-    believed &= (uint32_t)brick_reader_paths(r, keys, paths, r->header.names);
+    believed &= (uint32_t)brick_reader_keys(r, BRICK_PATHS, keys, paths, r->header.names);
     for (uint32_t n = 0; believed && n < paths; n++) { /* as a screen does: from each path to its root */
         uint32_t at = n;
         for (uint32_t steps = 0; at != BRICK_ROOT && (keys[at] & BRICK_KEY_READY) != 0; steps++) {

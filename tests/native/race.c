@@ -150,7 +150,7 @@ static void *reader(void *unused)
     while (into != NULL && !stopped(&writers_done)) {
         check_totals(&r, into);
         if (!brick_reader_lanes(&r, lanes, consumers) || !brick_reader_names(&r, names, BRICKS + 1)
-            || !brick_reader_paths(&r, paths, PATHS, BRICK_BLOCK))
+            || !brick_reader_keys(&r, BRICK_PATHS, paths, PATHS, BRICK_BLOCK))
             wrong("lanes, names or paths were refused", &r);
     }
     free(into);

@@ -9,7 +9,7 @@ void brick_span_start(struct brick_cursor *c, const struct brick_consumer *line,
     int believed = brick_tail_believed(&line->span, head, slots);
     if (believed && line->span.position > start)
         start = line->span.position;
-    /* A pair that is half moved does not say up to where the writer has its slots back: perhaps all. */
+    /* A pair that is half moved does not tell which slots the writer has back: perhaps all. */
     if (!brick_ring_holds(head, slots, start) || (!believed && !brick_tail_untouched(&line->span, head, slots)))
         start = head;
     c->spans_lost += start > c->span ? start - c->span : 0;
@@ -36,11 +36,11 @@ double brick_event_held(const struct brick_cursor *c, const struct brick_consume
 {
     const struct brick_tail *tail = &line->event;
     if (!brick_tail_untouched(tail, head, slots) && !brick_tail_believed(tail, head, slots))
-        return 1; /* a tail that cannot be gives nothing back */
+        return 1; /* an impossible tail gives nothing back */
     return (double)(c->event.position - tail->position) / (double)slots;
 }
 
-/* A pair that says this position, and zeros for nobody's, stay as they are. */
+/* Moves a pair, unless it has this position, or is zeros for position 0. */
 static int move(uint64_t position, const struct brick_tail *from, struct brick_tail *halfway, struct brick_tail *whole)
 {
     if (from->position == position && (from->complement == ~position || (position == 0 && from->complement == 0)))

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pass that looks at all lanes, not only at those up to the first that nobody owned: a thread that had its lane
- * before another got one may have been refused the memory for it. */
+/* Every so many passes look at all lanes, not only up to the first without an owner: a thread that had its lane before
+ * another got one may have been refused the memory for it. */
 #define LOOK_AROUND 64u
 
 int brick_drain_open(struct brick_drain *d, uint64_t file_size)
@@ -50,7 +50,7 @@ uint32_t brick_drain_lanes(const struct brick_drain *d) { return d->saved > d->u
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* The process line and the lanes in use, with one that is not: then no other is. */
+/* Reads the process line and the lanes up to one that is not in use. */
 static int look(struct brick_drain *d, uint32_t *seen)
 {
     struct brick_reader *r = &d->reader;
@@ -70,7 +70,7 @@ static int look(struct brick_drain *d, uint32_t *seen)
     }
 }
 
-/* Decides for the lanes that came into view. */
+/* Decides where the new lanes start. */
 static int start(struct brick_drain *d, uint32_t seen)
 {
     struct brick_reader *r = &d->reader;
@@ -107,7 +107,7 @@ int brick_drain_pass(struct brick_drain *d, struct brick_scratch *scratch)
     for (uint32_t n = 0; n < d->used; n++) {
         const struct brick_lane *lane = &scratch->lanes[n];
         d->activity += lane->begun + lane->summarized + lane->event_attempts;
-        if (!brick_drain_spans(d, n) || !brick_drain_events(d, n))
+        if (!brick_drain_ring(d, n, BRICK_RING_SPANS) || !brick_drain_ring(d, n, BRICK_RING_EVENTS))
             return 0;
         const struct brick_drained_lane *l = &d->lanes[n];
         d->held = most(d->held, brick_event_held(&l->cursor, &l->line, lane->event_head, d->reader.header.event_slots));
@@ -154,10 +154,10 @@ uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, s
     *first = 0;
     for (uint32_t n = 0; n < d->used && n < d->started; n++) {
         struct brick_drained_lane *l = &d->lanes[n];
-        struct brick_cursor given = l->cursor; /* no further than the head: the writer would not believe it */
-        given.span -= l->spans_salvaged;
-        given.event.position -= l->events_salvaged;
-        if (brick_cursor_publish(&given, &l->line, events, &halfway[n], &whole[n])) {
+        struct brick_cursor cursor = l->cursor; /* at most at the head: beyond it the writer does not believe a tail */
+        cursor.span -= l->spans_salvaged;
+        cursor.event.position -= l->events_salvaged;
+        if (brick_cursor_publish(&cursor, &l->line, events, &halfway[n], &whole[n])) {
             *first = end == 0 ? n : *first;
             end = n + 1;
         }

@@ -5,18 +5,6 @@
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static double most(double a, double b) { return a > b ? a : b; }
 
-static int judge_head(struct brick_drain *d, uint32_t lane, const char *ring, uint64_t cursor, uint64_t head,
-                      uint64_t slots)
-{
-    if (head < cursor)
-        return brick_refuse(&d->reader, "lane %u: the head of the %s went back, from at least %llu to %llu", lane, ring,
-                            (unsigned long long)cursor, (unsigned long long)head);
-    if (head - cursor > slots)
-        return brick_refuse(&d->reader, "lane %u: the head of the %s jumped from at most %llu to %llu", lane, ring,
-                            (unsigned long long)(cursor + slots), (unsigned long long)head);
-    return 1;
-}
-
 /* A ring as one pass sees it. */
 struct ring {
     uint32_t lane, which;
@@ -37,15 +25,27 @@ static struct ring ring_of(const struct brick_drain *d, uint32_t n, uint32_t whi
                          lane->event_head + l->events_salvaged};
 }
 
-/* Some slots as they were copied: for the recording, or else into the batch. */
+static int judge_head(struct brick_drain *d, const struct ring *ring, uint64_t cursor)
+{
+    const char *name = ring->which == BRICK_RING_SPANS ? "span ring" : "event ring";
+    if (ring->head < cursor)
+        return brick_refuse(&d->reader, "lane %u: the head of the %s went back, from at least %llu to %llu", ring->lane, name,
+                            (unsigned long long)cursor, (unsigned long long)ring->head);
+    if (ring->head - cursor > ring->slots)
+        return brick_refuse(&d->reader, "lane %u: the head of the %s jumped from at most %llu to %llu", ring->lane, name,
+                            (unsigned long long)(cursor + ring->slots), (unsigned long long)ring->head);
+    return 1;
+}
+
+/* Copied slots: in the spool or else in the batch. */
 struct copied {
     struct brick_record *slots;
     uint64_t count; /* 0: refused */
     int recorded;
 };
 
-/* Copies what lies below the head: at most `limit` slots, as far as a batch and the ring go in one piece. The next record
- * begins at `next`. */
+/* Copies at most `limit` slots below the head, as far as a batch and the ring go in one piece. The next record begins at
+ * `next`. */
 static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next, uint64_t limit)
 {
     uint64_t slot = at & (ring->slots - 1);
@@ -58,7 +58,7 @@ static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64
     return (struct copied){to, count, room != NULL};
 }
 
-/* What was copied was looked at: so many of these slots are not to be copied again. */
+/* So many of the copied slots were read, and are not copied again. */
 static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t count)
 {
     if (c->recorded)
@@ -69,8 +69,8 @@ static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t co
 
 static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
 
-/* How many slots a pass may copy next: what it has left, and then the rest of a record. Where more than a record can have
- * was passed over, nobody knows where the next one begins: these slots are not worth a copy. */
+/* How many slots a pass may copy next: what it has left, and then the rest of a record. More than a record can have was
+ * passed over because the next record's start is unknown: these slots are not worth a copy. */
 static uint64_t more(const struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next)
 {
     const uint64_t left = d->left[ring->which], rest = at < next ? next - at : 0;
@@ -88,7 +88,7 @@ static void pass_over(struct brick_drain *d, uint64_t at, uint64_t next)
         brick_track_lost(&d->track, next - at);
 }
 
-/* A record may reach beyond the slots that were copied with it: those that come then are only recorded. */
+/* A record may reach beyond the copied slots: the slots that follow are only recorded. */
 static int take_spans(struct brick_drain *d, const struct ring *ring)
 {
     struct brick_drained_lane *l = &d->lanes[ring->lane];
@@ -144,54 +144,42 @@ static int take_events(struct brick_drain *d, const struct ring *ring)
     return 1;
 }
 
-int brick_drain_spans(struct brick_drain *d, uint32_t n)
+int brick_drain_ring(struct brick_drain *d, uint32_t n, uint32_t which)
 {
-    const struct ring ring = ring_of(d, n, BRICK_RING_SPANS);
-    uint64_t from = d->lanes[n].cursor.span;
+    const struct ring ring = ring_of(d, n, which);
+    const int spans = which == BRICK_RING_SPANS;
+    const uint64_t *cursor = spans ? &d->lanes[n].cursor.span : &d->lanes[n].cursor.event.position;
+    const uint64_t from = *cursor;
     if (from == ring.head)
         return 1;
-    if (!judge_head(d, n, "span ring", from, ring.head, ring.slots))
+    if (!judge_head(d, &ring, from))
         return 0;
-    int whole = take_spans(d, &ring);
+    const int whole = spans ? take_spans(d, &ring) : take_events(d, &ring);
+    const double fill = spans ? (double)(ring.head - from) / (double)ring.slots
+                              : (double)(*cursor - from) / ((double)ring.slots * BRICK_FRESH_PART);
     brick_track_end(&d->track);
-    d->fill = most(d->fill, (double)(ring.head - from) / (double)ring.slots);
-    d->complete &= d->lanes[n].cursor.span == ring.head;
-    return whole;
-}
-
-int brick_drain_events(struct brick_drain *d, uint32_t n)
-{
-    const struct ring ring = ring_of(d, n, BRICK_RING_EVENTS);
-    const struct brick_event_cursor *c = &d->lanes[n].cursor.event;
-    uint64_t from = c->position;
-    if (from == ring.head)
-        return 1;
-    if (!judge_head(d, n, "event ring", from, ring.head, ring.slots))
-        return 0;
-    int whole = take_events(d, &ring);
-    brick_track_end(&d->track);
-    d->fill = most(d->fill, (double)(c->position - from) / ((double)ring.slots * BRICK_FRESH_PART));
-    d->complete &= c->position == ring.head;
+    d->fill = most(d->fill, fill);
+    d->complete &= *cursor == ring.head;
     return whole;
 }
 
 /* ---- salvage ----------------------------------------------------------- */
 
-/* The slot so far from the start of the ring's record at the head. 0: refused. */
+/* Reads one slot. 0: refused. */
 static int slot_at(struct brick_drain *d, const struct ring *ring, uint64_t at, struct brick_record *slot)
 {
     return brick_fetch(&d->reader, ring->at + (at & (ring->slots - 1)) * sizeof *slot, slot, sizeof *slot);
 }
 
-/* The first slot of the record at the head of a ring whose writer is dead, if it is whole (O9): the last number that was
- * given, and above that of the record below. 0: refused. */
+/* Reads the first slot of the record at the head of a ring whose writer is dead. It is whole (O9) if it has the last number
+ * that was given out, above that of the record below; else its slots become 0. 0: refused. */
 static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t head, uint64_t below, uint64_t attempts,
                     struct brick_record *record)
 {
     struct brick_record last = {.sequence = below};
     if (below == 0 && head > 0 && !slot_at(d, ring, head - 1, &last))
         return 0;
-    if (last.sequence > attempts) /* no record's: the last slot of a longer one */
+    if (last.sequence > attempts) /* not a record: the last slot of a longer one */
         last.sequence = 0;
     if (!slot_at(d, ring, head, record))
         return 0;
@@ -245,8 +233,8 @@ static int salvage_event(struct brick_drain *d, uint32_t n)
     const uint64_t count = slots[0].slots;
     if (count != 1 && (slots[0].kind != BRICK_KIND_CHECKED || count == 0 || count > least(BRICK_CHECKED_SLOTS_MAX, ring.slots)))
         return 1;
-    for (uint64_t n = 1; n < count; n++)
-        if (!slot_at(d, &ring, lane->event_head + n, &slots[n]))
+    for (uint64_t i = 1; i < count; i++)
+        if (!slot_at(d, &ring, lane->event_head + i, &slots[i]))
             return 0;
     if (!brick_events_take(&d->events, &l->cursor.event, slots, count, count, SIZE_MAX))
         return no_memory(d);

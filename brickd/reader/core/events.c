@@ -50,17 +50,17 @@ static enum judged judge(const struct brick_events *e, const struct brick_record
     }
 }
 
-/* Room for so many more. 0: there is no memory. */
+/* Makes room for so many more. 0: no memory. */
 static int grow(struct brick_record **slots, size_t count, size_t *room, size_t more)
 {
     if (count + more <= *room)
         return 1;
-    size_t wanted = *room > 0 ? 2 * *room : 64;
-    struct brick_record *moved = realloc(*slots, wanted * sizeof *moved);
+    const size_t larger = *room > 0 ? 2 * *room : 64;
+    struct brick_record *moved = realloc(*slots, larger * sizeof *moved);
     if (moved == NULL)
         return 0;
     *slots = moved;
-    *room = wanted;
+    *room = larger;
     return 1;
 }
 
@@ -77,7 +77,7 @@ void brick_events_rest(struct brick_events *e, const struct brick_record *slots,
     e->whole = e->owed == 0 ? e->slots : e->whole;
 }
 
-/* With as many of its slots as there are; for the others there is room. */
+/* Appends as many slots of a checksum as there are, with room for the others. */
 static int append(struct brick_events *e, const struct brick_record *r, uint64_t there)
 {
     if (r->kind != BRICK_KIND_CHECKED) {
@@ -93,7 +93,7 @@ static int append(struct brick_events *e, const struct brick_record *r, uint64_t
     return 1;
 }
 
-/* Numbers between two records were drops; between nothing known and a record nothing can be said. */
+/* Numbers between two records were drops; before the first known record that is unknown. */
 static void follow(struct brick_events *e, struct brick_event_cursor *c, uint64_t sequence)
 {
     if (c->sequence != 0 || c->records == 0)
@@ -106,7 +106,7 @@ int brick_events_take(struct brick_events *e, struct brick_event_cursor *c, cons
 {
     for (uint64_t i = 0; i < count && e->count + e->slots < most;) {
         const struct brick_record *r = &slots[i];
-        if (r->slots == 0 || r->slots > left - i) { /* where the next one begins is not known */
+        if (r->slots == 0 || r->slots > left - i) { /* where the next one begins is unknown */
             e->rejected++;
             c->records++;
             c->position += left - i;

@@ -457,7 +457,8 @@ uint32_t *brick_places(const uint32_t *workers, size_t count, size_t *room)
     return places;
 }
 
-int brick_fingerprints_copy(struct brick_fingerprints *p, const struct brick_fingerprints *from, const struct brick_renumbered *r)
+int brick_fingerprints_copy(struct brick_fingerprints *p, const struct brick_fingerprints *from,
+                            const struct brick_renumbered *r)
 {
     size_t room;
     uint32_t *places = brick_places(r->workers, r->count, &room);

@@ -17,7 +17,7 @@ static void histogram_add(struct brick_row *row, const struct brick_summary *s, 
             row->histogram[brick_bucket_shifted(b, shift)] += (double)s->histogram[b];
 }
 
-/* What of a whole is not in its part; no worker whose parts exceed their whole takes anything from others. */
+/* A whole without its part; a worker whose parts exceed their whole takes nothing from others. */
 static double rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
 
 double brick_self_ns(const struct brick_part *part)
@@ -56,15 +56,15 @@ double brick_row_quantile(const struct brick_row *row, double fraction, double g
         all += row->histogram[b];
     if (all == 0)
         return 0;
-    double wanted = fraction * all, below = 0;
+    double rank = fraction * all, below = 0;
     uint32_t b = 0;
-    while (b < BRICK_BUCKETS - 1 && below + row->histogram[b] < wanted)
+    while (b < BRICK_BUCKETS - 1 && below + row->histogram[b] < rank)
         below += row->histogram[b++];
-    double part = row->histogram[b] > 0 ? (wanted - below) / row->histogram[b] : 0;
+    double part = row->histogram[b] > 0 ? (rank - below) / row->histogram[b] : 0;
     double low = bucket_start(b) * grid_ns, high = bucket_start(b + 1.0) * grid_ns;
     if (b == BRICK_BUCKETS - 1 && row->max > low)
         high = row->max;
-    /* Spans lie as if their logarithms were even; in the first bucket, which begins at 0, themselves. */
+    /* Interpolates logarithms; in the first bucket, which begins at 0, durations. */
     double value = low > 0 ? low * pow(high / low, part) : high * part;
     return fmin(fmax(value, row->min), row->max);
 }

@@ -1,7 +1,4 @@
-/* core/fold.h - summaries of many workers added up by row, in nanoseconds.
- *
- * A row is whatever the caller wants a total of: a brick, a path, a service.
- */
+/* core/fold.h - summaries of many workers added up by row, in nanoseconds. A row may be a brick, a path or a service. */
 #ifndef BRICKD_FOLD_H
 #define BRICKD_FOLD_H
 
@@ -15,23 +12,23 @@ struct brick_row {
     double histogram[BRICK_BUCKETS]; /* in buckets of the fold's own tick */
 };
 
-/* What one worker says of one path. */
+/* One path of one worker. */
 struct brick_part {
     const struct brick_summary *summary;
-    double tick_ns;  /* 1 for a path whose times were given in ns */
-    double given_ns; /* the times that were given inside its spans: its own no more */
-    int outer;       /* no path above it belongs to the same row: its time is the row's, and not counted before */
+    double tick_ns;  /* 1 for a path with times in ns */
+    double given_ns; /* times in ns inside its spans, which are not its own */
+    int outer;       /* no path above it belongs to the same row, which would count its time twice */
 };
 
 enum brick_part_flags { BRICK_PART_OUTER = 1, BRICK_PART_NS = 2 };
 
-/* The path's time outside of its children; 0 where those that were given exceed it. */
+/* The path's time outside of its children; 0 where the given times exceed it. */
 double brick_self_ns(const struct brick_part *part);
 
-/* grid_ns: the tick that the row's buckets are in. */
+/* grid_ns: the tick of the row's buckets. */
 void brick_row_add(struct brick_row *row, const struct brick_part *part, double grid_ns);
 
-/* The duration below which a fraction of the spans lies, within a bucket's width; 0 for an empty row. */
+/* The duration below which a fraction of the spans is, within a bucket's width; 0 for an empty row. */
 double brick_row_quantile(const struct brick_row *row, double fraction, double grid_ns);
 
 #endif

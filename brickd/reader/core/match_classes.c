@@ -185,13 +185,6 @@ static struct entry entry_of(const struct work *w, const struct brick_member *me
                           .worker = member->worker};
 }
 
-static int by_output(const void *a, const void *b)
-{
-    const struct entry *x = a, *y = b;
-    UNLESS_EQUAL(x->fingerprint->output, y->fingerprint->output);
-    return ORDER(x->worker, y->worker);
-}
-
 static int by_times(const void *a, const void *b)
 {
     const struct output *x = a, *y = b;
@@ -218,7 +211,7 @@ static size_t outputs_of(struct work *w, const struct brick_match_row *row, stru
         if (members[n].class == BRICK_CLASS_DIVERGED && !is_unsteady(w, &e))
             w->sorted[count++] = e;
     }
-    qsort(w->sorted + alike, count - alike, sizeof *w->sorted, by_output);
+    qsort(w->sorted + alike, count - alike, sizeof *w->sorted, brick_match_by_output);
     for (size_t i = alike; i < count; i++) {
         if (i == alike || w->sorted[i].fingerprint->output != w->sorted[i - 1].fingerprint->output)
             outputs[found++] = (struct output){.entries = &w->sorted[i]};
@@ -353,7 +346,7 @@ static void settle(struct work *w, const struct pairs *of, struct brick_match_ro
 {
     struct brick_member *members = &w->m->members[row->first];
     const size_t count = outputs_of(w, row, of->outputs);
-    size_t held;
+    size_t chosen;
     int fixed = 0;
     if (count < 2)
         return;
@@ -362,8 +355,8 @@ static void settle(struct work *w, const struct pairs *of, struct brick_match_ro
         fixed |= members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e);
     }
     compare_all(w, of, count);
-    const uint32_t accepted = accept(of->outputs, count, fixed, &held);
-    const struct entry reference = *of->outputs[held].entries;
+    const uint32_t accepted = accept(of->outputs, count, fixed, &chosen);
+    const struct entry reference = *of->outputs[chosen].entries;
     row->class = BRICK_CLASS_IDENTICAL;
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
@@ -379,7 +372,7 @@ static void settle(struct work *w, const struct pairs *of, struct brick_match_ro
     const struct entry worst = entry_of(w, &members[row->worst]);
     const uint64_t most = contents(w, of, &reference, &worst);
     row->contents = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
-    row->agree = of->outputs[held].agree;
+    row->agree = of->outputs[chosen].agree;
 }
 
 int brick_classes_find(struct work *w)

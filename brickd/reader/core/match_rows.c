@@ -129,15 +129,8 @@ static struct comparison compare_member(struct work *w, struct brick_match_row *
 
 static int is_same(const struct entry *a, const struct entry *b)
 {
-    return a->fingerprint->output == b->fingerprint->output && a->fingerprint->context == b->fingerprint->context && a->work == b->work;
-}
-
-static int by_output(const void *a, const void *b)
-{
-    const struct entry *x = a, *y = b;
-    UNLESS_EQUAL(x->fingerprint->output, y->fingerprint->output);
-    UNLESS_EQUAL(x->fingerprint->context, y->fingerprint->context);
-    return ORDER(x->worker, y->worker);
+    return a->fingerprint->output == b->fingerprint->output && a->fingerprint->context == b->fingerprint->context
+           && a->work == b->work;
 }
 
 /* The first entry with the most frequent output; *most: how often it is there. */
@@ -146,7 +139,7 @@ static uint32_t first_of_most(struct work *w, const struct entry *e, uint32_t co
     struct entry *sorted = w->sorted;
     uint32_t worker = e->worker, i = 0;
     memcpy(sorted, e, count * sizeof *e);
-    qsort(sorted, count, sizeof *sorted, by_output);
+    qsort(sorted, count, sizeof *sorted, brick_match_by_output);
     *most = 0;
     for (uint32_t from = 0, to = 1; to <= count; to++) {
         if (to < count && is_same(&sorted[from], &sorted[to]))

@@ -1,4 +1,4 @@
-/* core/match_steps.h - by run: who has which step, and did the same work in it. */
+/* core/match_steps.h - by run: which workers have which step, and did the same work in it. */
 #ifndef BRICKD_MATCH_STEPS_H
 #define BRICKD_MATCH_STEPS_H
 

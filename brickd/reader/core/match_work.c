@@ -67,6 +67,14 @@ int brick_match_by_input(const void *a, const void *b)
     return ORDER(x->number, y->number);
 }
 
+int brick_match_by_output(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    UNLESS_EQUAL(x->fingerprint->output, y->fingerprint->output);
+    UNLESS_EQUAL(x->fingerprint->context, y->fingerprint->context);
+    return ORDER(x->worker, y->worker);
+}
+
 void brick_match_sort(struct work *w)
 {
     qsort(w->entries, w->entries_count, sizeof *w->entries, w->m->by_input ? brick_match_by_input : by_run);

@@ -1,10 +1,10 @@
 /* core/match_work.h - what the phases of brick_match share, as long as a call lasts.
  *
  * core/match.c runs the phases: core/match_work.c selects and sorts the fingerprints,
- * core/match_steps.c finds who had which step and did the same work in it,
- * core/match_order.c finds the order of execution, core/match_groups.c forms the rows of a
- * group, core/match_rows.c compares their members, core/match_classes.c finds numeric
- * classes. Each calls only what is named before it.
+ * core/match_steps.c finds which workers have which step and did the same work in it,
+ * core/match_order.c finds the order of execution, core/match_rows.c compares the members
+ * of a row, core/match_groups.c forms the rows of a group, core/match_classes.c finds
+ * numeric classes. Each calls only those named before it.
  */
 #ifndef BRICKD_MATCH_WORK_H
 #define BRICKD_MATCH_WORK_H
@@ -103,8 +103,9 @@ void brick_match_sort(struct work *w);
 int brick_match_make_room(struct work *w);
 void brick_match_work_free(struct work *w);
 
-/* Sites, inputs and contexts in order; in them the workers. */
+/* Orders: by site, inputs, context and worker; by output, context and worker. */
 int brick_match_by_input(const void *a, const void *b);
+int brick_match_by_output(const void *a, const void *b);
 
 /* Where the next group begins: by run of one site, step and position, by input of one site and inputs. */
 size_t brick_match_group_end(const struct work *w, size_t from);

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The consumer is woken when so much of the room is used: early enough that the rest lasts until it has come. */
+/* The consumer is woken when this part of the room is used: early enough that the rest lasts until it comes. */
 #define WAKE_PART 4
 
 int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left)
@@ -42,7 +42,7 @@ void brick_spool_free(struct brick_spool *s)
 void brick_spool_wake(const struct brick_spool *s)
 {
     const uint64_t one = 1;
-    ssize_t put = write(s->wake, &one, sizeof one); /* it fails where it was woken 2^64 times, or nobody waits any more */
+    ssize_t put = write(s->wake, &one, sizeof one); /* it fails after 2^64 wakes, or where none waits any more */
     (void)put;
 }
 
@@ -60,7 +60,7 @@ void brick_spool_wait(const struct brick_spool *s, int milliseconds)
 
 static uint8_t *at(const struct brick_spool *s, uint64_t position) { return s->memory + position % s->size; }
 
-/* Up to the end of the memory. */
+/* Bytes up to the end of the memory. */
 static uint64_t stretch(const struct brick_spool *s, uint64_t position) { return s->size - position % s->size; }
 
 int brick_spool_enter(struct brick_spool *s) { return brick_claim32(&s->producing, 0, 1); }
@@ -113,7 +113,7 @@ struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *posi
 
 static void free_up_to(struct brick_spool *s, uint64_t position) { brick_store_release(&s->tail, position); }
 
-/* Once: what is left of a piece has the mark, too. In the file a head has none. */
+/* Redacts a piece once: its rest has the mark, too. In the file no head has it. */
 static void redact(struct brick_spool *s, struct brick_chunk *piece)
 {
     struct brick_records *of = (struct brick_records *)(void *)(piece + 1);
@@ -139,7 +139,7 @@ void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t
         free_up_to(s, s->tail + sizeof *piece + piece->length);
         return;
     }
-    /* Its beginning goes where slots stood that are written out. */
+    /* Its head moves over slots that are written out. */
     struct {
         struct brick_chunk head;
         struct brick_records records;

@@ -1,21 +1,21 @@
-/* core/record_queue.h - memory between whoever drains rings and whoever writes a recording: neither waits for the other.
+/* core/record_queue.h - memory between drains and the writer of a recording: neither waits for the other.
  *
- * A ring of bytes with one producer and one consumer. What is put there are
- * pieces, each in one stretch: the head of a chunk of RECORDS, of which kind,
- * length and at_ns are set, then its body. Where a stretch would go over the end
- * of the memory, a head of kind 0 stands for the rest of it, length included.
+ * A ring of bytes with one producer and one consumer. It holds pieces, each in one
+ * stretch: the head of a chunk of RECORDS, of which kind, length and at_ns are set, then
+ * its body. Where a stretch would cross the end of the memory, a head of kind 0 covers
+ * the rest of it, its own bytes included.
  *
- *   position   head: up to there it is published    the producer's
- *              tail: up to there it is written out   the consumer's
+ *   position   head: published up to there     the producer's
+ *              tail: written out up to there   the consumer's
  *
- * Both only grow, and stand for the byte at position modulo size.
+ * Both only grow, and mean the byte at position modulo size.
  *
  *   what                   who sees it   therefore sees
  *   head, store release    the consumer  the pieces below it
- *   tail, store release    the producer  that nobody reads what is below it any more
+ *   tail, store release    the producer  that the bytes below it are not read any more
  *
- * The memory belongs to this process: what stands in a piece of its head can be
- * believed, the slots cannot. Pages are taken as they are first used.
+ * The memory belongs to this process: the head of a piece can be trusted, its slots
+ * cannot. Pages are taken as they are first used.
  */
 #ifndef BRICKD_RECORD_QUEUE_H
 #define BRICKD_RECORD_QUEUE_H
@@ -24,7 +24,7 @@
 #include "recording_format.h"
 #include "redact.h"
 
-/* What stands before the slots of a piece. */
+/* Bytes before the slots of a piece. */
 #define BRICK_SPOOL_BEFORE ((uint64_t)(sizeof(struct brick_chunk) + sizeof(struct brick_records)))
 /* A piece of one slot. */
 #define BRICK_SPOOL_LEAST (BRICK_SPOOL_BEFORE + sizeof(struct brick_record))
@@ -33,56 +33,56 @@ struct brick_spool {
     uint8_t *memory;
     uint64_t size;
     int wake;                     /* an eventfd */
-    uint32_t producing, consuming; /* somebody is */
-    uint8_t apart[BRICK_BLOCK];
+    uint32_t producing, consuming; /* a thread is */
+    uint8_t padding[BRICK_BLOCK];
     uint64_t head;
-    uint64_t refused_slots; /* that had no room */
-    uint8_t apart_too[BRICK_BLOCK];
+    uint64_t refused_slots; /* without room */
+    uint8_t more_padding[BRICK_BLOCK];
     uint64_t tail;
-    uint64_t charged; /* of these, to files: the consumer's */
-    enum brick_left left; /* of the records that leave it */
-    struct brick_redactor redactor; /* the consumer's, where that is not all */
+    uint64_t charged; /* of these, counted by files: the consumer's */
+    enum brick_left left; /* of each record that leaves it */
+    struct brick_redactor redactor; /* the consumer's, unless all is left */
 };
 
-/* 0, with errno: there is none. Where not all is left no piece comes out of it as it was put there. */
+/* 0, with errno. Unless all is left, no piece comes out of it unchanged. */
 int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left);
 void brick_spool_free(struct brick_spool *s);
 
-/* Has the consumer's wait come to its end; from anywhere. */
+/* Ends the consumer's wait; from any thread or signal handler. */
 void brick_spool_wake(const struct brick_spool *s);
-/* Until it was woken, or so much time is over. */
+/* Waits until it is woken, at most so long. */
 void brick_spool_wait(const struct brick_spool *s, int milliseconds);
 
 /* ---- the producer: no lock, no wait, no file ----------------------------- */
 
-/* Whoever is one of two at a time has no room. */
+/* 0: another producer is there, which counts as no room. */
 int brick_spool_enter(struct brick_spool *s);
 void brick_spool_leave(struct brick_spool *s);
-/* So many bytes in one stretch, which nobody else sees; NULL: there is no room. */
+/* So many bytes in one stretch, not yet published; NULL: no room. */
 uint8_t *brick_spool_place(struct brick_spool *s, uint64_t bytes);
-/* Whether the stretch at the head may be so long. */
+/* Whether the stretch at the head has room for so many bytes. */
 int brick_spool_reaches(const struct brick_spool *s, uint64_t bytes);
-/* The piece at the head, of so many bytes, is there. The consumer is woken when a quarter of the room is used. */
+/* Publishes the piece of so many bytes at the head. Wakes the consumer when a quarter of the room is used. */
 void brick_spool_publish(struct brick_spool *s, uint64_t bytes);
 void brick_spool_refuse(struct brick_spool *s, uint64_t slots);
 
 /* ---- the consumer --------------------------------------------------------- */
 
-/* Up to where there is something. */
+/* Up to where pieces are published. */
 uint64_t brick_spool_ready(const struct brick_spool *s);
-/* The piece at *at, which is moved behind it; NULL: there is none below `end`, which ready() gave. */
+/* The piece at *at, which moves on; NULL: none below `end`, a result of brick_spool_ready. */
 struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *at, uint64_t end);
-/* The oldest piece, likewise; it keeps its room. The one way to its slots. */
+/* The oldest piece; it keeps its room. The only way to its slots. */
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end);
 static inline uint64_t brick_piece_slots(const struct brick_chunk *piece)
 {
     return (piece->length - sizeof(struct brick_records)) / sizeof(struct brick_record);
 }
-/* So many slots of the oldest piece are written out: their room is free, and the others are a piece of their own. */
+/* Frees the room of so many slots of the oldest piece, which are written out; the others become a piece of their own. */
 void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t slots);
-/* What is there is given up, and its slots are refused. */
+/* Gives up all pieces, and counts their slots as refused. */
 void brick_spool_clear(struct brick_spool *s);
-/* Slots that were refused since this was last called. */
+/* Slots that were refused since the last call. */
 uint64_t brick_spool_charge(struct brick_spool *s);
 
 #endif

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-uint64_t brick_walk(const struct brick_record *slots, uint64_t at, uint64_t wanted)
+uint64_t brick_walk(const struct brick_record *slots, uint64_t at, uint64_t from)
 {
-    while (at < wanted) {
+    while (at < from) {
         if (slots[at].slots == 0)
             return UINT64_MAX;
         at += slots[at].slots;
@@ -37,5 +37,5 @@ void brick_walk_checked(const struct brick_record *slots, uint64_t at, uint64_t 
             w->slots += r->slots;
         }
     }
-    w->rejected += at < count; /* where the next one begins is not known */
+    w->rejected += at < count; /* where the next one begins is unknown */
 }

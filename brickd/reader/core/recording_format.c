@@ -101,7 +101,7 @@ static int refuse(char *reason, size_t room, const char *format, ...)
 int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *title, char *reason, size_t room)
 {
     struct brick_title seen[2];
-    uint64_t sum = 0, wanted = 0;
+    uint64_t sum = 0, expected = 0;
     int titles = 0, other = -1;
     memset(seen, 0, sizeof seen);
     memcpy(seen, bytes, length < sizeof seen ? length : sizeof seen);
@@ -110,8 +110,8 @@ int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *ti
             continue;
         titles++;
         sum = seen[i].sum;
-        wanted = sum_of(&seen[i], &zeros);
-        if (seen[i].major == BRICK_RECORDING_MAJOR && sum == wanted) {
+        expected = sum_of(&seen[i], &zeros);
+        if (seen[i].major == BRICK_RECORDING_MAJOR && sum == expected) {
             *title = seen[i];
             return 1;
         }
@@ -123,14 +123,14 @@ int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *ti
     if (titles == 0)
         return refuse(reason, room, "is no recording of brickd: it begins with %016llx, not %016llx",
                       (unsigned long long)seen[0].magic, (unsigned long long)BRICK_TITLE_MAGIC);
-    /* What another major's checksum is nobody knows here: it is one when both say so. */
+    /* The checksum of another major is unknown here: it is one when both titles say so. */
     if (titles == 2 && other == 0 && seen[1].major == seen[0].major)
         return refuse(reason, room, "is of form %u.%u, this brickd reads %u.x: take a brickd of that version",
                       seen[0].major, seen[0].minor, BRICK_RECORDING_MAJOR);
     if (length < sizeof seen)
         return refuse(reason, room, "was cut within its title: %llu bytes are there, %zu wanted",
                       (unsigned long long)length, sizeof seen);
-    return refuse(reason, room, "has a damaged title: its checksum is %016llx, not %016llx", (unsigned long long)wanted,
+    return refuse(reason, room, "has a damaged title: its checksum is %016llx, not %016llx", (unsigned long long)expected,
                   (unsigned long long)sum);
 }
 

@@ -1,13 +1,13 @@
-/* core/recording_format.h - the file form of recordings, version 1.3.
+/* core/recording_format.h - the file format of recordings, version 1.3.
  *
- * The one home of the form: what writes recordings and what reads them share
- * this file and nothing else. Prose first, structs after it.
+ * The one home of the format: the writer and the reader of recordings share this file and
+ * nothing else. Prose first, structs after it.
  *
  * 1. OVERVIEW
  *
- * A recording is one file, or several that follow one another. Each stands for
- * itself: a title, twice, and then chunks. All integers are little-endian, all
- * things begin at a multiple of 64 bytes, and what lies between is zeros.
+ * A recording is one file, or several that follow one another. Each can be read alone: a
+ * title, twice, and then chunks. All integers are little-endian, everything begins at a
+ * multiple of 64 bytes, and the padding is zeros.
  *
  *   +----------------+ 0
  *   | title          |   what this is, and which one
@@ -26,47 +26,46 @@
  *
  *   head          | magic:64 | kind:32 | 0:32 | length:64 | number:64 | at_ns:64 | 0:64 | body_sum:64 | head_sum:64 |
  *
- * While it is written a file is longer than what stands in it: the writer takes
- * room ahead, which reads as zeros, and gives it back when it closes the file.
+ * While it is written a file is longer than its contents: the writer takes room ahead,
+ * which reads as zeros, and gives it back when it closes the file.
  *
- * 2. WHO DOES WHAT, WHEN (every legal transition)
+ * 2. EVERY LEGAL TRANSITION
  *
  *   file    empty    -> titled    the writer
  *           titled   -> ended     the writer: END, then the file cut to its true length
  *           titled   -> cut       the kernel: the writer was killed, the disk full or gone
- *   chunk   zeros    -> body      the writer: body and what is to be zeros behind it; the head stays zeros
+ *   chunk   zeros    -> body      the writer: body and the zeros after it; the head stays zeros
  *           body     -> whole     the writer: the head, in one write
  *
- *   A chunk is there when its head is. Whoever reads meanwhile, or after the
- *   writer was killed, has all chunks up to a head of zeros.
+ *   A chunk exists when its head does. A reader, at any time or after the writer was
+ *   killed, has all chunks up to a head of zeros.
  *
  * 3. WHAT A READER BELIEVES
  *
- *   A title whose checksum is right; of two the first. A head whose checksum is
- *   right, with a body whose checksum is right, numbered above the last one. All
- *   else is damage: it has a place and an end, where the next whole head is or
- *   the file ends, and what is behind it is read as if nothing were wrong.
+ *   The first title with a correct checksum. A head with a correct checksum, with a body
+ *   with a correct checksum, numbered above the last one. All else is damage: it ends at
+ *   the next whole head or the end of the file, and reading continues there.
  *
- *   Checksums are made with a key out of the title, which nobody who is recorded
- *   has seen: the bytes of a worker, which stand in bodies as they are, cannot
- *   pass for chunks where a damage lets a reader look for one among them.
+ *   Checksums are keyed with the title, which no recorded worker has seen: its bytes, which
+ *   are in bodies unchanged, cannot pass for chunks where a damage lets a reader look for
+ *   one among them.
  *
  * 4. CHECKSUM
  *
  *   Eight lanes of 64 bits, one for each word of 64 bytes:
  *
- *     lane = turned left by 29 (lane + word) * an odd number      modulo 2^64
+ *     lane = rotate left by 29 (lane + word) * an odd number      modulo 2^64
  *
- *   Each step has an inverse, for the word and for the lane: whatever one word is
- *   changed to, the lane differs ever after. At the end the lanes are mixed one
- *   by one, by steps that have inverses too, with the number of blocks. Two words
- *   that change are missed once in 2^64. It runs at the speed of memory.
+ *   Each step has an inverse, for the word and for the lane: if one word changes, the lane
+ *   differs ever after. At the end the lanes are mixed one by one, by steps with inverses,
+ *   with the number of blocks. Two changed words are missed once in 2^64. It runs at the
+ *   speed of memory.
  *
  * 5. VERSIONS
  *
- *   A major freezes the structs and the checksum. A minor may add kinds of
- *   chunks, which an older reader skips and counts, and names for what was
- *   reserved. In every major magic, major and minor stand where they stand here.
+ *   A major freezes the structs and the checksum. A minor may add kinds of chunks, which an
+ *   older reader skips and counts, and names for reserved fields. Magic, major and minor
+ *   have the same place in every major.
  */
 #ifndef BRICKD_RECORDING_FORMAT_H
 #define BRICKD_RECORDING_FORMAT_H
@@ -84,22 +83,22 @@
 
 #define BRICK_BLOCK 64u
 
-/* Bytes of a body: so much memory a reader needs at most. */
+/* Bytes of a body, and so the memory that a reader needs at most. */
 #define BRICK_BODY_MAX (UINT64_C(64) << 20)
 
-/* Kinds of chunks. What the bodies of the others say is JSON, and its home is brickd/recording. */
+/* Kinds of chunks. The bodies of the others are JSON, which brickd/recording defines. */
 enum {
     BRICK_CHUNK_END = 1,      /* struct brick_end */
     BRICK_CHUNK_RECORDS = 2,  /* struct brick_records, then slots of a ring as they stood in it */
-    BRICK_CHUNK_WORKERS = 3,  /* whom the numbers of workers stand for */
-    BRICK_CHUNK_SNAPSHOT = 4, /* what all workers came to at one moment */
-    BRICK_CHUNK_EVENTS = 5,   /* what the daemon told */
+    BRICK_CHUNK_WORKERS = 3,  /* the workers and their numbers */
+    BRICK_CHUNK_SNAPSHOT = 4, /* the totals of all workers at one moment */
+    BRICK_CHUNK_EVENTS = 5,   /* what the daemon reported */
     BRICK_CHUNK_BEGINNING = 6, /* what is recorded, by whom */
     BRICK_CHUNK_TABLES = 7,   /* names and paths of the snapshots that follow */
-    BRICK_CHUNK_ENDING = 8,   /* why it came to its end, and what it came to */
+    BRICK_CHUNK_ENDING = 8,   /* why it ended, and its totals */
     BRICK_CHUNK_WEIGHTS = 9,  /* since 1.2: what was known of workers' weights when the file began */
     BRICK_CHUNK_SOURCE = 10,  /* since 1.3: a line of JSON on a source, then its text */
-    BRICK_CHUNK_KINDS         /* above the last one that is known */
+    BRICK_CHUNK_KINDS         /* above the last known one */
 };
 
 struct brick_title {
@@ -134,12 +133,12 @@ BRICK_ASSERT(offsetof(struct brick_chunk, head_sum) == 56, "frozen");
 
 enum { BRICK_RING_SPANS, BRICK_RING_EVENTS };
 
-/* Where the body of RECORDS begins. Slots are hostile: nobody judged them before they were written. */
+/* The start of the body of RECORDS. Slots are hostile: they are written as they were read. */
 struct brick_records {
     uint32_t worker; /* as WORKERS says */
     uint32_t lane;
     uint32_t ring;   /* BRICK_RING_SPANS or BRICK_RING_EVENTS */
-    uint32_t inside; /* since 1.1: so many of the first slots belong to a record that began before them, or are no record's */
+    uint32_t inside; /* since 1.1: how many of the first slots belong to a record that began before, or to none */
     uint64_t first; /* position of the first slot in its ring */
     uint64_t reserved[5];
 };
@@ -148,7 +147,7 @@ BRICK_ASSERT(offsetof(struct brick_records, first) == 16, "frozen");
 
 /* The body of END: what the file had no room for. */
 struct brick_end {
-    uint64_t chunks; /* that stand before this one */
+    uint64_t chunks; /* before this one */
     uint64_t refused_chunks, refused_bytes;
     uint64_t refused_slots; /* of rings */
     uint64_t reserved[4];
@@ -160,7 +159,6 @@ BRICK_ASSERT(sizeof(struct brick_end) == BRICK_BLOCK, "frozen");
 
 static inline uint64_t brick_blocks_of(uint64_t bytes) { return (bytes + BRICK_BLOCK - 1) & ~(uint64_t)(BRICK_BLOCK - 1); }
 
-/* Since 1970, as every chunk says it. */
 uint64_t brick_now_ns(void);
 
 struct brick_key {
@@ -178,7 +176,7 @@ uint64_t brick_sum_end(const struct brick_sum *s);
 
 void brick_title_seal(struct brick_title *title);
 struct brick_key brick_title_key(const struct brick_title *title);
-/* Of the first bytes of a file, BRICK_RECORDING_FIRST where it has so many: 1 with the title, 0 with the reason why not. */
+/* Validates the first BRICK_RECORDING_FIRST bytes of a file, or all it has: 1 with the title, 0 with the reason. */
 int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *title, char *reason, size_t room);
 
 void brick_chunk_seal(struct brick_chunk *head, const struct brick_key *key);

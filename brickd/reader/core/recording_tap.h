@@ -1,8 +1,7 @@
-/* core/recording_tap.h - what one drain puts into a spool: the slots that it copies, as they stand in the rings.
+/* core/recording_tap.h - what one drain puts into a spool: the slots that it copies, as they are in the rings.
  *
- * Room is asked for before slots are copied, and they are copied there. Each
- * run of slots of one ring is a piece, or several. What finds no room is
- * counted; the drain never learns of it but by that the slots go elsewhere.
+ * The drain asks for room and copies slots there. Each run of slots of one ring is one
+ * piece or several. Without room slots are counted, and the drain copies them elsewhere.
  */
 #ifndef BRICKD_RECORDING_TAP_H
 #define BRICKD_RECORDING_TAP_H
@@ -15,24 +14,24 @@
 struct brick_track {
     struct brick_spool *spool; /* NULL: nothing is recorded */
     uint32_t worker;           /* its number in the recording */
-    uint8_t *place;            /* of the open piece; NULL: none is */
-    uint64_t slots;            /* that are in it */
+    uint8_t *place;            /* of the open piece; NULL: none */
+    uint64_t slots;            /* in it */
 };
 
 /* Slots of one ring. */
 struct brick_stretch {
     uint32_t lane, ring;
     uint64_t first, count;
-    uint64_t inside; /* so many of them belong to a record that began before */
+    uint64_t inside; /* so many of these belong to a record that began before */
 };
 
-/* Where these slots are to be copied: behind those of the last call, of the same ring, or after an end. NULL: elsewhere. */
+/* Where to copy these slots: after those of the last call, which are of the same ring, or after an end. NULL: elsewhere. */
 struct brick_record *brick_track_room(struct brick_track *t, const struct brick_stretch *s);
-/* So many of them were copied there, and stay. */
+/* Keeps so many slots that were copied there. */
 void brick_track_took(struct brick_track *t, uint64_t count);
-/* So many were copied elsewhere. */
+/* Counts slots that were copied elsewhere. */
 void brick_track_lost(struct brick_track *t, uint64_t count);
-/* What is open is whole. */
+/* Publishes the open piece. */
 void brick_track_end(struct brick_track *t);
 
 #endif

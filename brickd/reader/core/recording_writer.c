@@ -54,17 +54,17 @@ static int uncut(struct brick_recorder *r)
     return !r->broken;
 }
 
-/* Room up to `end`, and for END behind it. 0, with errno. */
+/* Takes room up to `end`, and for END after it. 0, with errno. */
 static int reach(struct brick_recorder *r, uint64_t end)
 {
-    uint64_t wanted = end + BRICK_END_BYTES;
+    const uint64_t needed = end + BRICK_END_BYTES;
     if (!uncut(r))
         return 0;
-    if (wanted > r->limit) {
+    if (needed > r->limit) {
         errno = EFBIG;
         return 0;
     }
-    return wanted <= r->taken || take(r, least(most(wanted, r->taken + r->ahead), r->limit)) || take(r, wanted);
+    return needed <= r->taken || take(r, least(most(needed, r->taken + r->ahead), r->limit)) || take(r, needed);
 }
 
 uint64_t brick_recorder_left(const struct brick_recorder *r)
@@ -76,7 +76,7 @@ uint64_t brick_recorder_left(const struct brick_recorder *r)
 
 /* ---- chunks ------------------------------------------------------------ */
 
-/* The head of the chunk whose body stands there. 0, with errno. */
+/* Writes the head of the chunk whose body is written. 0, with errno. */
 static int publish(struct brick_recorder *r, struct brick_chunk *head)
 {
     static const uint8_t zeros[sizeof *head];
@@ -86,7 +86,7 @@ static int publish(struct brick_recorder *r, struct brick_chunk *head)
     brick_chunk_seal(head, &r->key);
     if (next < r->dirty && !write_whole(r->fd, next, zeros, sizeof zeros))
         return 0;
-    brick_fence_release(); /* who sees the head sees the body, which was copied before */
+    brick_fence_release(); /* a reader that sees the head sees the body */
     if (!write_whole(r->fd, r->at, head, sizeof *head))
         return 0;
     r->dirty = most(r->dirty, next);
@@ -95,7 +95,7 @@ static int publish(struct brick_recorder *r, struct brick_chunk *head)
     return 1;
 }
 
-/* Where room was taken. 0, with errno. */
+/* Writes a chunk into taken room. 0, with errno. */
 static int put(struct brick_recorder *r, uint32_t kind, uint64_t at_ns, const void *body, uint64_t length)
 {
     struct brick_chunk head = {.kind = kind, .at_ns = at_ns, .length = length};

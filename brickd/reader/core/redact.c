@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* What is equal in one of them is not in another. */
+/* Equal numbers of different domains get different digests. */
 enum domain { CHECKSUM = 1, STEP, POSITION, STREAM, PARAMS, KEY_NAME };
 
 int brick_redactor_begin(struct brick_redactor *r, enum brick_left left)
@@ -127,7 +127,7 @@ static union slot sums(const struct brick_redactor *r, const struct brick_tensor
                                  .pos_inf = s->pos_inf, .neg_inf = s->neg_inf, .shape = s->shape, .dtype = s->dtype}};
 }
 
-/* The slot behind so many of a checksum's. */
+/* The slot after so many of a checksum's. */
 static union slot within(const struct brick_redactor *r, uint64_t done, const union slot *s)
 {
     return done == 1 ? output(&s->output) : done % 2 == 0 ? sums(r, &s->sums) : (union slot){.sketch = {{0}}};
@@ -137,7 +137,7 @@ static union slot within(const struct brick_redactor *r, uint64_t done, const un
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Slots of a checksum, of which so many were there before. */
+/* Redacts slots of a checksum, after so many before. */
 static void go_on(const struct brick_redactor *r, union slot *slots, uint64_t count, uint64_t done)
 {
     for (uint64_t n = 0; n < count; n++)
@@ -157,7 +157,7 @@ static int continues(const struct brick_redactor *r, const struct brick_records 
            && of->inside == p->inside;
 }
 
-/* A checksum of which so many slots are there, and others come. */
+/* Remembers a checksum with more slots to come. */
 static void leave(struct brick_redactor *r, const struct brick_records *of, uint64_t count, uint32_t done, uint32_t owed)
 {
     r->place = *of;
@@ -180,17 +180,17 @@ void brick_redact(struct brick_redactor *r, const struct brick_records *of, void
         leave(r, of, count, done + (uint32_t)count, of->inside - (uint32_t)count);
     while (at < count && slots[at].record.slots != 0) {
         union slot *s = &slots[at];
-        const uint64_t wanted = s->record.slots, there = least(wanted, count - at);
+        const uint64_t whole = s->record.slots, there = least(whole, count - at);
         if (of->ring == BRICK_RING_EVENTS && s->record.kind == BRICK_KIND_CHECKED && brick_checked_possible(&s->checked)) {
             *s = checked(r, &s->checked);
             go_on(r, s + 1, there - 1, 1);
-            if (there < wanted)
-                leave(r, of, count, (uint32_t)there, (uint32_t)(wanted - there));
+            if (there < whole)
+                leave(r, of, count, (uint32_t)there, (uint32_t)(whole - there));
         } else {
             *s = alone(r, of->ring, s);
             memset(s + 1, 0, (there - 1) * sizeof *s);
         }
         at += there;
     }
-    memset(&slots[at], 0, (count - at) * sizeof *slots); /* where a record begins is not known there */
+    memset(&slots[at], 0, (count - at) * sizeof *slots); /* where a record begins there is unknown */
 }

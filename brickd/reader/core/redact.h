@@ -1,26 +1,19 @@
-/* core/redact.h - takes out of slots of rings what is a customer's, in two degrees.
+/* core/redact.h - removes a customer's data from slots of rings, in two degrees.
  *
- * What stays is listed, all else goes: of each kind of records that is known the
- * record is made anew of its kind, its times, its amounts, its numbers of paths,
- * sites and names, and what its degree leaves of the rest.
+ * What stays is listed, all else goes: each record of a known kind is rebuilt of its kind,
+ * times, amounts, numbers of paths, sites and names, and what its degree leaves.
  *
- * BRICK_LEFT_KEYED: what a host called something (steps, positions, streams,
- * digests of parameters) stays, and checksums, which a key of the service made.
- * Statistics, fnv1a and sketches, which tell a tensor from others without that
- * key, are zeros.
+ * BRICK_LEFT_KEYED: names by the host (steps, positions, streams, digests of parameters)
+ * stay, and checksums, which are made with a key of the service. Statistics, fnv1a and
+ * sketches, which identify a tensor without that key, become zeros.
  *
- * BRICK_LEFT_EQUAL, which may be given away: what a host called something and
- * checksums are replaced by what a random key makes of them, too: the same stays
- * the same, nothing before and nothing elsewhere is. 0, which says that there is
- * none, stays. What the agent itself counts, an occurrence or a generation of
- * weights that nobody named, stays, and so does the number of a weight's expert,
- * which is of its name.
+ * BRICK_LEFT_EQUAL, which may be given away: names by the host and checksums are replaced
+ * by digests with a random key, too: equal ones stay equal, but equal nothing elsewhere.
+ * 0, which means none, stays. What the agent counts, an occurrence or an unnamed generation
+ * of weights, stays, and so does the number of a weight's expert, which is part of its name.
  *
- * That fnv1a is 0, as it is of no tensor, tells readers that the values of a
- * checksum's tensors were left out.
- *
- * A record that cannot be made out keeps its kind and its length; what belongs
- * to none that is known becomes zeros.
+ * fnv1a is 0 of no tensor: readers know by it that values were left out. A record of an
+ * unknown kind keeps its kind and length; slots of no known record become zeros.
  */
 #ifndef BRICKD_REDACT_H
 #define BRICKD_REDACT_H
@@ -30,29 +23,29 @@
 enum brick_left { BRICK_LEFT_ALL, BRICK_LEFT_KEYED, BRICK_LEFT_EQUAL };
 
 struct brick_redactor {
-    enum brick_left left; /* of each record; not all */
+    enum brick_left left; /* of each record; not BRICK_LEFT_ALL */
     uint64_t key[2];
-    /* A checksum that reaches beyond the last piece. */
-    struct brick_records place; /* where it goes on; `inside`: so many of its slots are still to come */
-    uint32_t done;              /* of its slots; 0: there is none */
+    /* A checksum that reaches beyond the last piece: */
+    struct brick_records place; /* where it continues; `inside`: its slots to come */
+    uint32_t done;              /* its slots so far; 0: there is none */
 };
 
 /* With a new key. 0, with errno. */
 int brick_redactor_begin(struct brick_redactor *r, enum brick_left left);
-/* Nobody knows the key any more. */
+/* Erases the key. */
 void brick_redactor_end(struct brick_redactor *r);
 
-/* The slots of a piece, each piece once and in the order in which they were taken from the rings. */
+/* Redacts the slots of a piece; each piece once, in the order of the rings. */
 void brick_redact(struct brick_redactor *r, const struct brick_records *of, void *slots, uint64_t count);
 
-/* The slots of a checksum's only tensor, those behind the first, wherever they stand. */
+/* Redacts the slots of a checksum's only tensor, those after the first. */
 #define BRICK_TENSOR_SLOTS 3u
 void brick_redact_tensor(const struct brick_redactor *r, void *slots);
 
-/* What a step is called now, or a generation that somebody named. */
+/* The new name of a step, or of a generation that the host named. */
 uint64_t brick_redacted_step(const struct brick_redactor *r, uint64_t step);
 
-/* What a key that checksums were made with is called now; never 0 where they were made anew with another. */
+/* The new name of the key of checksums; never 0 where they were replaced. */
 uint64_t brick_redacted_name(const struct brick_redactor *r, uint64_t name);
 
 #endif

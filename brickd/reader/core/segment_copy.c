@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Tries before an entry that is changed all the time is taken as it is. */
+/* Tries before a summary that changes all the time is taken as it is. */
 #define TRIES 16
 /* 32 KiB: the second read of them finds them in the cache. */
 #define NAMES_AT_ONCE 256u
-/* 16 KiB of a ring: before each of them it is looked for a hole. */
+/* 16 KiB of a ring: before each of them it checks for a hole. */
 #define SLOTS_AT_ONCE 256u
 #define FLOPS_MAX 0x1p142 /* of 2^62 spans, 2^80 each */
 
@@ -51,7 +51,7 @@ static uint64_t data_fd(const struct brick_source *source, uint64_t offset)
 
 struct brick_source brick_source_of(int fd) { return (struct brick_source){.read = read_fd, .data = data_fd, .fd = fd}; }
 
-/* The first offset in [from, to) that is not in a hole, or `to`. */
+/* The first offset in [from, to) outside of holes, or `to`. */
 static uint64_t data_within(const struct brick_reader *r, uint64_t from, uint64_t to)
 {
     uint64_t at = r->source.data == NULL ? from : r->source.data(&r->source, from);
@@ -67,10 +67,10 @@ int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t leng
                         (unsigned long long)length, (unsigned long long)offset);
 }
 
-/* Of the table that is compiled in: the same each time. */
+/* The checksum of the table that is compiled in. */
 static uint32_t layout_crc(void)
 {
-    static uint32_t known; /* 0: not yet; whoever comes meanwhile makes the same */
+    static uint32_t known; /* 0: not yet; another thread computes the same */
     uint32_t crc = brick_load_relaxed32(&known);
     if (crc == 0)
         brick_store_relaxed32(&known, crc = brick_layout_crc());
@@ -174,32 +174,22 @@ int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t c
     return 1;
 }
 
-/* A path's number is greater than its parent's: so no walk to the root can run in a circle. */
-int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names)
+/* A path's number is above its parent's: no walk to the root runs in a circle. */
+int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names)
 {
-    if (!brick_fetch(r, r->layout.paths, to, count * sizeof *to))
+    const int paths = table == BRICK_PATHS;
+    if (!brick_fetch(r, paths ? r->layout.paths : r->layout.sites, to, count * sizeof *to))
         return 0;
     brick_fence_acquire(); /* O3 */
     for (uint32_t n = 0; n < count; n++) {
         if ((to[n] & BRICK_KEY_READY) == 0)
             continue;
-        uint32_t parent = brick_key_parent(to[n]);
+        const uint32_t parent = paths ? brick_key_parent(to[n]) : BRICK_ROOT;
         if (parent != BRICK_ROOT && parent >= n)
             return brick_refuse(r, "path %u stands below path %u, which came after it", n, parent);
         if (brick_key_name(to[n]) >= names)
-            return brick_refuse(r, "path %u has name %u of %u", n, brick_key_name(to[n]), names);
+            return brick_refuse(r, "%s %u has name %u of %u", paths ? "path" : "site", n, brick_key_name(to[n]), names);
     }
-    return 1;
-}
-
-int brick_reader_sites(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names)
-{
-    if (!brick_fetch(r, r->layout.sites, to, count * sizeof *to))
-        return 0;
-    brick_fence_acquire(); /* O3 */
-    for (uint32_t n = 0; n < count; n++)
-        if ((to[n] & BRICK_KEY_READY) != 0 && brick_key_name(to[n]) >= names)
-            return brick_refuse(r, "site %u has name %u of %u", n, brick_key_name(to[n]), names);
     return 1;
 }
 
@@ -234,7 +224,7 @@ static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, c
     return 1;
 }
 
-/* One entry alone: the sequence, the entry, the sequence again, each by a read of its own (O8). */
+/* Reads one summary: its sequence, the summary, its sequence again (O8). */
 static int summary_read(struct brick_reader *r, uint64_t sequences, uint64_t summaries, uint32_t path,
                       struct brick_summary *s, uint64_t *before, uint64_t *after)
 {
@@ -247,7 +237,7 @@ static int summary_read(struct brick_reader *r, uint64_t sequences, uint64_t sum
     return brick_fetch(r, sequences + path * (uint64_t)8, after, 8);
 }
 
-/* The first path from this one on whose block is not in a hole, or `count`: a multiple of BRICK_BLOCK, as `first` is. */
+/* The first path from this one on whose block is outside of holes, or `count`: a multiple of BRICK_BLOCK, as `first` is. */
 static uint32_t next_block(const struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count)
 {
     const uint64_t size = sizeof(struct brick_summary);
@@ -323,7 +313,7 @@ int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count
 
 /* ---- rings ------------------------------------------------------------- */
 
-/* Where the records begin that the writer will not overwrite, if that can be known. */
+/* Where the records begin that the writer does not overwrite; 0: unknown, -1: refused. */
 static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t head, uint64_t slots,
                      uint64_t *position)
 {
@@ -337,8 +327,8 @@ static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Up to the head, or to where a hole begins: there is no record in one, and nobody knows where the next one would begin.
- * Returns how many slots those are, or -1. */
+/* Copies slots up to the head or a hole: there is no record in one, and the next record's start is unknown. Returns how many,
+ * or -1. */
 static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
                          struct brick_record *to)
 {
@@ -362,8 +352,8 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
                        + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head));
     uint64_t ring = r->layout.first + lane * r->layout.stride + (events ? r->layout.event_ring : r->layout.span_ring);
     uint64_t head = 0, before = 0, after = 0;
-    /* We are not the consumer: whoever is may give slots back to the writer while we copy them. So the tail
-     * is read again, and what lies below it by then is not believed. */
+    /* We are not the consumer, which may give slots back to the writer while we copy them. So the tail is read again, and
+     * slots below it are dropped. */
     for (int tries = 0; tries < TRIES; tries++) {
         if (!brick_fetch(r, head_at, &head, 8))
             return -1;

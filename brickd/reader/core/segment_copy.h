@@ -1,8 +1,8 @@
-/* core/segment_copy.h - takes private copies of what a segment says, and judges the copies.
+/* core/segment_copy.h - makes private copies of a segment's contents, and validates the copies.
  *
- * No Python here, so that sanitizers and other tests can build it alone. Nothing
- * read is trusted: every count is bounded before it is used, and whatever does
- * not add up is refused with a text that says what was seen and what was wanted.
+ * It does without Python, so that sanitizers can build it alone. Nothing read is trusted:
+ * every count is bounded before it is used, and an inconsistency is refused with a text
+ * that gives the value seen and the one expected.
  */
 #ifndef BRICKD_SEGMENT_COPY_H
 #define BRICKD_SEGMENT_COPY_H
@@ -13,9 +13,9 @@
 
 /* Where the bytes come from. The daemon's are a file's. */
 struct brick_source {
-    /* pread; 1 when all of them came. */
+    /* pread; 1: all bytes came. */
     int (*read)(const struct brick_source *source, uint64_t offset, void *to, uint64_t length);
-    /* SEEK_DATA: the first offset from this one on that is not in a hole; UINT64_MAX: there is none. NULL: no holes. */
+    /* SEEK_DATA: the first offset from this one on outside of holes, or UINT64_MAX. NULL: no holes. */
     uint64_t (*data)(const struct brick_source *source, uint64_t offset);
     int fd;
     const void *base;
@@ -39,52 +39,52 @@ int brick_refuse(struct brick_reader *r, const char *format, ...) __attribute__(
 int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length);
 int brick_reader_open(struct brick_reader *r, uint64_t file_size);
 int brick_reader_process(struct brick_reader *r, struct brick_process *to);
-/* All lane lines and, where they are wanted, all consumer lines, in one read each. */
+/* All lane lines and, unless NULL, all consumer lines, in one read each. */
 int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers);
 
 enum brick_table { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };
 
 /* A process line may claim more rows than its worker ever wrote. Returns `claimed`, or the number of rows up to the last one
- * that is not in a hole: what is allocated and read follows that. */
+ * outside of holes: that much is allocated and read. */
 uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table, uint64_t claimed);
-/* `to` holds zeros: names in a hole are left out. */
+/* `to` holds zeros, which stay for names in a hole. */
 int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count);
-int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names);
-int brick_reader_sites(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names);
+/* The keys of paths or sites. `names`: how many names there are. */
+int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names);
 
-/* How sure a copy is. */
+/* What makes a copy uncertain. */
 struct brick_doubt {
-    uint64_t odd;    /* entries whose writer was inside, and stayed there */
-    uint64_t moving; /* entries that changed during every try: each field is right, all together may be some spans apart */
+    uint64_t odd;    /* summaries whose writer was inside, and stayed there */
+    uint64_t moving; /* summaries that changed during every try: each field is right, but some may be a few spans newer */
 };
 
-/* The file still has its size: what is behind the end of one that was cut looks like a hole. */
+/* Checks that the file has its size still: beyond the end of one that was cut all looks like a hole. */
 int brick_reader_whole(struct brick_reader *r);
-/* How many blocks of summaries of a lane are not in a hole, of the paths 0 to count. */
+/* How many blocks of a lane's summaries, paths 0 to count, are outside of holes. */
 uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32_t count);
-/* Adds the summaries of one lane, paths 0 to count, to `into`. Reads no block that is in a hole. */
+/* Adds the summaries of a lane, paths 0 to count, to `into`. Reads no block in a hole. */
 int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count, struct brick_summary *into,
                            struct brick_doubt *doubt);
 
-/* Whether a ring with this head still holds the slot, or it is the next. */
+/* Whether a ring with this head still holds the slot, or it is the next one. */
 static inline int brick_ring_holds(uint64_t head, uint64_t slots, uint64_t position)
 {
     return position <= head && head - position <= slots;
 }
 
-/* A pair that the writer believes, too. */
+/* Whether the writer believes the pair, too. */
 static inline int brick_tail_believed(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position == ~tail->complement && brick_ring_holds(head, slots, tail->position);
 }
 
-/* Nobody ever consumed: all is there. */
+/* Whether there never was a consumer: the ring has all. */
 static inline int brick_tail_untouched(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position == 0 && tail->complement == 0 && head <= slots;
 }
 
-/* The slots of a ring that hold records not yet consumed; returns how many, or -1. *first: the number of the first. */
+/* Copies the slots of a ring that are not yet consumed; returns how many, or -1. *first: the number of the first. */
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first);
 
 #endif

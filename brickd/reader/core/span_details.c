@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No time and no amount that can be has the highest bit. */
+/* No valid time or amount has the highest bit. */
 static inline int amounts_possible(const struct brick_span *s)
 {
     return (int64_t)(s->start | s->duration | s->child | s->elements | s->bytes) >= 0;
@@ -17,8 +17,7 @@ static inline void be_longest(struct brick_longest *to, const struct brick_span 
     to->elements = elements;
 }
 
-/* Path, slots and kind are one word; where nearly all records are alike, taking
- * off what they have in common leaves the path. */
+/* Path, slots and kind are one word: without the slots and kind that nearly all records have, the path is left. */
 static inline uint64_t usual_path(const struct brick_span *s)
 {
     uint64_t word;
@@ -26,8 +25,7 @@ static inline uint64_t usual_path(const struct brick_span *s)
     return word ^ (UINT64_C(1) << 32 | (uint64_t)BRICK_KIND_SPAN << 48);
 }
 
-/* Takes spans of one slot on known paths, as many as stand in a row: how many
- * those were. This is where the time goes. */
+/* Takes spans of one slot on known paths, as many as there are in a row. This is where the time goes. */
 static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                            uint64_t count)
 {
@@ -48,7 +46,7 @@ static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, co
     return (uint64_t)(s - first);
 }
 
-/* Of a path that was not seen before. What stands in the table of paths was there before the record was. */
+/* Makes that of a new path. Its row in the table of paths was written before the record. */
 static struct brick_longest *longest_make(struct brick_details *d, uint32_t path)
 {
     uint64_t key;
@@ -110,7 +108,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
         if (i == count)
             break;
         const struct brick_span *s = (const struct brick_span *)(const void *)&slots[i];
-        if (s->slots == 0 || s->slots > left - i) { /* where the next one begins is not known */
+        if (s->slots == 0 || s->slots > left - i) { /* where the next one begins is unknown */
             d->rejected++;
             return left;
         }
@@ -121,7 +119,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
     return i;
 }
 
-/* When a record was written. */
+/* The time when a record was written. */
 static uint64_t end_of(const struct brick_details *d, const struct brick_span *s)
 {
     return d->by_path[s->path]->given ? s->start : s->start + s->duration;

@@ -1,14 +1,14 @@
-/* core/summary_math.h - what is added to the summary of one path. */
+/* core/summary_math.h - arithmetic on the summary of one path. */
 #ifndef BRICKD_SUMMARY_MATH_H
 #define BRICKD_SUMMARY_MATH_H
 
 #include "brick_shm.h"
 
-/* Sums of what may lie stop at the greatest number instead of beginning anew. */
+/* Sums of hostile numbers stop at the greatest one instead of wrapping. */
 static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
 
-/* A span, as its own thread adds it, but for sums that stop. Where nothing was added yet
- * all is 0, so that the usual span is compared twice and no more. */
+/* Adds a span as its thread does, but for sums that stop. An empty summary is zeros, so that the usual span takes two
+ * comparisons. */
 static inline void brick_summary_add_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
                                     uint64_t bytes)
 {
@@ -29,18 +29,16 @@ static inline void brick_summary_add_span(struct brick_summary *s, uint64_t dura
     *alike = brick_sum(*alike, 1);
 }
 
-/* Another summary, whose ticks are of the same length. */
+/* Adds a summary with ticks of the same length. */
 void brick_summary_add(struct brick_summary *into, const struct brick_summary *s);
 
-/* Of a sum what was added to it since it was `then`; nothing where that cannot be.
- * Of min and max it is known between which they lie: the widest that they may be. */
+/* Subtracts what a sum was before; nothing is left where that cannot be. Min and max become the widest that they may be. */
 void brick_summary_subtract(struct brick_summary *from, const struct brick_summary *then);
 
-/* A summary with each of its times as often: ticks become ns. */
+/* A summary with its times multiplied: ticks become ns. */
 struct brick_summary brick_summary_scaled(const struct brick_summary *s, double factor);
 
-/* By how many buckets a histogram moves when its times are taken so often: each
- * bucket goes whole into the one that holds its middle. */
+/* By how many buckets a histogram moves when its times are multiplied: each bucket goes into the one with its middle. */
 double brick_bucket_shift(double factor);
 
 static inline uint32_t brick_bucket_shifted(uint32_t bucket, double shift)

@@ -17,7 +17,7 @@ static const float *places_of(const struct brick_record *slots, uint32_t tensor)
     return ((const struct brick_tensor_sketch *)(const void *)&slots[3 + 2 * tensor])->places;
 }
 
-/* Half the distance from 1 to the next number; 0: it has no such thing. */
+/* Half the distance from 1 to the next number; 0: not a floating-point dtype. */
 static double unit_of(uint8_t dtype)
 {
     switch (dtype) {
@@ -127,7 +127,7 @@ int brick_is_spread(uint32_t places) { return (places & (places - 1)) != 0; }
 enum brick_rounded brick_rounded(const struct brick_record *one, const struct brick_record *other)
 {
     const float rounding = brick_rounding(one, other, 0);
-    /* Whichever of the two the other is held against. */
+    /* Whichever of the two is the reference. */
     if (!(rounding > 0 && brick_tensor_error(one, other, 0) <= rounding && brick_tensor_error(other, one, 0) <= rounding))
         return BRICK_ROUNDED_NOT;
     return brick_is_spread(brick_places_apart(one, other)) ? BRICK_ROUNDED_SPREAD : BRICK_ROUNDED_ONCE;

@@ -1,23 +1,23 @@
-/* python/fn_drain.c - brickd.shm._reader.drain: one pass over many segments; tails: what is to be written after it; rest: the
- * time until the next is worth it.
+/* python/fn_drain.c - brickd.shm._reader.drain: a pass over many segments; tails: what to write after it; rest: waits until
+ * the next pass is worth it.
  *
- * All reading is done without the interpreter lock, each segment's under its
- * own; afterwards the objects are made.
+ * Reading is done without the interpreter lock, under that of each segment; objects are
+ * made afterwards.
  */
 #include "py_drain.h"
 
 #include <poll.h>
 
-/* What one pass over one segment came to. */
+/* The result of one pass over one segment. */
 struct outcome {
     struct brick_record *records;
     size_t count;
-    int refused; /* now, not before */
+    int refused; /* by this pass */
     uint64_t read; /* bytes */
     struct drain_numbers seen;
 };
 
-/* Of this thread, for as long as it lives: memory that came and went with each tick would cost more than a tick. */
+/* Of this thread: allocating it in each tick would cost more than the tick. */
 static _Thread_local struct brick_scratch scratch;
 
 static struct outcome pass(Drain *self)
@@ -27,7 +27,7 @@ static struct outcome pass(Drain *self)
     const uint64_t fetched = d->reader.fetched;
     int before = d->refused, whole = brick_drain_pass(d, &scratch);
     struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
-    d->events.records = NULL; /* a pass with many would leave its memory to all that come */
+    d->events.records = NULL; /* a large pass would leave its memory to all that follow */
     d->events.count = d->events.room = 0;
     o.seen = (struct drain_numbers){
         .activity = d->activity,
@@ -50,7 +50,7 @@ static struct outcome pass(Drain *self)
 
 static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcome *o)
 {
-    /* One that is refused stays so: nobody changes its reason any more. */
+    /* A refusal is final: its reason does not change any more. */
     const char *records = o->count > 0 ? (const char *)o->records : NULL;
     return Py_BuildValue("(ny#z)", index, records, (Py_ssize_t)(o->count * sizeof *o->records),
                          o->refused ? d->drain.reader.reason : NULL);
@@ -79,8 +79,8 @@ static double waiting(Drain *self)
     return fill;
 }
 
-/* Looks every so often whether a ring is full enough to be drained, for as long as nothing else is to be done: without
- * the interpreter, since most looks of a daemon find nothing. Says of each descriptor whether it can be read. */
+/* Checks every so often whether a ring is full enough to be drained, until a descriptor is readable: without the interpreter,
+ * since most checks find nothing. Returns whether each descriptor is readable. */
 PyObject *reader_rest(PyObject *module, PyObject *args)
 {
     PyObject *segments;

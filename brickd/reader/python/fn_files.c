@@ -1,4 +1,4 @@
-/* python/fn_files.c - system calls that Python lacks, or would make one by one, each with the interpreter lock given up. */
+/* python/fn_files.c - system calls that Python lacks, or would make one by one; without the interpreter lock. */
 #include "py_types.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@ PyObject *reader_watch(PyObject *module, PyObject *directory)
     if (!PyUnicode_FSConverter(directory, &path))
         return NULL;
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    uint32_t wanted = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR;
-    if (fd >= 0 && inotify_add_watch(fd, PyBytes_AS_STRING(path), wanted) < 0) {
+    const uint32_t events = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR;
+    if (fd >= 0 && inotify_add_watch(fd, PyBytes_AS_STRING(path), events) < 0) {
         int error = errno;
         close(fd);
         errno = error;
@@ -29,7 +29,7 @@ struct piece {
     Py_ssize_t length;
 };
 
-/* 0, or why it could not. */
+/* 0, or an errno. */
 static int write_whole(struct piece p)
 {
     while (p.length > 0) {
@@ -55,20 +55,20 @@ static int add_failed(PyObject *failed, const struct piece *p)
     return added;
 }
 
-/* One file's trouble is no other's: after a write that failed, only those that follow it to the same file are left. */
+/* Files fail separately: a failed write skips only the writes that follow it to the same file. */
 PyObject *reader_write_all(PyObject *module, PyObject *writes)
 {
-    PyObject *held = PySequence_Tuple(writes), *result = NULL;
-    if (held == NULL)
+    PyObject *rows = PySequence_Tuple(writes), *result = NULL;
+    if (rows == NULL)
         return NULL;
-    Py_ssize_t count = PyTuple_GET_SIZE(held);
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
     struct piece *pieces = PyMem_Calloc((size_t)count + 1, sizeof *pieces);
     if (pieces == NULL) {
         PyErr_NoMemory();
         goto end;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *bytes, *row = PyTuple_GET_ITEM(held, i); /* tuples: what they hold stays, whatever other threads do */
+        PyObject *bytes, *row = PyTuple_GET_ITEM(rows, i); /* tuples: no other thread changes them */
         if (!PyTuple_Check(row)) {
             PyErr_Format(PyExc_TypeError, "write %zd is a %s, wanted a tuple", i, Py_TYPE(row)->tp_name);
             goto end;
@@ -90,6 +90,6 @@ PyObject *reader_write_all(PyObject *module, PyObject *writes)
             Py_CLEAR(result);
 end:
     PyMem_Free(pieces);
-    Py_DECREF(held);
+    Py_DECREF(rows);
     return result;
 }

@@ -1,17 +1,17 @@
-/* python/fn_recording.c - brickd.shm._reader: what a reader of recordings asks of their form. */
+/* python/fn_recording.c - brickd.shm._reader: the format of recordings, for their reader. */
+#include "../core/record_walk.h"
 #include "../core/recording_format.h"
 #include "py_types.h"
-#include "../core/record_walk.h"
 
 PyObject *reader_title(PyObject *module, PyObject *bytes)
 {
     struct brick_title title;
     char reason[200];
-    Py_buffer given;
-    if (PyObject_GetBuffer(bytes, &given, PyBUF_SIMPLE) != 0)
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(bytes, &buffer, PyBUF_SIMPLE) != 0)
         return NULL;
-    int whole = brick_title_judge(given.buf, (uint64_t)given.len, &title, reason, sizeof reason);
-    PyBuffer_Release(&given);
+    int whole = brick_title_judge(buffer.buf, (uint64_t)buffer.len, &title, reason, sizeof reason);
+    PyBuffer_Release(&buffer);
     if (!whole) {
         PyErr_SetString(PyExc_ValueError, reason);
         return NULL;
@@ -76,18 +76,18 @@ PyObject *reader_sum(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLongLong(brick_sum_end(&sum));
 }
 
-/* A body that begins with a struct; 0, with an exception. */
+/* Copies the struct at the start of a body; 0, with an exception. */
 static int begins(PyObject *body, void *record, size_t size)
 {
-    Py_buffer given;
-    if (PyObject_GetBuffer(body, &given, PyBUF_SIMPLE) != 0)
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(body, &buffer, PyBUF_SIMPLE) != 0)
         return 0;
-    int long_enough = given.len >= (Py_ssize_t)size;
+    int long_enough = buffer.len >= (Py_ssize_t)size;
     if (long_enough)
-        memcpy(record, given.buf, size);
+        memcpy(record, buffer.buf, size);
     else
-        PyErr_Format(PyExc_ValueError, "a body of %zd bytes, at least %zu wanted", given.len, size);
-    PyBuffer_Release(&given);
+        PyErr_Format(PyExc_ValueError, "a body of %zd bytes, at least %zu wanted", buffer.len, size);
+    PyBuffer_Release(&buffer);
     return long_enough;
 }
 
@@ -100,7 +100,7 @@ PyObject *reader_records(PyObject *module, PyObject *body)
                          (unsigned long long)records.first);
 }
 
-/* Slots, and the numbers of which the first one lies below their count, or is it; 0, with an exception. */
+/* Slots and two numbers, of which the first one is at most their count; 0, with an exception. */
 static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsigned long long *at, unsigned long long *other)
 {
     if (!PyArg_ParseTuple(args, format, slots, at, other))
@@ -116,11 +116,11 @@ static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsign
 PyObject *reader_walk(PyObject *module, PyObject *args)
 {
     Py_buffer slots;
-    unsigned long long at, wanted;
-    if (!slots_of(args, "y*KK:walk", &slots, &at, &wanted))
+    unsigned long long at, from;
+    if (!slots_of(args, "y*KK:walk", &slots, &at, &from))
         return NULL;
     const uint64_t count = (uint64_t)slots.len / sizeof(struct brick_record);
-    const uint64_t next = brick_walk(slots.buf, at, wanted < count ? wanted : count);
+    const uint64_t next = brick_walk(slots.buf, at, from < count ? from : count);
     PyBuffer_Release(&slots);
     if (next == UINT64_MAX)
         Py_RETURN_NONE;

@@ -1,8 +1,7 @@
-/* python/fn_sources.c - the pieces of sources, out of the events among which they stand; by what a source is known.
+/* python/fn_sources.c - separates pieces of sources from other events; the hash of a source.
  *
- * A writer tells the pieces of a source one behind the other: what follows one
- * another is given as one, so that whoever puts sources together has few of them
- * to look at. Nothing is judged here but where a record ends. */
+ * A writer sends the pieces of a source one after the other: a run of them becomes one row,
+ * so that few rows need to be put together. Only the ends of records are validated here. */
 #include "py_types.h"
 
 #define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
@@ -14,7 +13,7 @@ struct run {
 
 static int is_piece(const struct brick_record *r) { return r->kind == BRICK_KIND_SOURCE && r->slots == 1; }
 
-/* How many of the slots, from one that is a piece on, are pieces of one part in their order. */
+/* The run of pieces of one part, in order, that begins here. */
 static struct run run_at(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
 {
     const struct brick_source_piece *pieces = (const struct brick_source_piece *)(const void *)slots;
@@ -37,8 +36,8 @@ static PyObject *row_of(const struct run *run)
     return Py_BuildValue("(KIN)", (unsigned long long)run->first->hash, (unsigned int)run->first->piece, text);
 }
 
-/* Behind the record at `at`; one that takes no slots, or more than there are, is the last. */
-static Py_ssize_t behind(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
+/* The end of the record at `at`; one with no slots, or more than there are, is the last. */
+static Py_ssize_t end_of(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
 {
     const Py_ssize_t taken = slots[at].slots;
     return taken == 0 || taken > count - at ? count : at + taken;
@@ -57,7 +56,7 @@ static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObj
             next = at + run.count;
             continue;
         }
-        next = behind(slots, at, count);
+        next = end_of(slots, at, count);
         if (others != NULL)
             memcpy(others + rest * SLOT_BYTES, &slots[at], (size_t)((next - at) * SLOT_BYTES));
         rest += next - at;
@@ -67,16 +66,16 @@ static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObj
 
 PyObject *reader_pieces(PyObject *module, PyObject *events)
 {
-    Py_buffer held;
-    if (PyObject_GetBuffer(events, &held, PyBUF_SIMPLE) != 0)
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(events, &buffer, PyBUF_SIMPLE) != 0)
         return NULL;
-    const struct brick_record *slots = held.buf;
-    const Py_ssize_t count = held.len / SLOT_BYTES, rest = part(slots, count, NULL, NULL);
+    const struct brick_record *slots = buffer.buf;
+    const Py_ssize_t count = buffer.len / SLOT_BYTES, rest = part(slots, count, NULL, NULL);
     PyObject *runs = PyList_New(0);
     PyObject *others = rest == count ? Py_NewRef(events) : PyBytes_FromStringAndSize(NULL, rest * SLOT_BYTES);
     if (runs != NULL && others != NULL && rest < count)
         part(slots, count, &runs, PyBytes_AS_STRING(others));
-    PyBuffer_Release(&held);
+    PyBuffer_Release(&buffer);
     PyObject *result = runs != NULL && others != NULL ? PyTuple_Pack(2, others, runs) : NULL;
     Py_XDECREF(others);
     Py_XDECREF(runs);
@@ -85,13 +84,13 @@ PyObject *reader_pieces(PyObject *module, PyObject *events)
 
 PyObject *reader_source_hash(PyObject *module, PyObject *text)
 {
-    Py_buffer held;
-    if (PyObject_GetBuffer(text, &held, PyBUF_SIMPLE) != 0)
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(text, &buffer, PyBUF_SIMPLE) != 0)
         return NULL;
-    const uint8_t *bytes = held.buf;
+    const uint8_t *bytes = buffer.buf;
     uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (Py_ssize_t i = 0; i < held.len; i++)
+    for (Py_ssize_t i = 0; i < buffer.len; i++)
         h = (h ^ bytes[i]) * UINT64_C(0x100000001B3);
-    PyBuffer_Release(&held);
+    PyBuffer_Release(&buffer);
     return PyLong_FromUnsignedLongLong(h);
 }

@@ -1,8 +1,7 @@
-/* python/fn_weights.c - records of weights, by the batch: whose tensors they are of, what these hold, and of which of the two
- * that are kept of each they take the place.
+/* python/fn_weights.c - batches of records of weights: their tensors, their contents, and which kept record they replace.
  *
- * What stands for what is known by dicts of Python's, what is kept of tensors by
- * its arrays. Neither is trusted: each index is judged by the array's length.
+ * Numbers of tensors and contents are in dicts of Python's, what is kept of tensors is in
+ * its arrays. Neither is trusted: each index is checked with the array's length.
  */
 #include "../core/fingerprint_window.h"
 #include "../core/tolerance.h"
@@ -15,12 +14,12 @@
 #define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
 #define NOTHING (-1)
 
-/* Of a tensor's fingerprint what makes two equal: checksum and elements; shape and dtype (analysis/weights/contents.py). */
+/* Two contents are equal if these are: checksum and elements; shape and dtype (analysis/weights/contents.py). */
 #define SUMS_BYTES (2 * sizeof(uint64_t))
 #define FORM_BYTES (sizeof(uint32_t) + sizeof(uint8_t))
 BRICK_ASSERT(offsetof(struct brick_tensor_sums, mean) == SUMS_BYTES, "checksum and elements come first");
 BRICK_ASSERT(offsetof(struct brick_tensor_sums, reserved) - offsetof(struct brick_tensor_sums, shape) == FORM_BYTES,
-             "shape and dtype are beside each other");
+             "shape and dtype are neighbours");
 
 struct weight {
     struct brick_checked head;
@@ -36,8 +35,8 @@ static struct weight weight_at(const Py_buffer *records, Py_ssize_t at)
     return w;
 }
 
-/* What stands in a dict for a key; `none` where nothing does, -2 with an exception. */
-static int64_t found(PyObject *dict, PyObject *key, int64_t none)
+/* The number of a key; `none` where it has none, -2 with an exception. */
+static int64_t number_of(PyObject *dict, PyObject *key, int64_t none)
 {
     PyObject *value = key != NULL ? PyDict_GetItemWithError(dict, key) : NULL;
     if (value == NULL)
@@ -73,7 +72,7 @@ PyObject *reader_weights_of(PyObject *module, PyObject *args)
     for (Py_ssize_t at = 0; of != NULL && at < count; at++) {
         const struct weight w = weight_at(&records, at);
         PyObject *key = tensor_key(&w, sites.buf, (size_t)sites.len / sizeof(uint64_t));
-        const int64_t tensor = found(tensors, key, NOTHING);
+        const int64_t tensor = number_of(tensors, key, NOTHING);
         Py_XDECREF(key);
         ((int32_t *)(void *)PyBytes_AS_STRING(of))[at] = (int32_t)tensor;
         if (tensor == -2)
@@ -84,36 +83,38 @@ PyObject *reader_weights_of(PyObject *module, PyObject *args)
     return of;
 }
 
-/* ---- what they hold ------------------------------------------------------ */
+/* ---- contents ------------------------------------------------------------ */
 
-/* analysis/weights/contents.py: what stands under which number, and which numbers stand for nothing. */
+/* analysis/weights/contents.py: contents by number, and unused numbers. */
 struct contents {
-    PyObject *numbers, *said, *unused;
+    PyObject *numbers, *contents, *unused;
 };
 
-/* A number for what nobody held yet. */
+/* A number for a new content. */
 static PyObject *next_number(const struct contents *c)
 {
     const Py_ssize_t unused = PyList_GET_SIZE(c->unused);
     if (unused == 0)
-        return PyLong_FromSsize_t(PyList_GET_SIZE(c->said));
+        return PyLong_FromSsize_t(PyList_GET_SIZE(c->contents));
     PyObject *number = Py_NewRef(PyList_GET_ITEM(c->unused, unused - 1));
     if (PyList_SetSlice(c->unused, unused - 1, unused, NULL) != 0)
         Py_CLEAR(number);
     return number;
 }
 
-/* Has under the next number what a record says behind its head: that number, or -2 with an exception. */
-static int64_t have(const struct contents *c, PyObject *key, const char *record)
+/* Keeps what follows the head of a record under the next number: that number, or -2 with an exception. */
+static int64_t keep(const struct contents *c, PyObject *key, const char *record)
 {
-    PyObject *said = PyBytes_FromStringAndSize(record + SLOT_BYTES, RECORD_BYTES - SLOT_BYTES), *number = next_number(c);
-    Py_ssize_t at = said != NULL && number != NULL ? PyLong_AsSsize_t(number) : -1;
+    PyObject *bytes = PyBytes_FromStringAndSize(record + SLOT_BYTES, RECORD_BYTES - SLOT_BYTES), *number = next_number(c);
+    Py_ssize_t at = bytes != NULL && number != NULL ? PyLong_AsSsize_t(number) : -1;
     int failed = at < 0;
-    if (!failed)
-        failed = at == PyList_GET_SIZE(c->said) ? PyList_Append(c->said, said) : PyList_SetItem(c->said, at, Py_NewRef(said));
+    if (!failed && at == PyList_GET_SIZE(c->contents))
+        failed = PyList_Append(c->contents, bytes);
+    else if (!failed)
+        failed = PyList_SetItem(c->contents, at, Py_NewRef(bytes));
     if (!failed)
         failed = PyDict_SetItem(c->numbers, key, number);
-    Py_XDECREF(said);
+    Py_XDECREF(bytes);
     Py_XDECREF(number);
     return failed ? -2 : at;
 }
@@ -123,29 +124,29 @@ PyObject *reader_weights_held(PyObject *module, PyObject *args)
     Py_buffer records;
     struct contents c;
     Py_ssize_t most;
-    if (!PyArg_ParseTuple(args, "y*O!O!O!n:weights_held", &records, &PyDict_Type, &c.numbers, &PyList_Type, &c.said,
+    if (!PyArg_ParseTuple(args, "y*O!O!O!n:weights_held", &records, &PyDict_Type, &c.numbers, &PyList_Type, &c.contents,
                           &PyList_Type, &c.unused, &most))
         return NULL;
     const Py_ssize_t count = records.len / RECORD_BYTES;
-    PyObject *held = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t));
-    for (Py_ssize_t at = 0; held != NULL && at < count; at++) {
+    PyObject *numbers = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t));
+    for (Py_ssize_t at = 0; numbers != NULL && at < count; at++) {
         const struct weight w = weight_at(&records, at);
         PyObject *key = content_key(&w);
-        int64_t content = found(c.numbers, key, 0);
+        int64_t content = number_of(c.numbers, key, 0);
         if (content == 0 && PyDict_GET_SIZE(c.numbers) < most)
-            content = have(&c, key, (const char *)records.buf + at * RECORD_BYTES);
+            content = keep(&c, key, (const char *)records.buf + at * RECORD_BYTES);
         Py_XDECREF(key);
-        ((uint32_t *)(void *)PyBytes_AS_STRING(held))[at] = (uint32_t)content;
+        ((uint32_t *)(void *)PyBytes_AS_STRING(numbers))[at] = (uint32_t)content;
         if (content == -2)
-            Py_CLEAR(held);
+            Py_CLEAR(numbers);
     }
     PyBuffer_Release(&records);
-    return held;
+    return numbers;
 }
 
 /* ---- what is kept of a worker's tensors ---------------------------------- */
 
-/* Columns of equal length (analysis/weights/worker_tensors.py); `now` is 0 of what is not known. */
+/* Columns of equal length (analysis/weights/worker_tensors.py); `now` is 0 where it is unknown. */
 struct rows {
     uint64_t *generations, *ticks, *first_ticks;
     uint32_t *now, *firsts;
@@ -153,7 +154,7 @@ struct rows {
     size_t count;
 };
 
-/* How often each content is held, and which of them nobody holds any more, or yet. */
+/* How often each content is used, and which are not used. */
 struct uses {
     uint32_t *uses;
     size_t count;
@@ -161,7 +162,7 @@ struct uses {
 };
 
 struct put {
-    uint64_t news, refused;
+    uint64_t changes, refused;
     int failed;
 };
 
@@ -184,8 +185,8 @@ static void release(struct uses *u, uint32_t content, struct put *p)
 
 enum { NOW = 1, FIRST = 2, BOTH = NOW | FIRST };
 
-/* Of which of the two that are kept of a tensor a record takes the place: of both where it begins a generation, or is the
-   first that is known; of the first where it was read before that. */
+/* Which of the two kept records a record replaces: both where it begins a generation, or is the first one; the first where it
+ * was read before that. */
 static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t ticks)
 {
     if (r->now[n] == 0)
@@ -195,7 +196,7 @@ static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t t
     return ticks < r->first_ticks[n] && generation == r->generations[n] ? FIRST : 0;
 }
 
-/* Of what finds no room nothing is known: what was known would be taken for it. */
+/* Without room nothing stays known: it would be taken for the present content. */
 static void clear(const struct rows *r, size_t n, struct uses *u, struct put *p)
 {
     release(u, r->now[n], p);
@@ -212,12 +213,12 @@ static void put(const struct rows *r, size_t n, const struct brick_checked *head
         return;
     if (content == 0 || content >= u->count) {
         p->refused++;
-        p->news++;
+        p->changes++;
         clear(r, n, u, p);
         return;
     }
     const uint32_t now = r->now[n], first = r->firsts[n];
-    p->news += head->step != r->generations[n] || ((which & NOW) != 0 && now != content)
+    p->changes += head->step != r->generations[n] || ((which & NOW) != 0 && now != content)
             || ((which & FIRST) != 0 && first != content);
     u->uses[content] += (uint32_t)((which & NOW) != 0) + (uint32_t)((which & FIRST) != 0);
     if ((which & NOW) != 0) {
@@ -257,13 +258,13 @@ static PyObject *put_all(const Py_buffer *b)
             put(&rows, (size_t)n, &w.head, ((const uint32_t *)b[HOLD].buf)[at], &uses, &p);
         } else if (n >= 0) {
             p.refused++;
-            p.news++;
+            p.changes++;
         }
     }
     for (Py_ssize_t at = 0; !p.failed && at < count; at++)
         leave(&uses, ((const uint32_t *)b[HOLD].buf)[at], &p);
     if (!p.failed)
-        return Py_BuildValue("(KKN)", (unsigned long long)p.news, (unsigned long long)p.refused, uses.left);
+        return Py_BuildValue("(KKN)", (unsigned long long)p.changes, (unsigned long long)p.refused, uses.left);
     Py_XDECREF(uses.left);
     return NULL;
 }

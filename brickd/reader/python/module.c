@@ -63,7 +63,7 @@ static uint64_t ticks_of(uint32_t clock)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* (ticks, ns): of a few pairs the one whose two readings lay closest together. */
+/* (ticks, ns): of a few pairs the one whose readings were closest together. */
 static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 {
     unsigned long clock = PyLong_AsUnsignedLong(kind);
@@ -87,48 +87,48 @@ static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 /* ---- module ------------------------------------------------------------ */
 
 static PyMethodDef reader_methods[] = {
-    {"layout", reader_layout, METH_NOARGS, "[(struct, field, offset, count, code)] of every shared struct, as the major froze it."},
-    {"later", reader_later, METH_NOARGS, "The same of what minors have added: kinds of records, names for what was reserved."},
+    {"layout", reader_layout, METH_NOARGS, "[(struct, field, offset, count, code)] of every struct, as the major froze it."},
+    {"later", reader_later, METH_NOARGS, "The same of what minors added: kinds of records, names for reserved fields."},
     {"clock_pair", reader_clock_pair, METH_O, "clock_pair(kind) -> (ticks, CLOCK_MONOTONIC_RAW ns), taken together."},
     {"rest", reader_rest, METH_VARARGS,
-     "rest(drains, (fd, fd), interval_ms, looks) -> whether anything moved; sooner back when a descriptor is readable."},
+     "rest(drains, (fd, fd), interval_ms, looks, enough) -> whether each fd is readable; waits for that or a full ring."},
     {"drain", reader_drain, METH_VARARGS,
      "drain(segments, first=0, bytes=2^64-1) -> (index of the one that it did not reach, bytes read, [(index, event records "
      "or None, why it is refused from now on or None)]): from the first one on, until so many bytes were read."},
     {"tails", reader_tails, METH_VARARGS,
      "tails(segments, events) -> [(fd, offset, bytes)], to be written in this order."},
-    {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},
+    {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor for files that come or go."},
     {"write_all", reader_write_all, METH_O,
-     "write_all([(fd, offset, bytes)]) -> {fd: errno} where it failed; a file's writes that follow that one are not made."},
+     "write_all([(fd, offset, bytes)]) -> {fd: errno} of failed writes; later writes to such a file are not made."},
     {"recording_title", reader_title, METH_O,
-     "recording_title(bytes) -> (major, minor, made_ns, id, number, key); ValueError says why it is none."},
+     "recording_title(bytes) -> (major, minor, made_ns, id, number, key); ValueError gives the reason."},
     {"find_chunk", reader_find_chunk, METH_VARARGS,
-     "find_chunk(key, blocks) -> (offset, kind, length, number, at_ns, body_sum) of the first head in there, or None."},
+     "find_chunk(key, blocks) -> (offset, kind, length, number, at_ns, body_sum) of the first head, or None."},
     {"recording_sum", reader_sum, METH_VARARGS, "recording_sum(key, blocks) -> the checksum of a body."},
     {"recorded_from", reader_records, METH_O, "recorded_from(body) -> (worker, lane, ring, inside, first) of RECORDS."},
     {"walk", reader_walk, METH_VARARGS,
-     "walk(slots, at, wanted) -> the slot of the first record at `wanted` or behind it; None: that is not known."},
+     "walk(slots, at, from) -> the slot of the first record at `from` or after it; None: unknown."},
     {"checked", reader_checked, METH_VARARGS,
-     "checked(slots, at, last) -> (whole checksums, slot of one that was cut or their count, last number, missing, rejected)."},
+     "checked(slots, at, last) -> (whole checksums, slot of a cut one or the count, last number, missing, rejected)."},
     {"tensor_error", reader_tensor_error, METH_VARARGS,
-     "tensor_error(one, other) -> the other's relative error, or None; each is what follows the head of a checksum's"
-     " record without inputs."},
+     "tensor_error(one, other) -> the relative error of the other, or None; both are records of checksums without inputs and "
+     "without their heads."},
     {"weights_of", reader_weights_of, METH_VARARGS,
-     "weights_of(records, sites, tensors) -> numbers of their tensors, or -1."},
+     "weights_of(records, sites, tensors) -> the number of each record's tensor, or -1."},
     {"weights_held", reader_weights_held, METH_VARARGS,
-     "weights_held(records, numbers, said, unused, most) -> numbers of what they hold, or 0: what none had has one now, up "
-     "to so many."},
+     "weights_held(records, numbers, said, unused, most) -> the number of each record's content, a new one if there are "
+     "fewer than most, or 0."},
     {"weights_put", reader_weights_put, METH_VARARGS,
-     "weights_put(records, tensors, contents, uses, generations, ticks, now, first_ticks, firsts, named) -> (news, refused,"
-     " contents that somebody held last)."},
+     "weights_put(records, tensors, contents, uses, generations, ticks, now, first_ticks, firsts, named) -> (changes, "
+     "refused records, contents without a use)."},
     {"removed_layout", reader_removed_layout, METH_NOARGS, "As layout, of the records of removed segments."},
-    {"removed", reader_removed, METH_O, "removed(content) -> [fields of a record of a removed segment, or None of what is none]."},
-    {"is_removed", reader_is_removed, METH_O, "is_removed(name) -> whether a file of this name holds such records."},
+    {"removed", reader_removed, METH_O, "removed(content) -> [fields of a record of a removed segment, or None]."},
+    {"is_removed", reader_is_removed, METH_O, "is_removed(name) -> whether it is the name of a file of such records."},
     {"append_removed", reader_append_removed, METH_VARARGS,
-     "append_removed(prefix, record) -> whether it is in the file, so that its segment may be removed."},
+     "append_removed(prefix, record) -> whether it is written, so that its segment may be removed."},
     {"pieces", reader_pieces, METH_O,
-     "pieces(events) -> (the others, [(hash, piece, text)] of those of sources: what follows one another in one)."},
-    {"source_hash", reader_source_hash, METH_O, "source_hash(text) -> by what the source with this text is known."},
+     "pieces(events) -> (other events, [(hash, first piece, text)] of runs of pieces of a source)."},
+    {"source_hash", reader_source_hash, METH_O, "source_hash(text) -> the hash of a source."},
     {"recording_end", reader_end, METH_O,
      "recording_end(body) -> (chunks, refused_chunks, refused_bytes, refused_slots) of END."},
     {NULL, NULL, 0, NULL},

@@ -1,8 +1,7 @@
-/* python/py_drain.c - brickd.shm._reader.Drain: one consumer's way through a segment.
+/* python/py_drain.c - brickd.shm._reader.Drain: one consumer of a segment.
  *
- * Every method holds the segment's lock while it takes its copy, and makes no
- * object meanwhile: that could run anything, and a pass of another thread may
- * be waiting.
+ * Every method holds the segment's lock while it copies, and makes no object meanwhile:
+ * that could run any code, and a pass of another thread may be waiting.
  */
 #include "py_drain.h"
 #include "py_spool.h"
@@ -144,7 +143,7 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
         copy[n] = d->drain.lanes[n].cursor;
     unlock(d);
     static const struct brick_cursor beginning;
-    PyObject *rows = PyList_New(count), *like = NULL; /* lanes whose rings hold nothing are all alike */
+    PyObject *rows = PyList_New(count), *like = NULL; /* lanes with empty rings are all equal */
     for (uint32_t n = 0; rows != NULL && n < count; n++) {
         const int begins = memcmp(&copy[n], &beginning, sizeof beginning) == 0;
         PyObject *row = begins && like != NULL ? Py_NewRef(like) : number_tuple(&copy[n], 'Q', CURSOR_NUMBERS);
@@ -173,7 +172,8 @@ void drain_tails(Drain *d, int events, PyObject **writes)
     unsigned long long offset = d->drain.reader.layout.consumers + first * sizeof *whole;
     const struct brick_consumer *lines[] = {halfway, whole};
     for (size_t i = 0; i < 2 && count > 0 && *writes != NULL; i++)
-        list_append(writes, Py_BuildValue("(iKy#)", d->drain.reader.source.fd, offset, (const char *)(lines[i] + first), bytes));
+        list_append(writes, Py_BuildValue("(iKy#)", d->drain.reader.source.fd, offset,
+                                          (const char *)(lines[i] + first), bytes));
     free(halfway);
 }
 
@@ -230,11 +230,11 @@ static PyObject *drain_take_checked(PyObject *self, PyObject *unused)
 
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
-    {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
+    {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take the complete records above the heads, too."},
     {"forget_details", drain_forget_details, METH_NOARGS, "Give back the memory of the longest and the newest spans."},
     {"record_into", drain_record_into, METH_VARARGS,
-     "record_into(spool, worker=0): from the next pass on, what is copied goes there, too; None: nowhere."},
-    {"take_checked", drain_take_checked, METH_NOARGS, "The slots of the checksums of the last pass, each whole; once."},
+     "record_into(spool, worker=0): record what the next passes copy; None: do not."},
+    {"take_checked", drain_take_checked, METH_NOARGS, "Take the slots of the complete checksums of the last pass."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
     {NULL, NULL, 0, NULL},
@@ -242,17 +242,17 @@ static PyMethodDef drain_methods[] = {
 static PyMemberDef drain_members[] = {
     {"activity", T_ULONGLONG, offsetof(Drain, seen.activity), READONLY, "Changes whenever something was recorded."},
     {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "Span records taken."},
-    {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Records that could not be."},
+    {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Invalid records."},
     {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "Records of unknown kinds."},
-    {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Events whose numbers no record had: dropped."},
-    {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "Slots of checksums that the last pass took."},
+    {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Numbers of events without a record: dropped."},
+    {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "Slots of complete checksums of the last pass."},
     {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring's room consumed by the last pass."},
     {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring not given back."},
     {"read", T_ULONGLONG, offsetof(Drain, read), READONLY, "Bytes read, by all passes."},
-    {"resident", T_ULONGLONG, offsetof(Drain, seen.resident), READONLY, "Bytes that it holds between two passes."},
-    {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes before whose events others are known to nobody."},
-    {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass came to every head."},
-    {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker came to its end by itself."},
+    {"resident", T_ULONGLONG, offsetof(Drain, seen.resident), READONLY, "Bytes of memory between two passes."},
+    {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes whose events begin with a break."},
+    {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass reached every head."},
+    {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker ended by itself."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot drain_slots[] = {
@@ -260,7 +260,7 @@ static PyType_Slot drain_slots[] = {
     {Py_tp_dealloc, drain_dealloc},
     {Py_tp_methods, drain_methods},
     {Py_tp_members, drain_members},
-    {Py_tp_doc, "Drain(fd, cursors=None): one consumer's way through a segment; ValueError says why not."},
+    {Py_tp_doc, "Drain(fd, cursors=None): one consumer of a segment; ValueError gives the reason."},
     {0, NULL},
 };
 PyType_Spec drain_spec = {"brickd.shm._reader.Drain", sizeof(Drain), 0, Py_TPFLAGS_DEFAULT, drain_slots};

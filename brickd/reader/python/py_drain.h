@@ -19,9 +19,9 @@ typedef struct {
     PyObject_HEAD
     struct brick_drain drain;   /* behind the lock */
     pthread_mutex_t mutex;
-    int opened;                 /* the lock is there */
-    PyObject *spool;            /* that the drain's track has; NULL: none */
-    struct drain_numbers seen;  /* after the pass that drain() last came back from */
+    int opened;                 /* the lock exists */
+    PyObject *spool;            /* of the drain's track; NULL: none */
+    struct drain_numbers seen;  /* after the last pass */
     unsigned long long read;    /* bytes, by all passes */
 } Drain;
 

@@ -66,8 +66,8 @@ struct added {
 };
 
 /* A record of a weight without inputs. 0: its site is not known. */
-static int add_weight(struct brick_fingerprints *p, const struct brick_origin *by, const struct brick_record *slots, size_t left,
-                      struct added *a)
+static int add_weight(struct brick_fingerprints *p, const struct brick_origin *by, const struct brick_record *slots,
+                      size_t left, struct added *a)
 {
     const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
     const struct brick_tensor_sums *sums = (const struct brick_tensor_sums *)(const void *)&slots[2];
@@ -354,7 +354,7 @@ static PyMethodDef fingerprints_methods[] = {
      "add(worker, service, shard, sites, names, records, named) -> (bytes taken, records of weights); with named it stops "
      "before a record whose site or name has no digest."},
     {"read", fingerprints_read, METH_O, "read(number) -> (worker, its number for the site, slots), or None: it has gone."},
-    {"group", fingerprints_group, METH_O, "group(number) -> [(worker, output, times, number)], current fingerprints of its group."},
+    {"group", fingerprints_group, METH_O, "group(number) -> [(worker, output, times, number)] of its group."},
     {"unlike", fingerprints_unlike, METH_NOARGS,
      "Numbers of fingerprints whose group has another output: a few of each site, by turns, each of them once."},
     {"forget", fingerprints_forget, METH_O, "forget(service): drops the counts of its sites; its fingerprints stay."},

@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-/* The means of those that gave to a row. */
+/* The mean of each worker in a row. */
 struct means {
     double *ns, most;
-    Py_ssize_t count, room, whose; /* whose: the most */
+    Py_ssize_t count, room, whose; /* whose: the worker with the most */
 };
 
 typedef struct {
@@ -55,7 +55,7 @@ static int fold_grow(Fold *f, Py_ssize_t count)
     return 1;
 }
 
-/* Of two with the same mean the one with the greater number is the worst, so that their order changes nothing. */
+/* Of two workers with the same mean the one with the greater number is the worst: their order changes nothing. */
 static int mean_add(struct means *m, double ns, Py_ssize_t whose)
 {
     if (m->count == m->room) {
@@ -76,7 +76,7 @@ static int mean_add(struct means *m, double ns, Py_ssize_t whose)
     return 1;
 }
 
-/* The mean of what one worker gave to each row. */
+/* Adds the means of one worker. */
 static int means_add(Fold *f, const struct brick_part *parts, const int32_t *rows, Py_ssize_t paths, Py_ssize_t count,
                      Py_ssize_t whose)
 {
@@ -115,7 +115,7 @@ static double spread(struct means *m)
     return median > 0 ? m->most / median : 1;
 }
 
-/* Each path with its own tick, and with the times that were given inside its spans. */
+/* Each path with its own tick, and with the times in ns inside its spans. */
 static void measure(struct brick_part *parts, const struct brick_summary *s, const int32_t *parents, const int8_t *flags,
                     Py_ssize_t paths, double tick_ns)
 {
@@ -169,7 +169,6 @@ done:
     return added ? Py_NewRef(Py_None) : NULL;
 }
 
-/* A row of the answer: every number that a screen may want, times in ns. */
 static PyObject *fold_row(PyObject *self, PyObject *index)
 {
     Fold *f = (Fold *)self;
@@ -182,13 +181,14 @@ static PyObject *fold_row(PyObject *self, PyObject *index)
     struct means *m = i >= 0 && i < f->count ? &f->means[i] : &none;
     double n = (double)r->count, mean = n > 0 ? r->total / n : 0;
     double variance = n > 0 ? r->squares / n - mean * mean : 0;
-    return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K,s:d,s:n,s:d}", "count", (unsigned long long)r->count,
-                         "total_ns", r->inclusive, "self_ns", r->self, "mean_ns", mean, "deviation_ns",
-                         variance > 0 ? sqrt(variance) : 0.0, "min_ns", r->min, "max_ns", r->max, "p50_ns",
-                         brick_row_quantile(r, 0.50, f->grid_ns), "p90_ns", brick_row_quantile(r, 0.90, f->grid_ns),
-                         "p99_ns", brick_row_quantile(r, 0.99, f->grid_ns), "p999_ns",
-                         brick_row_quantile(r, 0.999, f->grid_ns), "elements", (unsigned long long)r->elements, "bytes",
-                         (unsigned long long)r->bytes, "flops", r->flops, "worst", m->whose, "spread", spread(m));
+    const double deviation = variance > 0 ? sqrt(variance) : 0, grid_ns = f->grid_ns;
+    return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K,s:d,s:n,s:d}", "count",
+                         (unsigned long long)r->count, "total_ns", r->inclusive, "self_ns", r->self, "mean_ns", mean,
+                         "deviation_ns", deviation, "min_ns", r->min, "max_ns", r->max, "p50_ns",
+                         brick_row_quantile(r, 0.50, grid_ns), "p90_ns", brick_row_quantile(r, 0.90, grid_ns), "p99_ns",
+                         brick_row_quantile(r, 0.99, grid_ns), "p999_ns", brick_row_quantile(r, 0.999, grid_ns), "elements",
+                         (unsigned long long)r->elements, "bytes", (unsigned long long)r->bytes, "flops", r->flops, "worst",
+                         m->whose, "spread", spread(m));
 }
 
 static PyObject *fold_histogram(PyObject *self, PyObject *index)
@@ -217,7 +217,7 @@ static PyObject *fold_sums(PyObject *self, PyObject *unused)
 
 static PyMethodDef fold_methods[] = {
     {"add", fold_add, METH_VARARGS,
-     "add(summaries, rows, parents, flags, tick_ns, whose=0): what the one with this number recorded."},
+     "add(summaries, rows, parents, flags, tick_ns, whose=0): adds the summaries of a worker."},
     {"row", fold_row, METH_O, "row(index) -> its numbers by name."},
     {"histogram", fold_histogram, METH_O, "histogram(index) -> [spans in each bucket of the first worker's tick]."},
     {"sums", fold_sums, METH_NOARGS, "sums() -> [(count, self_ns, elements) of each row]."},

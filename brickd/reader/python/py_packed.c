@@ -1,9 +1,8 @@
-/* python/py_packed.c - brickd.shm._reader.Packed: an array of summary in little room; whoever looks at it has it as it was, for
- * as long as it looks. */
+/* python/py_packed.c - brickd.shm._reader.Packed: a packed array of summary; its buffer is unpacked while it is used. */
 #include "../core/summary_codec.h"
 #include "py_types.h"
 
-/* No reading has more rows: each path, and beside each one what is only bounded. */
+/* Rows of a reading: each path, and for each one more with bounded times. */
 #define ROWS_MAX (2 * (int64_t)BRICK_NUMBERS_MAX)
 
 enum { WORDS = sizeof(struct brick_summary) / sizeof(uint64_t) };
@@ -14,7 +13,7 @@ typedef struct {
     Py_ssize_t rows;
 } Packed;
 
-/* Takes the form. */
+/* Takes over the reference to the form. */
 static PyObject *packed_with(PyTypeObject *type, PyObject *form, Py_ssize_t rows)
 {
     Packed *p = form != NULL ? (Packed *)type->tp_alloc(type, 0) : NULL;
@@ -113,8 +112,8 @@ static PyObject *packed_compare(PyObject *self, PyObject *other, int how)
 static Py_hash_t packed_hash(PyObject *self) { return PyObject_Hash(((Packed *)self)->form); }
 
 static PyMethodDef packed_methods[] = {
-    {"of", packed_from_form, METH_O | METH_CLASS, "of(form) -> what had this form; ValueError where nothing has."},
-    {"form", packed_form, METH_NOARGS, "The bytes that it takes."},
+    {"of", packed_from_form, METH_O | METH_CLASS, "of(form) -> the Packed with this form; ValueError: there is none."},
+    {"form", packed_form, METH_NOARGS, "Its packed bytes."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot packed_slots[] = {
@@ -126,7 +125,7 @@ static PyType_Slot packed_slots[] = {
     {Py_sq_length, packed_length},
     {Py_bf_getbuffer, packed_look},
     {Py_bf_releasebuffer, packed_look_away},
-    {Py_tp_doc, "Packed(bytes): an array of summary that takes little room, and is its bytes to whoever looks."},
+    {Py_tp_doc, "Packed(bytes): a packed array of summary; its buffer is the array."},
     {0, NULL},
 };
 PyType_Spec packed_spec = {"brickd.shm._reader.Packed", sizeof(Packed), 0, Py_TPFLAGS_DEFAULT, packed_slots};

@@ -1,4 +1,4 @@
-/* python/py_recording.c - brickd.shm._reader.Recording: a recording that is being written. */
+/* python/py_recording.c - brickd.shm._reader.Recording: writes a recording. */
 #include "../core/recording_writer.h"
 #include "py_spool.h"
 
@@ -8,18 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* So much room is taken at once. */
-#define AHEAD (4ll << 20)
+#define AHEAD (4ll << 20) /* room that is taken at once */
 #define LIMIT_MAX (1ll << 62)
 
 typedef struct {
     PyObject_HEAD
     struct brick_recorder recorder;
-    uint32_t writing; /* somebody is */
+    uint32_t writing; /* a thread is */
     int begun;
 } Recording;
 
-/* 0, with an exception: a file of another kind cannot be written as one thinks. */
+/* 0, with an exception: another kind of file cannot be written like this. */
 static int fit(int fd)
 {
     struct stat status;
@@ -90,7 +89,7 @@ static void recording_dealloc(PyObject *self)
     plain_dealloc(self);
 }
 
-/* ---- what is written: one thread, and the interpreter goes on meanwhile -- */
+/* ---- writing: one thread, without the interpreter lock ------------------- */
 
 /* 0, with an exception. */
 static int enter(Recording *self)
@@ -103,7 +102,6 @@ static int enter(Recording *self)
 
 static void leave(Recording *self) { brick_store_release32(&self->writing, 0); }
 
-/* Of what could be written, or could not. */
 static PyObject *outcome(int whole, int error)
 {
     if (whole)
@@ -176,7 +174,7 @@ static PyObject *recording_close(PyObject *self, PyObject *unused)
     return outcome(whole, error);
 }
 
-/* ---- what came of it: read by anybody, at any time ----------------------- */
+/* ---- numbers: for any thread, at any time -------------------------------- */
 
 static PyObject *recording_number(PyObject *self, void *offset)
 {
@@ -192,20 +190,20 @@ static PyObject *recording_left(PyObject *self, void *unused)
 
 static PyMethodDef recording_methods[] = {
     {"append", recording_append, METH_VARARGS,
-     "append(kind, at_ns, body): one whole chunk; OSError: it was not recorded, and is counted."},
+     "append(kind, at_ns, body): write a chunk; OSError: it was refused, and is counted."},
     {"write", recording_write, METH_VARARGS,
-     "write(spool, mark): what it has up to there, but for the room to spare; OSError: the rest is in it still."},
+     "write(spool, mark): write its records up to there, but for the room to spare; OSError: the rest stays in it."},
     {"close", recording_close, METH_NOARGS, "Mark the end, and cut the file to its true length."},
     {NULL, NULL, 0, NULL},
 };
 #define NUMBER(name, field, text)                                                                                          \
     {name, recording_number, NULL, text, (void *)offsetof(struct brick_recorder, field)}
 static PyGetSetDef recording_numbers[] = {
-    NUMBER("bytes", at, "Bytes that are written."),
-    NUMBER("chunks", number, "Chunks that are written."),
-    NUMBER("slots", slots, "Slots of rings that are written."),
-    {"left_bytes", recording_left, NULL, "The longest body that the limit allows now.", NULL},
-    NUMBER("refused_chunks", refused_chunks, "Chunks that were not recorded."),
+    NUMBER("bytes", at, "Bytes written."),
+    NUMBER("chunks", number, "Chunks written."),
+    NUMBER("slots", slots, "Slots of rings written."),
+    {"left_bytes", recording_left, NULL, "The longest body that the limit still allows.", NULL},
+    NUMBER("refused_chunks", refused_chunks, "Chunks refused."),
     NUMBER("refused_bytes", refused_bytes, "Bytes of their bodies."),
     NUMBER("refused_slots", refused_slots, "Slots that spools refused while this file was written."),
     {NULL, NULL, NULL, NULL, NULL},

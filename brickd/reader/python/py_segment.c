@@ -1,8 +1,7 @@
-/* python/py_segment.c - brickd.shm._reader.Segment: an open file whose header has been believed.
+/* python/py_segment.c - brickd.shm._reader.Segment: an open file with a valid header.
  *
- * Each of its methods takes fresh copies, with the interpreter lock released
- * where they are large. What does not add up is a ValueError whose text is the
- * reason.
+ * Each method makes fresh copies, without the interpreter lock where they are large. An
+ * inconsistency is a ValueError with the reason.
  */
 #include "brick_removed.h"
 #include "../core/segment_copy.h"
@@ -262,9 +261,8 @@ static PyObject *read_table(PyObject *self, enum brick_table table)
     void *copy = PyMem_Calloc(rows[table] + 1, size);
     if (copy == NULL)
         return PyErr_NoMemory();
-    const int whole = table == BRICK_NAMES   ? brick_reader_names(r, copy, rows[table])
-                      : table == BRICK_PATHS ? brick_reader_paths(r, copy, rows[table], r->header.names)
-                                             : brick_reader_sites(r, copy, rows[table], r->header.names);
+    const int whole = table == BRICK_NAMES ? brick_reader_names(r, copy, rows[table])
+                                           : brick_reader_keys(r, table, copy, rows[table], r->header.names);
     PyObject *list = whole ? rows_of(s, table, copy, rows[table] * size, rows[table]) : refused(s);
     PyMem_Free(copy);
     return list;
@@ -289,18 +287,16 @@ static PyObject *segment_summaries(PyObject *self, PyObject *args)
         return NULL;
     }
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(paths * sizeof(struct brick_summary)));
-    struct brick_lane *lines = PyMem_Calloc(lanes, sizeof *lines);
-    if (bytes == NULL || lines == NULL) {
+    struct brick_lane *lines;
+    if (bytes == NULL || !read_lines(s, &lines, NULL)) {
         Py_XDECREF(bytes);
-        PyMem_Free(lines);
-        return PyErr_NoMemory();
+        return NULL;
     }
     struct brick_summary *into = (struct brick_summary *)(void *)PyBytes_AS_STRING(bytes);
     struct brick_doubt doubt = {0, 0};
-    int whole;
+    int whole = 1;
     Py_BEGIN_ALLOW_THREADS
     memset(into, 0, paths * sizeof *into);
-    whole = brick_reader_lanes(&s->reader, lines, NULL);
     for (uint32_t n = 0; whole && n < lanes; n++)
         if (lines[n].opened != 0 && (only < 0 || only == (int)n))
             whole = brick_reader_summaries(&s->reader, n, paths, into, &doubt);
@@ -345,14 +341,14 @@ static PyMethodDef segment_methods[] = {
     {"process", segment_process, METH_NOARGS, "The fields of the process line."},
     {"control", segment_control, METH_NOARGS, "The fields of the control page."},
     {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of the lanes that were ever used."},
-    {"removed", segment_removed, METH_VARARGS, "removed(reason, now_ns) -> the record to append before it is removed."},
-    {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind), added up over lanes."},
+    {"removed", segment_removed, METH_VARARGS, "removed(reason, now_ns) -> the record to append before its removal."},
+    {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind) of all lanes."},
     {"extent", segment_extent, METH_NOARGS,
-     "(lines, lanes, names, paths, sites, blocks of summaries) that a reading of it takes: those that are not in a hole."},
+     "(lines, lanes, names, paths, sites, blocks of summaries) that a reading takes: those outside of holes."},
     {"names", segment_names, METH_NOARGS, "[(text, category), or None where it is not ready]."},
     {"paths", segment_paths, METH_NOARGS, "[(parent or -1, name, layer or -1, unit), or None where it is not ready]."},
     {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None where it is not ready]."},
-    {"summaries", segment_summaries, METH_VARARGS, "summaries(lane=-1) -> (array of summary, odd, moving), added up over lanes."},
+    {"summaries", segment_summaries, METH_VARARGS, "summaries(lane=-1) -> (array of summary, odd, moving)."},
     {"ring", segment_ring, METH_VARARGS, "ring(lane, events) -> (number of the first slot, slots)."},
     {NULL, NULL, 0, NULL},
 };
@@ -365,7 +361,7 @@ static PyType_Slot segment_slots[] = {
     {Py_tp_dealloc, plain_dealloc},
     {Py_tp_methods, segment_methods},
     {Py_tp_members, segment_members},
-    {Py_tp_doc, "Segment(fd): a segment whose header was believed; ValueError says why not."},
+    {Py_tp_doc, "Segment(fd): a segment with a valid header; ValueError gives the reason."},
     {0, NULL},
 };
 PyType_Spec segment_spec = {"brickd.shm._reader.Segment", sizeof(Segment), 0, Py_TPFLAGS_DEFAULT, segment_slots};

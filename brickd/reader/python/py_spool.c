@@ -1,4 +1,4 @@
-/* python/py_spool.c - brickd.shm._reader.Spool: what is on its way from drains into a recording. */
+/* python/py_spool.c - brickd.shm._reader.Spool: records between drains and a recording. */
 #include "py_spool.h"
 
 /* A quarter of a second of a million records a second. */
@@ -103,7 +103,7 @@ static PyObject *spool_clear(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Nobody enters it again. */
+/* It stays entered: no producer or consumer gets in again. */
 static PyObject *spool_end(PyObject *self, PyObject *unused)
 {
     Spool *spool = (Spool *)self;
@@ -119,7 +119,7 @@ static PyObject *spool_end(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* The redactor of one that has not come to its end; NULL with an exception. */
+/* Its redactor; NULL with an exception, once it has ended. */
 static const struct brick_redactor *redactor(PyObject *self)
 {
     if (((Spool *)self)->begun)
@@ -145,14 +145,15 @@ static PyObject *spool_tensors(PyObject *self, PyObject *slots)
 {
     const Py_ssize_t size = (Py_ssize_t)(BRICK_TENSOR_SLOTS * sizeof(struct brick_record));
     const struct brick_redactor *by = redactor(self);
-    Py_buffer given;
-    if (by == NULL || PyObject_GetBuffer(slots, &given, PyBUF_SIMPLE) != 0)
+    Py_buffer buffer;
+    if (by == NULL || PyObject_GetBuffer(slots, &buffer, PyBUF_SIMPLE) != 0)
         return NULL;
-    PyObject *made = given.len % size == 0 ? PyBytes_FromStringAndSize(given.buf, given.len)
-                                           : PyErr_Format(PyExc_ValueError, "%zd bytes, wanted some times %zd", given.len, size);
-    for (Py_ssize_t at = 0; made != NULL && at < given.len; at += size)
+    PyObject *made = buffer.len % size == 0 ? PyBytes_FromStringAndSize(buffer.buf, buffer.len)
+                                           : PyErr_Format(PyExc_ValueError, "%zd bytes, wanted some times %zd", buffer.len,
+                                                          size);
+    for (Py_ssize_t at = 0; made != NULL && at < buffer.len; at += size)
         brick_redact_tensor(by, PyBytes_AS_STRING(made) + at);
-    PyBuffer_Release(&given);
+    PyBuffer_Release(&buffer);
     return made;
 }
 
@@ -183,17 +184,17 @@ static PyObject *spool_wait(PyObject *self, PyObject *milliseconds)
 }
 
 static PyMethodDef spool_methods[] = {
-    {"ready", spool_ready, METH_NOARGS, "ready() -> (mark, numbers of the workers whose records wait below it)."},
-    {"clear", spool_clear, METH_NOARGS, "Give up what waits: it is refused."},
+    {"ready", spool_ready, METH_NOARGS, "ready() -> (mark, numbers of the workers with records below it)."},
+    {"clear", spool_clear, METH_NOARGS, "Refuse all that waits."},
     {"end", spool_end, METH_NOARGS,
-     "Give back its memory and forget its key; nothing can be put into it or taken from it any more."},
+     "Give back its memory and forget its key; nothing goes in or out any more."},
     {"key_name", spool_key_name, METH_O,
-     "key_name(name) -> what the key of a worker's checksums is called behind it: another, where it redacts."},
-    {"step", spool_step, METH_O, "step(step) -> what a step, or a generation that somebody named, is called behind it."},
+     "key_name(name) -> the name of the key of a worker's checksums in the recording: another, if it redacts."},
+    {"step", spool_step, METH_O, "step(step) -> the name of a step, or of a named generation, in the recording."},
     {"tensors", spool_tensors, METH_O,
-     "tensors(slots) -> what is left behind it of fingerprints of tensors, each three slots: shape, sums, sketch."},
-    {"wake", spool_wake, METH_NOARGS, "Have whoever waits go on; from anywhere, a signal's handler included."},
-    {"wait", spool_wait, METH_O, "wait(milliseconds): until it is woken, a quarter of it is used, or the time is over."},
+     "tensors(slots) -> fingerprints of tensors as the recording has them, each three slots: shape, sums, sketch."},
+    {"wake", spool_wake, METH_NOARGS, "End the wait; from any thread, or a signal's handler."},
+    {"wait", spool_wait, METH_O, "wait(milliseconds): until it is woken, a quarter is used, or the time is over."},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef spool_numbers[] = {
@@ -206,8 +207,8 @@ static PyType_Slot spool_slots[] = {
     {Py_tp_methods, spool_methods},
     {Py_tp_getset, spool_numbers},
     {Py_tp_doc, "Spool(bytes=16 MiB, values=True, redacts=False): memory between drains and a recording, in which neither "
-                "waits for the other; without values no more of tensors than their checksums is left in the records "
-                "that come out of it; redacts: no record comes out of it as it was."},
+                "waits for the other. Without values its records keep only the checksums of tensors; redacts: no record "
+                "comes out unchanged."},
     {0, NULL},
 };
 PyType_Spec spool_spec = {"brickd.shm._reader.Spool", sizeof(Spool), 0, Py_TPFLAGS_DEFAULT, spool_slots};

@@ -5,10 +5,10 @@
 #include "../core/record_queue.h"
 #include "py_types.h"
 
-/* That of a Spool of the module that `sibling` is a type of; NULL, with an exception that says what was wanted. */
+/* The spool of a Spool of the module that has the type `sibling`; NULL, with an exception that names what was wanted. */
 struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted);
 
-/* Its consumer, of whom there is one at a time; 0, with an exception. */
+/* Becomes its only consumer; 0, with an exception. */
 int spool_enter(struct brick_spool *spool);
 void spool_leave(struct brick_spool *spool);
 

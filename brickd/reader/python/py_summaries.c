@@ -1,4 +1,4 @@
-/* python/py_summaries.c - brickd.shm._reader.Summaries: summaries by path that grow, span by span and worker by worker. */
+/* python/py_summaries.c - brickd.shm._reader.Summaries: summaries by path, to which spans and workers are added. */
 #include "../core/summary_math.h"
 #include "py_types.h"
 
@@ -29,17 +29,17 @@ static int grow(Summaries *s, Py_ssize_t count)
 static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"bytes", NULL};
-    Py_buffer given = {.buf = NULL, .len = 0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|y*:Summaries", names, &given))
+    Py_buffer bytes = {.buf = NULL, .len = 0};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|y*:Summaries", names, &bytes))
         return NULL;
-    Py_ssize_t count = summaries_in(&given);
+    Py_ssize_t count = summaries_in(&bytes);
     Summaries *s = count >= 0 ? (Summaries *)type->tp_alloc(type, 0) : NULL;
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
-    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* one that counts nothing becomes zeros */
-        brick_summary_add(&s->summaries[i], (const struct brick_summary *)given.buf + i);
-    if (given.buf != NULL)
-        PyBuffer_Release(&given);
+    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* an empty one becomes zeros */
+        brick_summary_add(&s->summaries[i], (const struct brick_summary *)bytes.buf + i);
+    if (bytes.buf != NULL)
+        PyBuffer_Release(&bytes);
     return (PyObject *)s;
 }
 
@@ -84,7 +84,7 @@ static PyObject *summaries_merge(PyObject *self, PyObject *args, PyObject *keywo
         return NULL;
     int merged = 0;
     Py_ssize_t count = summaries_in(&other), most = -1;
-    const struct brick_summary *entry = other.buf;
+    const struct brick_summary *summary = other.buf;
     const int32_t *row = rows.buf;
     if (count >= 0 && rows.len != count * (Py_ssize_t)sizeof *row)
         PyErr_Format(PyExc_ValueError, "%zd summaries need as many rows (int32)", count);
@@ -101,8 +101,8 @@ static PyObject *summaries_merge(PyObject *self, PyObject *args, PyObject *keywo
             continue;
         struct brick_summary scaled;
         if (factor != 1.0)
-            scaled = brick_summary_scaled(&entry[i], factor);
-        brick_summary_add(&s->summaries[row[i]], factor != 1.0 ? &scaled : &entry[i]);
+            scaled = brick_summary_scaled(&summary[i], factor);
+        brick_summary_add(&s->summaries[row[i]], factor != 1.0 ? &scaled : &summary[i]);
     }
     PyBuffer_Release(&other);
     PyBuffer_Release(&rows);
@@ -116,7 +116,7 @@ static PyObject *summaries_subtract(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "y*y*:subtract", &then, &rows))
         return NULL;
     Py_ssize_t count = summaries_in(&then);
-    const struct brick_summary *entry = then.buf;
+    const struct brick_summary *summary = then.buf;
     const int32_t *row = rows.buf;
     int fits = count >= 0 && rows.len == count * (Py_ssize_t)sizeof *row;
     if (count >= 0 && !fits)
@@ -124,7 +124,7 @@ static PyObject *summaries_subtract(PyObject *self, PyObject *args)
     Py_CLEAR(s->packed);
     for (Py_ssize_t i = 0; fits && i < count; i++)
         if (row[i] >= 0 && row[i] < s->count)
-            brick_summary_subtract(&s->summaries[row[i]], &entry[i]);
+            brick_summary_subtract(&s->summaries[row[i]], &summary[i]);
     PyBuffer_Release(&then);
     PyBuffer_Release(&rows);
     return fits ? Py_NewRef(Py_None) : NULL;
@@ -149,13 +149,13 @@ static PyObject *summaries_packed(PyObject *self, PyObject *unused)
 static Py_ssize_t summaries_length(PyObject *self) { return ((Summaries *)self)->count; }
 
 static PyMethodDef summaries_methods[] = {
-    {"add", summaries_add, METH_VARARGS, "add(path, duration, elements, bytes): a span."},
+    {"add", summaries_add, METH_VARARGS, "add(path, duration, elements, bytes): add a span."},
     {"merge", (PyCFunction)(void (*)(void))summaries_merge, METH_VARARGS | METH_KEYWORDS,
-     "merge(other, rows, factor=1.0): each summary of other to its row, but for rows below 0; its times as often."},
+     "merge(other, rows, factor=1.0): add each summary to its row, unless below 0, with its times multiplied."},
     {"subtract", summaries_subtract, METH_VARARGS,
-     "subtract(then, rows): from each row what the summary was before; of min and max the widest that they may be."},
+     "subtract(then, rows): subtract each summary from its row; min and max become the widest that they may be."},
     {"tobytes", summaries_tobytes, METH_NOARGS, "An array of summary."},
-    {"packed", summaries_packed, METH_NOARGS, "The same, packed: made once until something is added."},
+    {"packed", summaries_packed, METH_NOARGS, "The same, packed: kept until it changes."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot summaries_slots[] = {

@@ -18,12 +18,15 @@ extern PyType_Spec summaries_spec; /* python/py_summaries.c */
 extern PyType_Spec packed_spec;    /* python/py_packed.c */
 extern PyType_Spec fingerprints_spec; /* python/py_fingerprints.c */
 
-/* Functions of the module: python/fn_drain.c, python/fn_files.c, python/fn_recording.c. */
+/* Functions of the module. */
+/* python/fn_drain.c */
 PyObject *reader_drain(PyObject *module, PyObject *args);
 PyObject *reader_rest(PyObject *module, PyObject *args);
 PyObject *reader_tails(PyObject *module, PyObject *args);
+/* python/fn_files.c */
 PyObject *reader_watch(PyObject *module, PyObject *directory);
 PyObject *reader_write_all(PyObject *module, PyObject *writes);
+/* python/fn_recording.c */
 PyObject *reader_title(PyObject *module, PyObject *bytes);
 PyObject *reader_find_chunk(PyObject *module, PyObject *args);
 PyObject *reader_sum(PyObject *module, PyObject *args);
@@ -31,18 +34,20 @@ PyObject *reader_records(PyObject *module, PyObject *body);
 PyObject *reader_end(PyObject *module, PyObject *body);
 PyObject *reader_walk(PyObject *module, PyObject *args);
 PyObject *reader_checked(PyObject *module, PyObject *args);
-PyObject *reader_tensor_error(PyObject *module, PyObject *args); /* python/fn_weights.c */
+/* python/fn_weights.c */
+PyObject *reader_tensor_error(PyObject *module, PyObject *args);
 PyObject *reader_weights_of(PyObject *module, PyObject *args);
 PyObject *reader_weights_held(PyObject *module, PyObject *args);
 PyObject *reader_weights_put(PyObject *module, PyObject *args);
-PyObject *reader_removed(PyObject *module, PyObject *content); /* python/fn_removed.c */
+/* python/fn_removed.c */
+PyObject *reader_removed(PyObject *module, PyObject *content);
 PyObject *reader_is_removed(PyObject *module, PyObject *name);
 PyObject *reader_append_removed(PyObject *module, PyObject *args);
-PyObject *reader_pieces(PyObject *module, PyObject *events); /* python/fn_sources.c */
+/* python/fn_sources.c */
+PyObject *reader_pieces(PyObject *module, PyObject *events);
 PyObject *reader_source_hash(PyObject *module, PyObject *text);
 
-/* The bytes of the table that was read last, and the rows that were made of them: the workers of a service mostly have the
- * same tables. */
+/* The bytes of the table that was read last, and its rows: the workers of a service mostly have equal tables. */
 struct table_rows {
     PyObject *bytes, *rows;
 };
@@ -54,20 +59,19 @@ struct reader_state {
 
 /* A struct as a dictionary: every field but the reserved ones. */
 PyObject *unpacked(const char *record, const void *bytes);
-/* The same by another table than that of the segment. */
+/* The same by another table. */
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
 /* How many bytes a field's element has, by its code in the table of the layout. */
 uint32_t code_size(char code);
 PyObject *number_tuple(const void *elements, char code, uint32_t count);
-/* Each takes over the reference to the item; 0 where there is none, or no memory: the list is cleared. */
+/* Each takes over the reference to the item; 0, with the list cleared, where it is NULL or there is no memory. */
 int list_put(PyObject **list, size_t index, PyObject *item);
 int list_append(PyObject **list, PyObject *item);
 
 void plain_dealloc(PyObject *self);
 
-/* How many summaries a buffer holds; -1, with an error, where it is none of summaries. */
+/* How many summaries a buffer holds; -1, with an exception. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);
-/* A Packed of so many summaries. */
 PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count);
 
 #endif

@@ -76,21 +76,21 @@ static struct brick_record *record(size_t *slots)
     return exact;
 }
 
-static uint64_t muted_from[WORKERS]; /* what a worker said before this fingerprint is no opinion */
+static uint64_t muted_from[WORKERS]; /* no fingerprint of a worker below this number is current */
 
 static void check_group(const struct brick_fingerprints *p)
 {
     const struct brick_kept_fingerprint *fingerprint = brick_fingerprints_at(p, p->first + below(p->end - p->first));
     const uint64_t some = brick_fingerprints_current(p, fingerprint);
     uint64_t newest = 0, last = 0, at = some;
-    size_t opinions = 0, said = 0;
+    size_t current = 0, grouped = 0;
     while (at != p->end) {
-        const struct brick_kept_fingerprint *opinion = brick_fingerprints_at(p, at);
-        opinions++;
-        if (at < p->first || opinion->group != fingerprint->group || opinion->count == 0)
-            wrong("an opinion that is none");
-        if (at < muted_from[opinion->worker])
-            wrong("a mute worker has an opinion");
+        const struct brick_kept_fingerprint *each = brick_fingerprints_at(p, at);
+        current++;
+        if (at < p->first || each->group != fingerprint->group || each->count == 0)
+            wrong("a current fingerprint that is not in the group");
+        if (at < muted_from[each->worker])
+            wrong("a mute worker has a current fingerprint");
         newest = at > newest ? at : newest;
         at = brick_fingerprints_next(p, at);
         at = at != some ? at : p->end;
@@ -98,13 +98,13 @@ static void check_group(const struct brick_fingerprints *p)
     for (uint64_t n = p->first; n < p->end; n++) {
         const struct brick_kept_fingerprint *each = brick_fingerprints_at(p, n);
         if ((each->group == 0) == brick_fingerprint_is_grouped(each))
-            wrong("what is not to be held against others is, or the reverse");
+            wrong("a fingerprint in a group that should be in none, or the reverse");
         if (each->group != fingerprint->group || each->group == 0 || n < muted_from[each->worker])
             continue;
-        said++;
+        grouped++;
         last = n;
     }
-    if ((opinions == 0) != (said == 0) || opinions > WORKERS * BRICK_OUTPUTS_MAX || newest != last)
+    if ((current == 0) != (grouped == 0) || current > WORKERS * BRICK_OUTPUTS_MAX || newest != last)
         wrong("a group is not what its fingerprints say");
 }
 
@@ -120,18 +120,18 @@ static void mute(struct brick_fingerprints *p)
 }
 
 /* In blocks of their own size. */
-static void take_told(struct brick_fingerprints *p)
+static void take_all(struct brick_fingerprints *p)
 {
     struct brick_site_count *counts = block(p->changed_count * sizeof *counts);
     uint64_t *numbers = block(BRICK_UNLIKE_MAX * sizeof *numbers);
     brick_fingerprints_take_counts(p, counts);
     if (p->changed_count != 0)
-        wrong("counts that were told are told again");
-    const size_t told = brick_fingerprints_take_unlike(p, numbers);
-    for (size_t i = 0; i < told; i++)
+        wrong("counts that are taken twice");
+    const size_t taken = brick_fingerprints_take_unlike(p, numbers);
+    for (size_t i = 0; i < taken; i++)
         for (size_t j = 0; j <= i; j++)
             if (numbers[i] >= p->end || (j < i && numbers[i] == numbers[j]))
-                wrong("a fingerprint that is told twice, or is none");
+                wrong("an unlike fingerprint that is taken twice, or is none");
     free(counts);
     free(numbers);
 }
@@ -164,7 +164,7 @@ static void check_match(const struct brick_fingerprints *p, int by_input)
         const struct brick_match_row *row = &m.rows[i];
         if (row->first + row->members > m.members_count || row->reference >= row->members || row->worst >= row->members
             || m.members[row->first + row->reference].class != BRICK_CLASS_IDENTICAL)
-            wrong("a row that is held reference nothing");
+            wrong("a row without a reference");
         const uint64_t shard = brick_fingerprints_at(p, m.members[row->first + row->reference].number)->shard;
         for (uint32_t n = 0; n < row->members; n++) {
             const struct brick_member *member = &m.members[row->first + n];
@@ -194,7 +194,7 @@ static void once(void)
         if (below(500) == 0)
             mute(&p);
         if (below(50) == 0)
-            take_told(&p);
+            take_all(&p);
     }
     if (p.end > p.first) {
         check_group(&p);
