@@ -15,6 +15,8 @@ from pathlib import Path
 from brickd.doctor.check import CheckResult, fine, listed
 from brickd.doctor.segments import ReadSegment, Segments
 
+_WANTED = "one key for all workers of a service"
+
 
 def observe(state: Path) -> str:
     """Where a worker with this environment looks for its key; `state`: the state directory."""
@@ -28,7 +30,7 @@ def judge(segments: Segments, file: str) -> list[CheckResult]:
         if worker.key is not None:
             services.setdefault(worker.service, []).append(worker)
     found = [one for workers in services.values() if (one := _service(workers, file)) is not None]
-    return found or [fine("keys", "one key in each service", "one key for all workers of a service")]
+    return found or [fine("keys", "one key in each service", _WANTED)]
 
 
 def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
@@ -44,12 +46,6 @@ def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
         seen = f"no key in {listed(names)}, one in {first}"
     else:
         seen = f"another key in {listed(names)} than in {first}"
-    return CheckResult(
-        name="keys",
-        state="advice",
-        seen=seen,
-        wanted="one key for all workers of a service",
-        fix=f"BRICKD_KEY_FILE={shlex.quote(file)}",
-        why="in the server's environment; until then their checksums cannot be compared with the others'",
-        about=tuple(names),
-    )
+    fix = f"BRICKD_KEY_FILE={shlex.quote(file)}"
+    why = "in the server's environment; until then their checksums cannot be compared with the others'"
+    return CheckResult("keys", "advice", seen, _WANTED, fix, why, tuple(names))

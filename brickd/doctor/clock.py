@@ -88,13 +88,8 @@ def judge_choice(clock: KernelClock, counters: Mapping[str, bool]) -> CheckResul
         fix, why = "BRICKD_CLOCK=monotonic", "in the server's environment, or restart it: its times may be wrong"
         return CheckResult("clock-choice", "broken", seen, wanted, fix, why, tuple(wrong))
     if slow:
+        seen = f"{listed(slow)}: the system's clock"
         fix, why = "BRICKD_CLOCK=auto", "in the server's environment; until then a span costs about twice as much"
-        return CheckResult(
-            "clock-choice", "advice", f"{listed(slow)}: the system's clock", wanted, fix, why, tuple(slow)
-        )
-    return fine(
-        "clock-choice",
-        f"{plural(len(counters), 'worker uses', 'workers use')} the right clock",
-        wanted,
-        tuple(counters),
-    )
+        return CheckResult("clock-choice", "advice", seen, wanted, fix, why, tuple(slow))
+    seen = f"{plural(len(counters), 'worker uses', 'workers use')} the right clock"
+    return fine("clock-choice", seen, wanted, tuple(counters))

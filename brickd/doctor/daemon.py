@@ -25,20 +25,20 @@ _OWN = "export BRICKD_RUNTIME_DIR=/a/directory/of/yours"
 
 
 class DaemonFacts(NamedTuple):
-    """What is there.
+    """The state of the runtime directory and of its daemon; "" where there is nothing to report.
 
     Attributes:
-        directory: where a daemon of ours keeps what it knows.
-        owner: the user whose it is, where that is another one, whose daemon answers us; None else.
-        wrong: what is wrong with that directory, or "".
-        missing: why it cannot even be made, or "".
-        pid: the process that holds the daemon's lock; 0: in another pid namespace; None: nobody.
-        ended: the socket that a daemon left behind as it was killed, or "".
-        silence: why it does not answer, or "".
-        trouble: why it cannot keep what it knows, in its own words, or "".
-        checkpoint: its path, where there is one.
-        damage: why that cannot be gone on from, or "".
-        free_bytes: in the directory's file system; None where it is not known.
+        directory: where our daemon keeps its state.
+        owner: the other user who owns it, whose daemon answers us; None: it is ours.
+        wrong: what is wrong with that directory.
+        missing: why it cannot be created.
+        pid: the process that holds the daemon's lock; 0: in another pid namespace; None: none.
+        ended: the socket of a daemon that was killed.
+        silence: why the daemon does not answer.
+        trouble: why it cannot save its state, in its own words.
+        checkpoint: its path.
+        damage: why the checkpoint cannot be read.
+        free_bytes: in the directory's file system; None: not known.
     """
 
     directory: str
@@ -99,10 +99,9 @@ def _ended(place: Runtime) -> str:
     """The socket, where nobody listens at it; elsewhere than in the directory, another's daemon may."""
     try:
         client.ask("").document()
-    except client.NoAnswer as error:
-        return os.fspath(place.socket) if error.why == "stale" else ""
-    except BrickdError:
-        return ""
+    except BrickdError as error:
+        if isinstance(error, client.NoAnswer) and error.why == "stale":
+            return os.fspath(place.socket)
     return ""
 
 
@@ -157,9 +156,7 @@ def _kept(daemon: DaemonFacts) -> CheckResult:
         fix = f"df {shlex.quote(daemon.directory)}"
         return CheckResult(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "retried every second")
     if daemon.damage:
-        path = shlex.quote(daemon.checkpoint)
+        seen, path = f"{daemon.checkpoint}: {daemon.damage}", shlex.quote(daemon.checkpoint)
         why = "the totals of dead workers and the deferred work in it are lost; a daemon that starts does the same"
-        return CheckResult(
-            name, "broken", f"{daemon.checkpoint}: {daemon.damage}", wanted, f"mv {path} {path}.refused", why
-        )
+        return CheckResult(name, "broken", seen, wanted, f"mv {path} {path}.refused", why)
     return fine(name, daemon.checkpoint or "none yet", wanted)

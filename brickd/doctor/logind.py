@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pwd
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ _SYS_UID_MAX = 999  # where login.defs says nothing
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who has, or would have, segments here."""
+    """A user who has, or would have, segments here."""
 
     name: str
     system: bool
@@ -98,17 +98,10 @@ def judge(logind: Logind) -> CheckResult:
     wanted = "RemoveIPC=no, or lingering users"
     if not logind.running:
         return fine("logind", "systemd does not run here", wanted)
-    said = f"RemoveIPC={'yes' if logind.remove_ipc else 'no'} ({logind.source or 'the default'})"
-    losing: Sequence[str] = [user.name for user in logind.users if not user.system and not user.lingering]
+    setting = f"RemoveIPC={'yes' if logind.remove_ipc else 'no'} ({logind.source or 'the default'})"
+    losing = [user.name for user in logind.users if not user.system and not user.lingering]
     if not logind.remove_ipc or not losing:
-        reason = "" if not logind.remove_ipc else ", which affects no user here"
-        return fine("logind", said + reason, wanted)
-    return CheckResult(
-        "logind",
-        "advice",
-        f"{said} for {listed(losing)}",
-        wanted,
-        f"loginctl enable-linger {shlex.join(losing)}",
-        "systemd deletes the segments at the user's last logout; the workers open new ones",
-        tuple(losing),
-    )
+        return fine("logind", setting + (", which affects no user here" if logind.remove_ipc else ""), wanted)
+    fix = f"loginctl enable-linger {shlex.join(losing)}"
+    why = "systemd deletes the segments at the user's last logout; the workers open new ones"
+    return CheckResult("logind", "advice", f"{setting} for {listed(losing)}", wanted, fix, why, tuple(losing))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from brickd.base.units import plural
-from brickd.doctor.check import CheckResult, fine
+from brickd.doctor.check import CheckResult, State, fine
 from brickd.doctor.container import Container, enlarged
 from brickd.doctor.segments import Segments
 from brickd.doctor.shared_memory import ShmFacts
@@ -41,15 +41,10 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: ShmFacts, containe
     elif kind in ("memory", "lane-memory"):
         fix = enlarged(container, 2 * shm.size_bytes)
         why = "or raise the memory limit of the server's control group"
-    return CheckResult(
-        name=f"loss-{kind}",
-        state="broken" if spans else "advice",
-        seen=f"{name}: {loss.text}" + (f"; and {plural(len(cases) - 1, 'more worker')}" if len(cases) > 1 else ""),
-        wanted="every span recorded" if spans else "every detail recorded",
-        fix=fix,
-        why=why,
-        about=tuple(name for name, _ in cases),
-    )
+    state: State = "broken" if spans else "advice"
+    seen = f"{name}: {loss.text}" + (f"; and {plural(len(cases) - 1, 'more worker')}" if len(cases) > 1 else "")
+    wanted = "every span recorded" if spans else "every detail recorded"
+    return CheckResult(f"loss-{kind}", state, seen, wanted, fix, why, tuple(name for name, _ in cases))
 
 
 def _largest(many: Iterable[Loss]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Workers that brickd cannot see, or not wholly: other mounts, prefixes, namespaces; files that were taken away.
+"""Workers that brickd cannot see, or not wholly: other mounts, prefixes, namespaces; removed files.
 
 Owns: why a process that should be a worker is none here. Must not know: /proc, what segments hold. Invariants: a
-process is judged by the segment that it lives in; one that only maps its parent's has nothing wrong with it.
+process is judged by the segment that it owns; one that only maps its parent's is fine.
 """
 
 from __future__ import annotations
@@ -86,9 +86,8 @@ def judge_removed(processes: Processes) -> CheckResult:
     if not lost:
         return fine("removed", "no worker's segment was removed", wanted)
     why = "not rm /dev/shm/*; logind's RemoveIPC removes them too. A worker opens a new one at a span, within 10 s"
-    return CheckResult(
-        "removed", "advice", f"{_who(lost)}: its segment was removed", wanted, "brickd prune", why, _pids(lost)
-    )
+    seen = f"{_who(lost)}: its segment was removed"
+    return CheckResult("removed", "advice", seen, wanted, "brickd prune", why, _pids(lost))
 
 
 def judge_locks(processes: Processes, segments: Segments) -> CheckResult:
@@ -105,9 +104,8 @@ def judge_locks(processes: Processes, segments: Segments) -> CheckResult:
     if not unlocked:
         return fine("lock", "no worker has lost its lock", wanted)
     why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker counts as dead"
-    return CheckResult(
-        "lock", "advice", f"{_who(unlocked)}: holds no lock", wanted, "brick.init()", why, _pids(unlocked)
-    )
+    seen = f"{_who(unlocked)}: holds no lock"
+    return CheckResult("lock", "advice", seen, wanted, "brick.init()", why, _pids(unlocked))
 
 
 def judge_silence(processes: Processes, container: Container) -> list[CheckResult]:

@@ -1,6 +1,6 @@
-"""What workers say of their tensors, and whether a daemon holds it for long enough to compare it.
+"""Whether a daemon keeps fingerprints for long enough to compare them.
 
-Owns: the judgement. Must not know: how anything is compared. Invariant: no daemon, and one that is to compare nothing,
+Owns: the verdict. Must not know: how anything is compared. Invariant: no daemon, and one that is to compare nothing,
 is no fault.
 """
 
@@ -19,13 +19,13 @@ _SHARE = 0.01  # of what could have been compared
 
 
 class HeldFingerprints(NamedTuple):
-    """What a daemon holds.
+    """The window of fingerprints that a daemon holds.
 
     Attributes:
-        bytes: so much may be held.
-        age_ns: since when what is held goes back.
-        fingerprints: how many there were that say their inputs.
-        gone: of these, how many it had no room for any more before another worker had the same to do.
+        bytes: its limit.
+        age_ns: of the oldest fingerprint.
+        fingerprints: how many with inputs there were.
+        gone: how many of these were evicted before another worker had the same work.
     """
 
     bytes: int
@@ -37,10 +37,10 @@ class HeldFingerprints(NamedTuple):
 def observe() -> HeldFingerprints | None:
     """Ask the daemon; None where there is none, or nothing to compare."""
     try:
-        said = client.ask("coverage").document()
+        answer = client.ask("coverage").document()
     except BrickdError:
         return None
-    window, services = said["window"], said["services"]
+    window, services = answer["window"], answer["services"]
     if not window["oldest_age_ns"]:
         return None
     whole = sum(each["input"]["fingerprints"] - each["unseen"]["without_inputs"] for each in services)

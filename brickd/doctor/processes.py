@@ -1,9 +1,9 @@
 """The processes of our user that brickd should know of: those that load brick_agent or map a segment.
 
 Owns: what /proc tells of them. Must not know: what that means. Invariants: other users' processes are not looked at,
-root's doctor included; a process that may not be looked into, or
-ends meanwhile, costs itself alone, and is counted; however many there are, the search ends after a second and says
-how far it came; a process owns the segment whose lock it holds, whatever else it maps.
+root's doctor included; a process that cannot be inspected, or ends meanwhile, affects no other, and is counted; the
+search ends after a second and reports how far it came; a process owns the segment whose lock it holds, whatever else it
+maps.
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ File = tuple[int, int, int]  # device, major and minor, and inode
 
 
 class Mapped(NamedTuple):
-    """A segment that a process maps: its own, its parent's, or one that it has given up.
-
-    Attributes:
-        file: its name.
-        place: in our /dev/shm, in another one, or in none any more.
-        owned: whether this process lives in it.
-    """
+    """A segment that a process maps: its own (`owned`), its parent's, or one that it has given up."""
 
     file: str
     place: Place
@@ -45,23 +39,20 @@ class Mapped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process; what could not be learnt is None.
+    """One process; None: not known.
 
     Attributes:
-        pid: as we see it.
-        command: its short name, in its own words.
-        segments: that it maps.
-        settings: those of its variables that begin with BRICKD, as it was started.
-        our_shm: whether its /dev/shm is ours.
-        our_time: whether it lives in our time namespace.
-        free_bytes: what its /dev/shm still holds.
+        pid: in our pid namespace.
+        command: its short name.
+        settings: its environment variables that begin with BRICKD, as it was started.
+        our_time: whether it is in our time namespace.
+        free_bytes: what is free in its /dev/shm.
     """
 
     pid: int
     command: str
     segments: tuple[Mapped, ...] = ()
     settings: Mapping[str, str] | None = None
-    our_shm: bool | None = None
     our_time: bool | None = None
     free_bytes: int | None = None
 
@@ -140,7 +131,7 @@ def _segments(pid: int, maps: bytes, owners: set[tuple[int, File]], shm: str) ->
 
 def _named(shm: str, name: str) -> File | None:
     try:
-        status = os.stat(os.path.join(shm, name), follow_symlinks=False)
+        status = os.lstat(os.path.join(shm, name))
     except OSError:
         return None
     return os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
@@ -148,7 +139,6 @@ def _named(shm: str, name: str) -> File | None:
 
 def _process(pid: int, segments: tuple[Mapped, ...], shm: str, proc: Path) -> Process:
     of = proc / str(pid)
-    theirs = of / "root" / shm.lstrip("/")
     environ = read(of / "environ", 1 << 20)
     pairs = (entry.partition("=") for entry in (environ or "").split("\0") if entry.startswith("BRICKD"))
     return Process(
@@ -156,9 +146,8 @@ def _process(pid: int, segments: tuple[Mapped, ...], shm: str, proc: Path) -> Pr
         command=(read(of / "comm") or "").rstrip("\n"),
         segments=segments,
         settings=None if environ is None else {name: value for name, _, value in pairs},
-        our_shm=_same(theirs, Path(shm)),
         our_time=_same(of / "ns/time", proc / "self/ns/time"),
-        free_bytes=_free_bytes(theirs),
+        free_bytes=_free_bytes(of / "root" / shm.lstrip("/")),
     )
 
 

@@ -21,14 +21,7 @@ _STAY = "without a record no segment of a dead worker is removed"
 
 
 class RecordsFile(NamedTuple):
-    """The file.
-
-    Attributes:
-        path: where it is.
-        found: what was read.
-        ours: whether this user owns it.
-        open_to_others: whether its mode alone is wrong.
-    """
+    """The file: what was read, whether this user owns it, and whether its mode alone is wrong."""
 
     path: str
     found: RemovedRecords = RemovedRecords()

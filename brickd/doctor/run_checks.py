@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from brickd.base import cgroups
 from brickd.base.paths import runtime
 from brickd.doctor import (
-    cgroup_memory,
     checksum_keys,
     clock,
     container,
@@ -92,7 +91,7 @@ def judge(facts: MachineFacts) -> list[CheckResult]:
         shared_memory.judge_place(facts.shm),
         *shared_memory.judge_access(facts.shm, facts.container),
         *shared_memory.judge_room(facts.shm, demands, facts.container),
-        cgroup_memory.judge(facts.memory, facts.container),
+        shared_memory.judge_group(facts.memory, facts.container),
         logind.judge(facts.logind),
         namespaces.judge_search(around),
         namespaces.judge_mounts(around, workers, facts.container),

@@ -29,20 +29,14 @@ class ReadSegment(NamedTuple):
     """A worker whose segment was read.
 
     Attributes:
-        name: what brickd calls it.
-        file: its segment.
-        uid: its user.
-        pid: as the holder of the lock, seen from here (0: not at all); None: nobody holds it and nothing moves.
-        own_pid: as it sees itself.
+        pid: the holder of its lock in our pid namespace; 0: in another one; None: no process has it, nothing moves.
+        own_pid: in its own pid namespace.
         reads_counter: its clock is the processor's counter.
-        taken_bytes: what the segment takes of memory.
-        most_bytes: what it may take.
-        losses: what it could not record.
-        unread: it keeps each span in detail, and nobody reads them.
-        thinned_for_nobody: it records checksums as a daemon wanted it that was killed.
-        service: which runs it.
-        key: the name of the key that its checksums were made with; 0: they were made without one; None: there are none,
-            or nobody can tell.
+        taken_bytes: the memory that the segment takes.
+        most_bytes: the memory that it may take.
+        unread: it keeps each span in detail, and no process reads them.
+        thinned_for_nobody: it records checksums as set by a daemon that was killed.
+        key: the name of the key of its checksums; 0: made without one; None: there are none, or it is not known.
     """
 
     name: str
@@ -61,14 +55,12 @@ class ReadSegment(NamedTuple):
 
 
 class RefusedSegment(NamedTuple):
-    """A file with a segment's name that was not believed.
+    """A file with a segment's name that was refused.
 
     Attributes:
-        file: its name.
-        reason: why not.
-        alive: whether a worker lives in it.
+        alive: whether a live worker has its lock.
         regular: whether it is a file at all: not a link, a folder, a FIFO.
-        costly: whether it adds up and is only too much to be read.
+        costly: whether it is valid and only too large to be read.
     """
 
     file: str
@@ -124,7 +116,7 @@ def _path(file: str) -> str:
 
 def _open_to_others(file: str) -> bool:
     try:
-        return os.stat(_path(file), follow_symlinks=False).st_mode & 0o077 != 0
+        return os.lstat(_path(file)).st_mode & 0o077 != 0
     except OSError:  # its worker is gone, and its segment with it
         return False
 
@@ -176,10 +168,8 @@ def judge_dead(segments: Segments) -> CheckResult:
         return fine("segments-dead", f"{plural(len(segments.live), 'segment')} of live workers, no other", wanted)
     seen = f"{plural(len(dead), 'segment')} of dead workers ({listed([worker.name for worker in dead])})"
     seen += f", {mib(sum(worker.taken_bytes for worker in dead))}"
-    why = "their totals are still shown: save them first if you need them"
-    return CheckResult(
-        "segments-dead", "advice", seen, wanted, "brickd prune", why, tuple(worker.file for worker in dead)
-    )
+    why, files = "their totals are still shown: save them first if you need them", tuple(worker.file for worker in dead)
+    return CheckResult("segments-dead", "advice", seen, wanted, "brickd prune", why, files)
 
 
 def judge_unread(segments: Segments) -> CheckResult:
@@ -234,11 +224,7 @@ def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
         why = "a live worker writes it: its brick-agent and this brickd have different versions"
         return "broken", "pip install ./agent .", why
     if not refused.regular:
-        return (
-            "advice",
-            f"rm -r -- {shlex.quote(_path(refused.file))}",
-            "it has a segment's name, but is not a file",
-        )
+        return "advice", f"rm -r -- {shlex.quote(_path(refused.file))}", "it has a segment's name, but is not a file"
     return "advice", "brickd prune --refused", "it is not a segment, or has another format"
 
 

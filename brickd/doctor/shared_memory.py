@@ -1,7 +1,8 @@
-"""/dev/shm: whether it is there, who may write to it, how much room it has.
+"""Memory for segments: whether /dev/shm exists, who may write to it, and how much room it and the control group have.
 
-Owns: what a worker needs of it. Must not know: what segments hold. Invariant: where one thing is wrong, what follows
-from it is not told a second time.
+Owns: what a worker needs of both. Must not know: what segments hold; the workers' control groups: one that is short of
+memory shows as refused memory in its worker's segment. Invariant: a problem that follows from another one is not
+reported a second time.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from brickd.base.cgroups import Limit
 from brickd.base.machine import read
 from brickd.doctor.check import CheckResult, fine, mib
-from brickd.doctor.container import Container, enlarged
+from brickd.doctor.container import Container, enlarged, more_memory
 
 # docs/explanation/benchmarks.md: a segment at its birth, and one with 32 threads and all 1,024 paths.
 LEAST_BYTES = 400 << 10
@@ -33,17 +35,12 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShmFacts:
-    """What the kernel says of the folder.
+    """What the kernel reports of the folder.
 
     Attributes:
-        path: of the folder.
         filesystem: its type; None: there is no such folder.
-        read_only: nobody can write to it.
-        mode: its permissions.
-        owner: its user.
-        usable: whether we may list it and make files in it.
-        size_bytes: 0 for one without a limit.
-        free_bytes: of that size.
+        usable: whether we may list it and create files in it.
+        size_bytes: 0: without a limit.
         more_files: whether one more file fits.
     """
 
@@ -114,18 +111,12 @@ def judge_access(shm: ShmFacts, container: Container) -> list[CheckResult]:
         return []
     seen, wanted, fix = f"mode {shm.mode:04o} of user {shm.owner}", f"mode {_MODE:04o}", f"chmod {_MODE:04o} {shm.path}"
     if not shm.usable:
-        return [
-            CheckResult(
-                "shm-access", "broken", seen, wanted, fix, "this user can neither create nor find segments there"
-            )
-        ]
+        why = "this user can neither create nor find segments there"
+        return [CheckResult("shm-access", "broken", seen, wanted, fix, why)]
     # A volume of a pod's has no sticky bit and is the pod's alone.
     if shm.mode != _MODE and not (container.kind == "kubernetes" and shm.mode & 0o777 == 0o777):
-        return [
-            CheckResult(
-                "shm-access", "advice", seen, wanted, fix, "other users cannot write to it, or can delete our segments"
-            )
-        ]
+        why = "other users cannot write to it, or can delete our segments"
+        return [CheckResult("shm-access", "advice", seen, wanted, fix, why)]
     return [fine("shm-access", seen, wanted)]
 
 
@@ -149,3 +140,16 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
     if shm.free_bytes < need:
         return [CheckResult("shm-room", "advice", seen, wanted, fix, "when it is full, spans are lost")]
     return [fine("shm-room", seen, wanted)]
+
+
+def judge_group(limit: Limit | None, container: Container) -> CheckResult:
+    """Has the control group of this process room for one more worker, if that is started from here?"""
+    name, wanted = "memory-group", f"{mib(MOST_BYTES)}, the most that one worker takes"
+    if limit is None:
+        return fine(name, "no limit", wanted)
+    seen = f"{mib(limit.room_bytes)} of {mib(limit.limit_bytes)} left in {limit.file}"
+    if limit.room_bytes >= MOST_BYTES:
+        return fine(name, seen, wanted)
+    fix = more_memory(container, limit.file, limit.limit_bytes + (1 << 30))
+    why = "a worker that starts here is not killed, but records nothing"
+    return CheckResult(name, "advice", seen, wanted, fix, why)

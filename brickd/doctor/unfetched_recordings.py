@@ -1,7 +1,7 @@
 """Recordings that nobody has fetched.
 
-Owns: what is looked at of them, and the judgement. Must not know: how they are found or fetched. Invariants: one that
-is being written is no finding; where nobody tells of any, that is not told a second time.
+Owns: what is observed of them, and the verdict. Must not know: how they are found or fetched. Invariants: one that is
+being written is no finding; a daemon that does not answer is reported by its own check.
 """
 
 from __future__ import annotations
@@ -17,13 +17,7 @@ from brickd.recording.library import ROOM, unfetched
 
 
 class UnfetchedRecording(NamedTuple):
-    """One of them.
-
-    Attributes:
-        recording: its id.
-        directory: where it lies.
-        bytes: of all its files.
-    """
+    """One of them: its id, its directory, and the bytes of all its files."""
 
     recording: str
     directory: str
@@ -49,8 +43,8 @@ def judge(left: tuple[UnfetchedRecording, ...]) -> CheckResult:
     if not left:
         return fine(name, "all were fetched", wanted)
     newest = left[-1]
-    seen = f"{plural(len(left), 'recording')} not fetched in {newest.directory}"
-    seen += f", {mib(sum(each.bytes for each in left))}"
+    size = mib(sum(each.bytes for each in left))
+    seen = f"{plural(len(left), 'recording')} not fetched in {newest.directory}, {size}"
     why = f"fetches the newest; or delete those that you do not need: beyond {ROOM} the oldest is deleted"
     fix = f"brickd record --fetch {as_argument(newest.recording)}"
     return CheckResult(name, "advice", seen, wanted, fix, why, tuple(each.recording for each in left))

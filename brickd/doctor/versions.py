@@ -44,13 +44,6 @@ def judge(versions: Versions) -> CheckResult:
 
 
 def unloadable(reason: str) -> CheckResult:
-    """The answer where brickd's own reader does not load: nothing else can be looked at before that is mended."""
-    fix = "pip install --force-reinstall ."
-    return CheckResult(
-        "versions",
-        "broken",
-        reason,
-        _WANTED,
-        fix,
-        "in brickd's source folder: this build is for another Python or system",
-    )
+    """The only finding where brickd's own reader does not load: every other check needs it."""
+    why = "in brickd's source folder: this build is for another Python or system"
+    return CheckResult("versions", "broken", reason, _WANTED, "pip install --force-reinstall .", why)

@@ -12,7 +12,6 @@ import pytest
 from brickd.base import cgroups
 from brickd.base.cgroups import Limit
 from brickd.doctor import (
-    cgroup_memory,
     check,
     checksum_keys,
     clock,
@@ -345,7 +344,7 @@ GROUP = "/sys/fs/cgroup/a/memory.max"
     ],
 )  # fmt: skip
 def test_a_control_group_leaves_room_for_a_worker(limit: Limit | None, where: Container, fix: str | None) -> None:
-    found = cgroup_memory.judge(limit, where)
+    found = shared_memory.judge_group(limit, where)
     assert (found.state, found.fix) == ("advice" if fix else "ok", fix)
 
 
