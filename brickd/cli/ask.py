@@ -1,11 +1,11 @@
-"""Answers for the verbs: what is to be said beside one goes to stderr.
+"""Answers for the verbs: the notes about an answer go to stderr.
 
 Owns: that, and the progress of what takes long. Must not know: any one view, where an answer comes from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from brickd.cli import progress
@@ -13,43 +13,28 @@ from brickd.cli.output import say
 from brickd.client import client
 from brickd.query.query import Query, to_query
 from brickd.views import fetch_answer
-from brickd.views.fetch_answer import Passes
+from brickd.views.fetch_answer import FetchedAnswer
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
 
 
-def asked(
-    name: str,
-    question: Query,
-    *,
-    recordings: Sequence[str] = (),
-    view: str | None = None,
-    seconds: float = 0.0,
-    meanwhile: Callable[[Passes], None] | None = None,
-) -> Document:
-    """Answer a question, and print the words beside the answer to stderr."""
-    found = fetch_answer.find(
-        name,
-        question,
-        recordings=recordings,
-        view=view,
-        seconds=seconds,
-        meanwhile=meanwhile,
-        reading=progress.reading,
-    )
-    for words in found.words:
-        say(words)
-    return found.document
+def asked(name: str, question: Query, *, recordings: Sequence[str] = ()) -> Document:
+    """Answer a question, and print the notes about the answer."""
+    return noted(fetch_answer.find(name, question, recordings=recordings, reading=progress.reading))
 
 
-def told(name: str, question: Query, *, post: bool = False) -> Document:
-    """What the daemon alone can answer, or do.
+def ask_daemon(name: str, question: Query, *, post: bool = False) -> Document:
+    """Ask the daemon for what no other source can answer, or do.
 
     Raises:
         NoAnswer: there is none.
     """
-    found = fetch_answer.told(client.ask(name, to_query(question), post=post).document())
-    for words in found.words:
+    return noted(fetch_answer.received(client.ask(name, to_query(question), post=post).document()))
+
+
+def noted(answer: FetchedAnswer) -> Document:
+    """Print the notes about an answer; return its document."""
+    for words in answer.words:
         say(words)
-    return found.document
+    return answer.document

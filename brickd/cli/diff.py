@@ -14,7 +14,8 @@ import click
 from brickd.base import escape, units
 from brickd.cli import progress
 from brickd.cli import table as tables
-from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.ask import noted
+from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
@@ -60,10 +61,7 @@ def diff(question: DiffQuery, every: bool, context: int | None, fails: Sequence[
       brickd diff api/0 api/1
       brickd diff base.brick:api/0 new.brick:api/0 --by run
     """  # noqa: D301
-    found = diff_operands.find(question, progress.reading)
-    for words in found.words:
-        say(words)
-    document = found.document
+    document = noted(diff_operands.find(question, progress.reading))
     emit(document, output, table=lambda screen: _render(document, screen, every, context), rows="sites")
     diff_operands.require_comparable(document)
     return Exit.DIFFERS if document["verdict"] in (*_DIFFER, *fails) or _fails(document, fails) else Exit.OK

@@ -14,7 +14,7 @@ import click
 
 from brickd.base import escape
 from brickd.base.units import plural
-from brickd.cli.ask import asked, told
+from brickd.cli.ask import ask_daemon, asked
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.query_options import asks
 from brickd.client import client
@@ -38,7 +38,7 @@ def events(question: EventsQuery, recordings: Sequence[str], *, follow: bool, ou
         raise click.UsageError(f"--follow shows what comes, and {recordings[0]} is a recording: give one of them")
     if follow:
         _follow(question, output)
-    document = asked("events", question, recordings=recordings) if recordings else told("events", question)
+    document = asked("events", question, recordings=recordings) if recordings else ask_daemon("events", question)
     _missed(document["missed"])
     emit(document, output, table=partial(_render, document["events"]), rows="events")
 

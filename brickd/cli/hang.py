@@ -6,30 +6,28 @@ Invariant: the verdicts come first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from brickd.datasources.world import World
-    from brickd.views.common import Answer
-
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from brickd.base import escape, units
 from brickd.base.units import NOBODY
+from brickd.cli import progress, wording
 from brickd.cli import table as tables
-from brickd.cli import wording
-from brickd.cli.ask import asked
+from brickd.cli.ask import noted
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.progress import watch
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.query.queries import HangQuery
+from brickd.views import fetch_answer
 from brickd.views.fetch_answer import Passes
+
+if TYPE_CHECKING:
+    from brickd.datasources.world import World
+    from brickd.views.common import Answer
 
 _WATCHED, _RECORDED = "brickd.cli.hang:watched", "brickd.views.hang:of_recording"
 _NEAREST = 8
@@ -51,22 +49,24 @@ def hang(question: HangQuery, recordings: Sequence[str], output: str) -> Exit:
       brickd hang
       brickd hang api --watch 5
     """  # noqa: D301
-    document = asked(
+    found = fetch_answer.find(
         "hang",
         question,
         recordings=recordings,
         view=_RECORDED if recordings else _WATCHED,
         seconds=question.watch,
         meanwhile=partial(_wait, question),
+        reading=progress.reading,
     )
+    document = noted(found)
     emit(document, output, table=lambda screen: _render(document, screen), rows="open")
     return Exit.DIFFERS if any(service["odd"] for service in document["services"]) else Exit.OK
 
 
 def _wait(question: HangQuery, passes: Passes) -> None:
-    """While the daemon watches; where nobody is to be watched it answers at once."""
+    """Show progress while the daemon watches; with no worker to watch it answers at once."""
     if not passes(_AT_ONCE_SECONDS):
-        watch(question.watch, passes)
+        progress.watch(question.watch, passes)
 
 
 def watched(world: World, question: HangQuery) -> Answer:
@@ -75,7 +75,7 @@ def watched(world: World, question: HangQuery) -> Answer:
 
     before = hang.look(world, question)
     if before.workers:
-        watch(question.watch)
+        progress.watch(question.watch)
     return hang.answer(world, question, before)
 
 

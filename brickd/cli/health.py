@@ -1,20 +1,25 @@
-"""Whether all is well: what is unhealthy, and how much of it is tolerated.
+"""Whether all is well: what is unhealthy, how much of it is tolerated, and the line that says so.
 
-Owns: the conditions, and what each wants. Must not know: how a status comes about, screens. Invariants: a condition
-says the value seen and the value wanted, and the next command where these differ; one that is ignored says so, and is
-healthy whatever was seen.
+Owns: the conditions, and what each expects; the line and its document. Must not know: how a status comes about.
+Invariants: a condition has the value seen and the value expected, and the next command where these differ; one that is
+ignored is healthy whatever was seen; the line shows what is unhealthy first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from brickd.base import escape
 from brickd.base.units import duration, plural
+from brickd.cli.ask import noted
+from brickd.cli.output import Screen, emit
+from brickd.errors import Exit
 from brickd.query.parameters import Choices, Switch, Whole
 from brickd.query.query import Query, given
-from brickd.views.fetch_answer import Missing
+from brickd.views.fetch_answer import FetchedAnswer, Missing
+from brickd.views.next_command import command as next_command
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
@@ -51,17 +56,8 @@ class Bounds(Query):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One thing that is well or is not.
-
-    Attributes:
-        name: the same at every check.
-        healthy: whether it is.
-        seen: the value, in words.
-        wanted: the value that would be healthy, in words.
-        command: the next command; None where it is healthy.
-    """
+class Condition(NamedTuple):
+    """A condition: the value seen and the healthy one, in words, and the next command; None where it is healthy."""
 
     name: str
     healthy: bool
@@ -69,25 +65,35 @@ class Condition:
     wanted: str
     command: str | None
 
-    def document(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "name": self.name,
-            "healthy": self.healthy,
-            "seen": self.seen,
-            "wanted": self.wanted,
-            "command": self.command,
-        }
+
+def check(found: FetchedAnswer, bounds: Bounds, output: str) -> Exit:
+    """Judge a status, and print the line."""
+    status = noted(found)
+    judged = [
+        each if each.command is None else each._replace(command=next_command(status, each.command))
+        for each in conditions(status, found.missing, bounds)
+    ]
+    well = healthy(judged)
+    document = {
+        "schema_version": 1,
+        "source": status["source"],
+        "healthy": well,
+        "conditions": [condition._asdict() for condition in judged],
+    }
+    emit(document, output, table=lambda screen: [_line(judged, well, screen)], rows="conditions")
+    return Exit.OK if well else Exit.DIFFERS
+
+
+def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
+    if well:
+        seen = ", ".join(condition.seen for condition in judged)
+        return screen.paint(escape.text(f"healthy: {seen}", screen.width), "green")
+    seen = "; ".join(f"{each.seen}, expected {each.wanted} ({each.command})" for each in judged if not each.healthy)
+    return screen.paint(escape.text(f"unhealthy: {seen}", screen.width), "red")
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
-    """Judge a status.
-
-    Args:
-        status: the document.
-        missing: a daemon that was there; None where one answers, or none is known of.
-        bounds: what is still healthy.
-    """
+    """Judge a status; `missing`: a daemon that was there, None where one answers or none is known of."""
     workers = status["workers"]
     lost = sum(worker["lost"] for worker in workers)
     dead = sum(worker["together"] for worker in workers if worker["state"] == "dead")

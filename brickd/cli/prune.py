@@ -12,7 +12,7 @@ import click
 from brickd.base import units
 from brickd.base.escape import text as escaped
 from brickd.base.paths import runtime
-from brickd.cli.ask import asked, told
+from brickd.cli.ask import ask_daemon, asked
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.progress import watch
 from brickd.cli.query_options import asks
@@ -115,7 +115,7 @@ def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
     """Have the dead forgotten: by the daemon, or where that is wanted in the checkpoint that it left; of how many."""
     try:
         order = Forgetting(() if dead is None else tuple(dead.values()))
-        forgotten: int = told("forget", order, post=True)["forgotten"]
+        forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]
         return forgotten
     except TurnedAway:  # whoever may not ask it is not shown them either
         return 0

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli.ask import told
+from brickd.cli.ask import ask_daemon
 from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_services
@@ -36,7 +36,7 @@ def set(question: Setting, output: str) -> None:
       brickd set api --fingerprints 1/16 --sites 'layers.*.mlp'
       brickd set api --fingerprints default --sites all
     """  # noqa: D301
-    document = told("set", question, post=True)
+    document = ask_daemon("set", question, post=True)
     emit(document, output, table=lambda seen: [escape.text(line, seen.width) for line in _lines(document)])
 
 

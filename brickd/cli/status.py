@@ -19,7 +19,7 @@ from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
 from brickd.cli.health import Bounds
-from brickd.cli.health_line import check as checked
+from brickd.cli.health import check as checked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column

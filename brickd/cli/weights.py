@@ -1,11 +1,13 @@
 """The verb `weights`.
 
-Owns: the human screen of who holds other parameters than the others. Must not know: how weights are compared.
+Owns: the human screen of who holds other parameters than the others, the wait for a rescan. Must not know: how weights
+are compared.
 Invariants: the verdict comes first; what was not compared is said, with the reason.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +18,15 @@ import click
 
 from brickd.base import escape, units
 from brickd.base.units import NOBODY
+from brickd.cli import progress
 from brickd.cli import table as tables
-from brickd.cli.ask import asked
+from brickd.cli.ask import ask_daemon, asked
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
 from brickd.cli.wording import identifier
 from brickd.errors import Exit
+from brickd.query.orders import Rescanning
 from brickd.query.parameters import Number
 from brickd.query.queries import WeightsQuery
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from brickd.views.common import Document
 
 _ROWS = 12
+_AGAIN_SECONDS = 0.2
 _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPARABLE}
 
 
@@ -82,7 +87,10 @@ def weights(
 
         manifest = load(against)
     wanted = replace(question, all=question.all or bool(against or save))
-    document, whole = _found(wanted, recordings, timeout if rescan else None)
+    if rescan:
+        document, whole = _rescanned(wanted, timeout)
+    else:
+        document, whole = asked("weights", wanted, recordings=recordings), True
     if manifest:
         from brickd.analysis.weights.manifest_check import against as held_against
 
@@ -97,12 +105,38 @@ def weights(
     return Exit.OK if save and code is Exit.NOT_COMPARABLE else Exit.TROUBLE if code is Exit.OK and not whole else code
 
 
-def _found(question: WeightsQuery, recordings: Sequence[str], rescan: float | None) -> tuple[Document, bool]:
-    if rescan is None:
-        return asked("weights", question, recordings=recordings), True
-    from brickd.cli.weights_rescan import rescanned
+def _rescanned(question: WeightsQuery, seconds: float) -> tuple[Document, bool]:
+    """Have the workers read their weights again: what is known afterwards, and whether all have read all.
 
-    return rescanned(question, rescan)
+    A worker has read them where all that is known of its tensors is younger than the order.
+    """
+    began_ns = time.monotonic_ns()
+    before = {worker["worker"]: worker["scans"] for worker in ask_daemon("weights", question)["workers"]}
+    rescanning = set(ask_daemon("weights/rescan", Rescanning(question.names), post=True)["workers"])
+    while True:
+        now_ns = time.monotonic_ns()
+        document = ask_daemon("weights", question)
+        here = [worker for worker in document["workers"] if worker["worker"] in rescanning]
+        late = [worker for worker in here if not _has_read(worker, before, now_ns - began_ns)]
+        if not late or now_ns - began_ns >= seconds * 1e9:
+            break
+        progress.tell(f"{units.many(len(here) - len(late), 'worker')} of {len(here)} have read their weights once more")
+        time.sleep(_AGAIN_SECONDS)
+    progress.tell("")
+    for worker in late[:8]:
+        have = f"{worker['tensors']} of {worker['tensors_watched']} tensors are known"
+        why = "they are read at the ends of steps"
+        say(f"{worker['worker']} has not read all of its weights in {seconds:g} s, {have}: {why}")
+    if len(late) > 8:
+        say(f"nor have {len(late) - 8} more")
+    for name in sorted(rescanning - {worker["worker"] for worker in here}):
+        say(f"{name} ended meanwhile")
+    return document, not late
+
+
+def _has_read(worker: dict[str, Any], before: dict[str, int], elapsed_ns: int) -> bool:
+    whole = worker["tensors"] >= worker["tensors_watched"] or worker["scans"] > before.get(worker["worker"], 0)
+    return whole and worker["age_ns"] is not None and worker["age_ns"] <= elapsed_ns
 
 
 def _save(path: Path, document: Document) -> None:

@@ -88,7 +88,7 @@ def find(
         pending = client.ask(name, to_query(question), seconds=seconds)
         if meanwhile is not None:
             meanwhile(pending.arrives)
-        return told(pending.document())
+        return received(pending.document())
     except NoAnswer as error:
         # Nobody misses a daemon that never was, or that is for other segments.
         if error.why not in ("none", "elsewhere"):
@@ -122,6 +122,6 @@ def _answer(view: str) -> Callable[[World, Query], Answer]:
     return answer
 
 
-def told(document: dict[str, Any]) -> FetchedAnswer:
-    """What a daemon sent."""
+def received(document: dict[str, Any]) -> FetchedAnswer:
+    """The answer that a daemon sent."""
     return FetchedAnswer(document, tuple(document.pop("words", ())))
