@@ -76,16 +76,11 @@ def bricks(question: BricksQuery, recordings: Sequence[str], output: str) -> Non
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not document["workers"]:
         return [NOBODY]
-    entries, by, rest = document["bricks"], document["by"], document["rest"]
+    entries, rest = document["bricks"], document["rest"]
     if not entries:
         return [wording.nothing(document)]
-    figures = [Figure(Column(f"BRICK{wording.over(document)}"), "name", str)]
-    if by is not None:
-        layer = by == "layer"
-        column = Column(by.upper(), "right" if layer else "left")
-        figures.append(Figure(column, by, wording.identifier if layer else str))
     # Of one worker alone there is no worst.
-    figures += _FIGURES if by == "worker" else _FIGURES + _WORST
+    figures = [*wording.brick_figures(document), *_FIGURES, *(() if document["by"] == "worker" else _WORST)]
     known = {key for entry in entries for key, value in entry.items() if value is not None}
     figures = [each for each in figures if each.key in known or each.key not in _SOMETIMES]
     sorted_by = SORTS[document["sort"]]

@@ -19,54 +19,64 @@ from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_segments
-from brickd.cli.table import Column
+from brickd.cli.table import Column, Figure
 from brickd.query.queries import InspectQuery
 from brickd.shm.sampling import DEFAULT
 
-_LANE_COLUMNS = (
-    Column("LANE"),
-    Column("THREAD", "right"),
-    Column("THREADS EVER", "right"),
-    Column("BEGUN", "right"),
-    Column("SUMMARIZED", "right"),
-    Column("OPEN", "right"),
-    Column("ABANDONED", "right"),
-    Column("REJECTED", "right"),
-    Column("IN RINGS EVER", "right"),
-    Column("DROPPED", "right"),
+
+def _if_known(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "" if value is None else write(value)
+
+
+def _short(hexadecimal: str) -> str:
+    """A 64-bit number that is most often small, as a cell."""
+    return hexadecimal.lstrip("0") or "0"
+
+
+_LANES = (
+    Figure(Column("LANE"), "number", str),
+    Figure(Column("THREAD", "right"), "thread", lambda thread: str(thread or "free")),
+    Figure(Column("THREADS EVER", "right"), "opened", units.count),
+    Figure(Column("BEGUN", "right"), "begun", units.count),
+    Figure(Column("SUMMARIZED", "right"), "summarized", units.count),
+    Figure(Column("OPEN", "right"), "open", units.count),
+    Figure(Column("ABANDONED", "right"), "abandoned", units.count),
+    Figure(Column("REJECTED", "right"), "rejected", lambda counts: units.count(sum(counts))),
+    Figure(Column("IN RINGS EVER", "right"), "in_rings", units.count),
+    Figure(Column("DROPPED", "right"), "dropped", units.count),
 )
-_SPAN_COLUMNS = (
-    Column("#", "right"),
-    Column("BRICK"),
-    Column("LAYER", "right"),
-    Column("AT", "right"),
-    Column("DURATION", "right"),
-    Column("ELEMENTS", "right"),
-    Column("STEP"),
+_SPANS = (
+    Figure(Column("#", "right"), "sequence", str),
+    Figure(Column("BRICK"), "brick", str),
+    Figure(Column("LAYER", "right"), "layer", wording.identifier),
+    Figure(Column("AT", "right"), "since_start_ns", units.duration),
+    Figure(Column("DURATION", "right"), "duration_ns", units.duration),
+    Figure(Column("ELEMENTS", "right"), "elements", units.count),
+    Figure(Column("STEP"), "step", _if_known(str)),
 )
-_EVENT_COLUMNS = (
-    Column("#", "right"),
-    Column("EVENT"),
-    Column("BRICK"),
-    Column("LAYER", "right"),
-    Column("AT", "right"),
-    Column("DURATION", "right"),
-    Column("ELEMENTS", "right"),
-    Column("STREAM", "right"),
-    Column("ID", "right"),
-    Column("STEP"),
+_EVENTS = (
+    Figure(Column("#", "right"), "sequence", str),
+    Figure(Column("EVENT"), "kind", str),
+    Figure(Column("BRICK"), "brick", _if_known(str)),
+    Figure(Column("LAYER", "right"), "layer", str),
+    Figure(Column("AT", "right"), "since_start_ns", _if_known(units.duration)),
+    Figure(Column("DURATION", "right"), "duration_ns", _if_known(units.duration)),
+    Figure(Column("ELEMENTS", "right"), "elements", _if_known(units.count)),
+    Figure(Column("STREAM", "right"), "stream", str),
+    Figure(Column("ID", "right"), "id", _if_known(_short)),
+    Figure(Column("STEP"), "step", _if_known(str)),
 )
-_CHECKSUM_COLUMNS = (
-    Column("#", "right"),
-    Column("KERNEL"),
-    Column("LAYER", "right"),
-    Column("AT", "right"),
-    Column("STEP"),
-    Column("POSITION", "right"),
-    Column("DTYPE"),
-    Column("SHAPE"),
-    Column("CHECKSUM"),
-    Column("INPUTS", "right"),
+_CHECKSUMS = (
+    Figure(Column("#", "right"), "sequence", str),
+    Figure(Column("KERNEL"), "brick", str),
+    Figure(Column("LAYER", "right"), "layer", wording.identifier),
+    Figure(Column("AT", "right"), "since_start_ns", units.duration),
+    Figure(Column("STEP"), "step", _if_known(str)),
+    Figure(Column("POSITION", "right"), "position", str),
+    Figure(Column("DTYPE"), "dtype", _if_known(str)),
+    Figure(Column("SHAPE"), "shape", lambda shape: "x".join(map(str, shape)) or "-"),
+    Figure(Column("CHECKSUM"), "checksum", str),
+    Figure(Column("INPUTS", "right"), "inputs", lambda inputs: str(len(inputs))),
 )
 
 
@@ -84,11 +94,11 @@ def inspect(question: InspectQuery, recordings: Sequence[str], output: str) -> N
 
 
 def _thinned(document: dict[str, Any]) -> str:
-    """Of which steps and sites checksums are recorded, where anybody said so."""
+    """Of which steps and sites checksums are recorded, where that is set."""
     control, configured = document["control"], document["configured"]["fingerprints"]
-    said = f", fingerprints {control['fingerprints']}" if control["fingerprints"] != DEFAULT else ""
+    current = f", fingerprints {control['fingerprints']}" if control["fingerprints"] != DEFAULT else ""
     started = f", started with fingerprints {configured}" if configured != DEFAULT else ""
-    return f"{said}{', some sites left out' if control['filtered'] else ''}{started}"
+    return f"{current}{', some sites left out' if control['filtered'] else ''}{started}"
 
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
@@ -110,48 +120,44 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     ]
     if sites := document["sites"]:
         lines.append(_sites(sites, header["sites"]))
-    if told := _event_ledger(document["ledger"]["events"]):
-        lines.append("events    " + told)
+    if events := _event_ledger(document["ledger"]["events"]):
+        lines.append("events    " + events)
     if (marks := document["ledger"]["marks"])["wanted"]:
         lines.append("marks     " + "  ".join(f"{term} {units.count(n)}" for term, n in marks.items() if n))
     refused = {term: n for term, n in process.items() if n and term not in ("names", "paths", "sites", "key")}
     if refused:
         lines.append("counted   " + "  ".join(f"{term} {units.count(n)}" for term, n in refused.items()))
-    rows = [
-        (
-            str(lane["number"]),
-            str(lane["thread"] or "free"),
-            *(units.count(lane[term]) for term in ("opened", "begun", "summarized", "open", "abandoned")),
-            units.count(sum(lane["rejected"])),
-            units.count(lane["span_head"] + lane["event_records"]),
-            units.count(sum(lane["span_dropped"]) + sum(lane["event_dropped"])),
-        )
+    lanes = [
+        lane
+        | {
+            "in_rings": lane["span_head"] + lane["event_records"],
+            "dropped": sum(lane["span_dropped"]) + sum(lane["event_dropped"]),
+        }
         for lane in document["lanes"]
     ]
-    lines += tables.lines(_LANE_COLUMNS, rows, screen.width)
+    lines += tables.figures(_LANES, lanes, screen.width)
     for lane in document["lanes"]:
         if lane["spans"]:
             lines.append(f"span ring of lane {lane['number']}, newest last:")
-            lines += _spans(lane["spans"], screen)
-        checked = [event for event in lane["events"] if event["checked"] is not None]
-        if len(checked) < len(lane["events"]):
+            lines += tables.figures(_SPANS, lane["spans"], screen.width)
+        if others := [_event(event) for event in lane["events"] if event["checked"] is None]:
             lines.append(f"event ring of lane {lane['number']}, newest last:")
-            lines += _events([event for event in lane["events"] if event["checked"] is None], screen)
-        if checked:
+            lines += tables.figures(_EVENTS, others, screen.width)
+        if checksums := [_checksum(event) for event in lane["events"] if event["checked"] is not None]:
             lines.append(f"checksums in the event ring of lane {lane['number']}, newest last:")
-            lines += _checksums(checked, screen)
+            lines += tables.figures(_CHECKSUMS, checksums, screen.width)
     if document["taken"] is not None:
         for title, key in (("newest last", "newest"), ("the longest of each place", "longest")):
             if document["taken"][key]:
                 lines.append(f"taken from the span rings by the daemon, {title}:")
-                lines += _spans(document["taken"][key], screen)
+                lines += tables.figures(_SPANS, document["taken"][key], screen.width)
     return lines
 
 
 def _sites(sites: list[dict[str, Any]], room: int) -> str:
     off = sorted({site["brick"] for site in sites if site["off"]})
-    told = f"sites     {len(sites)} of {room}"
-    return f"{told}  off without BRICKD_SENSITIVE=1: {', '.join(map(escaped, off))}" if off else told
+    line = f"sites     {len(sites)} of {room}"
+    return f"{line}  off without BRICKD_SENSITIVE=1: {', '.join(map(escaped, off))}" if off else line
 
 
 def _event_ledger(events: dict[str, Any]) -> str:
@@ -160,64 +166,12 @@ def _event_ledger(events: dict[str, Any]) -> str:
     return "  ".join(f"{term} {units.count(n)}" for term, n in terms.items() if n)
 
 
-def _spans(spans: list[dict[str, Any]], screen: Screen) -> list[str]:
-    rows = [
-        (
-            str(span.get("sequence", "")),
-            span["brick"],
-            wording.identifier(span["layer"]),
-            units.duration(span["since_start_ns"]),
-            units.duration(span["duration_ns"]),
-            units.count(span["elements"]),
-            span["step"] or "",
-        )
-        for span in spans
-    ]
-    return tables.lines(_SPAN_COLUMNS, rows, screen.width)
+def _event(event: dict[str, Any]) -> dict[str, Any]:
+    layer = "" if event["brick"] is None else wording.identifier(event["layer"])
+    stream = "every" if event["every_stream"] else _if_known(_short)(event["stream"])
+    return event | {"layer": layer, "stream": stream}
 
 
-def _events(events: list[dict[str, Any]], screen: Screen) -> list[str]:
-    rows = [
-        (
-            str(event["sequence"]),
-            event["kind"],
-            event["brick"] or "",
-            wording.identifier(event["layer"]) if event["brick"] is not None else "",
-            _unless_none(event["since_start_ns"], units.duration),
-            _unless_none(event["duration_ns"], units.duration),
-            _unless_none(event["elements"], units.count),
-            "every" if event["every_stream"] else _short(event["stream"]),
-            _short(event["id"]),
-            event["step"] or "",
-        )
-        for event in events
-    ]
-    return tables.lines(_EVENT_COLUMNS, rows, screen.width)
-
-
-def _checksums(events: list[dict[str, Any]], screen: Screen) -> list[str]:
-    rows = [
-        (
-            str(event["sequence"]),
-            event["brick"],
-            wording.identifier(event["layer"]),
-            units.duration(event["since_start_ns"]),
-            event["step"] or "",
-            str(event["checked"]["position"]),
-            event["checked"]["output"]["dtype"] or "",
-            "x".join(map(str, event["checked"]["shape"])) or "-",
-            event["checked"]["output"]["checksum"],
-            str(len(event["checked"]["inputs"])),
-        )
-        for event in events
-    ]
-    return tables.lines(_CHECKSUM_COLUMNS, rows, screen.width)
-
-
-def _unless_none(number: int | None, write: Callable[[int], str]) -> str:
-    return "" if number is None else write(number)
-
-
-def _short(hexadecimal: str | None) -> str:
-    """A 64-bit number that is most often small, as a cell."""
-    return "" if hexadecimal is None else hexadecimal.lstrip("0") or "0"
+def _checksum(event: dict[str, Any]) -> dict[str, Any]:
+    checked: dict[str, Any] = event["checked"]
+    return event | checked | {name: checked["output"][name] for name in ("dtype", "checksum")}

@@ -104,19 +104,13 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
         return [wording.nothing(found)]
     lines = [escape.text(_roof(found), screen.width)]
     if entries:
-        figures = [Figure(Column(f"BRICK{wording.over(found)}"), "name", str)]
-        if (by := found["by"]) is not None:
-            layer = by == "layer"
-            figures.append(
-                Figure(Column(by.upper(), "right" if layer else "left"), by, wording.identifier if layer else str)
-            )
         shown = [
             entry
             | {"name": wording.brick(entry)}
             | {"distance": "above" if entry["above_roof"] else units.percent(entry["distance_percent"])}
             for entry in entries
         ]
-        lines += tables.figures([*figures, *_FIGURES], shown, screen.width)
+        lines += tables.figures([*wording.brick_figures(found), *_FIGURES], shown, screen.width)
         lines += wording.bounds(entries, screen)
     if rest["bricks"]:
         lines.append(f"…{units.count(rest['bricks'])} more: {units.duration(rest['to_gain_ns'])} to gain")

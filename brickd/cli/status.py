@@ -22,7 +22,7 @@ from brickd.cli.health import Bounds
 from brickd.cli.health import check as checked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import ParameterType, asks
-from brickd.cli.table import Column
+from brickd.cli.table import Column, Figure
 from brickd.cli.watch_loop import again
 from brickd.errors import Exit
 from brickd.query.parameters import Number
@@ -36,21 +36,21 @@ _PROBLEMS = 4
 _WORKERS = 5
 _BRICKS = 10
 
-_WORKER_COLUMNS = (
-    Column("WORKER"),
-    Column("PID", "right"),
-    Column("STATE"),
-    Column("SPANS", "right"),
-    Column("LOST", "right"),
-    Column("OPEN NOW"),
+_WORKER_FIGURES = (
+    Figure(Column("WORKER"), "name", str),
+    Figure(Column("PID", "right"), "pid", lambda pid: str(pid or "-")),
+    Figure(Column("STATE"), "state", str),
+    Figure(Column("SPANS", "right"), "spans", units.count),
+    Figure(Column("LOST", "right"), "lost", units.count),
+    Figure(Column("OPEN NOW"), "open", str),
 )
-_BRICK_COLUMNS = (
-    Column("SELF", "right"),
-    Column("SHARE", "right"),
-    Column("MEDIAN", "right"),
-    Column("P99", "right"),
-    Column("WORST WORKER"),
-    Column("SPREAD", "right"),
+_BRICK_FIGURES = (
+    Figure(Column("SELF", "right"), "self_ns", units.duration),
+    Figure(Column("SHARE", "right"), "share_percent", units.percent),
+    Figure(Column("MEDIAN", "right"), "p50_ns", units.duration),
+    Figure(Column("P99", "right"), "p99_ns", units.duration),
+    Figure(Column("WORST WORKER"), "worst_worker", str),
+    Figure(Column("SPREAD", "right"), "spread", lambda spread: f"{spread:.2f}x"),
 )
 
 
@@ -160,18 +160,7 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     shown = list(workers)
     if len(workers) > _WORKERS:
         shown = [worker for worker in workers if not _healthy(worker, odd)][:_WORKERS]
-    rows = [
-        (
-            worker["name"],
-            str(worker["pid"] or "-"),
-            wording.state(worker),
-            units.count(worker["ledger"]["spans"]["summarized"]),
-            units.count(worker["lost"]),
-            wording.open_now(worker),
-        )
-        for worker in shown
-    ]
-    lines = tables.lines(_WORKER_COLUMNS, rows, screen.width) if rows else []
+    lines = tables.figures(_WORKER_FIGURES, map(wording.worker_row, shown), screen.width) if shown else []
     rest = [worker for worker in workers if worker not in shown]
     if rest:
         states: Counter[str] = Counter()
@@ -190,27 +179,19 @@ def _healthy(worker: dict[str, Any], odd: Container[str]) -> bool:
 
 def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:
     bricks, windowed = document["bricks"], document["over_ns"] is not None
-    columns = (
-        Column(f"BRICK (self time{wording.over(document)})"),
-        Column("COUNT/S" if windowed else "COUNT", "right"),
-        *_BRICK_COLUMNS,
+    title, key = ("COUNT/S", "count_per_second") if windowed else ("COUNT", "count")
+    figures = (
+        Figure(Column(f"BRICK (self time{wording.over(document)})"), "name", str),
+        Figure(Column(title, "right"), key, units.count),
+        *_BRICK_FIGURES,
     )
     whole = sum(brick["self_ns"] for brick in bricks)
     most = min(_BRICKS, room - 2)
     rows = [
-        (
-            wording.brick(brick),
-            units.count(brick["count_per_second" if windowed else "count"]),
-            units.duration(brick["self_ns"]),
-            units.percent(100 * brick["self_ns"] / whole if whole else 0),
-            units.duration(brick["p50_ns"]),
-            units.duration(brick["p99_ns"]),
-            brick["worst_worker"],
-            f"{brick['spread']:.2f}x",
-        )
+        brick | {"name": wording.brick(brick), "share_percent": 100 * brick["self_ns"] / whole if whole else 0}
         for brick in bricks[:most]
     ]
-    lines = tables.lines(columns, rows, screen.width) if rows else [wording.nothing(document)]
+    lines = tables.figures(figures, rows, screen.width) if rows else [wording.nothing(document)]
     if len(bricks) > most:
         lines.append(f"…{units.many(len(bricks) - most, 'more brick')}: {_next(document, 'bricks')}")
     return lines

@@ -12,6 +12,7 @@ from typing import Any
 
 from brickd.base import escape, units
 from brickd.cli.output import Screen
+from brickd.cli.table import Column, Figure
 
 _BOUND = "≤"
 _UNSEEN = (
@@ -40,7 +41,7 @@ NOT_COMPARED = {
 
 
 def identifier(number: int | str | None) -> str:
-    """A number that is a name, as those of layers, threads and contents, as a cell."""
+    """A number that is a name, such as that of a layer, a thread or a content, as a cell."""
     return "-" if number is None else str(number)
 
 
@@ -61,23 +62,35 @@ def over(document: dict[str, Any]) -> str:
     return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
 
 
+def brick_figures(document: dict[str, Any]) -> list[Figure]:
+    """The columns that say what a row is of: the brick, and the worker, service or layer."""
+    name, by = Figure(Column(f"BRICK{over(document)}"), "name", str), document["by"]
+    if by is None:
+        return [name]
+    layer = by == "layer"
+    return [name, Figure(Column(by.upper(), "right" if layer else "left"), by, identifier if layer else str)]
+
+
 def nothing(document: dict[str, Any]) -> str:
     """What to say where no span was counted."""
     return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
 
 
-def state(worker: dict[str, Any]) -> str:
-    """Whether a worker lives, as a cell; marked where it does not record as usual."""
-    told = worker["set"] or {}
-    mark = ", off" if told.get("recording") == "off" else ", spans" if told.get("spans") == "on" else ""
-    if not mark and (told.get("fingerprints", "default") != "default" or told.get("filtered")):
+def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
+    """The entry of a worker with its cells STATE, SPANS and OPEN NOW.
+
+    A state is marked where the worker does not record as usual. Of the youngest spans of its threads, the one that is
+    open the longest is shown.
+    """
+    setting = worker["set"] or {}
+    mark = ", off" if setting.get("recording") == "off" else ", spans" if setting.get("spans") == "on" else ""
+    if not mark and (setting.get("fingerprints", "default") != "default" or setting.get("filtered")):
         mark = ", set"
-    return f"{worker['state']}{mark}"
-
-
-def open_now(worker: dict[str, Any]) -> str:
-    """Of the youngest spans of a worker's threads the one that is open the longest, as a cell."""
-    return "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1])
+    return worker | {
+        "state": f"{worker['state']}{mark}",
+        "spans": worker["ledger"]["spans"]["summarized"],
+        "open": "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1]),
+    }
 
 
 def removed(of: dict[str, int], screen: Screen) -> list[str]:

@@ -18,23 +18,31 @@ from brickd.cli import wording
 from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column
+from brickd.cli.table import Column, Figure
 from brickd.query.queries import WorkersQuery
 
-_COLUMNS = (
-    Column("WORKER"),
-    Column("PID", "right"),
-    Column("STATE"),
-    Column("AGE", "right", spare=2),
-    Column("THREADS", "right"),
-    Column("LANES", "right", spare=3),
-    Column("SPANS", "right"),
-    Column("LOST", "right"),
-    Column("PATHS", "right", spare=4),
-    Column("MEMORY", "right", spare=1),
+
+def _share(of: dict[str, int] | None) -> str:
+    return "-" if of is None else f"{units.count(of['used'])}/{units.count(of['room'])}"
+
+
+_FIGURES = (
+    Figure(Column("WORKER"), "name", str),
+    Figure(Column("PID", "right"), "pid", lambda pid: str(pid or "-")),
+    Figure(Column("STATE"), "state", str),
+    Figure(Column("AGE", "right", spare=2), "age_ns", units.duration),
+    Figure(Column("THREADS", "right"), "threads", units.count),
+    Figure(Column("LANES", "right", spare=3), "lanes", _share),
+    Figure(Column("SPANS", "right"), "spans", units.count),
+    Figure(Column("LOST", "right"), "lost", units.count),
+    Figure(Column("PATHS", "right", spare=4), "paths", _share),
+    Figure(Column("MEMORY", "right", spare=1), "memory_bytes", units.size),
 )
-_USAGE = (Column("CPU", "right", spare=6), Column("RSS", "right", spare=5))  # where somebody knows it
-_OPEN = Column("OPEN NOW")
+_USAGE = (  # where it is known
+    Figure(Column("CPU", "right", spare=6), "cpu_percent", units.percent),
+    Figure(Column("RSS", "right", spare=5), "rss_bytes", units.size),
+)
+_OPEN = Figure(Column("OPEN NOW"), "open", str)
 
 
 @click.command()
@@ -54,34 +62,9 @@ def workers(question: WorkersQuery, recordings: Sequence[str], output: str) -> N
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     workers, removed = document["workers"], document["removed"]
     of = {"workers": sum(each["together"] for each in removed), "spans": sum(each["spans"] for each in removed)}
-    said = [*(wording.problem(problem, screen) for problem in document["problems"]), *wording.removed(of, screen)]
+    notes = [*(wording.problem(problem, screen) for problem in document["problems"]), *wording.removed(of, screen)]
     if not workers:
-        return [NOBODY, *said]
+        return [NOBODY, *notes]
     used = any(worker["rss_bytes"] is not None for worker in workers)
-    columns = (*_COLUMNS, *(_USAGE if used else ()), _OPEN)
-    rows = [(*_cells(worker), *(_usage(worker) if used else ()), wording.open_now(worker)) for worker in workers]
-    return tables.lines(columns, rows, screen.width) + said
-
-
-def _cells(worker: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        worker["name"],
-        str(worker["pid"] or "-"),
-        wording.state(worker),
-        units.duration(worker["age_ns"]),
-        units.count(worker["threads"]),
-        _share(worker["lanes"]),
-        units.count(worker["ledger"]["spans"]["summarized"]),
-        units.count(worker["lost"]),
-        _share(worker["paths"]),
-        units.size(worker["memory_bytes"]),
-    )
-
-
-def _usage(worker: dict[str, Any]) -> tuple[str, ...]:
-    cpu = worker["cpu_percent"]
-    return ("-" if cpu is None else units.percent(cpu), units.size(worker["rss_bytes"]))
-
-
-def _share(of: dict[str, int] | None) -> str:
-    return "-" if of is None else f"{units.count(of['used'])}/{units.count(of['room'])}"
+    figures = (*_FIGURES, *(_USAGE if used else ()), _OPEN)
+    return tables.figures(figures, map(wording.worker_row, workers), screen.width) + notes
