@@ -22,14 +22,14 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A document, and what is to be said to a person beside it."""
+    """A document, and notes for a person (`words`)."""
 
     document: Document
     words: tuple[str, ...] = ()
 
 
 class ChosenWorkers(NamedTuple):
-    """All that is there, the workers that are meant, and what is to be said of the rest."""
+    """The survey, the workers that are chosen, and notes about the rest."""
 
     survey: Survey
     workers: list[Worker]
@@ -38,12 +38,11 @@ class ChosenWorkers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Workers with what is counted of each.
+    """Workers whose readings hold what they recorded over a time.
 
     Attributes:
-        workers: their readings hold that.
-        over: what time, as it was asked for.
-        length_ns: how long that really is; None since the start, which is another for each worker.
+        over: that time, as it was asked for.
+        length_ns: how long that really is; None: since the start, which differs by worker.
     """
 
     workers: list[Worker]
@@ -70,7 +69,7 @@ def begun(world: Sourced) -> Document:
 
 
 def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
-    """The workers that are meant: everybody when nothing is named.
+    """The workers that are named; all if none is.
 
     Raises:
         NoSuchWorker: a name that no worker and no service has.
@@ -82,33 +81,28 @@ def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
 
 
 def counted(world: World, found: ChosenWorkers, over: str | None) -> Counted:
-    """The chosen workers with what they recorded over a time.
-
-    Args:
-        world: where they were found.
-        found: who is meant.
-        over: the time; None: the last 60 seconds where they are known, else since the start.
+    """The chosen workers with what they recorded over a time; None: the last 60 seconds if known, else since the start.
 
     Raises:
-        NoDaemon: there are no windows without one.
+        NoDaemon: without a daemon there are no windows.
     """
     if over == START:
         return Counted(found.workers)
-    wanted = "60s" if over is None else over
-    window = world.window(found.survey, found.workers, SLOTS[wanted])
+    length = over or "60s"
+    window = world.window(found.survey, found.workers, SLOTS[length])
     if window is not None:
-        return Counted(window.workers, wanted, window.length_ns)
+        return Counted(window.workers, length, window.length_ns)
     if over is None:
         return Counted(found.workers)
     if world.source == "shared memory":
-        raise NoDaemon(f"no daemon has looked at the workers {wanted} ago (start one: brickd up -d; or --over {START})")
+        raise NoDaemon(f"no daemon has looked at the workers {length} ago (start one: brickd up -d; or --over {START})")
     raise BrickdError(
-        f"there is only one snapshot of the workers, and two are needed for the last {wanted}: --over {START}"
+        f"there is only one snapshot of the workers, and two are needed for the last {length}: --over {START}"
     )
 
 
 def foreign_words(found: Survey) -> tuple[str, ...]:
-    """Whose segments there are, where none is ours: that is not the same as nothing."""
+    """Whose segments there are, where none is ours."""
     if found.foreign and not (found.workers or found.refused or found.removed):
         return (others_have(found.foreign),)
     return ()

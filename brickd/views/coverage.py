@@ -24,6 +24,7 @@ from brickd.shm import _reader
 from brickd.shm.sampling import words_of
 from brickd.views import numerics_summary, weights_summary
 from brickd.views.common import Answer, ChosenWorkers, Document, begun, chosen
+from brickd.views.numerics_summary import about
 from brickd.views.weights_summary import TensorSeen
 
 
@@ -53,10 +54,7 @@ def answer(world: World, question: CoverageQuery) -> Answer:
         ],
         "findings": [
             *(weights_summary.findings(judged, workers, partial=partial) or ()),
-            *(
-                numerics_summary.finding(each, called)
-                for each in numerics_summary.about(compared, workers, partial=partial)
-            ),
+            *(numerics_summary.finding(each, called) for each in about(compared, workers, partial=partial)),
         ],
         "sites": _sites(sites(compared, workers), tensors, called),
         "bricks_without_sites": [{"service": service, "brick": brick} for service, brick in bricks],
@@ -65,14 +63,14 @@ def answer(world: World, question: CoverageQuery) -> Answer:
 
 
 def _now(world: World, them: ChosenWorkers) -> Compared:
-    """What is found in what lies here."""
+    """Compare the fingerprints that are here."""
     watch = Watch(world.numerics(them.workers), lambda *_, **__: None, questions=SITES_MAX)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
     return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}, names))
 
 
 def _thinned(service: str, workers: Sequence[Worker]) -> Document | None:
-    """Of which steps fingerprints are recorded where they are of the fewest; None: of all, or nobody said so."""
+    """The lowest rate at which fingerprints are recorded; None: all steps, or not known."""
     its = (worker for worker in workers if worker.service == service and worker.reading.sites)
     rate, instrumented, here, all_here = thinned(its)
     if rate == _reader.RATE_ALL:
@@ -85,7 +83,7 @@ def _instant(ns: int) -> str | None:
 
 
 def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen], called: Called) -> list[Document]:
-    """What is not compared first, and what is by its inputs before weights; of these nothing else was recorded."""
+    """What is not compared comes first; sites before weights, of which nothing else was recorded."""
     weights = {each.place for each in tensors}
     found = [_site(each, called) for each in seen if each.counts.prints or each.place not in weights]
     found += [_weights(each) for each in sorted(tensors)]
@@ -112,11 +110,7 @@ def _weights(of: TensorSeen) -> Document:
 
 
 def _place(place: ServiceSite) -> Document:
-    return {
-        "service": place.service,
-        "kernel": place.kernel or None,
-        "layer": or_none(place.layer),
-    }
+    return {"service": place.service, "kernel": place.kernel or None, "layer": or_none(place.layer)}
 
 
 def _site(of: SiteSeen, called: Called) -> Document:

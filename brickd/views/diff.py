@@ -39,13 +39,7 @@ class Comparable(Sourced, Protocol):
 
 
 class NothingCompared(NamedTuple):
-    """That nothing is comparable.
-
-    Attributes:
-        why: so it is.
-        tried: what was compared in vain, or came to nothing that may be said.
-        keys: whether all of it was, since the checksums are made with different keys.
-    """
+    """The reason why nothing is comparable, what was compared in vain, and whether different keys are the reason."""
 
     why: str
     tried: Comparison | None = None
@@ -53,26 +47,17 @@ class NothingCompared(NamedTuple):
 
 
 class ChosenEvidence(NamedTuple):
-    """What the answer is made of.
-
-    Attributes:
-        outputs: what was compared at sites; None: only weights are asked for.
-        by_weights: whether weights lead.
-    """
+    """The comparison at sites (None: only weights are asked for), and whether weights lead."""
 
     outputs: Comparison | None
     by_weights: bool
 
 
 def answer(world: Comparable, question: DiffQuery) -> Answer:
-    """Compare the workers that are meant.
-
-    Args:
-        world: where they are.
-        question: who, and how.
+    """Compare the chosen workers.
 
     Raises:
-        NoSuchWorker: a name that nobody has.
+        NoSuchWorker: a name that no worker has.
     """
     found = world.survey()
     workers = meant(found, question.names)
@@ -82,14 +67,14 @@ def answer(world: Comparable, question: DiffQuery) -> Answer:
     weighed = Weighed.of(numerics.weights, workers)
     chosen = _chosen(sides, question, weighed)
     if isinstance(chosen, NothingCompared):
-        said = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
-        return Answer({**begun(world), **said}, found.words + foreign_words(found))
-    said = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights)
-    return Answer({**begun(world), **said}, (*found.words, *_ignored(question, said["evidence"])))
+        verdict = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
+        return Answer({**begun(world), **verdict}, found.words + foreign_words(found))
+    verdict = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights)
+    return Answer({**begun(world), **verdict}, (*found.words, *_ignored(question, verdict["evidence"])))
 
 
 def _ignored(question: DiffQuery, leads: str) -> Iterator[str]:
-    """What was asked for and says nothing of the evidence that leads."""
+    """Options that have no effect on the evidence that leads."""
     if question.rtol is not None and leads != EvidenceClass.RUN:
         yield f"--rtol {question.rtol:g} is of --by run alone: by {leads} nothing is within tolerance"
 
@@ -98,10 +83,10 @@ def _ignored(question: DiffQuery, leads: str) -> Iterator[str]:
 
 
 def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
-    """Those that are named, whose service is, or whom a pattern fits, in the order in which they are named.
+    """The workers that are named, whose service is, or that match a pattern, in the order of the names.
 
     Raises:
-        NoSuchWorker: a name that nobody has.
+        NoSuchWorker: a name that no worker has.
         WrongQuestion: no worker is named, and there are several services.
     """
     everybody = [worker for worker in found.workers if worker.together == 1]
@@ -121,7 +106,7 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
 
 
 def _fits(worker: Worker, pattern: str) -> bool:
-    """Whether a pattern is of its name: a file that stands before that is no pattern."""
+    """Whether a pattern matches its name; the file before a name is no pattern."""
     label = worker.label
     return pattern.startswith(label) and fnmatchcase(worker.name[len(label) :], pattern[len(label) :])
 
@@ -139,13 +124,12 @@ def _parties(numerics: Numerics, workers: Sequence[Worker], found: Survey, since
         if speaker is None:
             parties.append(Party(worker.name, 0, ticks))
         else:
-            lost, worn = numerics.lost(speaker), numerics.worn(speaker)
-            parties.append(Party(worker.name, speaker.number, ticks, lost, worn))
+            parties.append(Party(worker.name, speaker.number, ticks, numerics.lost(speaker), numerics.worn(speaker)))
     return parties
 
 
 def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
-    """What a worker's clock showed so many seconds ago."""
+    """The ticks of a worker's clock so many seconds ago."""
     if since is None:
         return 0
     reading = worker.reading
@@ -161,19 +145,18 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
     """What is compared, and which evidence leads. Steps are paired only where `--by run` is asked for."""
 
-    def by(evidence: EvidenceClass) -> Comparison:
+    def by_outputs() -> Comparison:
+        evidence = EvidenceClass(question.by or EvidenceClass.INPUT)
         step = None if question.step is None else step_number(question.step)
         return compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
 
     if len(sides.workers) < 2:
         only = sides.workers[0].name if sides.workers else "nobody"
         why = f"{only} is all that is meant, wanted are two workers or more (see brickd workers)"
-        return NothingCompared(
-            why, None if question.by == "weights" else by(EvidenceClass(question.by or EvidenceClass.INPUT))
-        )
+        return NothingCompared(why, None if question.by == "weights" else by_outputs())
     if question.by == "weights":
         return ChosenEvidence(None, by_weights=True) if weighed.known else NothingCompared(why_none(weighed))
-    outputs = by(EvidenceClass(question.by or EvidenceClass.INPUT))
+    outputs = by_outputs()
     if other := _other_keys(sides, outputs):
         return other
     if question.by is None and _weights_lead(question, weighed, outputs):
@@ -196,11 +179,11 @@ def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) ->
 
 
 def _beside(weighed: Weighed) -> str:
-    """What is to be said of weights where nothing else is comparable."""
+    """The verdict of weights where nothing else is comparable."""
     if not weighed.known:
         return f"; {why_none(weighed)}" if weighed.reasons else ""
-    said = {Verdict.IDENTICAL: "are equal", Verdict.INCOMPLETE: "are equal as far as they are known"}
-    return f"; weights {said.get(weighed.verdict, 'differ')} (--by weights)"
+    verdicts = {Verdict.IDENTICAL: "are equal", Verdict.INCOMPLETE: "are equal as far as they are known"}
+    return f"; weights {verdicts.get(weighed.verdict, 'differ')} (--by weights)"
 
 
 def _says_something(of: Comparison) -> bool:
@@ -208,14 +191,11 @@ def _says_something(of: Comparison) -> bool:
 
 
 def _other_keys(sides: Sides, found: Comparison) -> NothingCompared | None:
-    """That the checksums of some are not equal even where all else is; None: all are made with one key."""
-    # Whoever has no fingerprint may have no key either.
-    speak = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.prints]
-    for other in speak[1:]:
-        if other.reading.process["key"] != speak[0].reading.process["key"]:
-            why = (
-                f"the checksums of {speak[0].name} and {other.name} are made with different keys, expected the same"
-                " for both (BRICKD_KEY_FILE)"
-            )
-            return NothingCompared(why, found, keys=True)
+    """Nothing is comparable where checksums are made with different keys; None: all have one key."""
+    # A worker without fingerprints may have no key.
+    workers = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.prints]
+    for other in workers[1:]:
+        if other.reading.process["key"] != workers[0].reading.process["key"]:
+            why = f"the checksums of {workers[0].name} and {other.name} are made with different keys"
+            return NothingCompared(f"{why}, expected the same for both (BRICKD_KEY_FILE)", found, keys=True)
     return None

@@ -40,7 +40,7 @@ _SAY = (
 
 @dataclass(frozen=True)
 class Sides:
-    """Who is compared, and what they said."""
+    """The compared workers, and their fingerprints."""
 
     workers: Sequence[Worker]
     numerics: Numerics
@@ -48,14 +48,7 @@ class Sides:
 
 
 def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_weights: bool) -> Document:
-    """What is told of workers that were compared.
-
-    Args:
-        sides: who.
-        outputs: by what they say at sites; None: only weights are asked for.
-        weighed: by their weights.
-        by_weights: whether these lead.
-    """
+    """The document of workers that were compared; `outputs` None: only weights are asked for."""
     names = [worker.name for worker in sides.workers]
     others: list[Document] = []
     if outputs is not None and not by_weights:
@@ -74,7 +67,7 @@ def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_w
 
 
 def _other(outputs: Comparison) -> Document:
-    """What was compared at sites, beside weights that lead."""
+    """The comparison at sites, where weights lead."""
     return {
         "evidence": outputs.evidence,
         "verdict": outputs.verdict,
@@ -97,14 +90,14 @@ def _outputs(compared: Comparison | None) -> Document | None:
 def nothing(
     sides: Sides, why: str, tried: Comparison | None, weighed: Weighed, *, other_keys: bool = False
 ) -> Document:
-    """What is told of workers of which nothing is comparable.
+    """The document of workers of which nothing is comparable.
 
     Args:
-        sides: who.
-        why: so it is.
+        sides: the workers.
+        why: the reason.
         tried: what was compared in vain; None: their weights were.
-        weighed: by their weights.
-        other_keys: whether nothing is for the keys that checksums are made with.
+        weighed: their weights.
+        other_keys: whether the reason is that their checksums are made with different keys.
     """
     names = [worker.name for worker in sides.workers]
     said = diff_weights.document(weighed, names) if tried is None else _by_sites(sides, tried, weighed)

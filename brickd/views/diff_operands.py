@@ -20,19 +20,14 @@ from brickd.views.fetch_answer import FetchedAnswer, Reading, silent
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of a command line.
-
-    Attributes:
-        path: of a recording; "": it names who is here.
-        name: of a worker or a service; "": all that the recording has.
-    """
+    """A word of a command line: a recording ("": this machine) and a worker or service in it ("": all)."""
 
     path: str
     name: str
 
 
 def term(word: str) -> Term:
-    """What a word stands for: `run.brick:api/0` is a worker of a recording."""
+    """Parse a word: `run.brick:api/0` is a worker of a recording."""
     if parted([word])[0]:
         return Term(word, "")
     for at, char in enumerate(word):
@@ -42,21 +37,13 @@ def term(word: str) -> Term:
 
 
 def require_comparable(document: Mapping[str, Any]) -> None:
-    """Take for an error that nothing is comparable.
-
-    Raises:
-        NothingComparable: so it is.
-    """
+    """Raise NothingComparable if nothing is comparable."""
     if document["verdict"] == "not_comparable":
         raise NothingComparable(document["reasons"][0])
 
 
 def find(question: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
-    """Answer a question whose names are the words of a command line.
-
-    Raises:
-        BrickdError: whatever keeps it from being answered.
-    """
+    """Answer a question whose names are the words of a command line."""
     terms = _spread([term(word) for word in question.names])
     paths = list(dict.fromkeys(each.path for each in terms if each.path))
     if not paths:
@@ -69,7 +56,7 @@ def find(question: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
 
 
 def _spread(terms: Sequence[Term]) -> list[Term]:
-    """Names beside recordings of which nothing is named are in these: in each of them."""
+    """Take bare names as workers of each recording that is given without a name."""
     bare = [each for each in terms if each.path and not each.name]
     names = [each for each in terms if not each.path]
     if not bare or not names:
@@ -108,7 +95,7 @@ def _gathered(
             part = next(part for part in world.parts if part.label == of.get(each.path, ""))
             everybody = [worker.name for worker in world.survey().workers if worker.name.startswith(part.name(""))]
             names += [part.name(each.name)] if each.name else everybody
-        said = diff.answer(world, replace(question, names=tuple(names)))
+        answer = diff.answer(world, replace(question, names=tuple(names)))
         recordings = [each.document() for each in worlds]
         words = tuple(word for each in worlds for word in each.words())
-        return FetchedAnswer({**said.document, "recordings": recordings}, words + said.words)
+        return FetchedAnswer({**answer.document, "recordings": recordings}, words + answer.words)

@@ -33,11 +33,11 @@ _NOT_COMPARED = {
 
 
 class Weighed(NamedTuple):
-    """The weights of those who are compared.
+    """The weights of the compared workers.
 
     Attributes:
-        judged: what they come to.
-        behind: by uuid, how many tensors a worker has not read again that it is reading anew.
+        judged: the verdict of each service.
+        behind: by uuid, how many tensors a worker has not yet read again in its current generation.
     """
 
     judged: Sequence[WeightsVerdict]
@@ -45,7 +45,7 @@ class Weighed(NamedTuple):
 
     @classmethod
     def of(cls, weights: Weights, workers: Sequence[Worker]) -> Weighed:
-        """Those of some workers, of which the caller has the only ones."""
+        """Compare the weights of some workers."""
         judged = judge(weights, workers)
         return cls(judged, {found.uuid: _behind(weights, found) for each in judged for found in each.workers})
 
@@ -75,23 +75,23 @@ class Weighed(NamedTuple):
 
     @property
     def incomplete(self) -> int:
-        """How many tensors of all workers may be anything: they are not read yet, or what was said found no room."""
+        """How many tensors of all workers are unknown: not read yet, or their record found no room."""
         return sum(self.uncertain(found) + found.refused for each in self.judged for found in each.workers)
 
     @property
     def diverged(self) -> int:
-        """How many tensors differ: each was read in several workers, so that nothing that is not here explains it."""
+        """How many tensors differ."""
         return len({(row.service, row.tensor) for row in self.differing})
 
     @property
     def verdict(self) -> Verdict:
-        """What all of it comes to."""
+        """The verdict of all services."""
         if self.differing:
             return Verdict.DIVERGED
         return Verdict.INCOMPLETE if self.incomplete else Verdict.IDENTICAL
 
     def other(self) -> Document:
-        """Beside what leads."""
+        """The comparison, where other evidence leads."""
         return {
             "evidence": EvidenceClass.WEIGHTS,
             "verdict": self.verdict,
@@ -100,7 +100,7 @@ class Weighed(NamedTuple):
         }
 
     def summary(self) -> Document | None:
-        """Beside other evidence; None where there is none."""
+        """The summary next to other evidence; None: nothing is known."""
         if not self.known:
             return None
         rows = self.differing
@@ -130,7 +130,7 @@ def why_none(weighed: Weighed) -> str:
 
 
 def sentence(rows: Sequence[Differing]) -> str:
-    """Which they are, and what to ask for that says more."""
+    """Name the weights that differ, and the option that shows more."""
     first = rows[0]
     more = f" and {plural(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
     what = f"weight {called(*first.tensor)}{more}"
@@ -140,12 +140,12 @@ def sentence(rows: Sequence[Differing]) -> str:
 
 
 def _who(row: Differing) -> list[str]:
-    """Who holds something else than the others; where nobody knows who is wrong, all of them."""
+    """The outliers; all workers where the majority is not known."""
     return list(row.names) if row.why == "disagree" else [odd.worker for odd in row.odd]
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
-    """That these differ, too, where something else leads; `more`: than those that explain it."""
+    """Report that these differ, too, where other evidence leads; `more`: others explain the difference."""
     first = rows[0]
     who = listed(_who(first))
     others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
@@ -171,12 +171,12 @@ def _tensor(row: Differing) -> Document:
 
 
 def document(weighed: Weighed, workers: Sequence[str]) -> Document:
-    """The part of a document that is of the evidence, where that is weights."""
+    """The part of the document that depends on the evidence, where weights lead."""
     rows, found = weighed.differing, [worker for each in weighed.judged for worker in each.workers]
     missing = {worker.name: worker.missing for worker in found}
     lacking = [missing.get(name, 0) for name in workers]
     return {
-        "headlines": list(_headlines(weighed, workers)),
+        "headlines": _headlines(weighed, workers),
         "diagnosis": _diagnosis(rows[0]) if rows else None,
         "evidence": "weights",
         "verdict": weighed.verdict,
@@ -230,16 +230,11 @@ def _headlines(weighed: Weighed, workers: Sequence[str]) -> list[str]:
     if first.why != "disagree":
         others = f"from {len(first.agree)} that agree" if first.agree else "from what it was"
         who = f"{listed(_who(first))} {'differs' if len(first.odd) == 1 else 'differ'} {others}"
-    said = [f"by weights: diverged: {who}, in {called(*first.tensor)}", _how_far(first)]
-    if first.odd[0].changed:
-        said[-1] += "; it changed in place"
-    return [*said, *([f"{plural(len(rows) - 1, 'other tensor')} differ as well"] if len(rows) > 1 else [])]
-
-
-def _how_far(row: Differing) -> str:
-    odd = row.odd[0]
-    whose = f"{odd.worker}: " if row.why == "disagree" and unlike(row, odd) else ""
-    return f"{whose}{how_far(row, odd)}"
+    odd = first.odd[0]
+    whose = f"{odd.worker}: " if first.why == "disagree" and unlike(first, odd) else ""
+    changed = "; it changed in place" if odd.changed else ""
+    lines = [f"by weights: diverged: {who}, in {called(*first.tensor)}", f"{whose}{how_far(first, odd)}{changed}"]
+    return [*lines, *([f"{plural(len(rows) - 1, 'other tensor')} differ as well"] if len(rows) > 1 else [])]
 
 
 def _diagnosis(row: Differing) -> str:

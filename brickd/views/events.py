@@ -1,4 +1,4 @@
-"""The view `events`: what happened, as the daemon noted it.
+"""The view `events`: the events that the daemon logged.
 
 Owns: the schema of its document. Must not know: what makes an event, screens.
 """
@@ -13,16 +13,16 @@ from brickd.query.queries import EventsQuery
 from brickd.views.common import Answer, begun
 
 
-class Telling(World, Protocol):
-    """A world in which somebody notes what happens."""
+class EventLogging(World, Protocol):
+    """A world that logs events."""
 
     @property
     def events(self) -> Past:
-        """What did."""
+        """The log."""
         ...
 
 
-def answer(world: Telling, question: EventsQuery) -> Answer:
+def answer(world: EventLogging, question: EventsQuery) -> Answer:
     """List the events."""
     page = world.events.since(question.since)
     document = {

@@ -34,12 +34,7 @@ def silent() -> AbstractContextManager[Reads]:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A daemon that was there.
-
-    Attributes:
-        what: became of it.
-        ended: whether it is sure that it has ended.
-    """
+    """A daemon that was there: what became of it, and whether it has ended for certain."""
 
     what: str
     ended: bool
@@ -50,8 +45,7 @@ class FetchedAnswer:
     """An answer.
 
     Attributes:
-        document: the answer itself.
-        words: what is to be said beside it.
+        words: notes for stderr.
         missing: a daemon that was there; None where one answered, or none is known of.
     """
 
@@ -74,15 +68,16 @@ def find(
 
     Args:
         name: of the view, as the daemon calls it.
-        question: what is asked.
-        recordings: that are asked, and nobody else; none: the machine is, as it is now.
-        view: what builds the document here, as MODULE:FUNCTION; `answer` of the view of that name, if none is given.
+        question: its parameters.
+        recordings: the only source, if any are given.
+        view: what builds the document here, as MODULE:FUNCTION; default: `answer` of the view of that name.
         seconds: how long the daemon takes in any case.
         meanwhile: lets that time pass.
         reading: shows how far recordings are read.
     """
+    view = view or f"brickd.views.{name}:answer"
     if recordings:
-        return _recorded(view or f"brickd.views.{name}:answer", question, recordings, reading)
+        return _recorded(view, question, recordings, reading)
     missing = None
     try:
         pending = client.ask(name, to_query(question), seconds=seconds)
@@ -90,21 +85,17 @@ def find(
             meanwhile(pending.arrives)
         return received(pending.document())
     except NoAnswer as error:
-        # Nobody misses a daemon that never was, or that is for other segments.
+        # A daemon that never was, or that is for other segments, is not missing.
         if error.why not in ("none", "elsewhere"):
             missing = Missing(error.what, ended=error.why == "stale")
     except TurnedAway as error:
         missing = Missing(str(error), ended=False)
-    here = _here(view or f"brickd.views.{name}:answer", question)
-    # One that has ended is missed by those alone who check.
-    said = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
-    return FetchedAnswer(here.document, said + here.words, missing)
-
-
-def _here(view: str, question: Query) -> Answer:
     from brickd.datasources.world import SharedMemory
 
-    return _answer(view)(SharedMemory(), question)
+    here = _answer(view)(SharedMemory(), question)
+    # Only `status --check` reports a daemon that has ended.
+    notes = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
+    return FetchedAnswer(here.document, notes + here.words, missing)
 
 
 def _recorded(view: str, question: Query, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:

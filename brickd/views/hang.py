@@ -23,7 +23,7 @@ _STATES = ("stuck", "moving", "idle", "dead")
 
 
 def look(world: World, question: HangQuery) -> ChosenWorkers:
-    """Look for the first time; where nobody is chosen there is nothing to wait for."""
+    """Take the first look; with no worker there is nothing to wait for."""
     return chosen(world, question.names)
 
 
@@ -71,7 +71,7 @@ def _place(place: LanePosition | None) -> dict[str, Any]:
 
 
 def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
-    """A row for each lane that has something open, and one for each worker that has nothing; the stuck come first."""
+    """A row for each lane with an open span, and one for each worker without; the stuck come first."""
     rows = []
     for worker in workers:
         opened = [lane for lane in worker.lanes if lane.look.youngest is not None]

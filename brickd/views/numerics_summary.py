@@ -1,7 +1,7 @@
-"""What several views say of workers' numbers: who differs, and how much was compared to know.
+"""The numbers of workers in several views: which workers differ, and how much was compared to know.
 
-Owns: the form of both in JSON, and as problems. Must not know: terminals, how a finding comes about. Invariant: that
-nobody differs is never said without how much was compared.
+Owns: the form of both in JSON, and as problems. Must not know: terminals, how a finding comes about. Invariant: "no
+worker differs" is never reported without how much was compared.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from brickd.analysis.numerics import blame
-from brickd.analysis.numerics.announce import Called, command, headlines
+from brickd.analysis.numerics.announce import Called, command
 from brickd.analysis.numerics.announce import judged as of_case
 from brickd.analysis.numerics.coverage import ServiceSeen, services
 from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, KeptEvidence
@@ -31,13 +31,13 @@ def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> 
 
 
 def known(world: World) -> Compared | None:
-    """Who differs, and how much was compared to know; None where nobody has compared anything."""
+    """The comparison of tensors; None where nothing has been compared."""
     compared = world.compared()
     return compared if compared is not None and compared.since_ns else None
 
 
 def called_now(workers: Iterable[Worker]) -> Called:
-    """What all that there are are called; of several in one none is known any more."""
+    """The names of all workers; those in an aggregate have none any more."""
     known = {worker.reading.uuid: worker for worker in workers if worker.together == 1}
     return Called(
         {uuid: worker.name for uuid, worker in known.items()},
@@ -45,13 +45,8 @@ def called_now(workers: Iterable[Worker]) -> Called:
     )
 
 
-def headlined(findings: Iterable[DivergentSite], called: Called) -> list[tuple[DivergentSite, str]]:
-    """A sentence for all findings in which the same workers differ."""
-    return headlines(findings, called, time.time_ns())
-
-
 def finding(of: DivergentSite, called: Called, *, whole: bool = True) -> dict[str, Any]:
-    """As JSON has it; with the evidence or without."""
+    """A finding as JSON has it; `whole`: with its evidence."""
     found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
     return {
@@ -79,27 +74,29 @@ def _case(of: DivergentSite, case: Case, called: Called) -> dict[str, Any] | Non
         return None
     return {
         "at": rfc3339(case.at_ns),
-        "against": _said(of, case.against, found.against, called),
-        "other": _said(of, case.other, found.other, called),
+        "against": _evidence(of, case.against, found.against, called),
+        "other": _evidence(of, case.other, found.other, called),
     }
 
 
-def _said(of: DivergentSite, evidence: KeptEvidence, said: blame.DecodedFingerprint, called: Called) -> dict[str, Any]:
+def _evidence(
+    of: DivergentSite, kept: KeptEvidence, fingerprint: blame.DecodedFingerprint, called: Called
+) -> dict[str, Any]:
     return {
-        "worker": called.name(of, evidence.worker),
-        "uuid": evidence.worker,
-        **said.document(),
-        "backend": evidence.backend or None,
-        "inputs": [records.tensor_document(tensor) for tensor in said.inputs],
+        "worker": called.name(of, kept.worker),
+        "uuid": kept.worker,
+        **fingerprint.document(),
+        "backend": kept.backend or None,
+        "inputs": [records.tensor_document(tensor) for tensor in fingerprint.inputs],
     }
 
 
 def summaries(
     compared: Compared | None, judged: Sequence[WeightsVerdict], workers: Sequence[Worker]
 ) -> list[dict[str, Any]] | None:
-    """How much was compared of the services of some workers, by each evidence; None: nobody has compared anything."""
+    """How much was compared of the services of some workers, by each evidence; None: nothing was compared."""
     by_input = {each.service: each for each in services(compared, workers)} if compared is not None else {}
-    by_weights = {each.service: said for each in judged if (said := weights_summary.summary(each)) is not None}
+    by_weights = {each.service: found for each in judged if (found := weights_summary.summary(each)) is not None}
     if compared is None and not by_weights:
         return None
     return [

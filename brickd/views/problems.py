@@ -1,4 +1,4 @@
-"""What is wrong: one table of problem kinds, for every view that lists problems.
+"""Problems: one table of their kinds, for every view that lists problems.
 
 Owns: the kinds, their order, their sentences, the next command of each. Must not know: terminals, files. Invariants:
 every problem names the next command; of any number of refused files at most LISTED_MAX are listed, and their number.
@@ -6,12 +6,13 @@ every problem names the next command; of any number of refused files at most LIS
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from brickd.analysis.numerics.announce import Called, command
+from brickd.analysis.numerics.announce import Called, command, headlines
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
 from brickd.analysis.weights.verdicts import WeightsVerdict as JudgedWeights
 from brickd.base.units import duration, plural
@@ -38,13 +39,12 @@ class Seen:
 
     Attributes:
         workers: those that were asked for.
-        daemon: the one that answers, if any.
-        slow: stragglers among them; None where nobody has compared them.
+        slow: stragglers among them; None where they were not compared.
         refused: files that are no segments; none where only some workers were asked for.
         removed: workers without a segment, of the services that were asked for.
         compared: the comparison of tensors; None where nothing has been compared.
         differing: its findings about the workers; None likewise.
-        called: what all workers are called.
+        called: the names of all workers.
         beside: the comparison of weights.
         weights: its findings about the workers; None where nothing was compared.
     """
@@ -64,7 +64,8 @@ class Seen:
     def of(cls, world: World, found: Survey, workers: Sequence[Worker], names: Sequence[str]) -> Self:
         """Collect it."""
         judged, compared = world.stragglers(), numerics_summary.known(world)
-        beside = weights_summary.beside(world, found, workers)
+        services = {worker.service for worker in workers}
+        beside = [each for each in world.weighed(found) if each.service in services]
         return cls(
             workers,
             world.daemon(),
@@ -90,7 +91,7 @@ def _differing_weights(seen: Seen) -> Found:
 
 
 def _differing_tensors(seen: Seen) -> Found:
-    for finding, text in numerics_summary.headlined(seen.differing or (), seen.called):
+    for finding, text in headlines(seen.differing or (), seen.called, time.time_ns()):
         yield text, command(finding, seen.called)
 
 
@@ -106,19 +107,15 @@ def _slow(seen: Seen) -> Found:
     for finding, text in seen.slow.headlines():
         yield text, f"brickd stragglers {as_argument(finding.about.service)}"
     if not seen.slow.current:
-        yield (
-            f"no worker is judged now: the last look at all workers was {duration(seen.slow.age_ns)} ago",
-            "brickd events",
-        )
+        text = f"no worker is judged now: the last look at all workers was {duration(seen.slow.age_ns)} ago"
+        yield text, "brickd events"
 
 
 def _off(seen: Seen) -> Found:
     off = Counter(worker.service for worker in seen.workers if worker.reading.alive and worker.reading.off)
     for service, n in off.items():
-        yield (
-            f"recording is off in {plural(n, 'worker')} of {service}",
-            f"brickd set --recording on {as_argument(service)}",
-        )
+        text = f"recording is off in {plural(n, 'worker')} of {service}"
+        yield text, f"brickd set --recording on {as_argument(service)}"
 
 
 def _without_a_daemon(seen: Seen) -> Found:

@@ -1,13 +1,12 @@
-"""Removed workers in the documents: who they were, how much is in no total, and whether that is a problem.
+"""Removed workers in the documents: how much is in no total, and whether that is a problem.
 
-Owns: their entries, the sum, the problem. Must not know: terminals, files. Invariant: what a person asked to remove is
+Owns: the sum, the problem. Must not know: terminals, files. Invariant: what a person asked to remove is
 counted and is no problem.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from brickd.base.units import noun, plural
 from brickd.model.workers import Survey
@@ -45,8 +44,3 @@ def _workers(removed: Iterable[RemovedWorker]) -> int:
 
 def _unasked(removed: Iterable[RemovedWorker]) -> list[RemovedWorker]:
     return [each for each in removed if not each.asked]
-
-
-def entries(removed: Iterable[RemovedWorker]) -> list[dict[str, Any]]:
-    """Each of them."""
-    return [each.document() for each in removed]

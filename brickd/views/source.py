@@ -42,7 +42,7 @@ def answer(world: World, question: SourceQuery) -> Answer:
 
 
 def _meant(said: str | None, every: Iterable[int]) -> list[int]:
-    """Those that begin so; exactly one where something is said.
+    """The hashes that begin so, exactly one; without a prefix all.
 
     Raises:
         NoSuchSource: there is none.
@@ -64,7 +64,7 @@ def _meant(said: str | None, every: Iterable[int]) -> list[int]:
 
 
 def _lacking(head: SourceHead | None) -> str:
-    """Why it cannot be shown."""
+    """Why the text is not known."""
     if head is None or head.pieces == 0:
         return "kernels refer to it, and no worker has sent its text yet"
     if head.pieces is None:

@@ -8,7 +8,7 @@ these says nothing of weights is null.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from brickd.analysis.numerics.blame import Blame, NotFinite
@@ -16,15 +16,8 @@ from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.analysis.weights.contents import TensorContent
 from brickd.analysis.weights.tensors import Tensor
 from brickd.analysis.weights.verdicts import Differing, Headline, Holding, WeightOutlier, WeightsVerdict
-from brickd.datasources.world import World
 from brickd.model.worker_names import as_argument
-from brickd.model.workers import Survey, Worker
-
-
-def beside(world: World, found: Survey, workers: Sequence[Worker]) -> list[WeightsVerdict]:
-    """What the weights of some workers' services come to, beside all who are there."""
-    services = {worker.service for worker in workers}
-    return [each for each in world.weighed(found) if each.service in services]
+from brickd.model.workers import Worker
 
 
 def findings(

@@ -7,7 +7,7 @@ a count could show; of any number of refused files an answer lists LISTED_MAX an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import plural
@@ -26,9 +26,6 @@ from brickd.views import removed_summary
 from brickd.views.common import Answer, begun, chosen
 from brickd.views.problems import LISTED_MAX, Seen, problems
 
-if TYPE_CHECKING:
-    pass
-
 Entry = dict[str, Any]
 
 
@@ -39,20 +36,14 @@ def answer(world: World, question: WorkersQuery) -> Answer:
     document = {
         **begun(world),
         "workers": entries(found, workers, partial=partial),
-        "removed": removed_summary.entries(removed_summary.chosen(found, question.names)),
+        "removed": [each.document() for each in removed_summary.chosen(found, question.names)],
         "problems": problems(Seen.of(world, found, workers, question.names)),
     }
     return Answer(document, words)
 
 
 def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list[Entry]:
-    """The workers' entries, and those of what was refused.
-
-    Args:
-        survey: all that was found.
-        workers: those that were asked for.
-        partial: whether only some were asked for; what was refused then belongs to nobody named.
-    """
+    """The entries of the chosen workers; unless only some were asked for (`partial`), those of refused files, too."""
     return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
 
 
@@ -67,7 +58,7 @@ def _open(reading: Reading) -> list[dict[str, Any]]:
 
 
 def _age_ns(reading: Reading) -> int | None:
-    """Since the segment was made, by the worker's own clock; None where that says nothing."""
+    """The age of the segment by the worker's own clock; None: not known."""
     if reading.now_ticks is None or not reading.alive:
         return None
     ticks = reading.now_ticks - reading.header["anchor_ticks"]
@@ -75,9 +66,12 @@ def _age_ns(reading: Reading) -> int | None:
 
 
 def _set(reading: Reading) -> Entry:
-    """What its consumer asks of it; by which patterns sites are left out a segment does not say."""
-    told = settings(spans=reading.detailed, off=reading.off)
-    return {**told, "fingerprints": words_of(reading.asked_rate), "filtered": bool(reading.left_out)}
+    """The setting that its consumer wrote; a segment does not hold the patterns that leave sites out."""
+    return {
+        **settings(spans=reading.detailed, off=reading.off),
+        "fingerprints": words_of(reading.asked_rate),
+        "filtered": bool(reading.left_out),
+    }
 
 
 def _worker(worker: Worker) -> Entry:
@@ -125,29 +119,15 @@ def _refused(refused: Sequence[SegmentRefused]) -> list[Entry]:
 def _quarantined(name: str, file: str | None, reason: str, *, together: int = 1) -> Entry:
     return {
         "name": name,
-        "service": None,
-        "index": None,
-        "coordinates": None,
-        "uuid": None,
+        **dict.fromkeys(("service", "index", "coordinates", "uuid")),
         "segment": file,
         "pid": None,
         "state": "quarantined",
         "together": together,
-        "set": None,
-        "configured": None,
-        "drained": None,
-        "started": None,
-        "age_ns": None,
-        "clock": None,
+        **dict.fromkeys(("set", "configured", "drained", "started", "age_ns", "clock")),
         "ledger": Ledger().document(),
-        "lost": 0,
-        "threads": 0,
-        "lanes": None,
-        "paths": None,
-        "names": None,
-        "memory_bytes": None,
-        "cpu_percent": None,
-        "rss_bytes": None,
+        **dict.fromkeys(("lost", "threads"), 0),
+        **dict.fromkeys(("lanes", "paths", "names", "memory_bytes", "cpu_percent", "rss_bytes")),
         "open": [],
         "pending": 0,
         "problem": reason,
