@@ -28,7 +28,7 @@ class Exit(IntEnum):
 
 
 class BrickdError(Exception):
-    """Something that the person at the terminal can understand and act on."""
+    """An error that the person at the terminal can understand and act on."""
 
     exit_code: ClassVar[Exit] = Exit.TROUBLE
     kind: ClassVar[str] = "trouble"  # what a program is told of it
@@ -76,15 +76,15 @@ class NothingComparable(BrickdError):
 
 
 class CheckpointRefused(BrickdError):
-    """A checkpoint that nothing can be gone on from: damaged, or of a later brickd."""
+    """A checkpoint that cannot be read: damaged, or of a later brickd."""
 
 
 class CheckpointTooNew(CheckpointRefused):
-    """A checkpoint that a later brickd wrote, and can go on from."""
+    """A checkpoint that a later brickd wrote and can read."""
 
 
 class PeaksRefused(BrickdError):
-    """A file of peaks that is damaged: nothing in it is believed."""
+    """A damaged file of peaks: nothing in it is used."""
 
 
 class DaemonRefused(BrickdError):
@@ -92,55 +92,40 @@ class DaemonRefused(BrickdError):
 
 
 class DaemonEnds(BrickdError):
-    """A daemon that is asked to end: what takes long is not begun any more."""
+    """A daemon that is asked to end: it begins no long work any more."""
 
 
-class RecordingRefused(BrickdError):
-    """A file that is no recording, or of a form that this brickd does not read.
+class _FileRefused(BrickdError):
+    """A file that is not used; `reason`: what was seen and what was expected."""
 
-    Attributes:
-        path: the file.
-        reason: what was seen and what was wanted.
-    """
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class RecordingRefused(_FileRefused):
+    """A file that is no recording, or of a form that this brickd does not read."""
 
     kind = "recording_refused"
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
 
-
-class SegmentRefused(BrickdError):
-    """A segment whose bytes do not add up: nothing in it is believed.
-
-    Attributes:
-        path: the segment's file.
-        reason: what was seen and what was wanted.
-    """
+class SegmentRefused(_FileRefused):
+    """A segment with an invalid structure: nothing in it is used."""
 
     kind = "segment_refused"
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
-
 
 class SegmentUndrained(SegmentRefused):
-    """A segment with which nothing is wrong, but that is not drained now: it is to be tried again."""
+    """A valid segment that is not drained now, and is tried again."""
 
 
 class NoDescriptor(SegmentUndrained):
-    """A segment that cannot be opened now, for this process may have no more files."""
+    """A segment that cannot be opened now: this process is at its limit of open files."""
 
 
 class SegmentConsumed(SegmentUndrained):
-    """A segment that another process drains.
-
-    Attributes:
-        pid: that process, as our namespace sees it; 0: not at all.
-    """
+    """A segment that another process drains; `pid`: in our pid namespace, 0: in another one."""
 
     def __init__(self, path: str, pid: int) -> None:
         super().__init__(path, f"{process(pid)} drains it")
@@ -148,15 +133,15 @@ class SegmentConsumed(SegmentUndrained):
 
 
 class SegmentOverBudget(SegmentRefused):
-    """A segment that adds up, and costs more than may be spent on it."""
+    """A valid segment that costs too much to read."""
 
 
 class SegmentUnopened(SegmentRefused):
-    """What has a segment's name and is no file that anybody could open as one: a FIFO, a folder, a link."""
+    """A FIFO, a folder or a link with a segment's name."""
 
 
 class SegmentUnrecorded(SegmentRefused):
-    """A segment that stays, since no record of it can be written."""
+    """A segment that is not removed, because no record of it can be written."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no record of it can be written")
@@ -166,7 +151,7 @@ class SegmentCopy(SegmentRefused):
     """A segment with the uuid of another one, which is the worker's own.
 
     Attributes:
-        original: that one's device and inode. Once no name there is its any more, this one is judged again.
+        original: the other one's device and inode. Once it has no name any more, this segment is judged again.
     """
 
     def __init__(self, path: str, name: str, original: tuple[int, int]) -> None:

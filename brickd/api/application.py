@@ -41,7 +41,7 @@ from brickd.query import queries
 from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting
 from brickd.query.parameters import Number
 from brickd.query.queries import EventsQuery, FingerprintsQuery, HangQuery, InspectQuery, StatusQuery
-from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, parameters
+from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, key, parameters
 from brickd.query.verbs import VERBS
 from brickd.recording.session import Recorder
 from brickd.views import events, fingerprints, hang, inspect, status
@@ -88,7 +88,7 @@ class Endpoint:
     def document(self) -> dict[str, Any]:
         """As the index has it."""
         asked = {
-            parameter.key or name: {
+            key(name, parameter): {
                 "wanted": parameter.wanted,
                 "default": None if default(self.question, name) is MISSING else default(self.question, name),
                 "help": parameter.help,

@@ -160,7 +160,7 @@ def _after_os_error(error: OSError) -> int:
 
 
 def _stdout_has_no_reader() -> bool:
-    """Tell the pipe behind stdout from any other (a daemon's socket), whose end is not to be passed over in silence."""
+    """Tell the pipe behind stdout from any other (a daemon's socket), which is an error."""
     import select
 
     poll = select.poll()

@@ -39,7 +39,7 @@ class Rate(click.ParamType[float]):
     name = "rate"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; a usage error where it is none."""
+        """Convert to a number, or raise a usage error."""
         try:
             return peaks.rate(float(value))
         except ValueError:
@@ -127,13 +127,8 @@ def _rows(device: Device) -> Iterator[list[str]]:
     for kind, rate in device.flops_per_second.items():
         yield [device.name, kind, f"{units.count(rate)}FLOP/s", "", device.source]
     for level, rate, size_bytes in device.bandwidths:
-        yield [
-            device.name,
-            level,
-            f"{units.count(rate)}B/s",
-            "" if size_bytes is None else units.size(size_bytes),
-            device.source,
-        ]
+        size = "" if size_bytes is None else units.size(size_bytes)
+        yield [device.name, level, f"{units.count(rate)}B/s", size, device.source]
 
 
 def _where(device: Device) -> str:

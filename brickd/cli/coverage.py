@@ -94,9 +94,8 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     lines += [escape.text(line, screen.width) for line in _classes(document["sites"], name)]
     bricks = [each["brick"] for each in document["bricks_without_sites"] if each["service"] == name]
     if bricks:
-        more = f" and {len(bricks) - _BRICKS:,} more" if len(bricks) > _BRICKS else ""
-        said = f"bricks whose numbers are never compared: {', '.join(bricks[:_BRICKS])}{more}"
-        lines.append(escape.text(said, screen.width))
+        line = f"bricks whose numbers are never compared: {_first(bricks, _BRICKS)}"
+        lines.append(escape.text(line, screen.width))
     return lines
 
 
@@ -124,7 +123,7 @@ def _finding(finding: dict[str, Any]) -> dict[str, str]:
 
 
 def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """One for the layers of a kernel that are in the same state."""
+    """A row for the layers of a kernel that are in the same state."""
     for (state, kernel, _), found in groupby(sites, key=lambda e: (e["state"], e["kernel"], e["category"] == "weight")):
         of = list(found)
         sums = [sum(each[key] for each in of) for key in ("fingerprints", "compared", "unlike", "evicted")]
@@ -134,30 +133,28 @@ def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
-    """Where the same is computed in several ways, and by whom: in a line all sites where it is by the same."""
+    """The sites that are computed in several ways: one line for the same numeric classes."""
     found: dict[str, list[dict[str, Any]]] = {}
     for each in sites:
         if each["service"] == service and each["numeric_classes"]:
-            found.setdefault(" | ".join(map(_named, each["numeric_classes"])), []).append(each)
+            found.setdefault(" | ".join(map(_first, each["numeric_classes"])), []).append(each)
     lines = []
     for who, where in found.items():
         kernels = list(dict.fromkeys(each["kernel"] or "others" for each in where))
-        more = f" and {len(kernels) - _BRICKS:,} more" if len(kernels) > _BRICKS else ""
-        lines.append(
-            f"in {len(where[0]['numeric_classes'])} numeric classes: {who}: {', '.join(kernels[:_BRICKS])}{more}"
-        )
+        number = len(where[0]["numeric_classes"])
+        lines.append(f"in {number} numeric classes: {who}: {_first(kernels, _BRICKS)}")
     more_lines = [f"…{units.many(len(lines) - _FINDINGS, 'more way')} to part them: --json"]
     return lines[:_FINDINGS] + (more_lines if len(lines) > _FINDINGS else [])
 
 
-def _named(names: Sequence[str]) -> str:
-    """Those of a class.
+def _first(names: Sequence[str], most: int = _NAMES) -> str:
+    """The first few names, and how many more there are.
 
-    >>> _named(["api/0", "api/1"]), _named([f"api/{n}" for n in range(9)])
+    >>> _first(["api/0", "api/1"]), _first([f"api/{n}" for n in range(9)])
     ('api/0, api/1', 'api/0, api/1, api/2 and 6 more')
     """
-    more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
-    return f"{', '.join(names[:_NAMES])}{more}"
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def _layers(layers: Sequence[int | None]) -> str:
@@ -181,8 +178,8 @@ def _window(document: dict[str, Any]) -> Iterator[str]:
         yield "nothing is compared: the daemon was started with --numerics-bytes 0"
     elif document["source"] == "daemon":
         age = units.duration(window["oldest_age_ns"])
-        held = f"held: {units.many(window['fingerprints'], 'fingerprint')} of the last {age}"
-        yield f"since {document['since']}; {held}, at most {units.size(window['bytes'])}"
+        kept = f"held: {units.many(window['fingerprints'], 'fingerprint')} of the last {age}"
+        yield f"since {document['since']}; {kept}, at most {units.size(window['bytes'])}"
     if document["unlooked"]:
         unlooked = units.many(document["unlooked"], "fingerprint")
         sites = sum(each["state"] == "not_judged" for each in document["sites"])

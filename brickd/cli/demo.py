@@ -33,7 +33,7 @@ from brickd.shm.segment_files import find, open_file
 
 # What is wrong with each worker: demo/1 and demo/3 are to be found.
 _WORKERS = ("well", "damaged", "well", "slow")
-# What is typed after which share of the time, and why; who is slow is known after five looks, ten seconds apart.
+# What is typed after which share of the time, and why; stragglers are found after five looks, ten seconds apart.
 _TYPED = (
     (0.02, "weights demo", "do all have the same weights?"),
     (0.1, "diff demo", "do all compute the same?"),
@@ -71,7 +71,7 @@ def demo(seconds: float) -> None:
 
 @contextlib.contextmanager
 def _place() -> Iterator[None]:
-    """Nobody else's segments are shown, and no daemon of anybody's is asked."""
+    """Show no other segments, and ask no other daemon."""
     with tempfile.TemporaryDirectory(prefix="brickd-demo-") as directory:
         os.environ["BRICKD_SHM_PREFIX"] = prefix = f"demo-brickd-{uuid.uuid4().hex[:8]}-"
         os.environ["BRICKD_RUNTIME_DIR"] = os.environ["BRICKD_STATE_DIR"] = directory
@@ -88,7 +88,7 @@ def _place() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _running() -> Iterator[list[Process]]:
-    """The workers have loaded when the daemon first looks, and answer once it is there: it misses nothing."""
+    """Run workers and a daemon; workers begin when it is there, so that it misses nothing."""
     processes: list[Process] = []
     # One thread each for the arithmetic library: four workers share this machine.
     environment = os.environ | dict.fromkeys(_VARIABLES, "1") | {"BRICKD_SERVICE": "demo"}
@@ -116,7 +116,7 @@ def _stdin(process: Process) -> int:
 
 
 def _end(process: Process) -> None:
-    """A worker's input closes; a daemon, the last one, has none."""
+    """Close a worker's input; terminate a daemon, which has none."""
     if process.stdin is None:
         process.terminate()
     else:
@@ -145,7 +145,7 @@ def _wait(for_what: Callable[[], bool], processes: Sequence[Process], otherwise:
 
 
 def _until(moment: float, processes: Sequence[Process]) -> None:
-    """Let the time pass, before the eyes of whoever looks."""
+    """Show progress until that moment."""
     steps = max(1, round((moment - time.monotonic()) * 10))
     with click.progressbar(length=steps, label="running", file=sys.stderr, show_eta=False) as bar:
         while time.monotonic() < moment:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli import progress
+from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import noted
 from brickd.cli.output import Screen, emit, output_options
@@ -64,11 +64,8 @@ def diff(question: DiffQuery, every: bool, context: int | None, fails: Sequence[
     document = noted(diff_operands.find(question, progress.reading))
     emit(document, output, table=lambda screen: _render(document, screen, every, context), rows="sites")
     diff_operands.require_comparable(document)
-    return Exit.DIFFERS if document["verdict"] in (*_DIFFER, *fails) or _fails(document, fails) else Exit.OK
-
-
-def _fails(document: dict[str, Any], fails: Sequence[str]) -> bool:
-    return bool("within" in fails and document["within"]) or bool("incomplete" in fails and document["incomplete"])
+    fail = any(document[each] for each in ("within", "incomplete") if each in fails)
+    return Exit.DIFFERS if fail or document["verdict"] in (*_DIFFER, *fails) else Exit.OK
 
 
 def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None) -> list[str]:
@@ -79,9 +76,9 @@ def _render(document: dict[str, Any], screen: Screen, every: bool, context: int 
     lines = [escape.text(title, screen.width)]
     if document["verdict"] != "identical":
         lines = [screen.paint(lines[0], "red" if bad else "yellow")]
-    lines += [escape.text(f"  {said}", screen.width) for said in more]
+    lines += [escape.text(f"  {headline}", screen.width) for headline in more]
     lines += _both(document["first"], screen) if document["first"] else []
-    rest = [escape.text(said, screen.width) for said in (*_counted(document), *_unseen(document["coverage"]))]
+    rest = [escape.text(line, screen.width) for line in (*_counted(document), *_unseen(document["coverage"]))]
     rest += _times(document["timing"], screen, every)
     sites = [site for site in document["sites"] if site["compared"] or not site["not_comparable"]]
     room = _LINES - len(lines) - len(rest) - 3  # besides an empty line, titles, what is left out
@@ -116,7 +113,7 @@ def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) ->
 
 
 def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int | None:
-    """Where the first difference stands among the sites."""
+    """The index of the first difference among the sites."""
     if first is None:
         return None
     where = first["kernel"], first["layer"]
@@ -124,7 +121,7 @@ def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int
 
 
 def _near(sites: Sequence[dict[str, Any]], at: int | None, room: int) -> Sequence[dict[str, Any]]:
-    """The first that differs and some before and behind it; where none does, those of which anything is to be said."""
+    """The first that differs and its neighbours; without one, sites with a verdict or missing."""
     if at is None:
         return [site for site in sites if site["verdict"] is not None or site["missing"]][:room]
     begin = max(0, min(at - _BEFORE, len(sites) - room))
@@ -153,9 +150,9 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _unseen(seen: dict[str, Any]) -> Iterator[str]:
-    """What was not looked at, so that the verdict is not taken for more than it is."""
+    """What was not compared."""
     steps = seen["steps"] or {}
-    said = [
+    counts = [
         (seen["lone"], "fingerprint beside which none stands", "fingerprints beside which none stands"),
         (seen["bare"], "fingerprint without inputs", None),
         (seen["uncertain"], "fingerprint at the edge of what is known", "fingerprints at the edge of what is known"),
@@ -166,13 +163,12 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
         (seen["evicted"], "fingerprint there was no room for", "fingerprints there was no room for"),
         (seen["lost"], "fingerprint lost", "fingerprints lost"),
     ]
-    told = [units.many(n, one, more) if more else units.many(n, one) for n, one, more in said if n]
-    if told:
-        yield f"unseen: {', '.join(told)}"
+    if any(n for n, _, _ in counts):
+        yield f"unseen: {', '.join(units.many(n, one, more) for n, one, more in counts if n)}"
 
 
 def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[str]:
-    """What takes longer in one of them, or `~` where that may be chance."""
+    """The bricks that take longer in one of them; `~`: that may be chance."""
     if timing is None or not timing["bricks"]:
         return []
     rows = timing["bricks"] if every else timing["bricks"][:_BRICKS]
@@ -184,9 +180,7 @@ def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[s
 
 def _difference(row: dict[str, Any]) -> str:
     percent = row["difference_percent"]
-    if not row["significant"] or percent is None:
-        return "~"
-    return f"{'+' if percent > 0 else ''}{units.percent(percent)}"
+    return "~" if not row["significant"] or percent is None else wording.signed(percent)
 
 
 def _number(value: float | None) -> str:

@@ -70,7 +70,7 @@ def _wait(question: HangQuery, passes: Passes) -> None:
 
 
 def watched(world: World, question: HangQuery) -> Answer:
-    """Look, watch, and look again, where no daemon watches; with no worker there is nothing to wait for."""
+    """Look, watch, and look again, where no daemon does."""
     from brickd.views import hang
 
     before = hang.look(world, question)

@@ -1,4 +1,4 @@
-"""Whether all is well: what is unhealthy, how much of it is tolerated, and the line that says so.
+"""Whether all is well: the conditions, what is tolerated, and the line of `status --check`.
 
 Owns: the conditions, and what each expects; the line and its document. Must not know: how a status comes about.
 Invariants: a condition has the value seen and the value expected, and the next command where these differ; one that is
@@ -30,26 +30,14 @@ NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "wei
 
 @dataclass(frozen=True)
 class Bounds(Query):
-    """What is still healthy."""
+    """The options that say what is still healthy."""
 
     max_lost: int = given(
-        Whole(
-            0,
-            None,
-            "With --check: how many lost spans, details and events are acceptable.",
-            key="max-lost",
-            metavar="N",
-        ),
-        0,
+        Whole(0, None, "With --check: how many lost spans, details and events are acceptable.", metavar="N"), 0
     )
-    max_dead: int = given(
-        Whole(0, None, "With --check: how many dead workers are acceptable.", key="max-dead", metavar="N"), 0
-    )
+    max_dead: int = given(Whole(0, None, "With --check: how many dead workers are acceptable.", metavar="N"), 0)
     need_daemon: bool = given(
-        Switch(
-            "With --check: a daemon must answer. Without it, only a daemon that died is unhealthy.", key="need-daemon"
-        ),
-        False,
+        Switch("With --check: a daemon must answer. Without it, only a daemon that died is unhealthy."), False
     )
     ignore: tuple[str, ...] = given(
         Choices(NAMES, "With --check: do not check this condition. May be given several times."), ()
@@ -57,7 +45,7 @@ class Bounds(Query):
 
 
 class Condition(NamedTuple):
-    """A condition: the value seen and the healthy one, in words, and the next command; None where it is healthy."""
+    """A condition: the values seen and expected, in words; `command` None: it is healthy."""
 
     name: str
     healthy: bool
@@ -93,7 +81,7 @@ def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
-    """Judge a status; `missing`: a daemon that was there, None where one answers or none is known of."""
+    """Judge a status; `missing`: a daemon that was there, None if it answers or never was."""
     workers = status["workers"]
     lost = sum(worker["lost"] for worker in workers)
     dead = sum(worker["together"] for worker in workers if worker["state"] == "dead")

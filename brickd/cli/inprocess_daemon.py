@@ -1,4 +1,4 @@
-"""A daemon in this process for as long as a verb needs one, and the guardian that ends its orders if it is killed.
+"""A daemon in this process, and the guardian that ends its orders if it is killed.
 
 Owns: the directory, descriptors and group of such a process, and the guardian process. Must not know: what is done
 meanwhile. Invariants: however that ends, the daemon comes to its end and keeps what it read, and the orders to workers
@@ -13,7 +13,6 @@ import resource
 import select
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base.open_file_limits import Descriptors, divided
@@ -24,7 +23,7 @@ from brickd.state.runtime_dir import Home
 
 
 def group() -> int | None:
-    """The group whose members may ask; None: nobody's.
+    """The group whose members may ask; None: no group.
 
     Raises:
         DaemonRefused: there is no such group.
@@ -41,7 +40,7 @@ def group() -> int | None:
 
 
 def descriptors() -> Descriptors:
-    """How many workers and clients this process has files for, once it may have as many as anybody lets it.
+    """Raise the limit of open files to the hard one; how many workers and clients that is for.
 
     Raises:
         DaemonRefused: for none.
@@ -51,17 +50,17 @@ def descriptors() -> Descriptors:
     return divided(hard)
 
 
-@contextmanager
+@contextlib.contextmanager
 def draining(
     here: Runtime, group: int | None, *, numerics_bytes: int = WINDOW_BYTES, stays: bool = True
 ) -> Iterator[Daemon]:
-    """A daemon that drains.
+    """Run a daemon that drains.
 
     Args:
-        here: where it is.
-        group: whose members may ask; None: nobody's.
-        numerics_bytes: so much is held of what workers say of their tensors.
-        stays: whether it is a daemon, to which workers leave their segments at a clean end; not a recording alone.
+        here: its directory.
+        group: whose members may ask; None: no group.
+        numerics_bytes: the limit of fingerprints in memory.
+        stays: whether workers leave it their segments at a clean end; not for a recording alone.
 
     Raises:
         DaemonRefused: it may not start.
@@ -78,10 +77,10 @@ def draining(
 
 @contextlib.contextmanager
 def guarded(here: Runtime, group: int | None) -> Iterator[None]:
-    """Have a daemon for a moment follow this process, where it is killed meanwhile; to begin before any thread does."""
+    """Have a guardian end the orders if this process is killed; call it before threads begin."""
     try:
         guardian = _begin(here, group)
-    except OSError:  # Linux 5.3 can, and may; and there is room for a process: else the next daemon sees to it
+    except OSError:  # before Linux 5.3, or no room for a process: the next daemon ends the orders
         yield
         return
     try:
@@ -90,7 +89,7 @@ def guarded(here: Runtime, group: int | None) -> Iterator[None]:
         _dismiss(guardian)
         raise
     else:
-        _dismiss(guardian)  # not where anything else came between: then it sees to it that nothing is left
+        _dismiss(guardian)  # not after any other exception: then the guardian cleans up
 
 
 def _begin(here: Runtime, group: int | None) -> int:
@@ -119,13 +118,11 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for each in range(3):
         os.dup2(nothing, each)
-    for fd in map(int, os.listdir("/proc/self/fd")):  # there may be room for a billion
+    for fd in map(int, os.listdir("/proc/self/fd")):  # the limit may be a billion
         if fd > 2 and fd != process:
             with contextlib.suppress(OSError):
                 os.close(fd)
     select.select([process], [], [])  # its locks are free only then
-    with (
-        contextlib.suppress(BrickdError),
-        draining(here, group, stays=False),
-    ):  # one that is there already does the same
+    # A daemon that runs already does the same.
+    with contextlib.suppress(BrickdError), draining(here, group, stays=False):
         pass

@@ -24,12 +24,7 @@ _FORMATS = ("table", "json", "jsonl", "csv")
 
 
 class Screen(NamedTuple):
-    """What human text is rendered for.
-
-    Attributes:
-        width: the terminal's columns (or COLUMNS); None where nothing needs to be cut, as in a pipe.
-        colour: whether `paint` paints.
-    """
+    """The target of human text: its columns (None: as in a pipe, nothing is cut), its colours."""
 
     width: int | None
     colour: bool

@@ -1,4 +1,4 @@
-"""Time that passes before the eyes of whoever looks.
+"""Progress display.
 
 Owns: the progress of a wait, on stderr. Must not know: what is watched meanwhile. Invariant: where stderr is no
 terminal, nothing is written.
@@ -18,18 +18,13 @@ from brickd.base import escape, units
 from brickd.views.fetch_answer import Passes, Reads
 
 _STEPS = 20
-_PATIENCE_SECONDS = 1.0  # of whoever waits and sees nothing
+_PATIENCE_SECONDS = 1.0  # without any display
 _AGAIN_SECONDS = 0.1
 _COLUMNS = 80  # of a terminal that does not say how many it has
 
 
 def watch(seconds: float, passes: Passes = time.sleep) -> None:
-    """Let the time pass in which whatever moves would move.
-
-    Args:
-        seconds: how much.
-        passes: lets a part of it pass; what it returns, if it is true, ends the wait.
-    """
+    """Show progress for so long; `passes` lets a part of the time pass, true ends the wait."""
     label = f"watching for {seconds:g} s whether anything moves"
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
         for _ in range(_STEPS):
@@ -43,7 +38,7 @@ def reading() -> Iterator[Reads]:
     """Show how far files are read, once that takes long.
 
     Yields:
-        What is told which file is read, up to which byte, of how many.
+        The function to call with the path of a file, the position in it, and its length.
     """
     due = time.monotonic() + _PATIENCE_SECONDS
     shown = False
@@ -62,7 +57,7 @@ def reading() -> Iterator[Reads]:
 
 
 def tell(line: str) -> None:
-    """How far something has come that takes as long as it takes: one line, written over the last one; "": none."""
+    """Write one line over the last one; "": erase it."""
     if sys.stderr.isatty():
         room = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS) - 1)
         sys.stderr.write(f"\r{escape.text(line, room)}\x1b[K")

@@ -94,10 +94,10 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
 
 
 def _dead(question: WorkersQuery) -> dict[str, str] | None:
-    """What the dead who are meant are called, by uuid; None: nobody is named, so that all are.
+    """The names of the dead workers that are named, by uuid; None: no name is given.
 
     Raises:
-        NoSuchWorker: nobody has such a name, or none who has died.
+        NoSuchWorker: no worker has such a name, or none of them is dead.
     """
     if not question.names:
         return None
@@ -112,12 +112,12 @@ def _dead(question: WorkersQuery) -> dict[str, str] | None:
 
 
 def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
-    """Have the dead forgotten: by the daemon, or where that is wanted in the checkpoint that it left; of how many."""
+    """Forget the dead, in the daemon or, if `wanted`, in the checkpoint that it left; how many."""
     try:
         order = Forgetting(() if dead is None else tuple(dead.values()))
         forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]
         return forgotten
-    except TurnedAway:  # whoever may not ask it is not shown them either
+    except TurnedAway:  # its workers are not shown to this user either
         return 0
     except NoDaemon:
         if not wanted:

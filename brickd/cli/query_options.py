@@ -1,7 +1,7 @@
-"""How a question is asked on a command line.
+"""The arguments and options of a query on a command line.
 
-Owns: the arguments and options that a question becomes. Must not know: any one question, who answers it. Invariant: the
-command line takes what the question declares, and nothing else.
+Owns: the way from a query to them. Must not know: any one query, who answers it. Invariant: the command line takes what
+the query declares, and nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 
 from brickd.cli.shell_completion import Complete, complete_workers, with_recordings
 from brickd.query.parameters import Choice, Parameter, Switch
-from brickd.query.query import Query, default, parameters
+from brickd.query.query import Query, default, key, parameters
 from brickd.query.verbs import VERBS
 from brickd.recording.rotation import parted
 
@@ -26,14 +26,13 @@ Verb = Callable[..., Result]
 def asks(
     kind: type[Query], complete: Complete = complete_workers, *, keyword: str = "question", recorded: bool | None = None
 ) -> Callable[[Verb[Result]], Verb[Result]]:
-    """Give a verb the arguments and options of a question.
+    """Give a verb the arguments and options of a query.
 
     Args:
-        kind: of question.
+        kind: of query.
         complete: offers words for its arguments at a TAB.
-        keyword: by which the verb receives the question.
-        recorded: whether a recording may be asked as well: the verb receives those that are named as `recordings`.
-            None: if the query is a verb's.
+        keyword: by which the verb receives the query.
+        recorded: whether the verb takes recordings as well, as `recordings`; None: if the query is a verb's.
     """
     takes_recordings = kind.__name__ in (verb.query for verb in VERBS.values()) if recorded is None else recorded
 
@@ -52,22 +51,16 @@ def asks(
             if not parameter.positional:
                 asking = _option(name, parameter, unless)(asking)
             elif not takes_recordings:
-                asking = _argument(name, parameter, unless, complete)(asking)
+                asking = click.argument(
+                    name,
+                    nargs=-1 if parameter.several else 1,
+                    required=unless is MISSING,
+                    metavar=parameter.metavar,
+                    shell_complete=complete,
+                )(asking)
         return _recordings(kind, complete)(asking) if takes_recordings else asking
 
     return decorate
-
-
-def _argument(
-    name: str, parameter: Parameter, unless: Any, complete: Complete
-) -> Callable[[Verb[Result]], Verb[Result]]:
-    return click.argument(
-        name,
-        nargs=-1 if parameter.several else 1,
-        required=unless is MISSING,
-        metavar=parameter.metavar,
-        shell_complete=complete,
-    )
 
 
 def _positional(kind: type[Query]) -> tuple[str, Parameter] | None:
@@ -75,7 +68,7 @@ def _positional(kind: type[Query]) -> tuple[str, Parameter] | None:
 
 
 def _recordings(kind: type[Query], complete: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
-    """One argument for recordings and for what the question takes: which is which its words tell."""
+    """One argument for recordings and for the names that the query takes."""
     positional = _positional(kind)
     metavar = " ".join(["[RECORDING]...", *([positional[1].metavar or ""] if positional else [])])
     return click.argument(
@@ -94,7 +87,7 @@ def _of_recordings(kind: type[Query], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Result]], Verb[Result]]:
-    spelled = [*filter(None, [parameter.short]), f"--{parameter.key or name}", name]
+    spelled = [*filter(None, [parameter.short]), f"--{key(name, parameter)}", name]
     if isinstance(parameter, Switch):
         return click.option(*spelled, is_flag=True, help=parameter.help)
     return click.option(
@@ -109,7 +102,7 @@ def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Resu
 
 
 class ParameterType(click.ParamType[Any]):
-    """A value as a parameter reads and judges it, so that it is refused at its option."""
+    """A value as a parameter reads and validates it, so that it is refused at its option."""
 
     name = "value"
 

@@ -38,7 +38,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STEP_SECONDS = 0.5
 
 Document = dict[str, Any]
-Told = Iterator[tuple[str, Document]]
+Messages = Iterator[tuple[str, Document]]
 
 
 @click.command()
@@ -67,7 +67,7 @@ def record(order: Recording, file: str | None, fetch: str | None, as_json: bool)
         return _emitted(*_recorded(order, out), as_json)
     if order != Recording():
         raise click.UsageError("--fetch records nothing: leave out what is to be recorded")
-    found = _lying(fetch)
+    found = _unfetched(fetch)
     return _emitted(found, _fetched(found, out), as_json)
 
 
@@ -86,11 +86,11 @@ def _require_free(out: Path) -> None:
 
 
 def _following(first: Path) -> list[Path]:
-    """What lies where the files of a set would that follow the first one."""
+    """The existing files with names of the files that follow the first one."""
     numbers = re.compile(rf"{re.escape(first.name.removesuffix(SUFFIX))}\.[1-9][0-9]*{re.escape(SUFFIX)}")
     try:
         return sorted(path for path in first.parent.iterdir() if numbers.fullmatch(path.name))
-    except OSError:  # it may be written to and not listed: then it is told in time
+    except OSError:  # writable but not readable: each file reports it when it begins
         return []
 
 
@@ -98,7 +98,7 @@ def _following(first: Path) -> list[Path]:
 
 
 def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
-    """What it came to, and whether all of it lies where it is wanted."""
+    """Record: the document of the recording, and whether all its files are at `out`."""
     complete = True
     try:
         document = _by_daemon(order)
@@ -114,34 +114,35 @@ def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
 
 
 def _by_daemon(order: Recording) -> Document:
-    told = client.ask("record", to_query(order), post=True).events()
-    name, begun = next(told)
+    messages = client.ask("record", to_query(order), post=True).events()
+    name, begun = next(messages)
 
     def end() -> None:
         with contextlib.suppress(BrickdError):  # it has ended already, or with the daemon
             client.ask("record/end", to_query(EndRecording(begun["recording"])), post=True).document()
 
-    return _followed(order, [(name, begun)], told, end)
+    return _followed(order, [(name, begun)], messages, end)
 
 
 def _here(order: Recording, out: Path) -> Document:
     from brickd.cli import inprocess_daemon
-    from brickd.cli.inprocess_daemon import guarded
 
     here, group = runtime(), inprocess_daemon.group()
-    with guarded(here, group), inprocess_daemon.draining(here, group, stays=False) as daemon:
+    with inprocess_daemon.guarded(here, group), inprocess_daemon.draining(here, group, stays=False) as daemon:
         recorder = daemon.record(order, out)
 
-        def told() -> Told:
+        def messages() -> Messages:
             while not recorder.over.wait(_STEP_SECONDS):
                 yield "progress", recorder.document()
             yield "done", recorder.document()
 
-        return _followed(order, [("begun", recorder.document())], told(), lambda: recorder.end("asked"))
+        return _followed(order, [("begun", recorder.document())], messages(), lambda: recorder.end("asked"))
 
 
-def _followed(order: Recording, begun: Iterable[tuple[str, Document]], told: Told, end: Callable[[], None]) -> Document:
-    """Show how far it comes until it is over: what it came to. A signal ends it, a second one this process."""
+def _followed(
+    order: Recording, begun: Iterable[tuple[str, Document]], messages: Messages, end: Callable[[], None]
+) -> Document:
+    """Show progress until it is over: its document. The first signal ends the recording."""
 
     def ended(number: int, _: FrameType | None) -> None:
         for each in taken:
@@ -153,25 +154,25 @@ def _followed(order: Recording, begun: Iterable[tuple[str, Document]], told: Tol
         for _, document in begun:
             say(_begun(order, document))
         try:
-            for name, document in told:
+            for name, document in messages:
                 progress.tell(_progress(document))
                 if name == "done":
                     return document
         finally:
             progress.tell("")
-    lies, fetched = document["files"][-1]["path"], f"brickd record --fetch {document['recording']}"
-    raise NoDaemon(f"the daemon has ended; its recording is in {lies} ({fetched})")
+    path, command = document["files"][-1]["path"], f"brickd record --fetch {document['recording']}"
+    raise NoDaemon(f"the daemon has ended; its recording is in {path} ({command})")
 
 
 @contextlib.contextmanager
 def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Collection[int]]:
-    """Have those that would end this process go to a function, until they do again what they did before.
+    """Install a handler of the signals that would end this process, and restore theirs.
 
     Yields:
-        Which these are: what nohup, or the shell of a script, has it ignore is ignored.
+        These signals, without those that nohup, or the shell of a script, ignores.
     """
-    heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, handler) for each in heard}
+    handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, handler) for each in handled}
     try:
         yield before.keys()
     finally:
@@ -182,8 +183,8 @@ def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Col
 # ---- where it lies
 
 
-def _lying(recording: str) -> Document:
-    """A recording that nobody has fetched."""
+def _unfetched(recording: str) -> Document:
+    """The recording of this id that was not fetched yet."""
     for each in unfetched():
         if each["recording"] == recording:
             if each["written"]:
@@ -208,14 +209,9 @@ def _begun(order: Recording, document: Document) -> str:
 
 
 def _progress(document: Document) -> str:
-    said = "  ".join(
-        (
-            f"recording {units.duration(document['elapsed_ns'])}",
-            units.size(document["bytes"]),
-            units.many(document["workers"], "worker"),
-        )
-    )
-    return f"{said}  {document['trouble']}: not recorded now" if document["trouble"] else said
+    size, workers = units.size(document["bytes"]), units.many(document["workers"], "worker")
+    line = f"recording {units.duration(document['elapsed_ns'])}  {size}  {workers}"
+    return f"{line}  {document['trouble']}: not recorded now" if document["trouble"] else line
 
 
 def _render(document: Document) -> list[str]:

@@ -1,8 +1,8 @@
-"""Recordings of the daemon's come to lie where they are wanted.
+"""Fetch the daemon's recordings.
 
 Owns: the ways there, a link where one can be made and else the daemon's copy. Must not know: who recorded, what is in
-a file. Invariants: a file stays with the daemon until all of it lies where it is wanted; nothing that was there is
-written over; whatever comes between, it is said where the file is.
+a file. Invariants: a file stays with the daemon until all of it is at its new path; no existing file is overwritten;
+whatever fails, a message says where the file is.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from brickd.query.query import to_query
 from brickd.recording.chunks import open_recording
 from brickd.recording.rotation import numbered
 
-_FILE_SECONDS = 30.0  # so long the daemon's disk may take for a piece
+_FILE_SECONDS = 30.0  # the daemon's disk may take this long for a piece
 _QUIET_SECONDS = 1.0
 
 
 def fetch(recording: str, files: list[dict[str, Any]], first: Path) -> bool:
-    """Have the files of a recording lie where they are wanted; whether all do.
+    """Fetch the files of a recording; whether all were.
 
     Args:
         recording: its id.
-        files: as the daemon tells of them; the path of each is from here on where it lies.
-        first: where its first one is wanted.
+        files: their entries, as the daemon sent them; the path of a fetched one becomes its new path.
+        first: the new path of its first file.
     """
-    brought = 0
+    fetched = 0
     for each in files:
         out, path = numbered(first, each["number"]), Path(each["path"])
         asked = RecordedFile(recording, each["number"])
@@ -48,12 +48,12 @@ def fetch(recording: str, files: list[dict[str, Any]], first: Path) -> bool:
             say(f"{out}: interrupted: {_stays(path, recording)}")
             raise
         except (BrickdError, OSError) as error:
-            said = error.strerror if isinstance(error, OSError) else str(error)
-            say(f"{out}: {said}: {_stays(path, recording)}")
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            say(f"{out}: {reason}: {_stays(path, recording)}")
         else:
             each["path"] = os.fspath(out)
-            brought += 1
-    return brought == len(files)
+            fetched += 1
+    return fetched == len(files)
 
 
 def _stays(path: Path, recording: str) -> str:
@@ -61,9 +61,9 @@ def _stays(path: Path, recording: str) -> str:
 
 
 def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
-    """Move it there without a copy, where it is on the same file system and ours; whether it was."""
+    """Move it without a copy, if it is ours and on the same file system; whether it was moved."""
     try:
-        with open_recording(os.fspath(path)) as found:  # where mounts are others than the daemon's it may be another's
+        with open_recording(os.fspath(path)) as found:  # with other mounts than the daemon's it may be another file
             if (found.title.id.hex(), found.title.number) != (asked.recording, asked.number):
                 return False
         os.link(path, out, follow_symlinks=False)
@@ -77,13 +77,13 @@ def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
 
 
 def _copied(out: Path, asked: RecordedFile, length: int) -> None:
-    """Have the daemon send it, and remove its own when all of it is there."""
+    """Copy it from the daemon, and have the daemon remove its own when the copy is complete."""
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # as it was where it was recorded
     try:
         with open(fd, "wb", buffering=0) as file:
-            for piece in _told(pieces, length):
+            for piece in _shown(pieces, length):
                 _write(file.fileno(), piece)
             os.fsync(fd)
         # No rename leaves alone what is there already, and not every file system has links.
@@ -106,7 +106,7 @@ def _write(fd: int, piece: bytes) -> None:
 
 
 def _settled(directory: Path) -> None:
-    """The name is on the disk, too."""
+    """Sync the name to the disk, too."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -114,14 +114,14 @@ def _settled(directory: Path) -> None:
         os.close(fd)
 
 
-def _told(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:
-    """The same; how far it has come is told, if it takes long."""
-    begun, come = time.monotonic(), 0
+def _shown(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:
+    """The same pieces; shows progress if it takes long."""
+    begun, received = time.monotonic(), 0
     try:
         for piece in pieces:
             yield piece
-            come += len(piece)
+            received += len(piece)
             if time.monotonic() - begun >= _QUIET_SECONDS:
-                progress.tell(f"fetching {units.size(come)} of {units.size(length)}")
+                progress.tell(f"fetching {units.size(received)} of {units.size(length)}")
     finally:
         progress.tell("")

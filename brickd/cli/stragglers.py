@@ -6,13 +6,14 @@ there is none, what was compared is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from brickd.base import escape, units
 from brickd.cli import table as tables
+from brickd.cli import wording
 from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
@@ -67,7 +68,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
-    """The workers in one brick: who stands out most comes first, and those in the middle are counted."""
+    """The workers in one brick: the outliers first; the others are counted."""
     cost = f"costs {units.duration(finding['cost_ns_per_s'])}/s, {units.percent(finding['cost_percent'])} of the time"
     title = f"{finding['brick']} of {finding['service']}: {cost}, {finding['confidence']} confidence"
     if finding["corroborated_by"]:
@@ -83,7 +84,7 @@ def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _nobody(document: dict[str, Any]) -> Iterator[str]:
-    """What was compared, so that it is not taken for more than it is."""
+    """What was compared, where no worker is slow."""
     compared = document["compared"]
     seconds = units.duration(compared["length_ns"])
     if compared["slots"] < compared["slots_wanted"]:
@@ -97,16 +98,8 @@ def _nobody(document: dict[str, Any]) -> Iterator[str]:
         said += f", {units.many(service['bricks_judged'], 'brick')} compared"
         why = [f"{units.count(service[key])} {what}" for key, what in _WHY_NOT if service[key]]
         yield said + (f"; not compared: {', '.join(why)}" if why else "")
-    yield from _passed(document["passed_over"])
-
-
-def _passed(passed: Iterable[dict[str, Any]]) -> Iterator[str]:
-    for each in passed:
+    for each in document["passed_over"]:
         yield f"{each['worker']} stands out in {each['brick']} and is not called slow: {each['reason']}"
-
-
-def _signed(percent: float | None) -> str:
-    return "-" if percent is None else f"{'+' if percent > 0 else ''}{units.percent(percent)}"
 
 
 def _score(score: float | None) -> str:
@@ -116,7 +109,7 @@ def _score(score: float | None) -> str:
 _TIMES = (
     Figure(Column("WORKER"), "worker", str),
     Figure(Column("MEAN (self)", "right"), "mean_ns", units.duration),
-    Figure(Column("VERSUS MEDIAN", "right"), "excess_percent", _signed),
+    Figure(Column("VERSUS MEDIAN", "right"), "excess_percent", wording.signed),
     Figure(Column("CALLS", "right", spare=2), "calls", units.count),
     Figure(Column("ELEMENTS EACH", "right", spare=3), "elements_per_call", units.count),
     Figure(Column("SCORE", "right", spare=1), "score", _score),
@@ -124,7 +117,7 @@ _TIMES = (
 _WAITS = (
     Figure(Column("WORKER"), "worker", str),
     Figure(Column("MEAN WAIT", "right"), "mean_ns", units.duration),
-    Figure(Column("LATE, OF THE TIME", "right"), "excess_percent", _signed),
+    Figure(Column("LATE, OF THE TIME", "right"), "excess_percent", wording.signed),
     Figure(Column("CALLS", "right", spare=2), "calls", units.count),
     Figure(Column("SCORE", "right", spare=1), "score", _score),
 )

@@ -1,4 +1,4 @@
-"""What every picture has: a ground, colours, text, axes of decades, as SVG that stands alone.
+"""The parts of every picture: ground, colours, text, axes of decades, as stand-alone SVG.
 
 Written by hand: a plotting library is a large dependency for a few rectangles and lines, and its output many times as
 long.

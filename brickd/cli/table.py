@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from brickd.base import escape
 
 _GAP = "  "
-# A name cut below this says nothing any more: then the end of the line goes instead.
+# A name cut below this tells nothing: then the end of the line is cut instead.
 _NARROWEST = 4
 # A name this wide tells more than a column that can be spared.
 _READABLE = 16
@@ -53,12 +53,9 @@ def figures(shown: Sequence[Figure], entries: Iterable[Mapping[str, Any]], width
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lay the table out: the titles, then a line for each row, without blanks at their ends.
+    """Lay the table out: titles, then a line for each row of raw strings, without end blanks.
 
-    Args:
-        columns: at least one.
-        rows: as many raw strings each as there are columns.
-        width: the largest display width of a line; None cuts nothing.
+    `width` is the largest display width of a line; None cuts nothing.
     """
     cells = [[escape.text(column.title) for column in columns]]
     for row in rows:
@@ -88,7 +85,7 @@ def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[
 
 
 def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> None:
-    """Take from the widest left-aligned column, down to the next widest, until all fits or none can give more."""
+    """Narrow the widest left-aligned column, then the next, until all fits or none can shrink."""
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     left = [index for index, column in enumerate(columns) if column.align == "left"]
     while excess > 0 and left:

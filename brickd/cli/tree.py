@@ -46,7 +46,7 @@ Node = dict[str, Any]
 
 
 class _Line(NamedTuple):
-    """A line of the drawing: a node, or how many nodes are left out below the one that stands above it.
+    """A line of the drawing: a node, or the number of nodes that are left out below one.
 
     Attributes:
         depth: of the node, or of those that are left out.
@@ -131,7 +131,7 @@ def _name_width(line: _Line) -> int:
 
 
 def _shapes_width(lines: Iterable[_Line], most: int) -> int:
-    """How wide a tree is that shows the first shape of each kernel whole, of those that find room within the most."""
+    """The width of a tree that shows the first shape of each kernel, of those within `most`."""
     kernels = (line for line in lines if line.node.get("kernel"))
     widths = (_INDENT * line.depth + escape.width(escape.text(tree_notes.shaped(line.node))) for line in kernels)
     return max((width for width in widths if width <= most), default=0)

@@ -38,7 +38,7 @@ _LOOSE = (
 
 
 def named(node: Entry) -> str:
-    """A node's name, and what is known of it beside its times."""
+    """A node's name, and what is known of it besides its times."""
     name = wording.brick(node)
     if node["kernel"] is not None:
         return "  ".join([name, *_kernel(node, node["kernel"])])
@@ -73,7 +73,7 @@ def shaped(node: Entry) -> str:
 
 
 def counted(node: Entry) -> int | None:
-    """How often it was launched, moved, or came to its end."""
+    """How often it was launched, moved, or ended."""
     if node["kernel"] is not None:
         return int(node["kernel"]["launches"])
     if node["transfer"] is not None:
@@ -86,14 +86,12 @@ def _kernel(node: Entry, kernel: Entry) -> Iterator[str]:
     if len(shapes) == 1 and shapes[0]["launches"] == launches:
         yield shapes[0]["text"]
     elif shapes:
-        told = [f"{shape['text']} {units.count(shape['launches'])}×" for shape in shapes[:_SHAPES]]
-        more = len(shapes) - len(told) + kernel["hidden_shapes"]
-        without = kernel["launches_without_shape"]
-        yield ", ".join(
-            told
-            + ([f"…{units.many(more, 'more shape')}"] if more else [])
-            + ([f"{units.count(without)} without shape"] if without else [])
-        )
+        parts = [f"{shape['text']} {units.count(shape['launches'])}×" for shape in shapes[:_SHAPES]]
+        if more := len(shapes) - len(parts) + kernel["hidden_shapes"]:
+            parts.append(f"…{units.many(more, 'more shape')}")
+        if without := kernel["launches_without_shape"]:
+            parts.append(f"{units.count(without)} without shape")
+        yield ", ".join(parts)
     if node["flops_per_second"] is not None:
         yield f"{units.count(node['flops_per_second'])}FLOP/s"
     if node["flops_per_byte"] is not None:
@@ -107,7 +105,7 @@ def _of(part: int, whole: int) -> str:
 
 
 def notes(document: Entry, screen: Screen) -> list[str]:
-    """What stands below a tree, as finished lines: nothing where nothing is launched or moved."""
+    """The lines below a tree, finished: none where nothing is launched or moved."""
     lines = []
     if (slowest := document["slowest_kernel"]) is not None:
         lines.append(_slowest(slowest))
@@ -151,10 +149,10 @@ def critical(document: Entry, screen: Screen) -> list[str]:
     """The critical path, what may grow without it, and what needs itself, as finished lines."""
     path = document["critical_path"]
     length_ns = path["length_ns"]
-    # Workers run beside each other: what all of them took is nobody's time on the clock.
+    # Workers run in parallel: the sum of their times is no time on the clock.
     of = f" of {document['workers']:,} workers added up" if document["workers"] > 1 else ""
-    said = f"critical path{of}{wording.over(document)}: {units.duration(length_ns)} of {_recorded(document)} recorded"
-    lines = [escape.text(said, screen.width)]
+    of_all = f"{units.duration(length_ns)} of {units.duration(document['recorded_ns'])} recorded"
+    lines = [escape.text(f"critical path{of}{wording.over(document)}: {of_all}", screen.width)]
     lines += _steps([step for step in path["steps"] if step["own_ns"]], length_ns, screen)
     lines += _slack(document, screen)
     for circle in path["cycles"][:_CIRCLES]:
@@ -169,10 +167,6 @@ def critical(document: Entry, screen: Screen) -> list[str]:
     if (more := len(document["unresolved_needs"]) - _UNRESOLVED) > 0:
         lines.append(f"…{units.count(more)} more of what is nowhere")
     return lines
-
-
-def _recorded(document: Entry) -> str:
-    return units.duration(document["recorded_ns"])
 
 
 def _steps(steps: Sequence[Entry], length_ns: int, screen: Screen) -> Iterator[str]:

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 
@@ -59,7 +58,7 @@ def up(detach: bool, numerics_bytes: int, output: str) -> None:
 
 
 def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
-    # What nobody but the daemon needs takes a quarter of a second to load.
+    # What only the daemon needs takes a quarter of a second to load.
     from brickd.api.connection_limits import Limits
     from brickd.api.listener import Listener
     from brickd.api.server import Server
@@ -121,11 +120,5 @@ def _detach(here: Runtime, numerics_bytes: int, tell: Callable[[int], None]) -> 
             tell(pid)
             return
     os.waitpid(pid, 0)
-    words = _words_since(here.log, begin)
-    raise DaemonRefused(words[-1].removeprefix("brickd: ") if words else f"the daemon did not start: see {here.log}")
-
-
-def _words_since(log: Path, begin: int) -> list[str]:
-    with log.open("rb") as text:
-        text.seek(begin)
-        return text.read().decode("utf-8", "replace").splitlines()
+    lines = here.log.read_bytes()[begin:].decode("utf-8", "replace").splitlines()
+    raise DaemonRefused(lines[-1].removeprefix("brickd: ") if lines else f"the daemon did not start: see {here.log}")

@@ -33,7 +33,7 @@ def version(output: str) -> None:
 
 
 def installed() -> str | None:
-    """Return the version of the installed distribution; None where brickd runs from a bare source tree."""
+    """The version of the installed distribution; None in a bare source tree."""
     # 25 ms, half of what click takes: only who asks pays for it.
     from importlib import metadata
 

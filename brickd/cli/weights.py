@@ -106,7 +106,7 @@ def weights(
 
 
 def _rescanned(question: WeightsQuery, seconds: float) -> tuple[Document, bool]:
-    """Have the workers read their weights again: what is known afterwards, and whether all have read all.
+    """Have the workers read their weights again: the document, and whether all have read all.
 
     A worker has read them where all that is known of its tensors is younger than the order.
     """
@@ -199,7 +199,7 @@ def _wanted(row: Mapping[str, Any]) -> str | None:
 
 
 def _notes(document: Document) -> Iterator[str]:
-    """What is to be said of workers beside the verdict, those of which the same is said together."""
+    """The notes about workers; those with the same note share a line."""
     notes: dict[str, list[str]] = defaultdict(list)
     for worker in document["workers"]:
         for note in _of_worker(worker, recorded="recording" in document):

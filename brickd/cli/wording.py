@@ -1,4 +1,4 @@
-"""What several verbs write in the same words: numbers that are names, what is open, a problem.
+"""Words that several verbs share: numbers that are names, the rows of workers, a problem.
 
 Owns: those words. Must not know: any one verb. Invariants: a cell is a raw string, for the table escapes it; a finished
 line is escaped here.
@@ -45,6 +45,11 @@ def identifier(number: int | str | None) -> str:
     return "-" if number is None else str(number)
 
 
+def signed(percent: float | None) -> str:
+    """A percentage that is more or less than another, as a cell."""
+    return f"{'+' if percent and percent > 0 else ''}{units.percent(percent)}"
+
+
 def brick(entry: dict[str, Any]) -> str:
     """A brick's name, as a cell; marked where its times are bounds."""
     return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
@@ -52,12 +57,12 @@ def brick(entry: dict[str, Any]) -> str:
 
 def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
     """What the mark means, as a finished line; nothing where nothing is marked."""
-    said = f"{_BOUND} not measured: a part of the time until the device was waited for"
-    return [escape.text(said, screen.width)] if any(entry["bounded"] for entry in entries) else []
+    note = f"{_BOUND} not measured: a part of the time until the device was waited for"
+    return [escape.text(note, screen.width)] if any(entry["bounded"] for entry in entries) else []
 
 
 def over(document: dict[str, Any]) -> str:
-    """The time over which a document counts, as it stands behind other words; nothing where that is all of it."""
+    """The time over which a document counts, to follow other words; "": all of it."""
     length_ns = document["over_ns"]
     return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
 
@@ -94,15 +99,15 @@ def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
 
 
 def removed(of: dict[str, int], screen: Screen) -> list[str]:
-    """How many spans of removed workers are in no total, as a finished line; nothing where there are none."""
+    """How many spans of removed workers are in no total, as a finished line; [] without any."""
     if not of["workers"]:
         return []
-    said = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
-    return [escape.text(said, screen.width)]
+    line = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
+    return [escape.text(line, screen.width)]
 
 
 def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverage") -> str:
-    """How much of what workers compute was compared, and what was not, as a raw string; `coverage`: says more of it."""
+    """How much of the numerics was compared, as a raw string; `coverage`: the next command."""
     by_input = [service for service in services if service["input"] is not None]
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
@@ -148,7 +153,7 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
 
 
 def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What of weights was not compared, for whatever reason."""
+    """The weights that were not compared, by the reason."""
     reasons: Counter[str] = Counter()
     for service in services:
         reasons.update(service["unseen"]["not_comparable"])
@@ -156,8 +161,8 @@ def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield from (units.many(n, *words) for key, *words in _OF_WEIGHTS if (n := _total(services, "unseen", key)))
 
 
-def problem(told: dict[str, str], screen: Screen) -> str:
+def problem(found: dict[str, str], screen: Screen) -> str:
     """A problem and the next command as a finished line: the text is cut, the command never."""
-    command = escape.text(told["command"])
+    command = escape.text(found["command"])
     room = None if screen.width is None else max(20, screen.width - escape.width(command) - 4)
-    return screen.paint(f"! {escape.text(told['text'], room)}", "yellow") + f"  {command}"
+    return screen.paint(f"! {escape.text(found['text'], room)}", "yellow") + f"  {command}"

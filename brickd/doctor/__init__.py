@@ -1,1 +1,1 @@
-"""What of this machine keeps brickd from working, and how it is mended: facts apart from their judgement."""
+"""Checks of this machine, each with its fix: facts apart from verdicts."""

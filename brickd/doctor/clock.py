@@ -22,7 +22,7 @@ _FLAGS = ("constant_tsc", "nonstop_tsc")
 
 @dataclass(frozen=True, slots=True)
 class KernelClock:
-    """What the kernel uses, could use, and says of the processor; `current` None: it does not say."""
+    """The clock sources of the kernel and the flags of the processor; `current` None: not known."""
 
     machine: str
     current: str | None
@@ -79,7 +79,7 @@ def judge_source(clock: KernelClock) -> CheckResult:
 
 
 def judge_choice(clock: KernelClock, counters: Mapping[str, bool]) -> CheckResult:
-    """Did each live worker (by name: whether it reads the counter) take the clock that it should have?"""
+    """Did each live worker take the clock that it should have? `counters`: by name."""
     wanted = "the processor's counter" if clock.trusted else "the system's clock"
     slow = [name for name, reads_counter in counters.items() if clock.trusted and not reads_counter]
     wrong = [name for name, reads_counter in counters.items() if reads_counter and clock.current != clock.counter]

@@ -1,4 +1,4 @@
-"""Whether brickd runs in a container, how that is known, and how such a container is changed.
+"""Whether brickd runs in a container, how that is known, and how to change the container.
 
 Owns: the ways of each kind of container. Must not know: what is to be changed. Invariant: what is offered to be pasted
 belongs to the place where the person is, a container or a machine.

@@ -96,7 +96,7 @@ def _damage(place: Runtime) -> str:
 
 
 def _ended(place: Runtime) -> str:
-    """The socket, where nobody listens at it; elsewhere than in the directory, another's daemon may."""
+    """The socket, if no process listens at it; outside of the directory it may be another's."""
     try:
         client.ask("").document()
     except BrickdError as error:

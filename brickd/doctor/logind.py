@@ -1,4 +1,4 @@
-"""RemoveIPC: systemd-logind deletes what a user has in /dev/shm when their last session ends.
+"""RemoveIPC: systemd-logind deletes a user's segments when their last session ends.
 
 Owns: whose segments that would take. Must not know: segments. Invariants: settings are read in systemd's own order
 (the first main file of /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a name in an earlier of
@@ -66,7 +66,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _assigned(text: str) -> list[bool]:
-    """What RemoveIPC is set to in the section [Login], in order; what is no boolean is passed over."""
+    """The values of RemoveIPC in the section [Login], in order; only booleans count."""
     section, values = "", []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):

@@ -1,4 +1,4 @@
-"""Workers that brickd cannot see, or not wholly: other mounts, prefixes, namespaces; removed files.
+"""Workers that brickd cannot see: other mounts, prefixes, namespaces; removed files.
 
 Owns: why a process that should be a worker is none here. Must not know: /proc, what segments hold. Invariants: a
 process is judged by the segment that it owns; one that only maps its parent's is fine.
@@ -56,7 +56,7 @@ def judge_mounts(processes: Processes, segments: Segments, container: Container)
 
 
 def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[CheckResult]:
-    """Who names their segments so that we do not look at them? One finding for each of their prefixes."""
+    """Who names segments with another prefix? One finding for each prefix."""
     others: dict[str, list[Process]] = {}
     for process in processes.found:
         for segment in _own(process, "here"):
@@ -138,14 +138,14 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
 
 
 def judge_time(processes: Processes) -> CheckResult:
-    """Who lives in another time namespace? That is well: the kernel tells how far its clocks are ahead."""
+    """Who is in another time namespace? That is fine: the kernel reports the offset."""
     apart = [process for process in processes.found if process.our_time is False and _own(process, "here")]
     seen = f"{_who(apart)} in another" if apart else "all workers in this one"
     return fine("time-namespace", seen, "any: the kernel reports the offset of its clocks", _pids(apart))
 
 
 def judge_pids(segments: Segments) -> CheckResult:
-    """Who lives in another pid namespace? That is well: locks tell who lives."""
+    """Who is in another pid namespace? That is fine: locks show which workers live."""
     apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
     seen = f"{listed(apart)} in another" if apart else "all workers in this one"
     return fine("pid-namespace", seen, "any: locks show which workers live", apart)

@@ -1,4 +1,4 @@
-"""The processes of our user that brickd should know of: those that load brick_agent or map a segment.
+"""The processes of our user that load brick_agent or map a segment.
 
 Owns: what /proc tells of them. Must not know: what that means. Invariants: other users' processes are not looked at,
 root's doctor included; a process that cannot be inspected, or ends meanwhile, affects no other, and is counted; the
@@ -30,7 +30,7 @@ File = tuple[int, int, int]  # device, major and minor, and inode
 
 
 class Mapped(NamedTuple):
-    """A segment that a process maps: its own (`owned`), its parent's, or one that it has given up."""
+    """A segment that a process maps: its own (`owned`), its parent's, or a former one."""
 
     file: str
     place: Place
@@ -74,7 +74,7 @@ class Processes:
 
 
 def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
-    """Look into every process of our user; the youngest first, for what was just started is asked about most."""
+    """Inspect every process of our user, the youngest first: the one in question is often new."""
     pids = sorted((int(name) for name in os.listdir(proc) if name.isdigit()), reverse=True) if proc.is_dir() else []
     owners = _owners(read(proc / "locks", 1 << 24) or "")
     found: list[Process] = []

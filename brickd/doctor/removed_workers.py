@@ -1,4 +1,4 @@
-"""The file of records of removed segments: whether it takes the next record, and whether each record is whole.
+"""The file of records of removed segments: whether it is writable, and each record whole.
 
 Owns: what can be wrong with that file, and the fix. Must not know: segments, what the records hold. Invariant: a fix
 keeps the records where it can.

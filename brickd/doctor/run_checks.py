@@ -83,7 +83,7 @@ def observe() -> MachineFacts:
 
 
 def judge(facts: MachineFacts) -> list[CheckResult]:
-    """Every check's answer: what is broken first, then advice, then what is fine; each in the order of the checks."""
+    """All findings: broken, then advice, then fine; each in the order of the checks."""
     workers, around = facts.segments, facts.processes
     demands = [shared_memory.Demand(worker.taken_bytes, worker.most_bytes) for worker in workers.live]
     found = [

@@ -96,7 +96,7 @@ class Segments:
 
     @property
     def hidden(self) -> State:
-        """How bad it is that a worker cannot be seen: where none can, it is the one that is asked about."""
+        """The state of a finding about a hidden worker: broken if no worker is visible."""
         return "advice" if self.live else "broken"
 
 
@@ -194,7 +194,7 @@ def _without_reader(name: str, workers: list[str], wanted: str, well: str) -> Ch
 
 
 def judge_refused(segments: Segments) -> list[CheckResult]:
-    """Which files were not believed, and what becomes of them? Those with one fix are told together."""
+    """Which files were refused, and what is the fix? Those with one fix are one finding."""
     if not segments.refused:
         return [fine("segments-refused", "no segment was refused", "valid segments")]
     alike: dict[tuple[State, str, str], list[RefusedSegment]] = {}

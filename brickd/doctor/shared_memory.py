@@ -1,4 +1,4 @@
-"""Memory for segments: whether /dev/shm exists, who may write to it, and how much room it and the control group have.
+"""Memory for segments: /dev/shm, its access and room, and the room of the control group.
 
 Owns: what a worker needs of both. Must not know: what segments hold; the workers' control groups: one that is short of
 memory shows as refused memory in its worker's segment. Invariant: a problem that follows from another one is not
@@ -78,7 +78,7 @@ def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
 
 
 def _filesystem(path: str, mounts: str) -> str:
-    """The type of the mount that holds a path: the longest one, and of those the last, which lies on top."""
+    """The type of the mount that holds a path: the longest mount point, of several the last."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -143,7 +143,7 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
 
 
 def judge_group(limit: Limit | None, container: Container) -> CheckResult:
-    """Has the control group of this process room for one more worker, if that is started from here?"""
+    """Has the control group of this process room for one more worker that starts from here?"""
     name, wanted = "memory-group", f"{mib(MOST_BYTES)}, the most that one worker takes"
     if limit is None:
         return fine(name, "no limit", wanted)

@@ -1,1 +1,1 @@
-"""What may be asked of brickd, and what a daemon may be told. Knows nothing of how a query is answered."""
+"""Queries and orders, with their parameters. Knows nothing of how they are answered."""

@@ -1,4 +1,4 @@
-"""What a daemon can be told to do, as the command line and the API both take it.
+"""The orders that a daemon carries out, as the command line and the API both take them.
 
 Owns: the orders and their parameters. Must not know: how an order is carried out.
 """
@@ -22,13 +22,13 @@ _PATTERNS_MAX, _PATTERN_MAX = 64, 256
 
 
 class StepsParameter(Parameter):
-    """Of which steps."""
+    """The rate of steps with checksums."""
 
     def __init__(self, help: str, **more: Any) -> None:
         super().__init__(sampling.WANTED, help, **more)
 
     def takes(self, value: object) -> bool:
-        """Whether it says of which."""
+        """Whether it is a rate."""
         return isinstance(value, str) and sampling.rate_of(value) is not None
 
 
@@ -36,7 +36,7 @@ class Patterns(Names):
     """Any number of patterns of names."""
 
     def takes(self, value: object) -> bool:
-        """Whether there is room for all of them."""
+        """Whether they are within the limits."""
         return (
             isinstance(value, tuple)
             and Names.takes(self, value)
@@ -47,7 +47,7 @@ class Patterns(Names):
 
 @dataclass(frozen=True)
 class Setting(Query):
-    """What the workers of a service are to do from now on; None: as before. With neither, it asks what is set."""
+    """How the workers of a service record from now on; without options a query of the setting."""
 
     service: str = given(Name("the name of a service", metavar="SERVICE", positional=True))
     spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), None)
@@ -70,27 +70,27 @@ class Setting(Query):
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be set."""
+        """Whether it sets anything."""
         return self.spans is not None or self.recording is not None or self.fingerprints is not None or self.sites != ()
 
 
 @dataclass(frozen=True)
 class Forgetting(Query):
-    """Whose totals are to be forgotten, of the dead: everybody's where nobody is named."""
+    """Forget the totals of dead workers; without a name of all."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
 
 
 @dataclass(frozen=True)
 class Rescanning(Query):
-    """Whose weights are to be read once more: everybody's where nobody is named."""
+    """Read the weights of workers again; without a name of all."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
 
 
 @dataclass(frozen=True)
 class Recording(Query):
-    """What is to be recorded, for how long, and how much of it is kept."""
+    """Record workers: what, for how long, and how much of it is kept."""
 
     names: tuple[str, ...] = given(
         Names("names of workers or services", "Record only this worker or service. May be given several times.",
@@ -99,7 +99,7 @@ class Recording(Query):
     duration: float | None = given(
         Number(0.01, 31_536_000, "Stop after this time (default: at Ctrl-C).", metavar="SECONDS"), None
     )
-    until_exit: bool = given(Switch("Stop when all recorded workers have ended.", key="until-exit"), False)
+    until_exit: bool = given(Switch("Stop when all recorded workers have ended."), False)
     spans: bool = given(Switch("Make the workers keep each span in detail during the recording."), False)
     values: bool = given(
         Switch("Include statistics and sketches of tensors. They reveal tokens to anyone with the same weights."), False
@@ -108,11 +108,10 @@ class Recording(Query):
         Switch("Make the file safe to give away: of tensors and requests it shows only which are equal."), False
     )
     max_size: int = given(
-        Whole(1 << 16, 1 << 40, "Start another file when one reaches this size.", key="max-size", metavar="BYTES"),
-        1 << 30,
+        Whole(1 << 16, 1 << 40, "Start another file when one reaches this size.", metavar="BYTES"), 1 << 30
     )
     max_age: float | None = given(
-        Number(1, 31_536_000, "Start another file when one is this old.", key="max-age", metavar="SECONDS"), None
+        Number(1, 31_536_000, "Start another file when one is this old.", metavar="SECONDS"), None
     )
     files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), 8)
 
@@ -124,28 +123,21 @@ class Recording(Query):
 
 @dataclass(frozen=True)
 class EndRecording(Query):
-    """Which recording is to come to its end."""
+    """End a recording."""
 
     recording: str = given(_RECORDING)
 
 
 @dataclass(frozen=True)
 class RecordedFile(Query):
-    """Which file of which recording is meant."""
+    """A file of a recording."""
 
     recording: str = given(_RECORDING)
     number: int = given(Whole(0, None, "The number of the file in the recording."))
 
 
 class Wish(NamedTuple):
-    """What the operator wants of a service's workers.
-
-    Attributes:
-        spans: their span rings on.
-        off: nothing recorded.
-        fingerprints: of which steps checksums are.
-        sites: patterns of the kernels of which they are; none: of all.
-    """
+    """The setting of a service's workers; `sites`: patterns of kernels, none: all."""
 
     spans: bool = False
     off: bool = False
@@ -153,30 +145,30 @@ class Wish(NamedTuple):
     sites: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, said: Sequence[Any]) -> Wish:
-        """As a checkpoint has it; an older one says only the first two."""
-        spans, off, *more = said
+    def of(cls, values: Sequence[Any]) -> Wish:
+        """Parse the values of a checkpoint; an older one has only the first two."""
+        spans, off, *more = values
         fingerprints, sites = more or (sampling.DEFAULT, [])
         require(sampling.rate_of(text(fingerprints)) is not None, sampling.WANTED, fingerprints)
         return cls(flag(spans), flag(off), fingerprints, tuple(map(unicode, listed(sites, _PATTERNS_MAX))))
 
     def document(self) -> dict[str, Any]:
-        """In the words of an order."""
+        """The parameters of the order that makes this setting."""
         sites = list(self.sites) or [sampling.ALL]
         return {**settings(spans=self.spans, off=self.off), "fingerprints": self.fingerprints, "sites": sites}
 
     def text(self) -> str:
-        """In a sentence."""
+        """The setting as a sentence."""
         return sentence(self.document())
 
 
 class Obeyed(NamedTuple):
-    """What became of an order.
+    """The result of an order.
 
     Attributes:
-        wish: what is wanted now.
+        wish: the setting now.
         workers: how many there are.
-        deaf: of these, how many record checksums of all steps and sites whatever is wanted, for their agent is older.
+        deaf: how many of these record checksums of all steps and sites in any case, because their agent is older.
     """
 
     wish: Wish
@@ -185,11 +177,11 @@ class Obeyed(NamedTuple):
 
 
 def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
-    """What is set, in the words of an order."""
+    """A setting as the parameters of an order."""
     return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
 
 
-def sentence(said: Mapping[str, Any]) -> str:
-    """What the workers of a service are told, in a sentence."""
-    told = f"spans {said['spans']}, recording {said['recording']}"
-    return f"{told}, fingerprints {said['fingerprints']}, sites {', '.join(said['sites'])}"
+def sentence(setting: Mapping[str, Any]) -> str:
+    """The setting of a service's workers as a sentence."""
+    switches = f"spans {setting['spans']}, recording {setting['recording']}"
+    return f"{switches}, fingerprints {setting['fingerprints']}, sites {', '.join(setting['sites'])}"

@@ -1,8 +1,8 @@
-"""What a parameter of a question may be: a choice, a switch, a number, a name.
+"""The kinds of parameters of a query: a choice, a switch, a number, a name.
 
-Owns: the kinds of parameters, how each is read from text, which values each takes. Must not know: any question, click,
-HTTP. Invariants: what was read from text is judged like any other value; a value is taken as it is or refused, never
-bent into one that fits.
+Owns: how each kind is read from text, which values it takes. Must not know: any query, click, HTTP. Invariants: a value
+that was read from text is validated like any other; a value is taken as it is or refused, never changed into one that
+fits.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import Any
 
 
 class Parameter:
-    """One parameter, whatever its kind.
+    """One parameter of any kind.
 
     Attributes:
         wanted: which values it takes, in words.
-        help: what it does, in one sentence.
-        metavar: what stands for its value.
-        key: its name in a URL, and its long option; None: as the question calls it.
+        key: its name in a URL, and its long option; None: the name of its field.
         short: its short option, if it has one.
         positional: whether a command line gives it without any option.
         several: whether it may be given more than once; its value is then a tuple.
@@ -49,7 +47,7 @@ class Parameter:
         raise NotImplementedError
 
     def read(self, text: str) -> Any:
-        """The value that the text stands for; the text itself where it stands for none."""
+        """The value that the text means; the text itself if it means none."""
         return text
 
 
@@ -135,13 +133,10 @@ class Number(Parameter):
 
 
 class Name(Parameter):
-    """A name, of whatever."""
-
-    def __init__(self, wanted: str, help: str = "", **more: Any) -> None:
-        super().__init__(wanted, help, **more)
+    """A name of any kind."""
 
     def takes(self, value: object) -> bool:
-        """Whether it says anything."""
+        """Whether it is a text with characters."""
         return isinstance(value, str) and value != ""
 
 
@@ -151,5 +146,5 @@ class Names(Name):
     several = True
 
     def takes(self, value: object) -> bool:
-        """Whether each says something."""
+        """Whether each is a text with characters."""
         return isinstance(value, tuple) and all(Name.takes(self, each) for each in value)

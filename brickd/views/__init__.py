@@ -1,1 +1,1 @@
-"""What a person may be shown, each as a document: the same for the command line and for the daemon's API."""
+"""One document per query, the same for the command line and for the daemon's API."""

@@ -81,7 +81,9 @@ def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
 
 
 def counted(world: World, found: ChosenWorkers, over: str | None) -> Counted:
-    """The chosen workers with what they recorded over a time; None: the last 60 seconds if known, else since the start.
+    """The chosen workers with what they recorded over a time.
+
+    `over` None: the last 60 seconds if they are known, else since the start.
 
     Raises:
         NoDaemon: without a daemon there are no windows.

@@ -1,4 +1,4 @@
-"""The view `coverage`: which sites were looked at, by which evidence, and what cannot be seen.
+"""The view `coverage`: which sites were compared, by which evidence, and which cannot be.
 
 Owns: the schema of its document. Must not know: terminals. Invariant: where no daemon has compared anything, what lies
 here is compared now, by the same rules.
@@ -83,7 +83,7 @@ def _instant(ns: int) -> str | None:
 
 
 def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen], called: Called) -> list[Document]:
-    """What is not compared comes first; sites before weights, of which nothing else was recorded."""
+    """What is not compared comes first; sites before weights, which have no other record."""
     weights = {each.place for each in tensors}
     found = [_site(each, called) for each in seen if each.counts.prints or each.place not in weights]
     found += [_weights(each) for each in sorted(tensors)]

@@ -39,7 +39,7 @@ class Comparable(Sourced, Protocol):
 
 
 class NothingCompared(NamedTuple):
-    """The reason why nothing is comparable, what was compared in vain, and whether different keys are the reason."""
+    """Nothing is comparable: the reason, what was compared in vain, whether keys differ."""
 
     why: str
     tried: Comparison | None = None
@@ -83,7 +83,7 @@ def _ignored(question: DiffQuery, leads: str) -> Iterator[str]:
 
 
 def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
-    """The workers that are named, whose service is, or that match a pattern, in the order of the names.
+    """The workers that match a name, a service or a pattern, in the order of the names.
 
     Raises:
         NoSuchWorker: a name that no worker has.
@@ -191,7 +191,7 @@ def _says_something(of: Comparison) -> bool:
 
 
 def _other_keys(sides: Sides, found: Comparison) -> NothingCompared | None:
-    """Nothing is comparable where checksums are made with different keys; None: all have one key."""
+    """Nothing is comparable if the keys of checksums differ; None: all have one key."""
     # A worker without fingerprints may have no key.
     workers = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.prints]
     for other in workers[1:]:

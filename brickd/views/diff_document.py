@@ -77,7 +77,7 @@ def _other(outputs: Comparison) -> Document:
 
 
 def _outputs(compared: Comparison | None) -> Document | None:
-    """How many outputs were compared, of how many fingerprints; None: only weights are asked for."""
+    """How many outputs of how many fingerprints were compared; None: only weights are asked for."""
     if compared is None:
         return None
     return {
@@ -205,7 +205,7 @@ def _was_compared(site: SiteFound) -> bool:
 
 
 def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
-    """In the order of execution; where there are too many, those in which nothing differs are left out."""
+    """In the order of execution; beyond the limit only those that differ."""
     judged: dict[int, Difference] = {}
     for each in leads.differences:
         if each.site not in judged or _says_more(each, judged[each.site]):

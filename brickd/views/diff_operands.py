@@ -20,7 +20,7 @@ from brickd.views.fetch_answer import FetchedAnswer, Reading, silent
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of a command line: a recording ("": this machine) and a worker or service in it ("": all)."""
+    """A word of a command line: a recording ("": this machine), a worker or service ("": all)."""
 
     path: str
     name: str

@@ -1,4 +1,4 @@
-"""What `diff` says of weights: as evidence of its own, and beside a difference that they explain.
+"""Weights in `diff`: as evidence, and as the explanation of a difference.
 
 Owns: the schema of both. Must not know: how weights are compared, screens. Invariant: a weight explains a difference
 only in a worker that differs there, and in its layer.
@@ -145,7 +145,7 @@ def _who(row: Differing) -> list[str]:
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
-    """Report that these differ, too, where other evidence leads; `more`: others explain the difference."""
+    """Report that these differ, too; `more`: other weights explain the difference."""
     first = rows[0]
     who = listed(_who(first))
     others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""

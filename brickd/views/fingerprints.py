@@ -1,4 +1,4 @@
-"""The view `fingerprints`: what workers said of their tensors, to be compared with what others did elsewhere.
+"""The view `fingerprints`: the fingerprints of workers, to be compared elsewhere.
 
 Owns: the schema of its document. Must not know: what is made of fingerprints.
 """

@@ -71,7 +71,7 @@ def _place(place: LanePosition | None) -> dict[str, Any]:
 
 
 def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
-    """A row for each lane with an open span, and one for each worker without; the stuck come first."""
+    """A row for each lane with an open span, one for each worker without; the stuck first."""
     rows = []
     for worker in workers:
         opened = [lane for lane in worker.lanes if lane.look.youngest is not None]

@@ -140,7 +140,7 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
 
 
 def _site(reading: Reading, number: int) -> dict[str, Any]:
-    """The kernel and the layer of a site, and whether it is off, or left out as the operator wants."""
+    """The kernel and the layer of a site; whether it is off, or left out by the setting."""
     site = reading.sites[number] if number < len(reading.sites) else None
     left_out = reading.leaves_out(number)
     if site is None:

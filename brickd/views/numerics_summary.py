@@ -1,4 +1,4 @@
-"""The numbers of workers in several views: which workers differ, and how much was compared to know.
+"""The numbers of workers in several views: which differ, and how much was compared.
 
 Owns: the form of both in JSON, and as problems. Must not know: terminals, how a finding comes about. Invariant: "no
 worker differs" is never reported without how much was compared.
@@ -94,7 +94,7 @@ def _evidence(
 def summaries(
     compared: Compared | None, judged: Sequence[WeightsVerdict], workers: Sequence[Worker]
 ) -> list[dict[str, Any]] | None:
-    """How much was compared of the services of some workers, by each evidence; None: nothing was compared."""
+    """How much of each service was compared, by each evidence; None: nothing was compared."""
     by_input = {each.service: each for each in services(compared, workers)} if compared is not None else {}
     by_weights = {each.service: found for each in judged if (found := weights_summary.summary(each)) is not None}
     if compared is None and not by_weights:

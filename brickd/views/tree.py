@@ -1,4 +1,4 @@
-"""The view `tree`: the call tree over all workers, and what is launched, moved and needed in it.
+"""The view `tree`: the call tree over all workers, with its kernels, transfers and needs.
 
 Owns: what its document begins with. Must not know: how trees are merged and told, screens.
 """

@@ -1,4 +1,4 @@
-"""What several views say of workers' weights: who differs, and how much was compared to know.
+"""The weights of workers in several views: which differ, and how much was compared.
 
 Owns: the form of both in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: that
 nobody differs is never said without how much was compared; a finding has the keys that one by input has, and what of

@@ -43,7 +43,7 @@ def answer(world: World, question: WorkersQuery) -> Answer:
 
 
 def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list[Entry]:
-    """The entries of the chosen workers; unless only some were asked for (`partial`), those of refused files, too."""
+    """The entries of the chosen workers and, unless only some are named, of refused files."""
     return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
 
 
@@ -66,7 +66,7 @@ def _age_ns(reading: Reading) -> int | None:
 
 
 def _set(reading: Reading) -> Entry:
-    """The setting that its consumer wrote; a segment does not hold the patterns that leave sites out."""
+    """The setting that its consumer wrote; a segment does not hold the patterns of sites."""
     return {
         **settings(spans=reading.detailed, off=reading.off),
         "fingerprints": words_of(reading.asked_rate),

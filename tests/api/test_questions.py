@@ -25,6 +25,7 @@ from brickd.query.queries import (
     WorkersQuery,
 )
 from brickd.query.query import Query, from_query, parameters, to_query
+from brickd.query.query import key as key_of
 
 KINDS: list[type[Query]] = [
     BricksQuery, HangQuery, InspectQuery, StatusQuery, TreeQuery, WeightsQuery,
@@ -107,7 +108,7 @@ def test_the_command_line_takes_what_a_query_takes(kind: type[Query], text: str)
         return question
 
     for name, parameter in parameters(kind).items():
-        key = parameter.key or name
+        key = key_of(name, parameter)
         if parameter.positional or isinstance(parameter, Switch):  # a flag has no text on a command line
             continue
         try:
