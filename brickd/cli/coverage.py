@@ -85,12 +85,10 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     if (thinned := service["thinned"]) is not None:
         lines.append(escape.text(_thinned(name, thinned, document["source"]), screen.width))
     lines += [wording.problem(_finding(each), screen) for each in findings[:_FINDINGS]]
-    if len(findings) > _FINDINGS:
-        lines.append(f"…{units.many(len(findings) - _FINDINGS, 'more site')} where workers differ: --json")
+    lines += wording.more(len(findings) - _FINDINGS, "more site", " where workers differ: --json")
     rows = [*_rows(each for each in document["sites"] if each["service"] == name)]
     lines += tables.lines(_COLUMNS, rows[:_ROWS], screen.width) if rows else []
-    if len(rows) > _ROWS:
-        lines.append(f"…{units.many(len(rows) - _ROWS, 'more row')}: --json")
+    lines += wording.more(len(rows) - _ROWS, "more row", ": --json")
     lines += [escape.text(line, screen.width) for line in _classes(document["sites"], name)]
     bricks = [each["brick"] for each in document["bricks_without_sites"] if each["service"] == name]
     if bricks:
@@ -143,8 +141,7 @@ def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
         kernels = list(dict.fromkeys(each["kernel"] or "others" for each in where))
         number = len(where[0]["numeric_classes"])
         lines.append(f"in {number} numeric classes: {who}: {_first(kernels, _BRICKS)}")
-    more_lines = [f"…{units.many(len(lines) - _FINDINGS, 'more way')} to part them: --json"]
-    return lines[:_FINDINGS] + (more_lines if len(lines) > _FINDINGS else [])
+    return lines[:_FINDINGS] + wording.more(len(lines) - _FINDINGS, "more way", " to part them: --json")
 
 
 def _first(names: Sequence[str], most: int = _NAMES) -> str:

@@ -103,16 +103,12 @@ def _running() -> Iterator[list[Process]]:
             processes.append(subprocess.Popen([sys.executable, "-P", "-m", "brickd", "up"], stdout=log, stderr=log))
         _wait(runtime().socket.exists, processes, "the daemon does not answer")
         for process in processes[:-1]:
-            os.write(_stdin(process), b".")
+            assert process.stdin is not None
+            os.write(process.stdin.fileno(), b".")
         yield processes
     finally:
         for process in processes:
             _end(process)
-
-
-def _stdin(process: Process) -> int:
-    assert process.stdin is not None
-    return process.stdin.fileno()
 
 
 def _end(process: Process) -> None:

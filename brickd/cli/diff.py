@@ -97,7 +97,7 @@ def _both(first: dict[str, Any], screen: Screen) -> list[str]:
 def _sites(shown: Sequence[dict[str, Any]], among: int, screen: Screen) -> list[str]:
     if not shown:
         return []
-    more = [f"…{units.many(among - len(shown), 'more site')}: --all"] if among > len(shown) else []
+    more = wording.more(among - len(shown), "more site", ": --all")
     return ["", *tables.figures(_SITES_OF, shown, screen.width), *more]
 
 
@@ -108,7 +108,7 @@ def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) ->
     if not rows or most < 1:
         return []
     title = f"not comparable: {units.count(sum(row['times'] for row in rows))} at {units.many(len(rows), 'site')}"
-    more = [f"…{units.many(len(rows) - most, 'more site')}: --all"] if len(rows) > most else []
+    more = wording.more(len(rows) - most, "more site", ": --all")
     return ["", title, *tables.figures(_SITES_APART, rows[:most], screen.width), *more]
 
 

@@ -53,14 +53,10 @@ def render(findings: Sequence[CheckResult], screen: Screen) -> list[str]:
     for finding in findings:
         if finding.fix is not None:
             text = f"{finding.state}  {finding.name}: {finding.seen}; expected: {finding.wanted}"
+            why = f"  # {escape.text(finding.why)}" if finding.why else ""
             lines.append(screen.paint(escape.text(text, screen.width), _COLOURS[finding.state]))
-            lines.append(
-                f"        {escape.text(finding.fix)}" + (f"  # {escape.text(finding.why)}" if finding.why else "")
-            )
+            lines.append(f"        {escape.text(finding.fix)}{why}")
     fine = sum(finding.state == "ok" for finding in findings)
-    lines.append(
-        f"{fine} of {len(findings)} checks fine"
-        if fine < len(findings)
-        else screen.paint(f"all {fine} checks fine", "green")
-    )
-    return lines
+    if fine < len(findings):
+        return [*lines, f"{fine} of {len(findings)} checks fine"]
+    return [*lines, screen.paint(f"all {fine} checks fine", "green")]

@@ -142,7 +142,10 @@ def _here(order: Recording, out: Path) -> Document:
 def _followed(
     order: Recording, begun: Iterable[tuple[str, Document]], messages: Messages, end: Callable[[], None]
 ) -> Document:
-    """Show progress until it is over: its document. The first signal ends the recording."""
+    """Show progress until the recording is over: its document.
+
+    A signal ends the recording, a second one this process.
+    """
 
     def ended(number: int, _: FrameType | None) -> None:
         for each in taken:

@@ -82,9 +82,9 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # as it was where it was recorded
     try:
-        with open(fd, "wb", buffering=0) as file:
-            for piece in _shown(pieces, length):
-                _write(file.fileno(), piece)
+        with open(fd, "wb") as file:
+            file.writelines(_shown(pieces, length))
+            file.flush()
             os.fsync(fd)
         # No rename leaves alone what is there already, and not every file system has links.
         os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -97,12 +97,6 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
         client.ask("record/remove", to_query(asked), post=True).document()
     except BrickdError as error:
         say(f"{out} is there, and with the daemon as well: {error}")
-
-
-def _write(fd: int, piece: bytes) -> None:
-    rest = memoryview(piece)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
 
 
 def _settled(directory: Path) -> None:

@@ -73,30 +73,29 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not entries:
         return lost or ["no sources: no kernel refers to one (brick.kernel(..., source=brick.source(text)))"]
     shown = entries[: sum(entry["launches"] > 0 for entry in entries) + _UNUSED]  # the most launches come first
-    lines = tables.figures(_FIGURES, [entry | _shortened(entry) for entry in shown], screen.width)
+    rows = [
+        entry | {"kernels": _first([each["name"] for each in entry["kernels"]]), "workers": _first(entry["workers"])}
+        for entry in shown
+    ]
+    lines = tables.figures(_FIGURES, rows, screen.width)
     if more := len(entries) - len(shown):
         lines.append(escape.text(f"…{units.count(more)} more that no kernel refers to", screen.width))
     return lines + [escape.text(line, screen.width) for line in _unlike(shown)] + lost
 
 
-def _shortened(entry: dict[str, Any]) -> dict[str, str]:
-    """Of what is in a list the first, and how many more there are."""
-    kernels = [kernel["name"] for kernel in entry["kernels"]]
-    return {"kernels": _first(kernels), "workers": _first(entry["workers"])}
-
-
 def _first(names: Sequence[str]) -> str:
+    """The first name, and how many more there are."""
     return "" if not names else names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
 
 
 def _lost(counts: dict[str, int]) -> list[str]:
-    """What was told and is not kept; of another text of a hash its own line tells."""
-    told = [f"{plural(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
-    return [f"not kept: {', '.join(told)} (brickd events)"] if told else []
+    """What workers sent and is not kept; another text of a hash has its own line."""
+    reasons = [f"{plural(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
+    return [f"not kept: {', '.join(reasons)} (brickd events)"] if reasons else []
 
 
 def _unlike(entries: Iterable[dict[str, Any]]) -> list[str]:
-    """What is to be said of those whose text is not known, or is not one."""
+    """The sources with an unknown text, or with several."""
     lines = []
     for entry in entries:
         if entry["lacking"] is not None:

@@ -121,13 +121,12 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
         states = Counter({"live": 0})
         for worker in workers:
             states[worker["state"]] += worker["together"]
-        told = ", ".join(f"{n:,} {state}" for state, n in states.items())
-        facts = f"  {told}  {units.many(spans, 'span')}  {document['source']}"
+        counts = ", ".join(f"{n:,} {state}" for state, n in states.items())
+        facts = f"  {counts}  {units.many(spans, 'span')}  {document['source']}"
         room = None if screen.width is None else screen.width - len(facts) - len(verdict) - 2
         lines.append(escape.text(name, room) + facts)
-    if len(services) > _SERVICES:
-        more = units.many(len(services) - _SERVICES, "more service")
-        lines.append(f"…{more}; one alone: {_next(document, 'status')} SERVICE")
+    then = f"; one alone: {_next(document, 'status')} SERVICE"
+    lines += wording.more(len(services) - _SERVICES, "more service", then)
     painted = screen.paint(verdict, "red" if count else "green")
     lines[:1] = [f"{lines[0]}  {painted}" if lines else painted]
     return lines
@@ -140,13 +139,11 @@ def _next(document: dict[str, Any], verb: str) -> str:
 def _problems(document: dict[str, Any], screen: Screen) -> list[str]:
     problems = document["problems"]
     lines = [wording.problem(problem, screen) for problem in problems[:_PROBLEMS]]
-    if len(problems) > _PROBLEMS:
-        lines.append(f"…{units.many(len(problems) - _PROBLEMS, 'more problem')}: {_next(document, 'workers')}")
-    return lines
+    return lines + wording.more(len(problems) - _PROBLEMS, "more problem", f": {_next(document, 'workers')}")
 
 
 def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
-    """One line for all services, where any says what its tensors come to."""
+    """One line for all services with fingerprints or weights."""
     if not document["numerics"]:
         return []
     said = wording.numerics(document["numerics"], command(document, "brickd coverage"))
@@ -154,7 +151,7 @@ def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
-    """Those that need a look; the healthy ones in one line where there are many."""
+    """Unhealthy workers; the healthy ones in one line where there are many."""
     workers, odd = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
     odd |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
     shown = list(workers)
@@ -192,6 +189,4 @@ def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:
         for brick in bricks[:most]
     ]
     lines = tables.figures(figures, rows, screen.width) if rows else [wording.nothing(document)]
-    if len(bricks) > most:
-        lines.append(f"…{units.many(len(bricks) - most, 'more brick')}: {_next(document, 'bricks')}")
-    return lines
+    return lines + wording.more(len(bricks) - most, "more brick", f": {_next(document, 'bricks')}")

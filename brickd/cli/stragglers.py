@@ -59,9 +59,8 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     lines += [screen.paint(escape.text(f"! {said}", screen.width), "yellow") for said in document["headlines"]]
     for finding in findings[:_BRICKS]:
         lines += ["", *_side_by_side(finding, screen)]
-    if len(findings) > _BRICKS:
-        more = units.many(len(findings) - _BRICKS, "more brick")
-        lines += ["", escape.text(f"…{more} in which one of them is slow: --json", screen.width)]
+    for line in wording.more(len(findings) - _BRICKS, "more brick", " in which one of them is slow: --json"):
+        lines += ["", escape.text(line, screen.width)]
     if findings:
         return lines
     return lines + [escape.text(line, screen.width) for line in _nobody(document)]
@@ -78,9 +77,7 @@ def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
     waits = finding["category"].casefold() == "collective"
     lines = [escape.text(title, screen.width)]
     lines += tables.figures(_WAITS if waits else _TIMES, shown, screen.width)
-    if len(rows) > len(shown):
-        lines.append(f"…{units.many(len(rows) - len(shown), 'more worker')}")
-    return lines
+    return lines + wording.more(len(rows) - len(shown), "more worker")
 
 
 def _nobody(document: dict[str, Any]) -> Iterator[str]:

@@ -87,24 +87,18 @@ def tree(question: TreeQuery, recordings: Sequence[str], critical: bool, as_dot:
 
         sys.stdout.write(dot(document))
         return
-    form = _critical if critical else render
-    emit(document, output, table=lambda screen: form(document, screen), rows="nodes")
+    emit(document, output, table=lambda screen: render(document, screen, critical=critical), rows="nodes")
 
 
-def render(document: dict[str, Any], screen: Screen) -> list[str]:
+def render(document: dict[str, Any], screen: Screen, *, critical: bool = False) -> list[str]:
     """The screen, finished lines."""
-    return _nothing(document) or _tree(document, screen) + tree_notes.notes(document, screen)
-
-
-def _critical(document: dict[str, Any], screen: Screen) -> list[str]:
-    return _nothing(document) or tree_notes.critical(document, screen)
-
-
-def _nothing(document: dict[str, Any]) -> list[str]:
-    """What is said where there is nothing to show."""
     if not document["workers"]:
         return [NOBODY]
-    return [] if document["nodes"] or document["hidden_nodes"] else [wording.nothing(document)]
+    if not document["nodes"] and not document["hidden_nodes"]:
+        return [wording.nothing(document)]
+    if critical:
+        return tree_notes.critical(document, screen)
+    return _tree(document, screen) + tree_notes.notes(document, screen)
 
 
 def _tree(document: dict[str, Any], screen: Screen) -> list[str]:

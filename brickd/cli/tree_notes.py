@@ -113,8 +113,7 @@ def notes(document: Entry, screen: Screen) -> list[str]:
             lines.append(f"its source: brickd source {slowest['source_hash']}")
     returned = document["returned"]
     lines += [_returned(each) for each in returned[:_RETURNED]]
-    if len(returned) > _RETURNED:
-        lines.append(f"…{units.count(len(returned) - _RETURNED)} more returned")
+    lines += wording.more(len(returned) - _RETURNED, "more returned", several="more returned")
     if document["stray_marks"]:
         lines.append(f"{units.many(document['stray_marks'], 'mark')} not shown: no place that they could belong to")
     if document["refused_marks"]:
@@ -159,8 +158,7 @@ def critical(document: Entry, screen: Screen) -> list[str]:
         names = ", ".join(each["name"] for each in circle[:_STEPS])
         rest = f", …{units.count(len(circle) - _STEPS)} more" if len(circle) > _STEPS else ""
         lines.append(escape.text(f"need each other in a circle, and count as one: {names}{rest}", screen.width))
-    if (more := len(path["cycles"]) - _CIRCLES) > 0:
-        lines.append(f"…{units.many(more, 'more circle')}")
+    lines += wording.more(len(path["cycles"]) - _CIRCLES, "more circle")
     for each in document["unresolved_needs"][:_UNRESOLVED]:
         said = f"{each['name']}{_inside(each)} needs {each['needs']}, which is nowhere"
         lines.append(escape.text(said, screen.width))

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 
 
 @click.command()
@@ -21,15 +21,12 @@ def version(output: str) -> None:
         "python": ".".join(map(str, sys.version_info[:3])),
         "format": _format(),
     }
-
-    def table(_: Screen) -> list[str]:
-        return [
-            f"brickd  {document['version'] or 'not installed'}",
-            f"python  {document['python']}",
-            f"format  {document['format'] or 'unknown: the reader is not built'}",
-        ]
-
-    emit(document, output, table=table)
+    lines = [
+        f"brickd  {document['version'] or 'not installed'}",
+        f"python  {document['python']}",
+        f"format  {document['format'] or 'unknown: the reader is not built'}",
+    ]
+    emit(document, output, table=lambda _: lines)
 
 
 def installed() -> str | None:

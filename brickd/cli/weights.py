@@ -18,13 +18,12 @@ import click
 
 from brickd.base import escape, units
 from brickd.base.units import NOBODY
-from brickd.cli import progress
+from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import ask_daemon, asked
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
-from brickd.cli.wording import identifier
 from brickd.errors import Exit
 from brickd.query.orders import Rescanning
 from brickd.query.parameters import Number
@@ -182,9 +181,8 @@ def _differing(document: Document, screen: Screen) -> Iterator[str]:
     shown = rows if len(rows) <= _ROWS else rows[: _ROWS - 1]
     told = [{**row, "error": _error(row), "wanted": _wanted(row)} for row in shown]
     yield from tables.figures(_ROWS_SHOWN, told, screen.width)
-    if document["differing_count"] > len(shown):
-        more = units.many(document["differing_count"] - len(shown), "more line")
-        yield escape.text(f"…{more}: --json", screen.width)
+    for line in wording.more(document["differing_count"] - len(shown), "more line", ": --json"):
+        yield escape.text(line, screen.width)
 
 
 def _error(row: Mapping[str, Any]) -> str:
@@ -249,15 +247,15 @@ _REASONS = {
 
 _TENSOR = (
     Figure(Column("TENSOR"), "tensor", str),
-    Figure(Column("LAYER", "right"), "layer", identifier),
-    Figure(Column("EXPERT", "right", spare=1), "expert", identifier),
+    Figure(Column("LAYER", "right"), "layer", wording.identifier),
+    Figure(Column("EXPERT", "right", spare=1), "expert", wording.identifier),
 )
 _ROWS_SHOWN = (
     Figure(Column("WORKER"), "worker", str),
     *_TENSOR,
     Figure(Column("ERROR", "right"), "error", str),
-    Figure(Column("CHECKSUM", spare=2), "checksum", identifier),
-    Figure(Column("EXPECTED", spare=3), "wanted", identifier),
+    Figure(Column("CHECKSUM", spare=2), "checksum", wording.identifier),
+    Figure(Column("EXPECTED", spare=3), "wanted", wording.identifier),
 )
 _TENSORS = (
     Figure(Column("SERVICE", spare=2), "service", str),

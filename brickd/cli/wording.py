@@ -98,6 +98,11 @@ def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def more(number: int, one: str, then: str = "", several: str | None = None) -> list[str]:
+    """The line that counts what is left out, raw; nothing where all is shown."""
+    return [f"…{units.many(number, one, several)}{then}"] if number > 0 else []
+
+
 def removed(of: dict[str, int], screen: Screen) -> list[str]:
     """How many spans of removed workers are in no total, as a finished line; [] without any."""
     if not of["workers"]:

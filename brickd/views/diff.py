@@ -62,7 +62,7 @@ def answer(world: Comparable, question: DiffQuery) -> Answer:
     found = world.survey()
     workers = meant(found, question.names)
     numerics = world.numerics(workers)
-    workers = [each for each in workers if each.reading.alive or each.name in question.names or _heard(numerics, each)]
+    workers = [each for each in workers if each.reading.alive or each.name in question.names or _known(numerics, each)]
     sides = Sides(workers, numerics, _parties(numerics, workers, found, question.since))
     weighed = Weighed.of(numerics.weights, workers)
     chosen = _chosen(sides, question, weighed)
@@ -111,7 +111,8 @@ def _fits(worker: Worker, pattern: str) -> bool:
     return pattern.startswith(label) and fnmatchcase(worker.name[len(label) :], pattern[len(label) :])
 
 
-def _heard(numerics: Numerics, worker: Worker) -> bool:
+def _known(numerics: Numerics, worker: Worker) -> bool:
+    """Whether any fingerprint of the worker is known."""
     speaker = numerics.speakers.get(worker.reading.uuid)
     return speaker is not None and speaker.heard > 0
 
@@ -161,9 +162,9 @@ def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEviden
         return other
     if question.by is None and _weights_lead(question, weighed, outputs):
         return ChosenEvidence(outputs, by_weights=True)
-    if _says_something(outputs):
+    if _compares_something(outputs):
         return ChosenEvidence(outputs, by_weights=False)
-    return NothingCompared(diagnosis.nothing(outputs) + _beside(weighed), outputs)
+    return NothingCompared(diagnosis.nothing(outputs) + _weights_note(weighed), outputs)
 
 
 def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) -> bool:
@@ -175,10 +176,10 @@ def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) ->
     if weighed.differing:
         return not outputs.diverged
     asks_outputs = question.step is not None or question.since is not None
-    return weighed.known and not _says_something(outputs) and not asks_outputs
+    return weighed.known and not _compares_something(outputs) and not asks_outputs
 
 
-def _beside(weighed: Weighed) -> str:
+def _weights_note(weighed: Weighed) -> str:
     """The verdict of weights where nothing else is comparable."""
     if not weighed.known:
         return f"; {why_none(weighed)}" if weighed.reasons else ""
@@ -186,7 +187,7 @@ def _beside(weighed: Weighed) -> str:
     return f"; weights {verdicts.get(weighed.verdict, 'differ')} (--by weights)"
 
 
-def _says_something(of: Comparison) -> bool:
+def _compares_something(of: Comparison) -> bool:
     return of.compared > 0 or of.incomplete > 0
 
 

@@ -52,18 +52,18 @@ def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_w
     names = [worker.name for worker in sides.workers]
     others: list[Document] = []
     if outputs is not None and not by_weights:
-        said = _by_sites(sides, outputs, weighed)
+        part = _by_sites(sides, outputs, weighed)
         others += [weighed.other()] if weighed.known else []
     else:
-        said = diff_weights.document(weighed, names)
+        part = diff_weights.document(weighed, names)
     if outputs is not None and by_weights:
         others.append(_other(outputs))
-        said["headlines"] += [] if outputs.compared else [diagnosis.outputs_not_compared(outputs)]
-    apart = 1 if len(names) == 2 else names.index(said["outlier"]) if said["outlier"] is not None else None
+        part["headlines"] += [] if outputs.compared else [diagnosis.outputs_not_compared(outputs)]
+    apart = 1 if len(names) == 2 else names.index(part["outlier"]) if part["outlier"] is not None else None
     times = None if apart is None else _times(sides, apart)
-    if times is not None and Verdict(said["verdict"]).differs:
-        said["headlines"] += _slower(times)
-    return {**said, "outputs": _outputs(outputs), "others": others, "weights": weighed.summary(), "timing": times}
+    if times is not None and Verdict(part["verdict"]).differs:
+        part["headlines"] += _slower(times)
+    return {**part, "outputs": _outputs(outputs), "others": others, "weights": weighed.summary(), "timing": times}
 
 
 def _other(outputs: Comparison) -> Document:
@@ -100,13 +100,13 @@ def nothing(
         other_keys: whether the reason is that their checksums are made with different keys.
     """
     names = [worker.name for worker in sides.workers]
-    said = diff_weights.document(weighed, names) if tried is None else _by_sites(sides, tried, weighed)
+    part = diff_weights.document(weighed, names) if tried is None else _by_sites(sides, tried, weighed)
     if other_keys and tried is not None:  # what stands side by side all the same says nothing
-        said |= {"not_comparable": {"key": tried.matched.prints}, "sites": [], "missing": {"a": 0, "b": 0}}
-        said |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
-    said |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
-    said |= {"reasons": [why], "outputs": _outputs(tried), "others": []}
-    return {**said, "weights": weighed.summary(), "timing": None}
+        part |= {"not_comparable": {"key": tried.matched.prints}, "sites": [], "missing": {"a": 0, "b": 0}}
+        part |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
+    part |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
+    part |= {"reasons": [why], "outputs": _outputs(tried), "others": []}
+    return {**part, "weights": weighed.summary(), "timing": None}
 
 
 def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:
@@ -115,18 +115,18 @@ def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:
     born = leads.born()
     started = born or ([first.site] if first is not None else [])
     follow = None if first is None or leads.evidence != EvidenceClass.RUN else following(leads, started)
-    said = [diagnosis.headline(leads, site)]
+    headlines = [diagnosis.headline(leads, site)]
     blamed: list[Differing] = []
     if first is not None and site is not None:
-        said += filter(None, [diagnosis.before(leads), diagnosis.explained(first)])
+        headlines += filter(None, [diagnosis.before(leads), diagnosis.explained(first)])
         blamed = weighed.explaining(site, [leads.parties[each].name for each in (first.expected, first.actual)])
-        said += [diff_weights.sentence(blamed)] if blamed else []
-        said += filter(None, [diagnosis.after(follow, len([each for each in born if each != first.site]))])
+        headlines += [diff_weights.sentence(blamed)] if blamed else []
+        headlines += filter(None, [diagnosis.after(follow, len([each for each in born if each != first.site]))])
     if others := [row for row in weighed.differing if row not in blamed]:
-        said.append(diff_weights.besides(others, more=bool(blamed)))
+        headlines.append(diff_weights.besides(others, more=bool(blamed)))
     a, b = leads.missing()
     return {
-        "headlines": said,
+        "headlines": headlines,
         "diagnosis": None if first is None or site is None else diagnosis.diagnosis(leads, site, first),
         "evidence": leads.evidence,
         "verdict": leads.verdict,

@@ -102,9 +102,9 @@ def _recorded(view: str, question: Query, recordings: Sequence[str], reading: Re
     from brickd.recording.replay import opened
 
     with reading() as reads, opened(recordings, reads) as world:
-        said = _answer(view)(world, question)
-        document = rewritten({**said.document, "recording": world.document()})
-        return FetchedAnswer(document, world.words() + said.words)
+        answer = _answer(view)(world, question)
+        document = rewritten({**answer.document, "recording": world.document()})
+        return FetchedAnswer(document, world.words() + answer.words)
 
 
 def _answer(view: str) -> Callable[[World, Query], Answer]:

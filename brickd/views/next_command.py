@@ -14,7 +14,7 @@ from typing import Any
 from brickd.query.verbs import takes_recordings
 
 
-def command(document: Mapping[str, Any], said: str) -> str:
+def command(document: Mapping[str, Any], text: str) -> str:
     """A command as it is to be shown beside this answer.
 
     >>> command({"recording": {"files": [{"path": "a b.brick"}]}}, "brickd diff api/0 api/1")
@@ -23,7 +23,7 @@ def command(document: Mapping[str, Any], said: str) -> str:
     ('brickd workers -- -x.brick', 'brickd prune')
     """
     recording = document.get("recording")
-    return said if recording is None else _of_recordings(said, [file["path"] for file in recording["files"]])
+    return text if recording is None else _of_recordings(text, [file["path"] for file in recording["files"]])
 
 
 def rewritten(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,12 +40,12 @@ def _entries(document: Mapping[str, Any], entries: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _of_recordings(said: str, paths: Sequence[str]) -> str:
+def _of_recordings(text: str, paths: Sequence[str]) -> str:
     # Where a daemon answers, nothing is loaded that reads segments, as this does.
     from brickd.model.worker_names import as_arguments
 
     try:
-        program, verb, *words = shlex.split(said)
+        program, verb, *words = shlex.split(text)
     except ValueError:  # no words, or no end of one: a recording holds anything
         program, verb, words = "", "", []
     if program != "brickd" or not takes_recordings(verb):

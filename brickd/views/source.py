@@ -41,25 +41,25 @@ def answer(world: World, question: SourceQuery) -> Answer:
     return Answer(document, found.words)
 
 
-def _meant(said: str | None, every: Iterable[int]) -> list[int]:
+def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
     """The hashes that begin so, exactly one; without a prefix all.
 
     Raises:
         NoSuchSource: there is none.
         WrongQuestion: there are several.
     """
-    if said is None:
+    if prefix is None:
         return list(every)
-    digits = said.removeprefix("@").removeprefix("0x").lower()
+    digits = prefix.removeprefix("@").removeprefix("0x").lower()
     meant = sorted(hash_ for hash_ in every if digits and f"{hash_:016x}".startswith(digits))
     if not meant:
         raise NoSuchSource(
-            f"no source {said}: no kernel refers to it, and no worker sent it (brickd source lists them)"
+            f"no source {prefix}: no kernel refers to it, and no worker sent it (brickd source lists them)"
         )
     if len(meant) > 1:
         some = ", ".join(f"{hash_:016x}" for hash_ in meant[:_SHOWN_MAX])
         more = f" and {len(meant) - _SHOWN_MAX:,} more" if len(meant) > _SHOWN_MAX else ""
-        raise WrongQuestion(f"source {said} may be {some}{more}: give more of its hash")
+        raise WrongQuestion(f"source {prefix} may be {some}{more}: give more of its hash")
     return meant
 
 

@@ -30,7 +30,7 @@ def answer(world: World, question: WeightsQuery) -> Answer:
     document = {
         **begun(world),
         "verdict": _verdict(judged),
-        "headlines": [said.text for each in judged for said in each.headlines()],
+        "headlines": [headline.text for each in judged for headline in each.headlines()],
         "services": [_service(each) for each in judged],
         "not_comparable": dict(sum((each.reasons() for each in judged), Counter[str]())),
         "workers": [_worker(found) for each in judged for found in each.workers],

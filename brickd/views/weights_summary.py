@@ -28,14 +28,14 @@ def findings(
     if all(each.verdict == "nothing" for each in of):
         return None
     named = {worker.name for worker in workers}
-    found = [_finding(each, said) for each in of for said in each.headlines()]
+    found = [_finding(each, headline) for each in of for headline in each.headlines()]
     return [each for each in found if not partial or named.intersection(each["workers"])]
 
 
-def _finding(judged: WeightsVerdict, said: Headline) -> dict[str, Any]:
-    first = next(iter(said.rows), None)
+def _finding(judged: WeightsVerdict, headline: Headline) -> dict[str, Any]:
+    first = next(iter(headline.rows), None)
     disagree = first is not None and first.why == "disagree"
-    names = [*first.names] if first is not None and disagree else [said.found.name]
+    names = [*first.names] if first is not None and disagree else [headline.found.name]
     numbers = dict.fromkeys(("layer", "expert")) if first is None else first.tensor.numbers()
     odd = None if first is None else next((each for each in first.odd if each.worker in names), None)
     return {
@@ -46,19 +46,19 @@ def _finding(judged: WeightsVerdict, said: Headline) -> dict[str, Any]:
         "evidence": "weights",
         "since": None,
         "latest": None,
-        "cases": len(said.rows),
+        "cases": len(headline.rows),
         "workers": names,
-        "outliers": {} if disagree else {said.found.name: len(said.rows)},
-        "contradict_themselves": sorted(_changed(said.rows, names)),
+        "outliers": {} if disagree else {headline.found.name: len(headline.rows)},
+        "contradict_themselves": sorted(_changed(headline.rows, names)),
         "blame": Blame.UNKNOWN if disagree else Blame.CULPRIT,
         "not_finite": None if first is None or odd is None else _not_finite(first, odd),
         "relative_error": None if odd is None else odd.error,
         "command": f"brickd weights {as_argument(judged.service)}",
         "expert": numbers["expert"],
-        "shard": said.found.shard,
-        "holds_shard": said.found.holds,
-        "tensors": said.found.known,
-        "text": said.text,
+        "shard": headline.found.shard,
+        "holds_shard": headline.found.holds,
+        "tensors": headline.found.known,
+        "text": headline.text,
     }
 
 
