@@ -68,9 +68,10 @@ class _Group(click.Group):
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:  # at a TAB nothing is printed but words
-        from brickd.cli.version import installed
+        # 25 ms, half of what click takes: only this option pays for it.
+        from brickd.doctor.versions import installed
 
-        click.echo(f"brickd {installed() or 'not installed'}")
+        click.echo(f"brickd {installed('brickd') or 'not installed'}")
         context.exit()
 
 

@@ -26,10 +26,11 @@ def observe() -> Versions:
     """Ask the installed distributions."""
     from brickd.shm import _reader
 
-    return Versions(_version("brickd"), _version("brick-agent"), _reader.FORMAT)
+    return Versions(installed("brickd"), installed("brick-agent"), _reader.FORMAT)
 
 
-def _version(distribution: str) -> str | None:
+def installed(distribution: str) -> str | None:
+    """The version of an installed distribution; None in a bare source tree."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -55,7 +55,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 def step_number(text: str) -> int:
-    """The number of a step: itself, sixteen digits as they are shown, or what the agent makes of any other text.
+    """The number of a step: itself, sixteen digits as shown, or the agent's hash of a text.
 
     >>> step_number("17"), step_number("0000000000000011"), step_number("-1") == _ALL
     (17, 17, True)
@@ -176,7 +176,7 @@ class SourceQuery(Query):
 
 @dataclass(frozen=True)
 class StatusQuery(Query):
-    """Over which workers and what time: the last 60 seconds, where somebody knows them, if no time is given."""
+    """Which workers, over which time; None: the last 60 seconds if known, else since the start."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
     over: str | None = given(OVER, None)

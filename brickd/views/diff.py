@@ -144,7 +144,7 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 
 
 def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
-    """What is compared, and which evidence leads. Steps are paired only where `--by run` is asked for."""
+    """What is compared, and which evidence leads; only `--by run` pairs steps."""
 
     def by_outputs() -> Comparison:
         evidence = EvidenceClass(question.by or EvidenceClass.INPUT)

@@ -111,7 +111,7 @@ class Weighed(NamedTuple):
         }
 
     def explaining(self, site: Site, workers: Sequence[str]) -> list[Differing]:
-        """Those of the site's layer that differ in one of these workers; of its own name alone, if there are any."""
+        """Differing weights of the site's layer in these workers; of its name, if there are any."""
         rows = [
             row
             for row in self.differing

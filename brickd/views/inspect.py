@@ -95,7 +95,7 @@ def _inside(
 
 
 def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
-    """What the daemon has taken from the span rings: the newest spans, and each path's longest, the longest first."""
+    """The newest spans that the daemon drained, and the longest of each path, longest first."""
     newest, _ = records.spans(details.newest)
     longest = [
         {

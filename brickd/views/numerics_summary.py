@@ -18,7 +18,6 @@ from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite,
 from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import or_none
-from brickd.datasources.world import World
 from brickd.model.workers import Worker
 from brickd.shm import records
 from brickd.views import weights_summary
@@ -28,12 +27,6 @@ def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> 
     """The findings; where only some workers were asked for, those that name one of them."""
     uuids = {worker.reading.uuid for worker in workers}
     return [each for each in compared.findings.values() if not partial or uuids.intersection(each.named)]
-
-
-def known(world: World) -> Compared | None:
-    """The comparison of tensors; None where nothing has been compared."""
-    compared = world.compared()
-    return compared if compared is not None and compared.since_ns else None
 
 
 def called_now(workers: Iterable[Worker]) -> Called:

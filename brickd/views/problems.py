@@ -63,7 +63,9 @@ class Seen:
     @classmethod
     def of(cls, world: World, found: Survey, workers: Sequence[Worker], names: Sequence[str]) -> Self:
         """Collect it."""
-        judged, compared = world.stragglers(), numerics_summary.known(world)
+        judged, compared = world.stragglers(), world.compared()
+        if compared is not None and not compared.since_ns:  # nothing has been compared
+            compared = None
         services = {worker.service for worker in workers}
         beside = [each for each in world.weighed(found) if each.service in services]
         return cls(

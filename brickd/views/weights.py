@@ -97,7 +97,7 @@ def _tensor(service: str, shard: str, tensor: Tensor, generation: int) -> Docume
 
 
 def _rows(row: Differing) -> Iterator[Document]:
-    """One for each worker that is odd; where nobody knows who is, for all: those that the others stand beside first."""
+    """A row for each outlier; without a majority for all workers, the reference first."""
     for name in row.agree if row.why == "disagree" else ():
         yield _row(row, name, row.wanted, None)
     for odd in row.odd:

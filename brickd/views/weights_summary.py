@@ -23,7 +23,7 @@ from brickd.model.workers import Worker
 def findings(
     judged: Iterable[WeightsVerdict], workers: Collection[Worker], *, partial: bool
 ) -> list[dict[str, Any]] | None:
-    """Who differs; where only some workers were asked for, what names one of them. None: nothing was compared."""
+    """The findings; `partial`: those that name one of the workers. None: nothing was compared."""
     of = list(judged)
     if all(each.verdict == "nothing" for each in of):
         return None
