@@ -7,8 +7,8 @@ import pty
 import sys
 import termios
 import tty
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,11 @@ from tapes import forged
 from brickd.cli import ask, progress
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey
-from brickd.query.queries import EventsQuery
+from brickd.query.queries import DiffQuery, EventsQuery
 from brickd.recording import body_codec
 from brickd.recording.body_codec import RecordingCounts
 from brickd.shm import _reader
+from brickd.views import diff_operands, fetch_answer
 
 SNAPSHOT = body_codec.snapshot(Snapshot(1, 1, Survey([], [])), None, RecordingCounts())
 
@@ -68,3 +69,27 @@ def test_where_nobody_looks_nothing_is_shown(
     ask.asked("events", EventsQuery(), recordings=[file])
     out, err = capfd.readouterr()
     assert (out, "\r" in err, "reading" in err) == ("", False, False)
+
+
+def test_who_asks_for_no_progress_has_the_same_answer_and_a_silent_terminal(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
+    heard: list[tuple[str, int, int]] = []
+
+    @contextmanager
+    def reading() -> Iterator[fetch_answer.Reads]:
+        yield lambda path, at, of: heard.append((path, at, of))
+
+    told = fetch_answer.find("events", EventsQuery(), recordings=[file], reading=reading)
+    size = os.path.getsize(file)
+    assert heard
+    assert all(each[0::2] == (file, size) and 0 < each[1] <= size for each in heard)
+    untold: list[fetch_answer.FetchedAnswer] = []
+
+    def asked_quietly() -> None:
+        untold.append(fetch_answer.find("events", EventsQuery(), recordings=[file]))
+        diff_operands.find(DiffQuery((file,)))
+
+    assert on_terminal(80, monkeypatch, asked_quietly) == ""
+    assert untold == [told]
