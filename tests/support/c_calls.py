@@ -1,0 +1,58 @@
+"""The writer's own functions, called from a worker's program without the extension between: any number, any order."""
+
+from __future__ import annotations
+
+from conftest import WRITER
+from faults import Compile
+
+_PROGRAM = """
+import ctypes
+from ctypes import POINTER, byref, c_double, c_float, c_uint32, c_uint64, c_void_p, pointer
+w = ctypes.CDLL({writer!r})
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("dtype", c_uint32), ("dims", c_uint32), ("shape", c_void_p),
+                ("strides", c_void_p), ("valid", c_uint64)]
+class At(ctypes.Structure):
+    _fields_ = [("layer", POINTER(c_uint32)), ("step", POINTER(c_uint64)), ("position", POINTER(c_uint64)),
+                ("params", c_uint64), ("backend", c_uint32), ("relation", c_uint32), ("state", c_uint32),
+                ("of", c_uint32)]
+class Taken(ctypes.Structure):
+    _fields_ = [("checksum", c_uint64), ("fnv1a", c_uint64), ("elements", c_uint64), ("bytes", c_uint64),
+                ("infinite", c_uint64 * 3), ("statistics", c_double * 4), ("sketch", c_float * 16),
+                ("valid", c_uint64), ("extents_of", c_uint64 * 6), ("dims", c_uint32), ("dtype", c_uint32),
+                ("extents", c_uint32), ("refused", c_uint32)]
+w.brick_name.restype = c_uint32
+w.brick_take.restype = ctypes.c_char_p
+w.brick_pending.restype = w.brick_step_after.restype = c_uint64
+for function, types in dict(
+    brick_begin=(c_uint32, c_void_p, POINTER(c_uint64)), brick_end=(c_uint32, c_void_p, c_uint64, c_uint64),
+    brick_record=(c_uint32, c_void_p, c_uint64, c_uint64, c_uint64), brick_layer_begin=(c_uint32, c_void_p),
+    brick_layer_end=(c_uint32, c_void_p), brick_step_end=(c_uint32, c_void_p, c_uint64, c_uint64),
+    brick_take=(c_uint32, c_void_p, c_void_p, c_void_p, c_void_p),
+    brick_checksum=(c_uint32, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32),
+    brick_wants=(c_uint32, c_void_p, c_void_p), brick_step_after=(c_uint64, c_uint64), brick_in_step=(c_void_p,),
+    brick_name=(ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p),
+).items():
+    getattr(w, function).argtypes = types
+DONE, FIRST, LAST, JOINED, REFUSED, UNMATCHED, UNNAMED = 0, 1, 2, 4, 8, 16, 2**32 - 1
+NEW, ON, OFF = 0, 2, 3
+def name(text, category=None):
+    return w.brick_name(text.encode(), len(text.encode()), category and category.encode())
+def take(kernel, at=None, tensor=None, size=4):
+    shape = (ctypes.c_int64 * 1)(size)
+    data = ctypes.create_string_buffer(bytes(range(1, size + 1)), size)
+    taken = Taken()
+    tensor = tensor or Tensor(ctypes.addressof(data), 6, 1, ctypes.addressof(shape), None, 2**64 - 1)
+    why = w.brick_take(kernel, None, at and byref(at), byref(tensor), byref(taken))
+    return taken, why
+def checksum(kernel, at=None, inputs=(), taken=None):
+    taken = taken or take(kernel, at)[0]
+    inputs = (Taken * len(inputs))(*inputs)
+    return w.brick_checksum(kernel, None, at and byref(at), byref(taken), inputs, len(inputs))
+def control(flags): os.pwrite(w.brick_segment_fd(), flags.to_bytes(4, "little"), 4096)
+"""
+
+
+def c_calls(compiled: Compile) -> str:
+    """What a worker's program begins with that calls them: `w` is the writer, with a life of its own."""
+    return _PROGRAM.format(writer=str(compiled("writer.so", WRITER, "-shared", "-fPIC")))

@@ -1,0 +1,258 @@
+"""Calls of the writer that the extension makes never or seldom: what is at the edge of a rule, or off, or out of room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from c_calls import c_calls
+from conftest import reading
+from faults import Compile, Start
+from recorded import checked, events, summaries
+
+from brickd.shm import records
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_copy import Reading
+
+
+@pytest.fixture
+def called(worker: Start, compiled: Compile, prefix: str) -> Any:
+    """Run such a program: what it reported, and the segment as it is then."""
+
+    def run(program: str, **environment: str) -> tuple[Any, Reading]:
+        process = worker(f"{c_calls(compiled)}\nsaid = None\n{program}\nreport(said)\npause()\n", **environment)
+        said = process.heard()
+        process.paused()
+        got = reading(prefix)
+        run.said_by = process  # type: ignore[attr-defined]
+        return said, got
+
+    return run
+
+
+def details(of: Reading) -> list[dict[str, Any]]:
+    """What the span rings hold."""
+    with open_segment(of.file) as segment:
+        (lane,) = of.lanes
+        found, others = records.spans(segment.ring(lane[0], events=False)[1])
+        assert not others
+        return found
+
+
+def test_a_name_is_found_while_recording_is_off_and_is_none_before_there_is_a_segment(called: Any) -> None:
+    said, got = called("""
+w.brick_enable(0)
+unnamed = name("early"), w.brick_state()
+w.brick_enable(1)
+on = name("on"), name("on", "norm")
+w.brick_enable(0)
+said = [unnamed, on, name("on"), name("off"), name(""), w.brick_state()]
+w.brick_enable(1)
+said += [name("off")]
+""")
+    unnamed, on, again, off, empty, state, after = said
+    assert unnamed == [2**32 - 1, 3]
+    assert (on[0], again) == (on[1], on[0])
+    assert (state, empty, after) == (3, 0, off)
+    assert [each and each[0] for each in got.names] == ["other", "on", "norm", "off"]
+    assert got.category(on[0]) == "norm"
+    assert got.process["names_refused"] == 1
+
+
+LOCAL, REPLICATED, PARTIAL, MOVED, NONE = 0, 1, 2, 3, 4
+
+
+RELATIONS = [
+    (LOCAL, 0, (LOCAL, 0)), (LOCAL, 5, (LOCAL, 0)), (LOCAL, 65_536, (LOCAL, 0)), (REPLICATED, 1, (REPLICATED, 1)),
+    (PARTIAL, 65_535, (PARTIAL, 65_535)), (MOVED, 7, (MOVED, 7)), (REPLICATED, 0, None), (MOVED, 65_536, None),
+    (PARTIAL, 2**32 - 1, None), (NONE, 7, None), (2**32 - 1, 7, None),
+]  # fmt: skip
+
+
+def test_a_relation_without_a_name_or_of_no_kind_is_counted_and_claims_nothing(called: Any) -> None:
+    _, got = called(f"""
+kernel = name("kernel")
+for relation, of in {[each[:2] for each in RELATIONS]}:
+    checksum(kernel, At(relation=relation, of=of))
+""")
+    wanted = [recorded or (LOCAL, 0) for *_, recorded in RELATIONS]
+    assert [(each["relation"], each["of"]) for each in events(got)] == wanted
+    assert got.lanes[0][1]["amounts"] == sum(recorded is None for *_, recorded in RELATIONS)
+
+
+def test_a_backend_is_a_names_number_or_none(called: Any) -> None:
+    _, got = called("""
+kernel = name("kernel")
+for backend in (0, 1, 65535, 65536, 2**32 - 1):
+    checksum(kernel, At(backend=backend))
+""")
+    assert [each["backend"] for each in events(got)] == [0, 1, 65_535, 0, 0]
+    assert got.lanes[0][1]["amounts"] == 0
+
+
+def test_a_layer_above_the_largest_is_counted_once_and_the_checksum_has_none(called: Any) -> None:
+    _, got = called("""
+kernel = name("kernel")
+for layer in (0, 0xFFFFFE, 0xFFFFFF):
+    checksum(kernel, At(layer=pointer(c_uint32(layer))))
+""")
+    assert [layer for (_, layer, _), _ in checked(got)] == [0, 0xFFFFFE, -1]
+    assert got.lanes[0][1]["amounts"] == 1
+
+
+def test_a_state_that_is_said_is_in_the_record_and_one_that_is_left_to_the_name_is_not(called: Any) -> None:
+    _, got = called("""
+kernel = name("kernel")
+for state in range(4):
+    checksum(kernel, At(state=state))
+""")
+    flags = [each["flags"] for each in events(got)]
+    assert flags[0] == 0
+    assert flags[2] == flags[3] != flags[1]
+    assert 0 not in flags[1:]
+
+
+def test_inputs_beyond_eight_stand_in_one_checksum_that_any_of_them_changes(called: Any) -> None:
+    _, got = called("""
+kernel = name("kernel")
+output, why = take(kernel)
+other, why = take(kernel, size=5)
+for inputs in (
+    *([output] * count for count in (7, 8, 9, 10)), [output] * 9 + [other], [output] * 8 + [other, output],
+    [output] * 9 + [Taken()], [output] * 7 + [other],
+): checksum(kernel, None, inputs, output)
+""")
+    found = events(got)
+    inputs = [each["tensors"][1:] for each in found]
+    assert [len(each) for each in inputs] == [7, 8, 8, 8, 8, 8, 8, 8]
+    more = [each["flags"] != found[0]["flags"] for each in found]
+    assert more == [False, False, True, True, True, True, True, False]
+    whole = inputs[1][-1]
+    assert all(each == whole for row in inputs[:6] for each in row[:7])
+    last = [row[-1] for row in inputs]
+    assert len({each["checksum"] for each in last[1:6]}) == 5, "the order of the inputs counts too"
+    assert [each["elements"] for each in last] == [4, 4, 8, 12, 13, 13, 0, 5]
+    assert last[6]["dtype"] == 0, "one of them could not be told"
+
+
+def test_a_time_that_is_given_has_the_step_and_the_place_of_what_is_open(called: Any) -> None:
+    _, got = called("""
+w.brick_init(None)
+control(2)
+outer, given = name("outer"), name("given")
+w.brick_record(given, None, 5, 1, 2)
+w.brick_begin(outer, None, byref(c_uint64(17)))
+w.brick_record(given, None, 6, 3, 4)
+w.brick_layer_begin(3, None)
+w.brick_record(given, None, 7, 0, 0)
+w.brick_layer_end(3, None)
+w.brick_end(outer, None, 0, 0)
+""")
+    found = details(got)
+    assert [(each["step"], each["duration"], each["elements"], each["bytes"]) for each in found[:3]] == [
+        (0, 5, 1, 2), (17, 6, 3, 4), (17, 7, 0, 0),
+    ]  # fmt: skip
+    assert found[3]["child"] == 0
+    assert {path: row["count"] for path, row in summaries(got).items()} == {
+        ("given",): 1, ("outer",): 1, ("outer", "given"): 1, ("outer", "given[3]"): 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("elapsed", "rejected"), [(2**48, (0, 0)), (2**48 + 1, (1, 0)), (2**64 - 1, (1, 0))])
+def test_a_given_time_beyond_the_largest_amount_is_rejected_by_the_clock(
+    called: Any, elapsed: int, rejected: tuple[int, int]
+) -> None:
+    said, got = called(f'given = name("given"); said = w.brick_record(given, None, {elapsed}, 0, 0)')
+    lane = got.lanes[0][1]
+    assert (lane["begun"], lane["summarized"], lane["rejected"]) == (1, 1 - sum(rejected), rejected)
+    assert said & 8 == (8 if sum(rejected) else 0)
+
+
+ROOM = 256 * 64  # frames, layer scopes and stacks of a thread together
+
+
+def test_where_no_frame_is_left_spans_and_layers_are_refused_and_their_ends_end_nothing_else(called: Any) -> None:
+    said, got = called("""
+brick = name("brick")
+opened = 0
+while not w.brick_begin(brick, 1, None) & REFUSED: opened += 1
+refused = [w.brick_layer_begin(5, 1), w.brick_begin(brick, 1, None)]
+mine = [w.brick_end(brick, 1, 0, 0), w.brick_layer_end(5, 1), w.brick_end(brick, 1, 0, 0)]
+said = [opened, refused, mine]
+""")
+    opened, refused, mine = said
+    assert opened == ROOM - 1, "the key's stack takes a place too"
+    assert (refused, mine) == ([8, 8], [0, 0, 0])
+    lane = got.lanes[0][1]
+    assert (lane["begun"], lane["open"], lane["rejected"]) == (opened + 2, opened, (0, 2))
+    assert (lane["unmatched"], lane["summarized"]) == (0, 0)
+
+
+def test_a_key_for_which_nothing_could_be_opened_has_nothing_to_end(called: Any) -> None:
+    said, got = called("""
+brick = name("brick")
+while not w.brick_begin(brick, 1, None) & REFUSED: pass
+said = [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2), w.brick_begin(brick, 2, None), w.brick_end(brick, 2, 0, 0)]
+w.brick_end(brick, 1, 0, 0)  # that of the refused one
+w.brick_end(brick, 1, 0, 0)  # one place is free: the stack of the next key takes it
+said += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2), w.brick_begin(brick, 2, None), w.brick_end(brick, 2, 0, 0)]
+w.brick_end(brick, 1, 0, 0)
+said += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2)]
+""")
+    assert said == [8, 16, 8, 16, 8, 16, 8, 16, 1, 2]
+    lane = got.lanes[0][1]
+    assert (lane["rejected"], lane["unmatched"], lane["abandoned"]) == ((0, 3), 4, 0)
+    assert lane["open"] == ROOM - 3
+
+
+def test_a_layers_end_ends_what_is_open_in_it_and_nothing_around(called: Any) -> None:
+    said, got = called("""
+a, b = name("a"), name("b")
+w.brick_begin(a, None, None)
+w.brick_layer_begin(3, None)
+w.brick_begin(b, None, None)
+w.brick_layer_begin(4, None)
+said = [w.brick_layer_end(5, None), w.brick_layer_end(3, None), w.brick_layer_end(3, None), w.brick_layer_end(4, None)]
+said += [w.brick_end(a, None, 0, 0)]
+w.brick_layer_begin(0xFFFFFE, None)
+w.brick_begin(b, None, None); w.brick_end(b, None, 0, 0)
+said += [w.brick_layer_end(0xFFFFFE, None)]
+w.brick_layer_begin(0xFFFFFF, None)
+w.brick_begin(b, None, None); w.brick_end(b, None, 0, 0)
+said += [w.brick_layer_end(0xFFFFFF, None)]
+""")
+    assert said == [16, 0, 16, 16, 2, 2, 2]
+    lane = got.lanes[0][1]
+    assert (lane["abandoned"], lane["unmatched"], lane["amounts"]) == (1, 3, 1)
+    assert {path: row["count"] for path, row in summaries(got).items()} == {("a",): 1, ("b[16777214]",): 1, ("b",): 1}
+
+
+def test_an_empty_name_of_a_key_file_is_none(called: Any) -> None:
+    said, got = called(
+        """
+kernel = name("kernel")
+checksum(kernel)
+said = os.path.exists(os.environ["BRICKD_STATE_DIR"] + "/key")
+""",
+        BRICKD_KEY_FILE="",
+    )
+    assert said
+    assert got.process["key"] != 0
+
+
+def test_without_a_place_for_a_key_checksums_are_made_without_and_that_is_said_once(called: Any) -> None:
+    _, got = called(
+        """
+kernel = name("kernel")
+for n in range(3):
+    checksum(kernel)
+""",
+        BRICKD_STATE_DIR="", XDG_STATE_HOME="", HOME="",
+    )  # fmt: skip
+    found = events(got)
+    assert [each["tensors"][0]["elements"] for each in found] == [4, 4, 4]
+    assert got.process["key"] == 0
+    process = called.said_by
+    process.go()
+    process.end()
+    assert process.said.count("has no place") == 1
