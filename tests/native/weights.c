@@ -8,7 +8,7 @@
  *   t  two threads take turns until ten scans are recorded: how many there were
  *   i  from now on the first tensor cannot be read
  *   k  how many tensors were given out and not released
- *   f  a child that is forked while it is at a turn records all, and ends by itself: what it came to
+ *   f  a child that is forked while it is at a turn records all, the large one whole, and ends: its status
  */
 #include "writer/common.h"
 
@@ -35,6 +35,12 @@ static struct brick_weights weights;
 
 static uint64_t until_scanned(uint64_t scans);
 
+/* What a reader would take for the tensor's content is of all of it. */
+static int is_whole(const struct brick_weight *one)
+{
+    return one->taken.dtype == BRICK_UINT8 && one->taken.fingerprint.elements == LARGE;
+}
+
 static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *tensor)
 {
     static const int64_t few[] = {3}, many[] = {LARGE};
@@ -43,7 +49,7 @@ static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *te
         forking = 0;
         *(pid_t *)host = fork();
         if (*(pid_t *)host == 0) /* this turn is the parent's, and never ends here */
-            _exit(until_scanned(1) == 1 ? 0 : 1);
+            _exit(until_scanned(1) == 1 && is_whole(&each[COUNT - 1]) ? 0 : 1);
     }
     *tensor = (struct brick_tensor){.dtype = BRICK_UINT8, .dims = 1, .valid = BRICK_ALL_ROWS};
     tensor->shape = number == COUNT - 1 ? many : few;

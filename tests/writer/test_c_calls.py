@@ -1,4 +1,4 @@
-"""Calls of the writer that the extension makes never or seldom: what is at the edge of a rule, or off, or out of room."""
+"""Calls of the writer that the extension makes never or seldom: what is at the edge of a rule, off or without room."""
 
 from __future__ import annotations
 
