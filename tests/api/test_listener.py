@@ -102,3 +102,17 @@ def test_a_socket_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(PermissionError):
         Listener(tmp_path / "socket", group=0)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "group", "error"), [("absent", None, FileNotFoundError), (".", 2**40, OverflowError)]
+)
+def test_a_socket_that_cannot_be_made_leaves_no_file_and_no_descriptor(
+    tmp_path: Path, folder: str, group: int | None, error: type[Exception]
+) -> None:
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(error) as caught:  # which keeps what the listener had opened from being freed
+        Listener(tmp_path / folder / "socket", group=group)
+    assert os.listdir("/proc/self/fd") == before
+    assert os.listdir(tmp_path) == []
+    del caught

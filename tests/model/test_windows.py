@@ -22,6 +22,7 @@ from brickd.model.workers import Survey, Worker
 from brickd.shm.ledger import Ledger, ledger_of
 from brickd.shm.memory_budget import kept_of, packed_size
 from brickd.shm.records import named_later
+from brickd.shm.segment_copy import CallPath
 from brickd.state.daemon_state import OTHERS, Memory
 
 COUNTERS = ("names", "paths", "sites", "names_refused", "names_cut", "no_lane", "lanes_refused", "blocks_refused")
@@ -97,6 +98,38 @@ def test_a_window_holds_what_was_recorded_in_it_and_nothing_else(first: MadeUp, 
     began = snapshot(worker(first, 1))
     alone = replay(MadeUp(service=first.service), then)
     assert after(began, worker(replay(first, then), 1)) == counts([worker(alone, 1)])
+
+
+def test_paths_that_are_on_their_way_or_lead_nowhere_take_nothing_out_of_a_window() -> None:
+    """Of a segment whose numbers of paths are others than before: it went on in another one, or nobody wrote it so."""
+    then, now = MadeUp(), MadeUp()
+    for name in ("a", "b", "c", "d"):
+        work(then, name, 5)
+    for name in ("d", "c", "b", "a", "e"):
+        work(now, name, 5, 6)
+    began = worker(then, 1)
+    paths: list[CallPath | None] = list(began.reading.paths)
+    (a,) = (number for number, path in enumerate(then.paths) if then.numbers["a"] == path.name)
+    assert a == 1
+    paths[1] = None  # what it is was not ready
+    for number, parent in ((2, 2), (3, 4)):  # itself, and one that is later
+        paths[number] = then.paths[number]._replace(parent=parent)
+    broken = replace(began, reading=replace(began.reading, paths=paths))
+    both, one = (2, 2, 11), (1, 1, 6)
+    assert after(snapshot(began), worker(now, 1)) == {"a": one, "b": one, "c": one, "d": one, "e": both}
+    assert counts(since((replace(snapshot(), survey=Survey([broken], [])),), [worker(now, 1)])) == {
+        "a": both, "b": both, "c": both, "d": one, "e": both,
+    }  # fmt: skip
+
+
+def test_a_path_that_is_not_ready_in_a_window_is_no_path_of_before() -> None:
+    then, now = MadeUp(), MadeUp()
+    work(then, "a", 5)
+    for name in ("b", "a"):
+        work(now, name, 5, 6)
+    later = worker(now, 1)
+    unready = replace(later, reading=replace(later.reading, paths=[None, *later.reading.paths[1:]]))
+    assert after(snapshot(worker(then, 1)), unready) == {"a": (1, 1, 6), "b": (2, 2, 11)}
 
 
 @pytest.mark.parametrize("alive", [True, False])

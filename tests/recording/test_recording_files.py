@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from faults import Start
 from rings import SLOT, rings, spans
-from tapes import flush
+from tapes import flush, forged
 from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
 
@@ -29,8 +29,8 @@ from brickd.api import event_stream
 from brickd.datasources.world import DaemonStatus, SharedMemory
 from brickd.errors import BrickdError
 from brickd.model.event_log import KEPT, Event, Log, Page
-from brickd.model.survey_snapshot import EVERY_NS, Snapshot
-from brickd.model.workers import Worker
+from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.model.workers import Survey, Worker
 from brickd.query.orders import Recording
 from brickd.query.queries import InspectQuery
 from brickd.recording import body_codec as bodies
@@ -499,6 +499,22 @@ def test_windows_of_a_recording_are_those_that_a_daemon_had_shown(worker: Start,
     assert norm["count"] == 60
     assert document("status", str(path))["over"] == "60s"
     assert document("stragglers", str(path), "api")["compared"]["slots"] == 1
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "slots", "seconds"), [(1, 6, None), (2, 6, 10), (7, 6, 60), (7, 7, 60), (20, 7, 60), (20, 2, 20)]
+)
+def test_a_recording_has_windows_of_up_to_a_minute_as_a_daemon_has(
+    tmp_path: Path, snapshots: int, slots: int, seconds: int | None
+) -> None:
+    path = tmp_path / "run.brick"
+    surveys = [Snapshot(at * EVERY_NS, at * EVERY_NS, Survey([], [])) for at in range(1, snapshots + 1)]
+    whole = [(_reader.CHUNK_SNAPSHOT, 1, bodies.snapshot(each, None, bodies.RecordingCounts())) for each in surveys]
+    path.write_bytes(forged(whole))
+    with opened([str(path)]) as world:
+        window = world.window(world.survey(), [], slots)
+        assert (window and window.length_ns) == (seconds and seconds * SECOND)
+        assert world.stragglers().slots == min(snapshots - 1, 6)
 
 
 def test_who_was_slow_is_named_from_a_recording_as_the_daemon_named_it(worker: Start, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from weighed import several
 from brickd.analysis.weights.store import Weights
 from brickd.errors import BrickdError
 from brickd.model.kernel_sources.store import Sources
+from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
 from brickd.query.orders import Recording
 from brickd.recording import body_codec
@@ -362,3 +364,37 @@ def test_sources_fill_a_quarter_of_a_file_and_those_beyond_are_counted(tmp_path:
     (file,) = made.files()
     assert sum(kind == _reader.CHUNK_SOURCE for kind, *_ in file) == 2 - more
     assert made.writer.counted().not_recorded == ({"sources": 1} if more else {})
+
+
+def test_that_nothing_can_be_recorded_is_told_once_and_once_that_it_can_again(tmp_path: Path) -> None:
+    machine = Many()
+    recorder = Recorder(Recording(max_size=SMALL), tmp_path / "run.brick", machine)
+    now_ns, at_ns = time.monotonic_ns(), time.time_ns()
+    for number, length in enumerate((2 * SMALL, 2 * SMALL, 0, 0, 0, 2 * SMALL, 0)):
+        recorder.take(Snapshot.of(Survey([], [], words=("x" * length,)), now_ns + number, at_ns + number))
+        machine.events.until_read(machine.events.add("looked", "").number)
+        if number == 1:
+            assert recorder.trouble is not None
+    recorder.end("asked")
+    recorder.join()
+    told = [each.kind for each in machine.events.since(0).events if each.kind != "looked"]
+    assert told == [
+        "recording_began", "recording_failed", "recording_resumed", "recording_failed", "recording_ended",
+    ]  # fmt: skip
+    assert recorder.document()["not_recorded"] == {"snapshots": 3}
+
+
+def test_a_recording_with_a_duration_ends_when_that_is_over_and_not_before(tmp_path: Path) -> None:
+    machine = Machine()
+    recorder = Recorder(Recording(duration=0.01), tmp_path / "short.brick", machine)
+    recorder.join()
+    said = recorder.document()
+    assert (said["why"], said["elapsed_ns"] >= 10_000_000) == ("over", True)
+    recorder = Recorder(Recording(duration=3600), tmp_path / "long.brick", machine)
+    for _ in range(2):  # at the second one it has come round since the first one
+        recorder.take(Snapshot.of(Survey([], []), time.monotonic_ns(), time.time_ns()))
+        machine.events.until_read(machine.events.add("looked", "").number)
+    assert not recorder.over.is_set()
+    recorder.end("asked")
+    recorder.join()
+    assert recorder.document()["why"] == "asked"
