@@ -5,6 +5,7 @@
  *   w  turns until a whole scan is recorded: how often the last tensor, the largest, was held
  *   n  turns until the segment has another name than at the last l, and all are recorded there: 0
  *   r  from now on scans follow each other at once        m  from now on the last tensor lies elsewhere each time
+ *   o  the last tensor is moved once, in the midst of the next scan
  *   t  two threads take turns until ten scans are recorded: how many there were
  *   i  from now on the first tensor cannot be read
  *   k  how many tensors were given out and not released
@@ -26,7 +27,7 @@
 
 static uint8_t *large;
 static uint32_t name;
-static int moving, forking, impossible;
+static int moving, forking, impossible, to_move, moved;
 static uint64_t held, kept, given;
 static char before[96];
 
@@ -53,7 +54,8 @@ static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *te
     }
     *tensor = (struct brick_tensor){.dtype = BRICK_UINT8, .dims = 1, .valid = BRICK_ALL_ROWS};
     tensor->shape = number == COUNT - 1 ? many : few;
-    tensor->data = large + (moving ? ++held % 2 : 0);
+    moved |= to_move && number == COUNT - 1 && held > 0;
+    tensor->data = large + (moving ? ++held % 2 : (uint64_t)moved);
     held += number == COUNT - 1 && !moving;
     if (number == 0 && impossible)
         tensor->dims = BRICK_DIMS_MAX + 1;
@@ -136,6 +138,9 @@ static uint64_t obey(char letter)
         return 0;
     case 'm':
         moving = 1;
+        return 0;
+    case 'o':
+        to_move = 1;
         return 0;
     case 'i':
         impossible = 1;

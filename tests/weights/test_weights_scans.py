@@ -390,6 +390,16 @@ def test_a_tensor_that_never_stays_where_it_was_is_refused_and_ends_no_scan(engi
         assert got.process["tensors_refused"] >= 5
 
 
+def test_a_tensor_that_was_moved_once_while_it_was_read_is_read_from_its_beginning(engine: Path, prefix: str) -> None:
+    with running(engine) as process:
+        order(process, "lr")
+        before = reading(prefix).process["tensors_refused"]
+        assert order(process, "ow")[1] > 1
+        got = reading(prefix)
+        assert [each[:2] for each in found(got)[:6]] == LOADED * 2
+        assert got.process["tensors_refused"] == before + got.process["scans"] - 1, "of each scan the unreadable one"
+
+
 def test_each_tensor_that_was_given_out_is_released_also_one_that_cannot_be_read(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         assert order(process, "lrwk")[-1] == 0
