@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import json
 import shutil
@@ -257,3 +258,16 @@ def test_the_writer_is_clean_under_strict_warnings_and_the_headers_are_cpp_too()
     headers = (path for folder in ("include", "src") for path in sorted((ROOT / "agent" / folder).glob("*.h")))
     tools = (version(command[0]) for command, _ in commands)
     kept("strict", (repr(commands).encode(), *tools, *contents((*headers, *WRITER))), check)
+
+
+def test_each_number_that_the_module_is_said_to_have_is_there() -> None:
+    declared = ast.parse((Path(_reader.__file__).parent / "_reader.pyi").read_text()).body
+    names = {
+        each.target.id: each.annotation.id
+        for each in declared
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and isinstance(each.annotation, ast.Name)
+    }
+    assert {"FORMAT", "REMOVED_MAX", "SUMMARY_BYTES"} <= names.keys()
+    assert {name: type(getattr(_reader, name)).__name__ for name in names} == names

@@ -62,6 +62,18 @@ def test_a_segment_that_claims_all_it_may_costs_what_it_holds() -> None:
     assert len({id(lane) for _, lane, _ in reading.lanes}) == 1, "lanes in which nothing happened are one object"
 
 
+@pytest.mark.parametrize("last", [None, 0, 31, 32, 1023])
+def test_of_a_table_as_many_rows_count_as_lie_up_to_the_end_of_the_last_page_that_is_there(last: int | None) -> None:
+    with rings(names=1024, paths=2048, sites=2048) as r:
+        r.put("process", 0, names=1024, paths=2048, sites=2048)
+        for table, size in (("name", 128), ("path", 8), ("site", 8)) if last is not None else ():
+            os.pwrite(r.fd, bytes(size), forge.regions(r.page)[table] + (last or 0) * size)
+        extent = Segment("sparse", r.fd).extent()
+        assert (extent.names, extent.paths, extent.sites) == tuple(
+            0 if last is None else (last * size // PAGE + 1) * PAGE // size for size in (128, 8, 8)
+        )
+
+
 @pytest.mark.parametrize("record", ["lane", "consumer"])
 def test_lanes_of_which_either_line_differs_cost_something_each(record: str) -> None:
     with rings(lanes=64) as r:

@@ -91,6 +91,22 @@ def test_what_was_added_since_is_what_is_left_of_a_sum(
     assert (wanted["min"][some] <= np.maximum(got["min"][some] * 1.2, 38)).all() or wanted["histogram"][some, -1].any()
 
 
+@given(st.lists(st.integers(1, 2**40), min_size=6, max_size=6), st.lists(st.integers(1, 2**40), min_size=6, max_size=6))
+def test_each_sum_is_taken_away_by_itself_and_one_that_went_back_is_zero(ours: list[int], then: list[int]) -> None:
+    names = ("total", "child", "again", "elements", "bytes", "squares")
+    one, other = np.zeros(1, dtypes.dtype("summary")), np.zeros(1, dtypes.dtype("summary"))
+    for name, whole, before in zip(names, ours, then, strict=True):
+        one[name], other[name] = whole, before
+    one["count"], other["count"] = 5, 2
+    since = _reader.Summaries(one.tobytes())
+    since.subtract(other.tobytes(), rows(0))
+    got = of(since)
+    assert [got[name][0] for name in names] == [max(0, a - b) for a, b in zip(ours, then, strict=True)]
+    assert got["count"][0] == 3
+    since.subtract(np.zeros(1, dtypes.dtype("summary")).tobytes(), rows(0))
+    assert of(since).tobytes() == got.tobytes()
+
+
 def test_of_sums_that_went_back_nothing_is_left() -> None:
     then = folded(spans(*[{"path": 0, "duration": 5, "elements": 1, "bytes": 1}] * 3))
     since = _reader.Summaries(folded(spans({"path": 0, "duration": 5, "elements": 9, "bytes": 9})).tobytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -410,6 +411,70 @@ def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
         prints.add(1 << 24, 0, 0, b"", b"", b"", True)
     with pytest.raises(ValueError, match="2 workers, but times of 1"):
         prints.match([0, 1], [0], False)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [("1", TypeError), (-1, OverflowError), (2**32, ValueError), (2**64, OverflowError)]
+)
+def test_what_is_no_service_cannot_be_forgotten(number: object, error: type[Exception]) -> None:
+    prints = _reader.Fingerprints(MiB)
+    add(prints, 0, [said(GOOD)], 2**32 - 1)
+    with pytest.raises(error):
+        prints.forget(number)  # type: ignore[arg-type]
+    assert len(prints.counts()) == 1
+    prints.forget(2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    ("since", "error", "text"),
+    [
+        ([0, 2**64 - 1], ValueError, "item 1 is 18446744073709551615, wanted a number below 18446744073709551615"),
+        ([0, -1], OverflowError, "negative"),
+        ([0, 2**64], OverflowError, "too big"),
+        ([0, "1"], TypeError, "integer"),
+        (5, TypeError, "int"),
+    ],
+)
+def test_what_is_no_list_of_numbers_is_refused_with_the_reason(
+    since: list[int], error: type[Exception], text: str
+) -> None:
+    prints = _reader.Fingerprints(MiB)
+    with pytest.raises(error, match=text):
+        prints.match([0, 1], since, False)
+    assert prints.match([0, 1], [0, 2**64 - 2], False)
+
+
+def test_workers_are_numbers_of_24_bits() -> None:
+    prints = _reader.Fingerprints(MiB)
+    add(prints, 2**24 - 1, [said(GOOD)])
+    with pytest.raises(ValueError, match="item 1 is 16777216, wanted a number below 16777216"):
+        prints.mute([0, 2**24])
+    assert prints.group(0)
+    prints.mute([2**24 - 1])
+    assert prints.group(0) == []
+
+
+def test_who_is_muted_before_another_met_it_is_counted_as_gone_though_all_was_told_before() -> None:
+    prints = _reader.Fingerprints(MiB)
+    add(prints, 0, [said(GOOD)] * 3)
+    assert prints.counts() == [(0, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
+    prints.mute([0])
+    assert prints.counts() == [(0, NUMBERS[1], 0, 0, 0, 0, 3, 0)]
+    prints.mute([0])
+    assert prints.counts() == []
+
+
+def test_unless_it_is_said_how_many_are_wanted_4096_rows_are_told_of() -> None:
+    prints = _reader.Fingerprints(64 * MiB)
+    step = dtypes.dtype("checked").fields["step"][1]  # type: ignore[index]
+    for worker, output in enumerate((GOOD, BAD)):
+        one = Said(output, (IN,)).slots()
+        slots = bytearray(one * 4_097)
+        for number in range(4_097):
+            struct.pack_into("<Q", slots, number * len(one) + step, number)
+        prints.add(worker, 0, 0, NUMBERS, array("Q"), slots, True)
+    some, all_ = (prints.match([0, 1], [0, 0], False, rows_max=most) for most in (4_096, 4_097))
+    assert prints.match([0, 1], [0, 0], False) == some != all_
 
 
 def hear_of_sites(prints: _reader.Fingerprints, service: int, first: int, count: int) -> None:

@@ -242,6 +242,15 @@ def test_a_row_that_nobody_fed_is_empty() -> None:
     assert set(_reader.Fold().row(-1).values()) == {0}
 
 
+@pytest.mark.parametrize(("index", "error"), [("1", TypeError), (None, TypeError), (2**70, OverflowError)])
+def test_what_is_no_number_of_a_row_is_refused(index: object, error: type[Exception]) -> None:
+    fold = folded([Measured(1.0, [Spans([5])])])
+    with pytest.raises(error):
+        fold.row(index)  # type: ignore[arg-type]
+    with pytest.raises(error):
+        fold.histogram(index)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("tick_ns", [0.0, -1.0, math.inf, math.nan])
 def test_a_tick_that_is_none_is_refused(tick_ns: float) -> None:
     with pytest.raises(ValueError, match="tick"):

@@ -106,6 +106,14 @@ def test_of_several_that_as_many_are_near_to_the_one_given_what_most_were_is_hel
     assert row.members[row.against].worker == against
 
 
+@pytest.mark.parametrize(("given_", "against"), [((5, 6, 7, 8, 9), 0), ((5, 6, 6, 8, 9), 1), ((5, 6, 6, 5, 5), 0)])
+def test_two_that_say_the_same_are_no_more_than_two_that_are_near(given_: tuple[int, ...], against: int) -> None:
+    outputs = (off(1, 1.0), off(3, 5.0), off(3, 5.0), off(2, 1.0), off(5, 9.0))
+    said = [[Said(output, (Tensor(number),))] for output, number in zip(outputs, given_, strict=True)]
+    (row,) = matched(*said).rows
+    assert row.members[row.against].worker == against
+
+
 def test_of_two_the_first_named_is_what_the_other_is_held_against() -> None:
     (row,) = matched([Said(Tensor(1), IN)], [Said(off(2, 0.5), IN)]).rows
     assert (row.against, row.worst) == (0, 1)

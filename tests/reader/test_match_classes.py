@@ -59,6 +59,12 @@ def test_who_is_apart_by_rounding_at_three_contents_is_of_another_class(contents
     assert found.sites[0].error == (max(row.error or 0 for row in found.rows) if contents > 2 else 0)
 
 
+def test_couples_that_are_beside_each_other_at_many_contents_leave_room_for_the_others_of_the_site() -> None:
+    contents, each = 50, 21  # 82 couples of those who are as usual, 50 times: more than the 4,096 that are looked at
+    found = matched(*(said(always(what, contents)) for what in (USUAL, OTHER, THIRD) for _ in range(each)))
+    assert classes(found) == {"WITHIN": 2 * each * contents, "IDENTICAL": (each - 1) * contents}
+
+
 def test_who_says_one_content_again_and_again_says_it_of_one_content() -> None:
     assert classes(matched(said(always(USUAL, 1)) * 9, said(always(OTHER, 1)) * 9)) == {"DIVERGED": 1}
 

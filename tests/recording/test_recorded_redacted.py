@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import SLOT, rings
 from running import Running, running
+from said import Said, Tensor
 from tapes import read
 from test_record import STILL, record, recording
 from test_recorded_checked import Tape
@@ -506,3 +507,29 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both_and_one_whose_beginning_is
     assert piece.slots[: piece.inside * SLOT] == bytes(piece.inside * SLOT)
     for file in tape.files if keyed else ():
         assert made.secrets.isdisjoint(file[at : at + 8] for at in range(len(file)))
+
+
+@pytest.mark.parametrize("other", ["worker", "lane", "place"])
+@pytest.mark.parametrize("redacts", [False, True])
+def test_a_piece_that_begins_as_anothers_rest_would_is_not_taken_for_that(redacts: bool, other: str) -> None:
+    """Of the checksum that the first piece ends in, the rest has no room; of the last piece it is the beginning."""
+    tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
+    slots = bytearray(Said(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)
+    for number in range(4_000):
+        struct.pack_into("<Q", slots, 6 * number * SLOT, 1 + number)  # its sequence
+    with rings(lanes=2, event_slots=1 << 15) as one, rings(event_slots=1 << 15) as two:
+        spool = _reader.Spool((4 * 4096 + 2_000) * SLOT, values=False, redacts=redacts)
+        drains = [one.drain(), two.drain()]
+        for number, drain in enumerate(drains):
+            drain.record_into(spool, number)
+        one.add(0, "event", slots[: SLOT * (short if other == "place" else long)])
+        if other != "place":
+            (two if other == "worker" else one).add(int(other == "lane"), "event", slots[: SLOT * short])
+        _reader.drain(drains)
+        tape.write(spool)
+    first, last = (records_of(chunk.body) for each in tape.files for chunk in read(each).chunks[1:])
+    assert (first.worker, first.lane, first.first, len(first.slots)) == (0, 0, 0, 4 * 4096 * SLOT)
+    place = 5 * 4096 if other == "place" else 4 * 4096
+    assert (last.worker, last.lane, last.first) == (other == "worker", other == "lane", place)
+    assert last.inside == 6 - place % 6
+    assert last.slots[: last.inside * SLOT] == bytes(last.inside * SLOT)

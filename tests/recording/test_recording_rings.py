@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 
+import forge
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rings import SLOT, Rings, events, rings, spans
-from tapes import Read, begin, flush, memory, read_fd
+from rings import SLOT, Rings, events, refusal, rings, spans
+from tapes import Read, begin, flush, form, memory, read_fd
 
 from brickd.recording.chunks import records
 from brickd.shm import _reader, dtypes
@@ -178,6 +180,26 @@ def test_a_file_is_filled_to_its_limit_and_what_has_no_room_stays_in_the_spool(l
         }
 
 
+def test_unless_it_is_said_a_recording_is_the_first_of_its_set_and_keeps_no_room_to_spare() -> None:
+    def filled(limit: int, *spare: int) -> int:
+        with rings(span_slots=1 << 11) as r, memory() as fd:
+            r.add(0, "span", numbered(2_000))
+            spool = _reader.Spool()
+            drained(r, spool)
+            recording = _reader.Recording(fd, limit, bytes(16), 0, *((0, 1 << 16, *spare) if spare else ()))
+            with pytest.raises(OSError, match="File too large"):
+                flush(recording, spool)
+            with form(fd) as opened:
+                assert opened.title.number == 0
+            return recording.slots
+
+    for limit in range(50_000, 50_064, 8):
+        assert filled(limit) == filled(limit, 0) >= filled(limit, 1)
+    assert sum(filled(limit, 0) for limit in range(50_000, 50_064, 8)) > sum(
+        filled(limit, 1) for limit in range(50_000, 50_064, 8)
+    )
+
+
 def test_what_is_given_up_is_counted_and_is_the_loss_of_the_file_that_is_written() -> None:
     with rings(span_slots=1 << 15) as r, memory() as fd:
         r.add(0, "span", numbered(30_000))
@@ -284,3 +306,64 @@ def test_drains_are_recorded_while_their_thread_goes_on() -> None:
         if not spool.refused_slots:
             seen.chunks = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_RECORDS]
             assert recorded(seen) == {(worker, lane, False): stood for worker in range(2) for lane in range(2)}
+
+
+@pytest.mark.parametrize("lane", [0, 1, 2])
+def test_of_a_ring_those_slots_are_there_that_its_own_consumer_has_not_taken(lane: int) -> None:
+    with rings(lanes=3, span_slots=8, event_slots=8) as r:
+        for each in range(3):
+            for ring in ("span", "event"):
+                r.add(each, ring, numbered(8))
+                r.tail(each, ring, 2 * each + (ring == "event"))
+        segment = _reader.Segment(r.fd)
+        for ring in ("span", "event"):
+            taken = 2 * lane + (ring == "event")
+            assert segment.ring(lane, ring == "event") == (taken, numbered(8).tobytes()[taken * SLOT :])
+        with pytest.raises(IndexError, match="lane 3 of 3"):
+            segment.ring(3, False)
+
+
+def test_summaries_are_those_of_one_lane_or_of_all_and_there_is_none_of_a_lane_too_many() -> None:
+    with rings(lanes=2) as r:
+        segment = _reader.Segment(r.fd)
+        for lane in (-1, 0, 1):
+            assert segment.summaries(lane) == segment.summaries()
+        with pytest.raises(IndexError, match="lane 2 of 2"):
+            segment.summaries(2)
+
+
+def test_what_is_recorded_has_the_time_at_which_it_was_drained() -> None:
+    spool = _reader.Spool()
+    with memory() as fd, rings() as r:
+        recording, drain = begin(fd), r.drain()
+        drain.record_into(spool)
+        r.add(0, "span", numbered(3))
+        before = time.time_ns()
+        assert _reader.drain([drain])[2] == []
+        after = time.time_ns()
+        flush(recording, spool)
+        recording.close()
+        (chunk,) = read_fd(fd).chunks
+        assert before <= chunk.at_ns <= after
+
+
+def test_a_drain_that_has_read_nothing_yet_has_come_to_every_head() -> None:
+    with rings() as r:
+        assert r.drain().complete
+        drain = r.drain()
+        assert _reader.drain([drain])[2] == []
+        assert drain.complete
+
+
+def test_of_a_ring_that_was_cut_off_as_it_was_drained_nothing_is_recorded() -> None:
+    spool = _reader.Spool()
+    with memory() as fd, rings() as r:
+        recording, drain = begin(fd), r.drain()
+        drain.record_into(spool)
+        r.add(0, "span", numbered(3))
+        os.ftruncate(r.fd, forge.place(r.page, "span_ring"))
+        assert "truncated" in refusal(drain)
+        assert spool.ready()[0] == 0
+        flush(recording, spool)
+        recording.close()
+        assert read_fd(fd).chunks == []
