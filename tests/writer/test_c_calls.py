@@ -59,6 +59,7 @@ said += [name("off")]
     assert got.process["names_refused"] == 1
 
 
+U64 = 2**64 - 1
 LOCAL, REPLICATED, PARTIAL, MOVED, NONE = 0, 1, 2, 3, 4
 
 
@@ -256,3 +257,140 @@ for n in range(3):
     process.go()
     process.end()
     assert process.said.count("has no place") == 1
+
+
+def splitmix(value: int) -> int:
+    """As brick_hash.h has it."""
+    value = value + 0x9E3779B97F4A7C15 & U64
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & U64
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & U64
+    return value ^ value >> 31
+
+
+def draw(step: int) -> int:
+    """By what it is drawn whether a step is looked at, as brick_shm.h has it."""
+    return splitmix(step ^ 0xA0761D6478BD642F) >> 32
+
+
+STEPS = [0, 1, 7, 2**32, 2**63 + 5, U64]
+
+
+def test_a_step_that_reads_a_cache_is_another_step_and_drawn_as_it_was(called: Any) -> None:
+    filled = [0, 1, 2, U64]
+    said, _ = called(f"w.brick_init(None); said = [[w.brick_step_after(s, f) for f in {filled}] for s in {STEPS}]")
+    for step, after in zip(STEPS, said, strict=True):
+        assert after[0] == step
+        assert len({*after}) == len(filled)
+        assert {draw(each) for each in after} == {draw(step)}
+
+
+@pytest.mark.parametrize("rate", [1, 2**30, 2**31, 2**32 - 2])
+def test_of_the_steps_those_are_wanted_whose_draw_is_below_the_rate(called: Any, rate: int) -> None:
+    said, got = called(f"""
+kernel = name("kernel")
+def wanted(step):
+    at = At(step=pointer(c_uint64(step)))
+    return w.brick_wants_of(kernel, None, byref(at), c_uint32({rate})), w.brick_wants(kernel, None, byref(at))
+w.brick_begin(kernel, None, None)
+open_ = w.brick_in_step(None), w.brick_wants_of(kernel, None, None, c_uint32({rate})), w.brick_wants(kernel, None, None)
+w.brick_begin(kernel, None, byref(c_uint64(0)))
+said = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
+""")
+    drawn, without_a_step, within = said
+    assert drawn == [[int(draw(step) < rate), 1] for step in STEPS]
+    assert without_a_step == [0, 0, 1], "a rate is of steps"
+    assert within == 1, "the step 0 is one"
+    assert got.process["rate"] == rate
+
+
+def test_a_checksum_among_what_could_not_be_opened_has_no_place_unless_it_says_it(called: Any) -> None:
+    _, got = called(
+        """
+brick = name("brick")
+while not w.brick_begin(brick, None, None) & REFUSED: pass
+layer, step = pointer(c_uint32(3)), pointer(c_uint64(9))
+for at in (At(), At(layer=layer), At(step=step), At(layer=layer, step=step)): checksum(brick, at, taken=whole)
+""".replace("while not", "whole = take(brick)[0]\nwhile not")
+    )
+    (event,) = events(got)
+    assert (event["step"], [site[1] for site, _ in checked(got)]) == (9, [3])
+    assert got.process["sites_refused"] == 3
+    assert sum(got.lanes[0][1]["event_dropped"]) == 3
+
+
+def test_what_could_not_be_read_is_no_checksum_and_what_was_not_taken_is_a_dropped_one(called: Any) -> None:
+    said, got = called("""
+kernel = name("kernel")
+unread = Taken()
+why = w.brick_take(kernel, None, None, None, byref(unread)).decode()
+said = [why, unread.refused, unread.dtype]
+said += [checksum(kernel, taken=unread), checksum(kernel, taken=Taken()), checksum(kernel), checksum(UNNAMED)]
+""")
+    assert said == ["there is none", 1, 0, 8, 8, 0, 8]
+    lane = got.lanes[0][1]
+    assert (got.process["tensors_refused"], got.process["sites_refused"]) == (1, 1)
+    assert (lane["event_attempts"], sum(lane["event_dropped"])) == (3, 2)
+    assert [each["position"] for each in events(got)] == [2], "of the site each time counts"
+
+
+def test_of_more_streams_than_are_told_apart_all_pend_until_all_are_waited_for(called: Any) -> None:
+    said, got = called("""
+brick = name("brick")
+w.brick_defer.argtypes = (c_uint32, c_void_p, c_uint64, c_void_p, c_uint64, c_uint64, c_void_p)
+for stream in range(70): w.brick_defer(brick, None, stream, None, 0, 0, None)
+for stream in range(3): w.brick_defer(brick, None, stream, None, 0, 0, None)
+said = [w.brick_pending()]
+for stream in range(70): w.brick_finalize(byref(c_uint64(stream)))
+said += [w.brick_pending()]
+w.brick_finalize(byref(c_uint64(5)))
+w.brick_finalize(None)
+said += [w.brick_pending()]
+w.brick_finalize(None)
+w.brick_finalize(byref(c_uint64(5)))
+""")
+    assert said == [73, 6, 0]
+    finalized = [each for each in events(got) if each["kind"] == "finalize"]
+    assert [each["stream"] for each in finalized] == [*range(70), 5, 0]
+    assert [each["every"] for each in finalized] == [0] * 71 + [1]
+
+
+def test_of_keys_that_are_dead_one_is_swept_at_a_call_and_borrowed_ones_are_left(called: Any) -> None:
+    said, got = called("""
+brick = name("brick")
+DEAD = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p)
+w.brick_thread_sweep.restype = c_void_p
+w.brick_borrow.argtypes = (c_void_p,)
+for key in range(1, 9):
+    for _ in range(key): w.brick_begin(brick, key, None)
+w.brick_borrow(8)
+w.brick_borrow(99)  # has nothing open
+asked = []
+def swept(dead):
+    check = DEAD(lambda key: asked.append(key) or key in dead)
+    return sorted(each for each in (w.brick_thread_sweep(check) for _ in range(600)) if each)
+said = [swept(()), sorted(set(asked)), swept((2, 3, 8, 9)), swept((2, 3, 8, 9))]
+said += [w.brick_end(brick, 8, 0, 0) for _ in range(8)] + [w.brick_end(brick, 2, 0, 0), w.brick_end(brick, 1, 0, 0)]
+""")
+    assert said[:4] == [[], [1, 2, 3, 4, 5, 6, 7], [2, 3], []]
+    assert said[4:] == [*[0] * 8, 16, 2]
+    lane = got.lanes[0][1]
+    assert (lane["abandoned"], lane["open"], lane["unmatched"]) == (2 + 3, 4 + 5 + 6 + 7, 1)
+
+
+def test_a_thread_that_is_released_drops_each_key_once_and_keeps_what_is_borrowed(called: Any) -> None:
+    said, got = called("""
+brick = name("brick")
+DROP = ctypes.CFUNCTYPE(None, c_void_p)
+w.brick_borrow.argtypes = (c_void_p,)
+for key in (1, 2, 3): w.brick_begin(brick, key, None); w.brick_layer_begin(5, key)
+w.brick_borrow(3)
+dropped = []
+drop = DROP(dropped.append)
+w.brick_thread_release(drop)
+said = [sorted(dropped), w.brick_layer_end(5, 3), w.brick_end(brick, 3, 0, 0)]
+w.brick_thread_release(drop)
+said += [len(dropped), w.brick_begin(brick, 4, None)]
+""")
+    assert said == [[1, 2], 0, 0, 2, 4 + 1], "with nothing open the lane became free, and is given anew"
+    lane = got.lanes[0][1]
+    assert (lane["abandoned"], lane["summarized"], lane["open"], lane["opened"]) == (2, 1, 1, 2)
