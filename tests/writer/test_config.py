@@ -70,6 +70,7 @@ def test_what_is_not_said_has_its_default_and_what_the_host_gives_counts_before_
     variable = VARIABLES[what]
     assert planned().header[what] == planned(**{variable: ""}).header[what] == unsaid
     assert planned(**{variable: "128"}).header[what] == 128
+    assert planned(**{variable: "9"}).header[what] == {"lanes": 9, "event_slots": 16}.get(what, 64)
     assert planned({what: 64}, **{variable: "128"}).header[what] == 64
     assert planned({what: 64}, **{variable: "no number"}).wrong is None
 
@@ -96,7 +97,7 @@ def test_slots_of_events_are_a_power_of_two(planned: Callable[..., Plan]) -> Non
 
 @pytest.mark.parametrize(
     ("said", "rate"),
-    [("", 0), ("all", 2**32 - 1), ("1/1", 2**32 - 1), ("1/2", 2**31), ("1/3", 2**32 // 3), ("1/16", 2**28),
+    [("", 0), ("all", 2**32 - 1), ("1/1", 2**32 - 1), ("1/2", 2**31), ("1/3", 2**32 // 3), ("1/9", 2**32 // 9), ("1/16", 2**28),
      ("1/1000000", 4294), ("1/01", 2**32 - 1)],
 )  # fmt: skip
 def test_of_so_many_steps_one_is_looked_at(planned: Callable[..., Plan], said: str, rate: int) -> None:
