@@ -15,6 +15,7 @@ from made_up import HOSTILE
 from said import Said, Tensor
 from sided import EMBED, INT64, MLP, NAMES, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, answered, chain, compared, off
 
+from brickd.analysis.numerics import diagnosis
 from brickd.analysis.numerics.match import Class
 from brickd.errors import NoSuchWorker, NothingComparable, WrongQuestion
 from brickd.query.queries import REASONS
@@ -32,6 +33,14 @@ def counts(document: Any) -> dict[str, int]:
 def where(document: Any) -> tuple[Any, ...]:
     first = document["first"]
     return first["kernel"], first["layer"], int(first["step"], 16), first["position"], first["blame"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (2**40 - 1, "1099511627775"), (2**40, "0000010000000000"), (2**64 - 1, "ffffffffffffffff")],
+)
+def test_a_step_that_no_engine_counts_to_is_shown_as_the_key_that_it_is(number: int, text: str) -> None:
+    assert diagnosis.step(number) == f"step {text}"
 
 
 # ---- what is found
