@@ -15,10 +15,12 @@ from test_recording_files import recorded
 from verbs import brickd
 
 from brickd.base.paths import runtime
+from brickd.base.timestamps import rfc3339
 from brickd.errors import BrickdError
 from brickd.recording.chunks import open_recording
 from brickd.recording.library import ROOM, Shelf
 from brickd.recording.rotation import Volumes
+from brickd.shm import _reader
 
 
 def shelf() -> Shelf:
@@ -108,3 +110,63 @@ def test_the_oldest_goes_as_a_new_one_begins_and_that_is_told(tmp_path: Path, pr
         told = daemon.until("recording_removed")
         assert str(every[0]) in told["text"]
     assert sorted(runtime().recordings.iterdir()) == sorted(every[1:])
+
+
+def file_of(folder: Path, name: str, recording: int, number: int, made_ns: int, length: int = 0) -> Path:
+    """A file of a recording, as its title says."""
+    path = folder / name
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    made = _reader.Recording(fd, 1 << 20, bytes([recording] * 16), made_ns, number)
+    made.append(_reader.CHUNK_EVENTS, 1, bytes(length))
+    made.close()
+    os.close(fd)
+    return path
+
+
+def test_files_are_found_by_recording_and_number_in_the_order_in_which_they_were_made(tmp_path: Path) -> None:
+    here = Shelf(tmp_path)
+    eleventh, second = (file_of(tmp_path, f"{n}.brick", 1, n, 500 + n, 999 * n) for n in (10, 1))
+    older = file_of(tmp_path, "z.brick", 2, 7, 400)
+    one, other = (bytes([n] * 16).hex() for n in (1, 2))
+    found = here.all()
+    assert [(each.recording, [file.number for file in each.files]) for each in found] == [(other, [7]), (one, [1, 10])]
+    assert found[1].document() == {
+        "recording": one,
+        "made": rfc3339(501),
+        "bytes": second.stat().st_size + eleventh.stat().st_size,
+        "written": False,
+        "files": [
+            {"path": str(path), "number": n, "bytes": path.stat().st_size} for n, path in ((1, second), (10, eleventh))
+        ],
+    }
+    for number, path in ((1, second), (10, eleventh)):
+        with open(here.open(one, number), "rb") as file:
+            assert file.read() == path.read_bytes()
+    for refused in (here.open, here.remove):
+        with pytest.raises(BrickdError, match=f"recording {one} has no file 7 here"):
+            refused(one, 7)
+        with pytest.raises(BrickdError, match="no recording none in"):
+            refused("none", 1)
+    here.remove(one, 1)
+    assert sorted(tmp_path.iterdir()) == [eleventh, older]
+    assert here.find(one).made_ns == 510
+
+
+@pytest.mark.parametrize("many", [0, ROOM - 1, ROOM, ROOM + 1, ROOM + 3])
+def test_room_is_made_of_the_oldest_that_are_too_many(tmp_path: Path, many: int) -> None:
+    files = [file_of(tmp_path, f"{n}.brick", n, 0, 100 - n) for n in range(many)]  # the last one is the oldest
+    removed = Shelf(tmp_path).make_room()
+    assert [each.files[0].path for each in removed] == files[ROOM:][::-1]
+    assert sorted(tmp_path.iterdir()) == sorted(files[:ROOM])
+
+
+def test_where_there_is_no_directory_nothing_lies_and_where_none_can_be_it_is_told_what_to_set(tmp_path: Path) -> None:
+    here = Shelf(tmp_path / "a" / "b")
+    assert (here.all(), here.make_room()) == ([], [])
+    assert not (tmp_path / "a").exists()
+    first = here.place()
+    assert (first.parent, first.parent.stat().st_mode & 0o777, first.suffix) == (tmp_path / "a" / "b", 0o700, ".brick")
+    assert here.place() != first
+    (tmp_path / "file").touch()
+    with pytest.raises(BrickdError, match="Not a directory; set BRICKD_STATE_DIR to a directory of yours"):
+        Shelf(tmp_path / "file" / "b").place()

@@ -97,7 +97,8 @@ def test_slots_of_events_are_a_power_of_two(planned: Callable[..., Plan]) -> Non
 
 @pytest.mark.parametrize(
     ("said", "rate"),
-    [("", 0), ("all", 2**32 - 1), ("1/1", 2**32 - 1), ("1/2", 2**31), ("1/3", 2**32 // 3), ("1/9", 2**32 // 9), ("1/16", 2**28),
+    [("", 0), ("all", 2**32 - 1),
+     ("1/1", 2**32 - 1), ("1/2", 2**31), ("1/3", 2**32 // 3), ("1/9", 2**32 // 9), ("1/16", 2**28),
      ("1/1000000", 4294), ("1/01", 2**32 - 1)],
 )  # fmt: skip
 def test_of_so_many_steps_one_is_looked_at(planned: Callable[..., Plan], said: str, rate: int) -> None:
