@@ -1,0 +1,109 @@
+"""What is kept of a recording as it is read: slots, events, and words for what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rings import SLOT
+from test_recording_rings import numbered
+
+from brickd.model.event_log import Event
+from brickd.recording.chunks import RingRecords
+from brickd.recording.damage import Damage, DroppedChunks, End
+from brickd.recording.file_index import RecordedEvents
+from brickd.recording.newest_slots import Tails
+
+PIECES = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 2]),  # the lane: one of these is not wanted
+        st.booleans(),
+        st.integers(0, 900),  # slots
+        st.sampled_from([0, 0, 0, 1, 5]),  # of these the first ones are inside of a record
+        st.sampled_from([0, 0, 0, 1, 700]),  # slots that are missing before them
+    ),
+    max_size=12,
+)
+
+
+@given(PIECES, st.sampled_from([1, 1023, 1024, 1500]))
+def test_the_newest_slots_of_each_ring_are_held_as_far_as_none_is_missing(
+    pieces: list[tuple[int, bool, int, int, int]], newest: int
+) -> None:
+    tails = Tails([0, 1], newest)
+    ends: Counter[tuple[int, bool]] = Counter()
+    began: dict[tuple[int, bool], int] = {}  # from where on none is missing
+    for lane, events, count, inside, missing in pieces:
+        ring = lane, events
+        empty = began.get(ring, ends[ring]) == ends[ring]
+        first = ends[ring] + missing
+        tails.take(RingRecords(0, lane, events, inside, first, numbered(count, first=first).tobytes()))
+        if missing or empty:
+            began[ring] = first + min(inside, count)
+        ends[ring] = first + count
+        for each in ((lane, events) for lane in (0, 1) for events in (False, True)):
+            at, slots = tails.ring(each[0], events=each[1])
+            length, room = len(slots) // SLOT, max(newest, 1024)
+            assert slots == numbered(length, first=at).tobytes()
+            if each in began:
+                assert at + length == ends[each]
+                assert min(room, ends[each] - began[each]) <= length <= room + room // 4
+        assert tails.ring(2, events=events) == (0, b"")
+
+
+@given(st.lists(st.lists(st.integers(1, 30), max_size=20), max_size=3), st.integers(1, 6), st.integers(0, 35))
+def test_the_newest_events_are_kept_each_once_and_the_others_are_missed(
+    files: list[list[int]], kept: int, since: int
+) -> None:
+    events = RecordedEvents(kept)
+    for numbers in files:
+        other = RecordedEvents(kept)
+        for number in numbers:
+            other.add(Event(number, 0, "kind", str(number)))
+        events.merge(other)
+    every = sorted({number for numbers in files for number in numbers})
+    page = events.since(since)
+    shown = [number for number in every[-kept:] if number > since]
+    assert [event.number for event in page.events] == shown
+    assert page.newest == (every[-1] if every else 0)
+    told = [number for number in range(every[0], every[-1] + 1) if number > since] if every else []
+    assert page.missed == len(told) - len(shown)
+
+
+@pytest.mark.parametrize(
+    ("end", "clean", "words"),
+    [
+        (End(ended=True), True, []),
+        (End(), False, []),
+        (End(why="cut"), False, ["cut"]),
+        (End(ended=True, damages=[Damage(1, 9, "odd")]), False, ["damaged from byte 1 to 9: odd"]),
+        (End(ended=True, damages_more=1), True, ["damaged in 1 more place"]),
+        (End(ended=True, missing=2), True, ["2 chunks of it lost"]),
+        (
+            End(ended=True, skipped=Counter({9: 1, 7: 2}), skipped_more=3),
+            True,
+            [
+                "2 chunks of kind 7, which this brickd does not know: left out",
+                "1 chunk of kind 9, which this brickd does not know: left out",
+                "3 chunks of yet other kinds: left out",
+            ],
+        ),
+        (End(ended=True, refused=DroppedChunks(1, 2_000, 0)), True, ["had no room for 1 chunk of 2,000 bytes"]),
+        (End(ended=True, refused=DroppedChunks(0, 0, 1)), True, ["had no room for 1 slot of rings"]),
+        (
+            End(ended=True, refused=DroppedChunks(2, 3, 4)),
+            True,
+            ["had no room for 2 chunks of 3 bytes and 4 slots of rings"],
+        ),
+    ],
+)
+def test_what_is_missing_of_a_file_is_said(end: End, clean: bool, words: list[str]) -> None:
+    assert (end.clean, end.words()) == (clean, words)
+
+
+def test_all_that_is_wrong_is_said_in_the_order_of_what_is_worst() -> None:
+    end = End(why="cut", damages_more=2, missing=1, skipped=Counter({5: 1}), refused=DroppedChunks(1, 1, 0))
+    end.damage(1, 2, "odd")
+    assert [each.partition(" ")[0] for each in end.words()] == ["damaged", "damaged", "1", "cut", "1", "had"]
