@@ -445,3 +445,47 @@ def test_how_far_apart_two_are_is_not_known_where_a_recording_left_that_out() ->
         said = [replace(each, flags=_reader.CHECKED_STATEFUL) for each in said]
         assert classes(matched(said[:1], said[1:])) == {"VALUES": 1}, "but for what a state decides"
     assert classes(matched([Said(Tensor(1), IN, fnv1a=0)], [Said(Tensor(1), IN)])) == {"IDENTICAL": 1}
+
+
+GIVEN = _reader.CHECKED_POSITION
+
+
+@pytest.mark.parametrize(
+    ("each", "flags", "first_step", "worn", "class_"),
+    [
+        (1, 0, 5, (False, False), Class.DIVERGED),
+        (1, 0, 5, (True, False), Class.DIVERGED),  # one that was counted is the same one, whatever has left
+        (1, GIVEN, 5, (True, False), Class.REPEATS),
+        (1, GIVEN, 5, (False, True), Class.REPEATS),
+        (1, GIVEN, 4, (True, True), Class.DIVERGED),  # it is not what they said first
+        (2, GIVEN, 5, (False, False), Class.DIVERGED),
+        (2, GIVEN, 5, (True, False), Class.REPEATS),
+        (2, GIVEN, 4, (True, False), Class.DIVERGED),
+        (2, 0, 5, (True, False), Class.REPEATS),
+    ],
+)
+def test_what_was_said_again_is_matched_only_where_none_that_came_before_may_have_left(
+    each: int, flags: int, first_step: int, worn: tuple[bool, bool], class_: Class
+) -> None:
+    prints = _reader.Fingerprints(MiB)
+    for worker, outputs in enumerate(((1, 2), (3, 4))):
+        first = Said(Tensor(9), IN, step=4, position=7, ticks=1, flags=flags)
+        again = [Said(off(n, 1.0 * n), IN, step=5, flags=flags, ticks=10 + n) for n in outputs[:each]]
+        add(prints, worker, [first, *again] if first_step == 4 else again)
+    found = match(prints, range(2), [0, 0], by_input=False, worn=worn)
+    assert {row.class_ for row in found.rows} == {class_}
+    assert len(found.rows) == (1 if class_ == Class.REPEATS else each)
+
+
+@pytest.mark.parametrize("since", [0, 10, 11])
+def test_a_step_of_which_some_is_too_old_is_compared_only_where_all_said_the_same(since: int) -> None:
+    def classes_of(*outputs: int) -> dict[str, int]:
+        prints = _reader.Fingerprints(MiB)
+        for worker, output in enumerate(outputs):
+            old = Said(Tensor(5), IN, step=3, position=1, ticks=10)
+            add(prints, worker, [old, Said(off(output, 1.0 * output), IN, step=3, position=2, ticks=20)])
+        return classes(match(prints, range(2), [since, 0], by_input=False))
+
+    cut = since > 10
+    assert classes_of(1, 1)["IDENTICAL"] == (1 if cut else 2)
+    assert classes_of(1, 2) == ({"REPEATS": 1} if cut else {"IDENTICAL": 1, "DIVERGED": 1})

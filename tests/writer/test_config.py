@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,7 +123,8 @@ def test_what_is_no_rate_is_refused(planned: Callable[..., Plan], said: str) -> 
     [
         ("", -1, ""), ("0", 0, ""), ("17", 17, ""), ("2147483647", 2**31 - 1, ""), ("2147483648", -1, ""),
         ("0.tp3.pp1", 0, "0.tp3.pp1"), ("3x", -1, "3x"), ("-1", -1, ""), ("-1.a", -1, "-1.a"), ("a.3", -1, "a.3"),
-        ("left", -1, "left"), ("a/b\tc\x7f", -1, "a_b_c_"), ("x" * 63, -1, "x" * 63), ("x" * 64, -1, "x" * 63),
+        ("left", -1, "left"), ("a b", -1, "a b"),
+        ("a/b\tc\x7f", -1, "a_b_c_"), ("x" * 63, -1, "x" * 63), ("x" * 64, -1, "x" * 63),
         ("é" * 32, -1, "é" * 31), ("x" + "é" * 31, -1, "x" + "é" * 31), ("x" * 62 + "é", -1, "x" * 62),
     ],
 )  # fmt: skip
@@ -151,3 +154,14 @@ def test_a_clock_is_one_of_three_words(planned: Callable[..., Plan], clock: str)
     assert wrong == (
         None if clock in ("", "auto", "tsc", "monotonic") else "BRICKD_CLOCK must be auto, tsc or monotonic"
     )
+
+
+def test_a_service_is_named_by_the_host_by_the_environment_or_by_its_program(planned: Callable[..., Plan]) -> None:
+    def service(**given: Any) -> bytes:
+        return bytes(planned(**given).header["service"]).rstrip(b"\0")
+
+    program = Path(sys.orig_argv[0]).name.encode()
+    assert service() == service(SERVICE="") == program
+    assert service(SERVICE="a b/c\n") == b"a b_c_"
+    assert service(SERVICE="api", host={"service": b"engine"}) == b"engine"
+    assert len(service(SERVICE="x" * 200)) == dtypes.dtype("header")["service"].itemsize - 1
