@@ -18,9 +18,9 @@ from brickd.recording.newest_slots import Tails
 
 PIECES = st.lists(
     st.tuples(
-        st.sampled_from([0, 1, 2]),  # the lane: one of these is not wanted
-        st.booleans(),
-        st.integers(0, 900),  # slots
+        st.sampled_from([0, 0, 0, 1, 2]),  # the lane: one of these is not wanted
+        st.sampled_from([False, False, True]),
+        st.sampled_from([0, 1, 40, 900, 1_400, 1_400]),  # slots
         st.sampled_from([0, 0, 0, 1, 5]),  # of these the first ones are inside of a record
         st.sampled_from([0, 0, 0, 1, 700]),  # slots that are missing before them
     ),

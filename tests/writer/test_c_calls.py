@@ -134,6 +134,7 @@ for inputs in (
     assert len({each["checksum"] for each in last[1:6]}) == 5, "the order of the inputs counts too"
     assert [each["elements"] for each in last] == [4, 4, 8, 12, 13, 13, 0, 5]
     assert last[6]["dtype"] == 0, "one of them could not be told"
+    assert last[2]["checksum"] == splitmix(splitmix(whole["checksum"]) ^ whole["checksum"])
 
 
 def test_a_time_that_is_given_has_the_step_and_the_place_of_what_is_open(called: Any) -> None:
@@ -284,7 +285,7 @@ def test_a_step_that_reads_a_cache_is_another_step_and_drawn_as_it_was(called: A
         assert {draw(each) for each in after} == {draw(step)}
 
 
-@pytest.mark.parametrize("rate", [1, 2**30, 2**31, 2**32 - 2])
+@pytest.mark.parametrize("rate", [1, draw(7), draw(7) + 1, 2**31, 2**32 - 2])
 def test_of_the_steps_those_are_wanted_whose_draw_is_below_the_rate(called: Any, rate: int) -> None:
     said, got = called(f"""
 kernel = name("kernel")
@@ -294,12 +295,13 @@ def wanted(step):
 w.brick_begin(kernel, None, None)
 open_ = w.brick_in_step(None), w.brick_wants_of(kernel, None, None, c_uint32({rate})), w.brick_wants(kernel, None, None)
 w.brick_begin(kernel, None, byref(c_uint64(0)))
+w.brick_layer_begin(3, None)
 said = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
 """)
     drawn, without_a_step, within = said
     assert drawn == [[int(draw(step) < rate), 1] for step in STEPS]
     assert without_a_step == [0, 0, 1], "a rate is of steps"
-    assert within == 1, "the step 0 is one"
+    assert within == 1, "the step 0 is one, and what is in a layer of it is in it"
     assert got.process["rate"] == rate
 
 
@@ -394,3 +396,22 @@ said += [len(dropped), w.brick_begin(brick, 4, None)]
     assert said == [[1, 2], 0, 0, 2, 4 + 1], "with nothing open the lane became free, and is given anew"
     lane = got.lanes[0][1]
     assert (lane["abandoned"], lane["summarized"], lane["open"], lane["opened"]) == (2, 1, 1, 2)
+
+
+@pytest.mark.parametrize("what", ["span", "layer"])
+def test_a_lane_stays_with_its_thread_as_long_as_anything_borrowed_is_open(called: Any, what: str) -> None:
+    said, got = called(f"""
+brick = name("brick")
+drop = ctypes.CFUNCTYPE(None, c_void_p)(lambda key: None)
+w.brick_borrow.argtypes = (c_void_p,)
+def begin(): return w.brick_begin(brick, 3, None) if {what == "span"} else w.brick_layer_begin(5, 3)
+begin()
+w.brick_borrow(3)
+w.brick_thread_release(drop)
+said = [w.brick_end(brick, 3, 0, 0) if {what == "span"} else w.brick_layer_end(5, 3)]
+w.brick_begin(brick, 4, None)
+w.brick_thread_exit()
+""")
+    assert said == [0]
+    lane = got.lanes[0][1]
+    assert (lane["opened"], lane["thread"], lane["open"], lane["abandoned"]) == (1, 0, 0, 1)
