@@ -464,6 +464,24 @@ def test_who_is_muted_before_another_met_it_is_counted_as_gone_though_all_was_to
     assert prints.counts() == []
 
 
+@pytest.mark.parametrize(
+    ("inputs", "flags", "stateful"),
+    [
+        ((IN,), 0, 0),
+        ((IN,), _reader.CHECKED_STATELESS, 0),
+        ((IN,), _reader.CHECKED_STATEFUL, 1),
+        ((), _reader.CHECKED_STATEFUL, 0),
+    ],
+)
+def test_of_those_that_have_inputs_it_is_counted_which_a_state_decides_as_well(
+    inputs: tuple[Tensor, ...], flags: int, stateful: int
+) -> None:
+    prints = _reader.Fingerprints(MiB)
+    add(prints, 0, [Said(GOOD, inputs, flags=flags)] * 3)
+    ((*_, counted),) = prints.counts()
+    assert counted == 3 * stateful
+
+
 def test_unless_it_is_said_how_many_are_wanted_4096_rows_are_told_of() -> None:
     prints = _reader.Fingerprints(64 * MiB)
     step = dtypes.dtype("checked").fields["step"][1]  # type: ignore[index]
