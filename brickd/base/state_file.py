@@ -25,7 +25,7 @@ def framed(kind: str, version: int, body: Sequence[bytes]) -> bytes:
 
 
 def unframed(kind: str, version: int, content: bytes) -> bytes:
-    """The body of framed content; CheckpointRefused if damaged, CheckpointTooNew if later."""
+    """The body of framed content; CheckpointRefused if damaged, CheckpointTooNew if of another version."""
     title = _title(kind)
     head, newline, body = content.partition(b"\n")
     if not head.startswith(title) or not newline:

@@ -82,9 +82,11 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # as it was where it was recorded
     try:
-        with open(fd, "wb") as file:
-            file.writelines(_shown(pieces, length))
-            file.flush()
+        with open(fd, "wb", buffering=0) as file:  # a buffer would be written as it is closed, also after an error
+            for piece in _shown(pieces, length):
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[file.write(rest) :]
             os.fsync(fd)
         # No rename leaves alone what is there already, and not every file system has links.
         os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -17,7 +17,7 @@ class Parameter:
 
     Attributes:
         wanted: which values it takes, in words.
-        key: its name in a URL, and its long option; None: the name of its field.
+        key: its name in a URL, and its long option; None: the name of its field, with - for _.
         short: its short option, if it has one.
         positional: whether a command line gives it without any option.
         several: whether it may be given more than once; its value is then a tuple.

@@ -73,7 +73,12 @@ class RecordingCounts:
 
 @dataclass(frozen=True, slots=True)
 class RecordingEnd:
-    """What a finished file ends with: the reason, and the counts of the recording so far."""
+    """What a finished file ends with: the reason, and the counts of the recording so far.
+
+    Attributes:
+        why: asked: a command ended it. over: its time was. exited: its workers had. left: its client had gone.
+            rotated: it goes on in the next file. daemon_ended: as it says.
+    """
 
     why: Why
     counts: RecordingCounts

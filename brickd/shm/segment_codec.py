@@ -130,10 +130,14 @@ class SharedTables:
     def of(cls, document: Mapping[str, Any]) -> SharedTables:
         """Decode what `texts` encoded."""
         return cls(
-            _read(document["names"], lambda text, category: (text, category), copy_checks.names),
+            _read(document["names"], _name, copy_checks.names),
             _read(document["paths"], CallPath, copy_checks.paths),
             _read(document.get("sites", {}), SiteKey, copy_checks.sites),
         )
+
+
+def _name(text: Any, category: Any) -> tuple[str, int]:
+    return text, category
 
 
 def _read(

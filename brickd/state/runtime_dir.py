@@ -84,7 +84,11 @@ class Home:
             ) from None
 
     def restore(self, prefix: str) -> bool:
-        """Lock the directory again if it was removed; whether it was. From any thread."""
+        """Lock the directory again if it was removed; whether it was. From any thread.
+
+        Raises:
+            DaemonRefused: it cannot be locked, or is now of segments without this prefix.
+        """
         with self._restoring:
             if not self._removed():
                 return False
