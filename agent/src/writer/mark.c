@@ -295,35 +295,27 @@ unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to,
 
 /* ---- needs, functions, tasks ----------------------------------------------- */
 
-unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key)
-{
-    unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
-    if (t == NULL)
-        return outcome;
-    struct parent at = parent_of(t, key);
-    if (brick != BRICK_UNNAMED)
-        at = sibling(t, at, brick);
-    else if (at.path == BRICK_ROOT) /* nothing is open that could need it */
-        at.path = BRICK_OTHER;
-    at.layer = BRICK_NO_LAYER;
-    outcome = outcome_of(outcome, mark(t, at, needed, BRICK_UNIT_NEEDS, &nothing));
-    over(t);
-    return outcome;
-}
-
-/* A mark on a brick next to what is recorded now. */
+/* A mark on a brick next to what is recorded now; of needs, BRICK_UNNAMED is what is open. */
 static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint32_t layer, enum brick_unit unit)
 {
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
     if (t == NULL)
         return outcome;
-    struct parent at = sibling(t, parent_of(t, key), brick);
+    struct parent at = parent_of(t, key);
+    if (unit != BRICK_UNIT_NEEDS || brick != BRICK_UNNAMED)
+        at = sibling(t, at, brick);
+    else if (at.path == BRICK_ROOT) /* nothing is open that could need it */
+        at.path = BRICK_OTHER;
     at.layer = layer;
     outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));
     over(t);
     return outcome;
+}
+
+unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key)
+{
+    return mark_brick(brick, key, needed, BRICK_NO_LAYER, BRICK_UNIT_NEEDS);
 }
 
 unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void *key)
