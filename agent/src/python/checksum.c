@@ -66,16 +66,9 @@ static PyType_Slot taken_slots[] = {
     {Py_tp_doc, (void *)taken_doc},
     {0, NULL},
 };
-static PyType_Spec taken_spec = {
+PyType_Spec core_taken_spec = {
     "brick_agent.Taken", sizeof(Taken), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, taken_slots,
 };
-
-int core_add_taken(PyObject *module)
-{
-    if (core_state.taken_type == NULL)
-        core_state.taken_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &taken_spec, NULL);
-    return core_state.taken_type == NULL ? -1 : PyModule_AddType(module, core_state.taken_type);
-}
 
 /* ---- errors --------------------------------------------------------------- */
 
@@ -315,9 +308,6 @@ static int to_params(struct request *p, PyObject *value)
 
 /* ---- tensors -------------------------------------------------------------- */
 
-/* A tensor with as many rows as the output: `valid` applies to it too. */
-static bool as_many_rows(const struct brick_tensor *t, int64_t rows) { return t->dims > 0 && t->shape[0] == rows; }
-
 /* A tensor that could not be held, with the exception set: counted, unless that is an interrupt. */
 static int unread(const struct request *p, PyObject *tensor, struct brick_taken *taken)
 {
@@ -329,7 +319,7 @@ static int unread(const struct request *p, PyObject *tensor, struct brick_taken 
     return 0;
 }
 
-/* Sets *rows for the output; `valid` applies to inputs with as many. */
+/* Sets *rows for the output; `valid` applies to it, and to inputs with as many. */
 static int take(const struct request *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
 {
     CoreTensor t;
@@ -344,7 +334,7 @@ static int take(const struct request *p, PyObject *tensor, bool is_output, int64
         return unread(p, tensor, taken);
     if (is_output && t.tensor.dims > 0)
         *rows = t.tensor.shape[0];
-    if ((is_output || as_many_rows(&t.tensor, *rows)) && core_take_valid(p->valid, &t.tensor) != 0) {
+    if ((is_output || (t.tensor.dims > 0 && t.tensor.shape[0] == *rows)) && core_take_valid(p->valid, &t.tensor) != 0) {
         core_tensor_release(&t);
         return unread(p, tensor, taken);
     }

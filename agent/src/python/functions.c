@@ -248,7 +248,7 @@ static int core_exec(PyObject *module)
         return -1;
     Py_DECREF(native);
     Py_XSETREF(core_state.brick_function, PyObject_GetAttrString(module, "brick"));
-    if (core_add_types(module) != 0 || core_add_fingerprint(module) != 0 || core_add_taken(module) != 0)
+    if (core_add_types(module) != 0 || core_add_fingerprint(module) != 0)
         return -1;
     if (core_state.handles != NULL)
         return 0;

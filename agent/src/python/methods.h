@@ -43,7 +43,7 @@ PyObject *core_source_hash(PyObject *module, PyObject *text);
 extern const char core_take_doc[], core_checksum_doc[];
 PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
-int core_add_taken(PyObject *module);
+extern PyType_Spec core_taken_spec;
 
 /* fingerprint.c */
 extern const char core_fingerprint_doc[];

@@ -158,33 +158,41 @@ static PyType_Spec layer_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, layer_slots,
 };
 
-static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, bool manages)
+static PyTypeObject *make_type(PyObject *module, PyType_Spec *spec, bool manages)
 {
-    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-    if (type == NULL || !manages)
-        return type;
     static const char *const names[] = {"__enter__", "__exit__"};
-    for (int i = 0; i < 2; i++) {
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    for (int i = 0; type != NULL && manages && i < 2; i++) {
         PyObject *manager = (PyObject *)PyObject_New(Manager, core_state.manager_type);
         if (manager == NULL || PyObject_SetAttrString((PyObject *)type, names[i], manager) != 0)
             return NULL;
         Py_DECREF(manager);
     }
-    return PyModule_AddType(module, type) == 0 ? type : NULL;
+    return type;
 }
 
 int core_add_types(PyObject *module)
 {
-    if (core_state.brick_type != NULL) /* imported once more, after somebody emptied sys.modules */
-        return PyModule_AddType(module, core_state.brick_type) | PyModule_AddType(module, core_state.span_type)
-               | PyModule_AddType(module, core_state.layer_type);
-    core_state.manager_type = add_type(module, &manager_spec, false);
-    return core_state.manager_type == NULL || (core_state.brick_type = add_type(module, &brick_spec, true)) == NULL
-                   || (core_state.span_type = add_type(module, &span_spec, true)) == NULL
-                   || (core_state.layer_type = add_type(module, &layer_spec, true)) == NULL
-                   || (core_state.traced_type = add_type(module, &core_traced_spec, false)) == NULL
-                   || (core_state.watched_type = add_type(module, &core_watched_spec, false)) == NULL
-                   || (core_state.traced_object_type = add_type(module, &core_traced_object_spec, false)) == NULL
-               ? -1
-               : 0;
+    static const struct {
+        PyType_Spec *spec;
+        PyTypeObject **type; /* made once, even if somebody empties sys.modules and imports again */
+        bool is_public, manages;
+    } all[] = {
+        {&manager_spec, &core_state.manager_type, false, false}, /* first: the next ones have managers */
+        {&brick_spec, &core_state.brick_type, true, true},
+        {&span_spec, &core_state.span_type, true, true},
+        {&layer_spec, &core_state.layer_type, true, true},
+        {&core_taken_spec, &core_state.taken_type, true, false},
+        {&core_traced_spec, &core_state.traced_type, false, false},
+        {&core_traced_object_spec, &core_state.traced_object_type, false, false},
+        {&core_watched_spec, &core_state.watched_type, false, false},
+    };
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
+        PyTypeObject **type = all[n].type;
+        if (*type == NULL && (*type = make_type(module, all[n].spec, all[n].manages)) == NULL)
+            return -1;
+        if (all[n].is_public && PyModule_AddType(module, *type) != 0)
+            return -1;
+    }
+    return 0;
 }
