@@ -104,11 +104,6 @@ static const char *make_view(struct view *v, const struct brick_tensor *t)
     return NULL;
 }
 
-static bool in_one_run(const struct view *v)
-{
-    return v->dims == 0 || (v->dims == 1 && v->stride[0] == v->size);
-}
-
 static void copy_elements(char *to, const char *data, uint64_t offset, uint64_t stride, size_t size, size_t count)
 {
     if (stride == size) {
@@ -313,7 +308,7 @@ static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
 static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elements)
 {
     char gathered[PIECE_BYTES] BRICK_ALIGNED;
-    const bool one_run = in_one_run(v);
+    const bool one_run = v->dims == 0 || (v->dims == 1 && v->stride[0] == v->size);
     const uint64_t most = PIECE_BYTES / v->size, until = *left > elements ? *left - elements : 0;
     const char *from = one_run && v->data != NULL ? v->data + (v->elements - *left) * v->size : gathered;
     while (*left > until) {

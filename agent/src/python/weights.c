@@ -212,11 +212,6 @@ static int watch_mapping(CoreWeights *w, uint64_t *room, PyObject *mapping)
 
 #define BUFFERS "_buffers"
 
-/* A kind of a module's tensors: the method that lists them, the table of each part that has them. */
-struct kind {
-    const char *method, *table;
-};
-
 /* Requests write to it: a word of its own name is "cache", as in "layers.0.attn.k_cache". */
 static bool is_cache(PyObject *name)
 {
@@ -249,14 +244,16 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const cha
     return wrong;
 }
 
-/* What a module raises takes the place of the tensors behind it, as one that cannot be read. */
-static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, const struct kind *kind)
+/* `method` lists the tensors that are in this table of each part. What a module raises takes the place of the tensors
+ * behind it, as one that cannot be read. */
+static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, const char *method,
+                      const char *table)
 {
-    PyObject *pairs = PyObject_CallMethod(module, kind->method, NULL), *pair;
+    PyObject *pairs = PyObject_CallMethod(module, method, NULL), *pair;
     PyObject *iterator = pairs != NULL ? PyObject_GetIter(pairs) : NULL;
     int wrong = iterator == NULL ? -1 : 0;
     while (wrong == 0 && (pair = PyIter_Next(iterator)) != NULL) {
-        wrong = watch_pair(w, room, parts, kind->table, pair);
+        wrong = watch_pair(w, room, parts, table, pair);
         core_let_go(pair);
     }
     core_let_go(pairs);
@@ -266,7 +263,7 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
     if (is_interrupt() || PyErr_ExceptionMatches(PyExc_MemoryError))
         return -1;
     PyErr_Clear();
-    PyObject *name = PyUnicode_FromString(kind->method);
+    PyObject *name = PyUnicode_FromString(method);
     wrong = name != NULL ? watch(w, room, name, (CorePlace){.of = NULL}) : -1;
     Py_XDECREF(name);
     return wrong;
@@ -274,10 +271,9 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
 
 static int watch_module(CoreWeights *w, uint64_t *room, PyObject *module)
 {
-    static const struct kind parameters = {"named_parameters", "_parameters"}, buffers = {"named_buffers", BUFFERS};
     PyObject *parts = core_module_parts(module);
-    const int wrong = parts == NULL || watch_kind(w, room, module, parts, &parameters) != 0
-                      || watch_kind(w, room, module, parts, &buffers) != 0;
+    const int wrong = parts == NULL || watch_kind(w, room, module, parts, "named_parameters", "_parameters") != 0
+                      || watch_kind(w, room, module, parts, "named_buffers", BUFFERS) != 0;
     core_let_go(parts);
     return wrong ? -1 : 0;
 }

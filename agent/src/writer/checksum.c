@@ -60,15 +60,10 @@ static struct place place_of(struct brick_thread *t, uint32_t kernel, const void
     return p;
 }
 
-static uint64_t visits_of(const struct brick_thread *t)
-{
-    return (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* more than there are sites */
-}
-
 /* Counts a visit; *before: those since the site was last at another step. 0: no memory for the count. */
 static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *before)
 {
-    const uint64_t visits = visits_of(t);
+    const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* more than there are sites */
     if (BRICK_UNLIKELY(t->visits == NULL)) {
         if (!brick_seldom(++t->unvisited))
             return 0;
@@ -181,21 +176,18 @@ int brick_key_published(struct brick_process *process, struct brick_fingerprint_
     return 1;
 }
 
-static uint32_t digest_of_shape(const struct brick_tensor *tensor)
-{
-    uint64_t digest = brick_splitmix64(tensor->dims);
-    for (uint32_t d = 0; d < tensor->dims; d++)
-        digest = brick_splitmix64(digest ^ (uint64_t)tensor->shape[d]);
-    return (uint32_t)(digest >> 32);
-}
-
 void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor)
 {
-    for (uint32_t d = 0; d < tensor->dims && d < SHAPE_MAX; d++)
-        taken->shape[d] = (uint64_t)tensor->shape[d];
+    uint64_t digest = brick_splitmix64(tensor->dims);
+    for (uint32_t d = 0; d < tensor->dims; d++) {
+        const uint64_t size = (uint64_t)tensor->shape[d];
+        digest = brick_splitmix64(digest ^ size);
+        if (d < SHAPE_MAX)
+            taken->shape[d] = size;
+    }
     taken->dtype = tensor->dtype;
     taken->dims = tensor->dims;
-    taken->extents = digest_of_shape(tensor);
+    taken->extents = (uint32_t)(digest >> 32);
     taken->valid = tensor->valid;
 }
 

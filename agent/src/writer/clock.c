@@ -8,13 +8,12 @@
 #include <cpuid.h>
 #endif
 
-/* The kernel measures the time stamp counters of all cores against each other
- * and takes another clocksource when they disagree: we follow its judgement,
- * and ask the processor that the counter keeps its rate and does not stop. */
-static uint32_t trusted_clock(const char *clocksource)
+/* The kernel leaves the time stamp counters when those of two cores disagree: its choice counts. The processor must say
+ * that the counter keeps its rate and does not stop. */
+uint32_t brick_clock_choose(const char *wish, const char *clocksource)
 {
     char text[32];
-    if (brick_read_file(clocksource, text, sizeof text) < 0)
+    if (strcmp(wish, "monotonic") == 0 || brick_read_file(clocksource, text, sizeof text) < 0)
         return BRICK_CLOCK_MONOTONIC;
 #if defined(__x86_64__)
     uint32_t a, b, c, d;
@@ -25,11 +24,6 @@ static uint32_t trusted_clock(const char *clocksource)
         return BRICK_CLOCK_CNTVCT;
 #endif
     return BRICK_CLOCK_MONOTONIC;
-}
-
-uint32_t brick_clock_choose(const char *wish, const char *clocksource)
-{
-    return strcmp(wish, "monotonic") != 0 ? trusted_clock(clocksource) : BRICK_CLOCK_MONOTONIC;
 }
 
 void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)

@@ -257,17 +257,11 @@ uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 /* ---- a new segment ----------------------------------------------------- */
 
-/* Name 0. It is not found by its text: a name "other" of the host is another one. */
-static void name_other(struct brick_tables *t, struct brick_segment *s)
-{
-    const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
-    if (name_has_memory(s, number))
-        name_write(&brick_names_of(s)[number], (const uint8_t *)"other", 5);
-}
-
 void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
 {
-    name_other(t, s);
+    const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
+    if (name_has_memory(s, number)) /* not found by its text: a name "other" of the host is another one */
+        name_write(&brick_names_of(s)[number], (const uint8_t *)"other", 5);
     take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
     brick_store_release(&brick_paths_of(s)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));
 }

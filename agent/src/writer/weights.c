@@ -149,15 +149,9 @@ void brick_weights_took(struct brick_weights *w, uint64_t ns)
 
 static uint64_t now_ns(void) { return brick_clock_ns(CLOCK_MONOTONIC); }
 
-/* A lower bound on any machine. A turn compares ticks first: they are read in a third of the time. */
-static uint64_t ticks_in(uint64_t ns) { return brick_agent.clock == BRICK_CLOCK_CNTVCT ? ns >> 6 : ns; }
-
 /* ---- one tensor ----------------------------------------------------------- */
 
-static struct brick_process *process(void)
-{
-    return brick_process_of(brick_segment_now());
-}
+static struct brick_process *process(void) { return brick_process_of(brick_segment_now()); }
 
 static void publish_count(const struct brick_weights *w)
 {
@@ -413,8 +407,8 @@ void brick_weights_turn(struct brick_weights *w)
     if (ticks < brick_load_relaxed(&w->next_ticks) && !loading)
         return;
     const uint64_t now = now_ns(), next = brick_load_relaxed(&w->next_ns);
-    if (now < next && !loading) {
-        brick_store_relaxed(&w->next_ticks, ticks + ticks_in(next - now));
+    if (now < next && !loading) { /* ticks are read in a third of the time; on any machine there are at least so many */
+        brick_store_relaxed(&w->next_ticks, ticks + ((next - now) >> (brick_agent.clock == BRICK_CLOCK_CNTVCT ? 6 : 0)));
         return;
     }
     if (w->count == 0 || !is_recording() || !claim(w))
