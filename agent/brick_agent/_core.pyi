@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, SupportsFloat, SupportsIndex, final
+from typing import Any, Final, Protocol, SupportsFloat, SupportsIndex, final
 from weakref import ReferenceType
 
 from typing_extensions import Buffer
@@ -11,10 +11,8 @@ _Key = SupportsIndex | str | None  # of a step, a stream, a position, a generati
 
 @final
 class Brick:
-    @property
-    def name(self) -> str: ...
-    @property
-    def category(self) -> str | None: ...
+    name: Final[str]
+    category: Final[str | None]
     def __call__(
         self,
         *,
@@ -57,32 +55,19 @@ class Layer:
 
 @final
 class Fingerprint(tuple[Any, ...]):
-    @property
-    def checksum(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def elements(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def min(self) -> float: ...
-    @property
-    def max(self) -> float: ...
-    @property
-    def mean(self) -> float: ...
-    @property
-    def l2(self) -> float: ...
-    @property
-    def nan(self) -> int: ...
-    @property
-    def pos_inf(self) -> int: ...
-    @property
-    def neg_inf(self) -> int: ...
-    @property
-    def sketch(self) -> tuple[float, ...]: ...
-    @property
-    def fnv1a(self) -> str: ...
+    checksum: Final[str]
+    dtype: Final[str]
+    elements: Final[int]
+    bytes: Final[int]
+    min: Final[float]
+    max: Final[float]
+    mean: Final[float]
+    l2: Final[float]
+    nan: Final[int]
+    pos_inf: Final[int]
+    neg_inf: Final[int]
+    sketch: Final[tuple[float, ...]]
+    fnv1a: Final[str]
 
 class _DLPack(Protocol):
     def __dlpack__(self, *args: Any, **keywords: Any) -> Any: ...

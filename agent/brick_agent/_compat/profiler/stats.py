@@ -100,17 +100,10 @@ class BrickStats:
 
     def bound(self, part_ns: int, latency_ns: int, elements: int) -> None:
         """Add a run that ended at a common sync."""
-        if not self.count or part_ns < self.min_ns:
-            self.min_ns, self.min_exact = part_ns, False
-        if not self.count or part_ns > self.max_ns:
-            self.max_ns, self.max_exact = part_ns, False
-        self.count += 1
-        self.bounded += 1
-        self.total_ns += part_ns
-        self.self_ns += part_ns
-        self.bounded_ns += part_ns
-        self.sync_latency_ns += latency_ns
-        self.total_elements += elements
+        run = BrickStats(self.name, count=1, bounded=1, total_elements=elements, sync_latency_ns=latency_ns)
+        run.total_ns = run.self_ns = run.bounded_ns = run.min_ns = run.max_ns = part_ns
+        run.min_exact = run.max_exact = False
+        self.add(run)
 
     @property
     def avg_ns(self) -> float:

@@ -343,8 +343,8 @@ class Timing:
         >>> profiler.brick_stats(0).bounded
         1
         """
-        if self._on and (known := self._by_id(id)) is not None:
-            self._record_deferred(known, start_ns, elements)
+        if self._on:
+            self._record_deferred(self._by_id(id), start_ns, elements)
 
     def record_deferred_dynamic(self, name: str, start_ns: SupportsIndex, elements: SupportsIndex = 0) -> None:
         """Record deferred work of a brick of any name.
@@ -358,9 +358,8 @@ class Timing:
         if self._on:
             self._record_deferred(by_name(name, None), start_ns, elements)
 
-    def _record_deferred(self, of: Brick, start_ns: SupportsIndex, elements: SupportsIndex) -> None:
-        at = self._since_epoch(start_ns, "deferred starts")
-        if at is not None:
+    def _record_deferred(self, of: Brick | None, start_ns: SupportsIndex, elements: SupportsIndex) -> None:
+        if of is not None and (at := self._since_epoch(start_ns, "deferred starts")) is not None:
             self._defer(of, at, elements)
 
     def _since_epoch(self, ns: SupportsIndex, what: str) -> int | None:
