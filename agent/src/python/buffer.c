@@ -1,11 +1,8 @@
 /* python/buffer.c - a Python object's memory as a tensor: by the buffer protocol, else by DLPack.
  *
- * An array of numpy whose dtype is another package's (bfloat16, float8 of ml_dtypes)
- * gives neither. Its dtype's name says what its bytes are; that package is not called.
- *
- * Owns: what a buffer says of types and shapes, and the hold on the memory. Must not
- * know: what becomes of the tensor. The memory is held until core_tensor_release;
- * where core_tensor_hold fails, it is not.
+ * Owns: what a buffer says of types and shapes, and the hold on the memory until core_tensor_release. Must not know:
+ * what becomes of the tensor. An array of numpy with a dtype of another package (bfloat16, float8 of ml_dtypes) has
+ * neither protocol: its bits are read by the dtype's name, without a call of that package.
  */
 #include "tensor.h"
 

@@ -1,9 +1,8 @@
 /* python/capsule.c - the capsule through which other extensions reach this process's writer.
  *
- * Most calls come without the interpreter lock, on threads that Python may not know:
- * they read only what never changes of a handle, and touch no other object. So they
- * take no reference for what native code begins: a key that had nothing open is marked
- * as borrowed, and its task keeps it valid.
+ * Most calls come without the interpreter lock, on threads that Python may not know: they read only what never changes
+ * of a handle, and touch no other object. So they take no reference to a key: one that had nothing open is marked as
+ * borrowed, and its task keeps it valid.
  */
 #include "brick.h"
 #include "context_key.h"

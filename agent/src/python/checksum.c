@@ -1,8 +1,7 @@
 /* python/checksum.c - checksum() and take(): the fingerprints of a kernel's tensors are recorded.
  *
- * Owns: what the arguments of both mean to the writer. Must not know: how a
- * fingerprint is computed, or where it is written. Invariants: only an unknown
- * argument raises, or anything in strict mode; a tensor is not touched unless its
+ * Owns: what the arguments of both mean to the writer. Must not know: how a fingerprint is computed, where it is
+ * written. Invariants: only an unknown argument raises, or anything in strict mode; a tensor is read only if its
  * checksum would be recorded.
  */
 #include "arguments.h"
@@ -19,9 +18,8 @@
 
 const char core_take_doc[] = PyDoc_STR(
 "take(kernel, tensor, /, *, valid=None, layer=None, step=None)\n--\n\n"
-"Take the fingerprint of an input now, for a checksum() after the kernel has overwritten it.\n\n"
-"kernel, layer, step: as that checksum() will have them. tensor, valid: as in fingerprint(). The result is good for\n"
-"nothing but `input`. Never raises.\n\n"
+"Take the fingerprint of an input now, for the `input` of a checksum() after the kernel has overwritten it.\n\n"
+"kernel, layer, step: as that checksum() will have them. tensor, valid: as in fingerprint(). Never raises.\n\n"
 ">>> from array import array\n"
 ">>> x = array(\"f\", [1, 2, 3])\n"
 ">>> before = brick.take(\"scale\", x)\n"
@@ -30,29 +28,26 @@ const char core_take_doc[] = PyDoc_STR(
 const char core_checksum_doc[] = PyDoc_STR(
 "checksum(kernel, output, /, *, input=None, layer=None, position=None, step=None, relation='local', valid=None,\n"
 "         backend=None, params=None, stateful=None)\n--\n\n"
-"Record what a kernel's tensors came to, so that it can be compared with other workers.\n\n"
-"kernel: a name or a handle. output: what fingerprint() takes. input: the same, what take() gave, or a list or a tuple of\n"
-"several. layer, step: else those of the layer and the span around. position: an integer or a string; else how often this\n"
-"kernel came in this layer since it was last at another step, on this thread. relation: why another worker must have the\n"
-"same output: \"local\", where only inputs and weights decide, \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\". What\n"
-"moves over a link has its block's hash or its message's key as the position, at both ends; the link is a name, as a pair\n"
-"of stages is, and names are few (4,096).\n"
-"valid: how many rows of the output count, and of each input with as many rows. backend: a name. params: what else\n"
-"decides, as JSON has it. stateful: whether a state decides, too, that neither input nor params show, as a cache or a\n"
-"random number; else the kernel's name tells (attention, cache, sampling, ...). Such a kernel need not come to the same in\n"
-"two workers that have the same input. One that reads a cache may have stateful=False and what filled that cache, as the\n"
-"tokens so far, among its inputs.\n\n"
-"Never raises. What cannot be read (on a device, of no known type) is counted, and told once. Kernels whose name says\n"
-"embed, logit, lm_head, token, input_ids, wte, multinomial or sample are looked at with BRICKD_SENSITIVE=1 alone: their\n"
-"numbers say what customers wrote.\n"
-"(An embedding called rotary or rope looks no token up, and is none of them.)\n\n"
+"Record the fingerprints of a kernel's tensors, so that they can be compared with other workers.\n\n"
+"kernel: a name or a handle. output: what fingerprint() takes. input: the same, a result of take(), or a list or a tuple\n"
+"of several. layer, step: by default those of the surrounding layer and span. position: an integer or a string; by default\n"
+"the occurrence of this kernel in this layer and step, on this thread. relation: why another worker must have the same\n"
+"output: \"local\" (only inputs and weights decide), \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\". What moves over\n"
+"a link has the same position at both ends, as its block's hash or its message's key; a link is one of 4,096 names.\n"
+"valid: the number of rows that count, of the output and of each input with as many rows. backend: a name. params: what\n"
+"else decides, as JSON. stateful: whether a state that no input shows decides too, as a cache or a random number; by\n"
+"default the kernel's name tells (attention, cache, sampling, ...). Workers may differ in such a kernel. One that reads a\n"
+"cache may have stateful=False if its inputs include what filled the cache, as the tokens so far.\n\n"
+"Never raises. A tensor that cannot be read (on a device, of an unknown type) is counted, and reported once. Kernels with\n"
+"embed, logit, lm_head, token, input_ids, wte, multinomial or sample in their name need BRICKD_SENSITIVE=1, since their\n"
+"numbers reveal what customers wrote. (A rotary or rope embedding looks no token up, and needs nothing.)\n\n"
 ">>> from array import array\n"
 ">>> x, y = array(\"f\", [1, 2]), array(\"f\", [2, 4])\n"
 ">>> with brick.step(17), brick.layer(3):\n"
 "...     brick.checksum(\"scale\", y, input=x, params={\"by\": 2})\n");
 
 PyDoc_STRVAR(taken_doc,
-"What take() gives: a tensor's fingerprint, for the checksum() of a kernel that overwrites it.\n\n"
+"The result of take(): a tensor's fingerprint, for the checksum() of a kernel that overwrites it.\n\n"
 ">>> type(brick.take(\"scale\", bytes(8))) is brick.Taken\n"
 "True\n");
 

@@ -1,8 +1,7 @@
-/* python/context_key.c - a span runs on behalf of a context; this file keeps that context alive meanwhile.
+/* python/context_key.c - a span runs on behalf of a context, which this file keeps alive meanwhile.
  *
- * The writer tells tasks apart by the addresses of their contexts, which Python uses
- * again. So a context with something open is referenced; the reference is dropped when
- * all has ended, when the task is found dead, or when the thread ends.
+ * The writer tells tasks apart by the addresses of their contexts, which Python uses again. So a context with
+ * something open is referenced until all has ended, the task is found dead, or the thread ends.
  */
 #include "context_key.h"
 #include "arguments.h"

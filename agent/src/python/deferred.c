@@ -8,10 +8,9 @@
 
 const char core_defer_doc[] = PyDoc_STR(
 "defer($self, /, *, stream=None, elements=0, bytes=0, step=None)\n--\n\n"
-"Say that work of this brick is handed to a device now; its id, 0 when it was not recorded.\n\n"
-"It stands below what is open here and takes the step of that, unless one is given. stream: on which of the device's\n"
-"streams, an integer (its handle, an index) or a string; may be left out where there is but one. Its end comes to be\n"
-"known by finalize(): what that is given as the duration of this id is a measurement, else a bound is known.\n\n"
+"Record that a device gets work of this brick now; returns its id, or 0 if it was not recorded.\n\n"
+"It is a child of the open span, with its step unless one is given. stream: of the device, an integer (a handle, an\n"
+"index) or a string; not needed if there is only one. finalize() ends it: with a measured duration, else with a bound.\n\n"
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
 ">>> for chunk in range(3):\n"
 "...     id = kernel.defer(stream=7, elements=4096)\n"
@@ -20,9 +19,8 @@ const char core_defer_doc[] = PyDoc_STR(
 ">>> brick.finalize(stream=7, durations={id: 1_250_000})\n");
 const char core_finalize_doc[] = PyDoc_STR(
 "finalize(*, stream=None, durations=None)\n--\n\n"
-"Say that the host has waited for a stream, or for all of them: what was deferred there is over.\n\n"
-"stream: as in Brick.defer(); every stream where none is given. durations: how many nanoseconds the device measured for\n"
-"each id that defer() gave. Harmless where nothing pends.\n\n"
+"End deferred work: the host has waited for a stream, or for all of them.\n\n"
+"stream: as in Brick.defer(); None: every stream. durations: the nanoseconds that the device measured, by id.\n\n"
 ">>> copy = brick.brick(\"copy\", category=\"transfer\")\n"
 ">>> ids = [copy.defer(stream=\"upload\", bytes=1 << 20) for _ in range(2)]\n"
 ">>> brick.finalize(durations={id: 85_000.5 for id in ids})\n"
@@ -30,7 +28,7 @@ const char core_finalize_doc[] = PyDoc_STR(
 "0\n");
 const char core_pending_doc[] = PyDoc_STR(
 "pending()\n--\n\n"
-"How much deferred work of this process no finalize() has covered yet.\n\n"
+"The amount of deferred work of this process that finalize() has not ended.\n\n"
 ">>> id = brick.brick(\"moe_gemm\").defer()\n"
 ">>> brick.pending()\n"
 "1\n"

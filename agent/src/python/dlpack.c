@@ -1,15 +1,12 @@
 /* python/dlpack.c - a Python object's memory as a tensor, as DLPack describes it.
  *
- * Owns: both protocols of DLPack, its types, its devices. A type's table of functions
- * (__dlpack_c_exchange_api__) describes a tensor in place, for the price of a call in
- * C that profilers and exports of its library do not see; the method __dlpack__ gives
- * a capsule. Must not know: what becomes of the tensor. Invariant: no attribute is
- * read of an object whose type has neither, since some objects record each access
- * into a program.
+ * Owns: both protocols of DLPack, its types, its devices. A type's table of functions (__dlpack_c_exchange_api__)
+ * describes a tensor in place, by a call in C that profilers and exports of its library do not see; the method
+ * __dlpack__ gives a capsule. Must not know: what becomes of the tensor. Invariant: no attribute is read of an object
+ * whose type has neither, since some objects record each access into a program.
  *
- * A capsule is read and never consumed: its name stays, so that the producer's own
- * destructor frees it with our reference, on every way out. That may run Python,
- * which must find no exception of ours, and leave none.
+ * A capsule is read and never consumed: its name stays, so that the producer's destructor frees it with our reference.
+ * That may run Python, which must find no exception of ours, and leave none.
  */
 #include "tensor.h"
 

@@ -5,13 +5,12 @@
 
 const char core_fingerprint_doc[] = PyDoc_STR(
 "fingerprint(array, /, *, valid=None, key=0)\n--\n\n"
-"What two tensors can be compared by without having both: a checksum of every byte, statistics, a sketch.\n\n"
+"Compute a tensor's fingerprint: a checksum of every byte, statistics, a sketch. Records nothing.\n\n"
 "array: anything with the buffer protocol (numpy, array, bytes) or with __dlpack__ (torch and others) in this host's\n"
-"memory: bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32, float64 (those of ml_dtypes, too); of any\n"
-"shape and strides. valid: how many rows, the first ones of dimension 0, count; all where not said. key: an integer from\n"
-"0 to 2^128-1; only fingerprints of one key compare. Records nothing; raises where there is no fingerprint.\n\n"
-"The memory is held meanwhile: it is neither freed nor resized. From 1 MiB on, other threads of Python run; one that\n"
-"writes to the tensor leaves a fingerprint of neither state. brick_fingerprint.h has the definition.\n\n"
+"memory: bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32, float64 (those of ml_dtypes too), of any\n"
+"shape and strides. valid: the number of rows (of dimension 0) that count; None: all. key: an integer from 0 to 2^128-1;\n"
+"only fingerprints of one key compare. Raises if a tensor has no fingerprint. From 1 MiB on other threads run meanwhile;\n"
+"if one writes to the tensor, the fingerprint is of neither state. brick_fingerprint.h has the definition.\n\n"
 ">>> from array import array\n"
 ">>> brick.fingerprint(array(\"f\", [1, 2, 3])).checksum\n"
 "'78bae40d05ce2a1b'\n"
@@ -22,7 +21,7 @@ const char core_fingerprint_doc[] = PyDoc_STR(
 "True\n");
 
 PyDoc_STRVAR(type_doc,
-"What fingerprint() gives: a tuple with names.\n\n"
+"The result of fingerprint(): a named tuple.\n\n"
 ">>> got = brick.fingerprint(bytes([1, 2, 3]))\n"
 ">>> got.dtype, got.elements, got.min, got.max, got.mean\n"
 "('uint8', 3, 1.0, 3.0, 2.0)\n");

@@ -156,16 +156,14 @@ PyDoc_STRVAR(core_brick_doc,
 PyDoc_STRVAR(core_span_doc,
 "span(name, /, *, category=None, elements=0, bytes=0, flops=0, step=None)\n--\n\n"
 "Time the body of a `with` without a handle.\n\n"
-"step: an integer or a string that says on whose behalf; spans inside inherit it. Of the step 0 the details of spans say\n"
-"what they say of none; checksums tell the two apart.\n\n"
+"step: as for a handle. Only checksums tell step 0 from no step; the details of spans do not.\n\n"
 ">>> with brick.span(\"prefill\", step=\"request-17\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_step_doc,
 "step(key, /, *, kind='step', rows=0, valid=None)\n--\n\n"
 "Time one step of an engine: `with step(n, kind=\"decode\", rows=32, valid=30):`.\n\n"
-"key: the engine's own number or name of it, which the spans inside inherit; None: it has none. kind: the brick\n"
-"that it counts for, of category \"step\". rows: how large the batch is; valid: how many of them are not padding (all,\n"
-"when not said): these count as elements.\n\n"
+"key: the engine's number or name of the step, which the spans inside inherit, or None. kind: its brick, of category\n"
+"\"step\". rows: the size of the batch. valid: the rows that are not padding, by default all; they count as elements.\n\n"
 ">>> with brick.step(17, kind=\"decode\", rows=32, valid=30), brick.span(\"attention\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_layer_doc,
@@ -176,10 +174,9 @@ PyDoc_STRVAR(core_layer_doc,
 PyDoc_STRVAR(core_init_doc,
 "init(service=None, worker=None, *, lanes=0, paths=0, names=0, sites=0)\n--\n\n"
 "Open this process's segment now rather than at its first span; True when it records.\n\n"
-"worker: a number within the service, or coordinates (0.tp3.pp1). Never raises and may be called\n"
-"again; the first call decides. What is not given, or cannot be, comes from BRICKD_SERVICE,\n"
-"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, BRICKD_EVENTS, else from\n"
-"defaults.\n\n"
+"worker: a number within the service, or coordinates (0.tp3.pp1). Never raises; only the first call counts. What is\n"
+"not given, or is invalid, comes from BRICKD_SERVICE, BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES,\n"
+"BRICKD_SITES, BRICKD_EVENTS, else from defaults.\n\n"
 ">>> brick.init(service=\"api\", worker=3)\n"
 "True\n");
 PyDoc_STRVAR(core_shutdown_doc,

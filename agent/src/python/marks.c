@@ -13,23 +13,22 @@
 
 const char core_kernel_doc[] = PyDoc_STR(
 "kernel(name, grid=None, block=None, shared_mem=0, *, source=None, elapsed_ns=None, elements=0, bytes=0, flops=0)\n--\n\n"
-"Say that a kernel is launched now, below what is open here.\n\n"
-"grid, block: how many blocks, and threads of a block: a number, or up to three. shared_mem: bytes that a block shares.\n"
-"source: what it was compiled from, as brick.source() gave it, or its text. elapsed_ns: what the device says that it took,\n"
-"where that is known by now; else defer the brick of the same name. Launches are counted, by place and shape.\n\n"
+"Record the launch of a kernel by the open span. Launches are counted, by place and shape.\n\n"
+"grid, block: blocks, and threads of a block: a number, or up to three. shared_mem: bytes that a block shares. source: a\n"
+"result of brick.source(), or a text. elapsed_ns: the time that the device measured, if known by now; else defer the brick\n"
+"of the same name.\n\n"
 ">>> with brick.span(\"RmsNorm\"):\n"
 "...     brick.kernel(\"rmsnorm_kernel\", grid=16, block=(256, 1, 1), shared_mem=1024)\n");
 const char core_transfer_doc[] = PyDoc_STR(
 "transfer(direction, bytes, *, src='host', dst='device', elapsed_ns=None)\n--\n\n"
-"Say that bytes are moved now, below what is open here: \"H2D\" to a device, \"D2H\" back, \"D2D\" on it.\n\n"
-"src, dst: what they are moved from and to, buffers or devices. What a transfer takes back that the same thread had just\n"
-"moved the other way is counted as returned.\n\n"
+"Record a transfer by the open span: \"H2D\" to a device, \"D2H\" back, \"D2D\" on it.\n\n"
+"src, dst: buffers or devices. Bytes that the same thread had just moved the other way are counted as returned.\n\n"
 ">>> brick.transfer(\"H2D\", 1 << 20, src=\"tokens\", dst=\"tokens@gpu0\")\n"
 ">>> brick.transfer(\"D2H\", 1 << 20, src=\"tokens@gpu0\", dst=\"tokens\")\n");
 const char core_needs_doc[] = PyDoc_STR(
 "needs(needed, /, brick=None)\n--\n\n"
-"Say that a brick needs what another one makes: it cannot begin before that has ended.\n\n"
-"brick: one beside what is recorded now; None: what is open here.\n\n"
+"Record that a brick cannot begin before another one has ended.\n\n"
+"brick: a brick in the open span; None: the open span itself.\n\n"
 ">>> with brick.span(\"attention\"):\n"
 "...     brick.needs(\"qkv\")\n");
 

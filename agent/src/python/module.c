@@ -1,10 +1,9 @@
 /* python/module.c - where a torch module keeps its tensors.
  *
- * Owns: which part of a module has a tensor, and how it is found there again. Must not
- * know: what becomes of it. Invariants: a place keeps neither a part nor a tensor
- * alive, and makes a weak reference to a tensor only where its part is unknown: torch
- * refuses to swap the contents of a tensor that has one, and so to convert or to load
- * a model with tensors of other classes.
+ * Owns: which part of a module has a tensor, and how to find it there again. Must not know: what becomes of it.
+ * Invariants: a place keeps neither a part nor a tensor alive, and refers weakly to a tensor only if its part is
+ * unknown: torch refuses to swap the contents of a tensor with a weak reference, and so to convert or load some
+ * models.
  */
 #include "module.h"
 #include "tensor.h"

@@ -1,8 +1,7 @@
-/* python/own_totals.c - what this process has recorded so far, read by itself: BrickProfiler's statistics without a daemon.
+/* python/own_totals.c - what this process has recorded so far: BrickProfiler's statistics without a daemon.
  *
- * Nothing here is on the record path or writes: each lane's summaries are copied as
- * any reader copies them (brick_shm.h, O5 to O8), since other threads go on recording.
- * Times are in ticks, next to the length of a tick.
+ * Not on the record path, and writes nothing. Copies each lane's summaries as any reader does (brick_shm.h, O5 to O8),
+ * since other threads go on recording. Times are in ticks, next to the length of a tick.
  */
 #include "methods.h"
 

@@ -1,11 +1,9 @@
 /* python/torch.c - what DLPack does not say of torch's tensors.
  *
- * Owns: what keeps their memory where it is, whether their numbers are those in
- * memory, which tensors have none. Must not know: DLPack, what becomes of a tensor.
- * Invariant: a TorchFunctionMode, or a class with a __torch_function__ of its own,
- * sees none of our calls: between core_torch_enter and core_torch_leave they are
- * switched off in this thread. Torch is not imported: a caller with a tensor of it
- * has done so.
+ * Owns: what keeps their memory in place, whether memory has their numbers, which tensors have none. Must not know:
+ * DLPack, what becomes of a tensor. Invariants: a TorchFunctionMode, or a class with a __torch_function__, sees none
+ * of our calls, which run between core_torch_enter and core_torch_leave; torch is not imported, since a caller with a
+ * tensor did that.
  */
 #include "tensor.h"
 

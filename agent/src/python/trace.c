@@ -1,8 +1,8 @@
-/* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does. Of generators and coroutines, which are
- * resumed, it reports only the definition.
+/* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does.
  *
- * In C because a Python wrapper with *args and **keywords costs four times what the span does. There are two types: the
- * look-up of an attribute makes a function a method, but not a builtin or an object with __call__, nor their wrapper.
+ * Of generators and coroutines it reports only the definition. In C because a Python wrapper with *args and **keywords
+ * costs four times what the span does. There are two types: attribute look-up makes a method of a function, but not of
+ * a builtin or an object with __call__, nor of their wrapper.
  */
 #include "marks.h"
 #include "methods.h"

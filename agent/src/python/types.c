@@ -58,11 +58,10 @@ static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 PyDoc_STRVAR(brick_doc,
 "A named unit of work, made by brick(): a context manager, with start() and stop() where `with` does not fit.\n\n"
 "May be used from any thread, task and greenlet at once; pickled and copied by name.\n\n"
-"Called with keywords it gives a span that says what it worked on, and for whom. elements: how many things, of the\n"
-"kind that the brick counts (tokens, rows, values); bytes: how many bytes were read and written; flops: how many\n"
-"floating-point operations it took. The first two are integers from 0 to 2^48, 0 where not known, and all are added up,\n"
-"as those given to stop(), record() and defer() are. step: an integer or a string, the request or the iteration on\n"
-"whose behalf it runs; spans inside inherit it.\n\n"
+"Called with keywords it gives a span with amounts, which are added up, as those of stop(), record() and defer() are.\n"
+"elements: of what the brick counts (tokens, rows, values); bytes: read and written; both are integers from 0 to 2^48, 0 if\n"
+"unknown. flops: floating-point operations. step: an integer or a string, the request or the iteration on whose behalf it\n"
+"runs; spans inside inherit it.\n\n"
 ">>> norm = brick.brick(\"rms_norm\", category=\"norm\")\n"
 ">>> with norm:\n"
 "...     pass\n"
@@ -85,8 +84,8 @@ PyDoc_STRVAR(stop_doc,
 ">>> copy.stop(1024, 4096)\n");
 PyDoc_STRVAR(record_doc,
 "record($self, elapsed_ns, /, elements=0, bytes=0, flops=0)\n--\n\n"
-"Count a span that was timed elsewhere: by a device's events, by a library's own clock.\n\n"
-"It stands below what is open here, and is taken from the own time of that.\n\n"
+"Record a span that was timed elsewhere: by a device's events, by a library's own clock.\n\n"
+"It is a child of the open span, and reduces the own time of that.\n\n"
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
 ">>> kernel.record(1_250_000, elements=4096, flops=2 * 4096**2)\n");
 
@@ -125,7 +124,7 @@ static PyType_Spec brick_spec = {
 };
 
 PyDoc_STRVAR(span_doc,
-"One span of a brick with its amounts, for one `with` statement: what b(), span() and step() give.\n\n"
+"One span of a brick with its amounts, for one `with` statement: the result of b(), span() and step().\n\n"
 ">>> with brick.brick(\"rms_norm\")(elements=4096) as norm:\n"
 "...     norm.name\n"
 "'rms_norm'\n");
@@ -142,7 +141,7 @@ static PyType_Spec span_spec = {
 };
 
 PyDoc_STRVAR(layer_doc,
-"A scope whose spans know their layer: what layer() gives. May be used again.\n\n"
+"The result of layer(): a scope that gives its spans their layer. May be used again.\n\n"
 ">>> third = brick.layer(3)\n"
 ">>> with third, brick.span(\"attention\"):\n"
 "...     pass\n");

@@ -1,10 +1,8 @@
 /* python/weights.c - weights(): a model's tensors are watched.
  *
- * Owns: which tensors of a mapping or a module are watched, and how they are held.
- * Must not know: when a tensor is read, for how long, or where its record goes
- * (writer/weights.c). Invariants: only an unknown argument raises, or anything in
- * strict mode; to be watched keeps no tensor of a module alive; between two slices no
- * tensor is held.
+ * Owns: which tensors of a mapping or a module are watched, and how they are held. Must not know: when a tensor is
+ * read, where its record goes (writer/weights.c). Invariants: only an unknown argument raises, or anything in strict
+ * mode; watching keeps no tensor of a module alive; between two slices no tensor is held.
  */
 #include "weights.h"
 #include "arguments.h"
@@ -23,17 +21,15 @@
 const char core_weights_doc[] = PyDoc_STR(
 "weights(tensors, /, *, rescan_s=None, generation=None, share=0.005)\n--\n\n"
 "Record the fingerprints of a model's parameters, now and again, so that they can be compared with other workers.\n\n"
-"tensors: a mapping of names to what fingerprint() takes, or a torch module, of which all parameters and buffers are\n"
-"meant. All are read here and now; then, in slices of at most 200 us at the ends of steps (`with step(...)`), whenever a\n"
-"daemon asks for it, and so long after the beginning of the last time as rescan_s says. share: of the time, for these\n"
-"slices, at most. A later call takes the place of an earlier one: call it again after an update. generation: an integer\n"
-"or a string, the same in all workers that are to be compared; else how many such calls there were. What checksum()\n"
-"records from then on is compared with what came of the same generation alone.\n\n"
-"A mapping is kept, and its tensors looked up at each slice; of a module nothing is kept but weak references to its\n"
-"submodules, where those that they have by then are found. Never raises. What cannot be read (on a device, sparse, of no\n"
-"known type) is counted, and the first one told once. What is written to while it is read gives a fingerprint of neither\n"
-"state. Of a module no buffer is read whose name says cache (`k_cache`): requests write to it, and into another one that\n"
-"they write to a difference would be told: give a mapping without it.\n\n"
+"tensors: a mapping of names to what fingerprint() takes, or a torch module with its parameters and buffers. This call\n"
+"reads all of them. Slices of at most 200 us at the ends of steps (`with step(...)`) read them again: when a daemon asks\n"
+"for it, and rescan_s seconds after the last time began. share: the largest part of the time for slices. A later call\n"
+"replaces an earlier one: call it again after an update. generation: an integer or a string, the same in all workers to\n"
+"compare; by default the number of such calls. Later checksums are compared within one generation only.\n\n"
+"A mapping is kept, and each slice looks its tensors up; of a module only weak references to its submodules are kept.\n"
+"Never raises. A tensor that cannot be read (on a device, sparse, of an unknown type) is counted, and the first one\n"
+"reported once. A tensor that changes while it is read has a fingerprint of neither state. A module's buffers named cache\n"
+"(`k_cache`) are left out, since requests write to them; for other such buffers give a mapping without them.\n\n"
 ">>> from array import array\n"
 ">>> brick.weights({\"model.layers.0.up.weight\": array(\"f\", [1, 2])}, rescan_s=3600)\n");
 
