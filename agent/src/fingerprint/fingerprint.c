@@ -1,14 +1,11 @@
 /* fingerprint/fingerprint.c - the fingerprint of a tensor, as brick_fingerprint.h defines it.
  *
- * Owns: views (which element comes next in flat order), the rest of a block at the
- * end, the result of the sums, the state of a tensor in pieces. Must not know:
- * segments, records. Invariants: nothing outside the view is read, nothing but the
+ * Owns: views (the elements in flat order), the rest of a block at the end, the result of the sums, the state of a
+ * tensor in pieces. Must not know: segments, records. Invariants: nothing outside the view is read, nothing but the
  * result is written; each element is read once, unless float64 needs another scale.
  *
- * The tensor is read in pieces that stay in the nearest cache. A piece that is not
- * contiguous is gathered first. Its bytes go to the checksum; its elements, as float32
- * or float64, to the sums: first as if all were finite, which they nearly always are;
- * if not, again with care.
+ * The tensor is read in pieces that stay in the nearest cache; a piece that is not contiguous is gathered first. The
+ * sums first take all elements as finite, which they nearly always are; if not, they run again with care.
  */
 #include "simd.h"
 #include "fp_modes.h"

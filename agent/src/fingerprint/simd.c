@@ -1,9 +1,7 @@
 /* fingerprint/simd.c - the variants of the kernel, and which of them this processor has.
  *
- * All that the compiler can make are compiled in, each function with the
- * instructions it may use said at its head: the build needs no flag, and the
- * rest of the agent stays what any processor runs. "generic" is the C that any
- * architecture has; on x86-64, where SSE2 is always there, it is for tests.
+ * Each function names the instructions that it may use: the build needs no flag, and the rest of the agent runs on any
+ * processor. "generic" is plain C for any architecture; on x86-64, which always has SSE2, it is for tests.
  */
 #include "simd.h"
 

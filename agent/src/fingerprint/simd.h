@@ -1,17 +1,13 @@
 /* fingerprint/simd.h - the loops of a fingerprint over whole blocks, once per kind of processor.
  *
- * Owns: the arithmetic on blocks of 16 words and of 16 elements. Must not know:
- * tensors, their shapes, the address of the first block (fingerprint/fingerprint.c).
+ * Owns: the arithmetic on blocks of 16 words and of 16 elements. Must not know: tensors, their shapes, the address of
+ * the first block (fingerprint/fingerprint.c). Every variant is built from fingerprint/simd_body.h and gives the same
+ * checksum bit by bit; sums differ by the rounding of another order.
  *
- * Every variant is built from fingerprint/simd_body.h and gives the same checksum
- * bit by bit; sums differ by the rounding of another order.
- *
- * The sketch turns the 16 lanes of a block to other places by an XOR, t. No
- * lane is moved for that: there are 16 vectors of sums, and vector g of a block
- * (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g. So the upper bits
- * of t lead to the right group of places, and for the lower ones each group has n
- * bins: lane l of vector g + k is part of place g + (l XOR k). They are put
- * together at the end.
+ * The sketch moves the 16 lanes of a block to other places by an XOR, t, without moving a lane. There are 16 vectors
+ * of sums. Vector g of a block (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g: so the upper bits of t
+ * select the group of places. For the lower bits each group has n bins: lane l of vector g + k is part of place g + (l
+ * XOR k). The end adds them up.
  */
 #ifndef BRICK_KERNEL_H
 #define BRICK_KERNEL_H

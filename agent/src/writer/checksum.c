@@ -1,10 +1,8 @@
 /* writer/checksum.c - checksums: the fingerprints of a site's tensors go into the lane's event ring.
  *
- * A fingerprint is taken apart from its record, since the kernel may overwrite its
- * inputs. It is computed outside of the busy section. No tensor is read while
- * recording is off, for a site that is off, or while the ring is full. As in
- * writer/span.c there is no system call and no allocation, but for the first checksum
- * of a process, of a lane and of a site.
+ * A fingerprint is taken apart from its record, since the kernel may overwrite its inputs, and outside of the busy
+ * section. No tensor is read while recording is off, for a site that is off, or while the ring is full. No system call
+ * and no allocation, but for the first checksum of a process, of a lane and of a site.
  */
 #include "event_ring.h"
 #include "key_file.h"

@@ -1,8 +1,7 @@
 /* writer/deferred.c - deferred work: an event for its start, for a device's measurement, for a wait of the host.
  *
- * Events go into the lane's event ring, whatever a consumer asks of the span ring.
- * As in writer/span.c there is no system call, no allocation, no lock and no call
- * into the host, but for a lane's first event.
+ * Events go into the lane's event ring, whatever a consumer asks of the span ring. No system call, no allocation, no
+ * lock and no call into the host, but for a lane's first event.
  */
 #include "deferred.h"
 #include "event_ring.h"

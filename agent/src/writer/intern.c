@@ -1,7 +1,7 @@
 /* writer/intern.c - names, paths and sites get their numbers.
  *
- * Cold: once per name, per place in the call tree and per site. Several threads may
- * be here at once; none waits (see struct brick_entry).
+ * Cold: once per name, place in the call tree and site. Several threads may be here at once; none waits (struct
+ * brick_entry).
  */
 #include "intern.h"
 #include "sensitive.h"

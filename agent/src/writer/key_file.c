@@ -1,10 +1,8 @@
 /* writer/key_file.c - the key of the service's checksums: read once, or made by the first process that needs it.
  *
- * A file of 48 hexadecimal digits that only its user may read. The first 32 are the
- * key, which is never published; the others are its name, which is in the segment and
- * as random as the key. Knows nothing of tensors. As in writer/segment_file.c nothing
- * is allocated and no lock is taken. The result is final for the process, except for
- * an error that may pass.
+ * A file of 48 hexadecimal digits that only its user may read: 32 of the key, which is never published, and 16 of its
+ * name, which is in the segment and as random as the key. Knows nothing of tensors. Allocates nothing and takes no
+ * lock. The result is final for the process, except for an error that may pass.
  */
 #include "key_file.h"
 

@@ -1,9 +1,8 @@
 /* writer/mark.c - marks: launches, transfers, needs, definitions; counted in paths of their own, without a time.
  *
- * A mark is added to its path's summary as a span is, so that it is state: readers
- * that come late, die or never come lose nothing. No system call, no allocation and
- * no lock, but for a thread's first mark that needs a memory, and for the name of a
- * new shape or couple of ends.
+ * A mark is added to its path's summary as a span is, so that readers that come late or never lose nothing. No system
+ * call, no allocation and no lock, but for a thread's first mark that needs a memory, and for the name of a new shape
+ * or couple of ends.
  */
 #include "summary.h"
 

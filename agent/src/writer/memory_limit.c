@@ -1,6 +1,6 @@
 /* writer/memory_limit.c - whether the control groups of this process have so much memory left, or would kill it.
  *
- * Like writer/segment_file.c it may run in a child of clone(): no heap, no locks.
+ * May run in a child of clone(): no heap, no locks.
  */
 #include "memory_limit.h"
 

@@ -1,11 +1,9 @@
 /* writer/pending.c - how much deferred work of this process no finalize has covered yet, by stream.
  *
- * Private memory, of a fixed size, for any number of streams. A word counts the
- * starts of one stream, below 40 bits of the stream's hash; a word whose count is 0
- * is free for any stream. So no word has an owner and no thread waits: at worst one
- * stream has two words, and a search for it visits all. Streams beyond the number of
- * words are counted together and covered only when every stream is: the sum is then
- * too large, never too small.
+ * Private memory of a fixed size, for any number of streams. A word has 40 bits of a stream's hash and the count of
+ * its starts; a word with the count 0 is free for any stream. So no thread waits: at worst one stream has two words,
+ * and a search visits all. Streams without a word are counted together and covered only when every stream is: the sum
+ * is never too small.
  */
 #include "pending.h"
 

@@ -1,9 +1,7 @@
-/* writer/removed_record.c - removes segments, and appends a record of each.
+/* writer/removed_record.c - removes segments, and appends a record of each (brick_removed.h).
  *
- * At a clean end the worker's own; at a birth the oldest ones of dead workers, while
- * they take too much of /dev/shm. brick_removed.h has the format of a record and its
- * file. Like writer/segment_file.c it may run in a child of clone(): no heap, no locks
- * of the C library.
+ * At a clean end the worker's own; at a birth the oldest ones of dead workers, while they take too much of /dev/shm.
+ * May run in a child of clone(): no heap, no locks of the C library.
  */
 #include "clock.h"
 #include "memory_limit.h"

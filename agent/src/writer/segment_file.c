@@ -1,8 +1,7 @@
 /* writer/segment_file.c - the segment as a file: made, given memory, locked.
  *
- * Knows nothing of lanes or names. Allocates nothing on the heap and takes no
- * lock of the C library, since it also runs in a child of clone(), where those
- * locks may be held for ever by threads that do not exist there.
+ * Knows nothing of lanes or names. No heap and no lock of the C library, since it also runs in a child of clone(),
+ * where threads that do not exist there may hold those locks for ever.
  */
 #include "clock.h"
 #include "memory_limit.h"

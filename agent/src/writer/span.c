@@ -1,7 +1,6 @@
 /* writer/span.c - the record path: a span begins, a span ends, a span is recorded with its time.
  *
- * No system call, no allocation, no lock, no call into the host. What is rare
- * is in functions of its own, so that the usual way is short and straight.
+ * No system call, no allocation, no lock, no call into the host. Rare cases have functions of their own.
  */
 #include "summary.h"
 

@@ -1,7 +1,6 @@
 /* writer/thread.c - a thread comes, obeys and goes.
  *
- * Everything here is off the usual record path: a thread's first record, its
- * end, a change of the control flags, memory met for the first time.
+ * Off the usual record path: a thread's first record, its end, a change of the control flags, new memory.
  */
 #include "record_path.h"
 

@@ -1,8 +1,6 @@
 /* writer/thread.h - the private half of a lane: what its thread has open.
  *
- * Shared by writer/thread.c (a thread comes, obeys, goes) and the record path
- * (writer/span.c, writer/deferred.c). Only the owning thread touches a brick_thread,
- * but for `owner` and `control`; `given` is looked at by all.
+ * Only the owning thread touches a brick_thread, but for `owner` and `control`; all threads read `given`.
  */
 #ifndef BRICK_THREAD_H
 #define BRICK_THREAD_H

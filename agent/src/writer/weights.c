@@ -1,10 +1,8 @@
 /* writer/weights.c - a model's parameters are read and recorded, in slices at the ends of steps.
  *
- * Owns: which parts of a tensor's name are numbers, which tensor is next, how long a
- * slice may take. Must not know: how the host holds a tensor. Invariants: a tensor is
- * read only between hold and release; its fingerprint is kept until there is room for
- * its record; a slice allocates nothing. One thread at a time runs a slice, the
- * others skip it.
+ * Owns: the numbers in a tensor's name, which tensor is next, how long a slice may take. Must not know: how the host
+ * holds a tensor. Invariants: a tensor is read only between hold and release; its fingerprint is kept until its record
+ * finds room; a slice allocates nothing; one thread at a time runs a slice, the others skip it.
  */
 #include "event_ring.h"
 
