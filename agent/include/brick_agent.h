@@ -5,88 +5,73 @@
  *   ...
  *   brick_end(gemm, NULL, elements, bytes);
  *
- * Plain C functions of numbers and pointers: any language that can call C can
- * call these. brick_agent.hpp has them for C++ as objects; examples/ has an
- * engine in C, in C++ and in Rust. Code inside a Python process includes
- * brick_python.h instead, and shares the segment of brick_agent there.
+ * Plain C functions of numbers and pointers, for any language that can call C. brick_agent.hpp has them for C++ as
+ * objects; examples/ has an engine in C, in C++ and in Rust. Code inside a Python process includes brick_python.h
+ * instead, and shares the segment of brick_agent there.
  *
- * To build: compile the C files in src/writer and src/fingerprint of this package
- * as C11 or later, with this folder on the include path, -pthread, and -fPIC for
- * a shared library. They need the C library alone (before glibc 2.34 with -lrt).
+ * To build: compile the C files in src/writer and src/fingerprint of this package as C11 or later, with this folder on
+ * the include path, -pthread, and -fPIC for a shared library. They need the C library alone (before glibc 2.34 with
+ * -lrt).
  *
- * PROMISES. No call raises, blocks, waits, starts a thread or installs a signal
- * handler. brick_begin and brick_end allocate nothing and make no system call,
- * except in rare cases: the first record of a process, of a thread or of a forked
- * child; a path or a block of 64 paths met for the first time; more spans open at
- * once than ever before; a span ring just turned on; a thread's first deferred
- * work; a look every ten seconds whether the segment is still there. The calls for
- * deferred work and for checksums promise the same, but a process's first checksum
- * reads a file (and so do a few later ones where that failed). What cannot be
- * recorded is counted, and `brickd inspect` shows it: no caller has to look at a
- * result.
+ * PROMISES. No call raises, blocks, waits, starts a thread or installs a signal handler. brick_begin and brick_end
+ * allocate nothing and make no system call, except in rare cases: the first record of a process, of a thread or of a
+ * forked child; a new path or block of 64 paths; more spans open at once than ever before; a span ring just turned on;
+ * a thread's first deferred work; a look every ten seconds whether the segment is still there. The calls for deferred
+ * work and for checksums promise the same, but a process's first checksum reads a file (and so do a few later ones if
+ * that failed). What cannot be recorded is counted, and `brickd inspect` shows it: no caller has to look at a result.
  *
- * KEYS. The key says on whose behalf a span runs: spans nest within one key of
- * one thread. NULL stands for the thread itself; a scheduler that interleaves
- * tasks on one thread passes the task: any address or number that no other task
+ * KEYS. The key says on whose behalf a span runs: spans nest within one key of one thread. NULL stands for the thread
+ * itself. A scheduler that interleaves tasks on one thread passes the task: any address or number that no other task
  * has meanwhile. It is never dereferenced.
  *
- * A span ends on the thread that began it, for the same key, under the same
- * number. An end without such a span is counted and does nothing. A span without
- * an end is counted as abandoned when a span around it ends (so after longjmp), or
- * its thread does. For work that moves between threads, the host takes the time
- * itself and calls brick_record.
+ * A span ends on the thread that began it, for the same key, under the same number. An end without such a span is
+ * counted and does nothing. A span without an end is counted as abandoned when a span around it ends (so after
+ * longjmp), or its thread does. For work that moves between threads, the host takes the time itself and calls
+ * brick_record.
  *
- * THREADS. Any thread may make any call, also at once, and needs no registration:
- * its first record takes a lane, its end gives the lane back. There are
- * BRICKD_LANES of them; what other threads begin is counted.
+ * THREADS. Any thread may make any call at any time, without registration: its first record takes a lane, its end gives
+ * the lane back. There are BRICKD_LANES of them; what other threads begin is counted.
  *
- * SIGNALS. A handler may begin and end spans on threads that have recorded
- * before; one that interrupted a call on its own thread is refused and counted.
+ * SIGNALS. A handler may begin and end spans on threads that have recorded before; one that interrupted a call on its
+ * own thread is refused and counted.
  *
- * FORKS. A forked child records into a segment of its own from its first record
- * on, however it was forked; names keep their numbers. Spans open at the fork
- * belong to the parent: their ends do nothing in the child.
+ * FORKS. A forked child, however it was forked, records into a segment of its own; names keep their numbers. Spans open
+ * at the fork belong to the parent: their ends do nothing in the child.
  *
- * LIFE. All of this works before main too (a constructor, a global of C++), but
- * the first name or record opens the segment, and a later brick_init changes
- * nothing. Recording ends at exit() and when main returns. The segment is then
- * removed after a record of its sums, or left to the daemon that has drained it. A
- * process that ends by _exit, abort, exec or a signal leaves its segment, with its
- * totals, until `brickd prune`.
- * Where the writer is part of a library, dlclose ends it as exit() does; threads
- * that have recorded may live on, and the library may be loaded again. Two copies
- * in one process are independent: two segments, two workers with one pid, two trees
- * of spans (one, where the dynamic linker binds both to the same functions).
+ * LIFE. All of this works before main too (a constructor, a global of C++), but the first name or record opens the
+ * segment, and a later brick_init changes nothing. Recording ends at exit() and when main returns. The segment is then
+ * removed after a record of its sums, or left to the daemon that has drained it. A process that ends by _exit, abort,
+ * exec or a signal leaves its segment, with its totals, until `brickd prune`. If the writer is part of a library,
+ * dlclose ends it as exit() does; threads that have recorded may live on, and the library may be loaded again. Two
+ * copies in one process are independent: two segments, two workers with one pid, two trees of spans (one, if the
+ * dynamic linker binds both to the same functions).
  *
- * DEVICES. A span is time on the host: around the launch of a kernel it is the
- * time of the launch, around cudaStreamSynchronize the time of the wait. Once the
- * host has waited, it passes what the device measured to brick_record:
+ * DEVICES. A span is time on the host: around the launch of a kernel it is the time of the launch, around
+ * cudaStreamSynchronize the time of the wait. Once the host has waited, it passes what the device measured to
+ * brick_record:
  *
  *   float ms;
  *   if (cudaEventElapsedTime(&ms, begun, ended) == cudaSuccess)
  *       brick_record(kernel, NULL, (uint64_t)(ms * 1e6f), elements, bytes);
  *
- * Where the host launches and goes on, the work is deferred: it is recorded when
- * it begins, and again when any thread has waited for its stream.
+ * If the host launches and goes on, the work is deferred: it is recorded when it begins, and again when any thread has
+ * waited for its stream.
  *
  *   uint64_t id;
  *   brick_defer(kernel, NULL, stream, NULL, elements, bytes, &id);
  *   launch<<<grid, block, 0, stream>>>(...);
  *   ...
  *   cudaStreamSynchronize(stream);
- *   brick_measured(id, elapsed_ns);    where events stood around the launch
+ *   brick_measured(id, elapsed_ns);    if events stood around the launch
  *   brick_finalize(&stream);
  *
- * Without a measurement a bound is known: from its start to the next start, or to
- * the finalize. A daemon computes both. Without a daemon nobody reads the events of
- * a thread: its ring of 4,096 fills up, and later ones are dropped and counted.
+ * Without a measurement a bound is known: from its start to the next start, or to the finalize. A daemon computes both.
+ * Without a daemon nobody reads the events of a thread: its ring of 4,096 fills up, and later ones are dropped and
+ * counted.
  *
- * NUMBERS. brick_fingerprint computes what two workers' tensors are compared by: a
- * checksum of every byte, statistics, a sketch (brick_fingerprint.h defines them).
- * It records nothing.
- *
- * brick_checksum records the fingerprints of a kernel's tensors at its site, which
- * is the kernel and the layer. Inputs are taken before a call that may overwrite
+ * NUMBERS. brick_fingerprint computes what two workers' tensors are compared by: a checksum of every byte, statistics,
+ * a sketch (brick_fingerprint.h defines them). It records nothing. brick_checksum records the fingerprints of a
+ * kernel's tensors at its site, which is the kernel and the layer. Inputs are taken before a call that may overwrite
  * them:
  *
  *   struct brick_taken in, out;
@@ -95,18 +80,14 @@
  *   brick_take(rope, NULL, NULL, &y, &out);
  *   brick_checksum(rope, NULL, NULL, &out, &in, 1);
  *
- * Checksums use a key of the service: the file that BRICKD_KEY_FILE names, else
- * `key` in BRICKD_STATE_DIR (else in $XDG_STATE_HOME/brickd, else in
- * ~/.local/state/brickd). Only its user may read it; the first process that needs
- * it makes it. If it cannot be had, the key is 0, and one line on stderr says so. If
- * the reason passes (no descriptor or room left, say), checksums are dropped and
- * counted until then: all of a process have one key. Workers of several hosts or
- * containers need the same file, or their checksums cannot be compared.
+ * Checksums use a key of the service: the file that BRICKD_KEY_FILE names, else `key` in BRICKD_STATE_DIR (else in
+ * $XDG_STATE_HOME/brickd, else in ~/.local/state/brickd). Only its user may read it; the first process that needs it
+ * makes it. If it cannot be had, the key is 0, and one line on stderr says so. If the reason passes (no descriptor or
+ * room left, say), checksums are dropped and counted until then: all of a process have one key. Workers of several
+ * hosts or containers need the same file, or their checksums cannot be compared.
  *
- * A model's parameters are recorded in the same way: brick_weights.h.
- *
- * No call here makes one of CUDA, so that host functions of a stream
- * (cudaLaunchHostFunc) may record as well.
+ * A model's parameters are recorded in the same way: brick_weights.h. No call here makes one of CUDA, so that host
+ * functions of a stream (cudaLaunchHostFunc) may record as well.
  */
 #ifndef BRICK_AGENT_H
 #define BRICK_AGENT_H
@@ -143,9 +124,8 @@ enum brick_state {
     BRICK_FAILED = 4,  /* could not open; brick_problem() says why */
 };
 
-/* What a call did besides its work, as bits. A host that counts references to its
- * keys takes one at FIRST and drops it at LAST, so that no later task has the key
- * while something is open for it. */
+/* What a call did besides its work, as bits. A host that counts references to its keys takes one at FIRST and drops
+ * it at LAST, so that no later task has the key while something is open for it. */
 enum brick_outcome {
     BRICK_DONE = 0,
     BRICK_FIRST = 1,     /* begin: this key now has something open and must stay valid */
@@ -155,13 +135,12 @@ enum brick_outcome {
     BRICK_UNMATCHED = 16 /* end without a begin, counted */
 };
 
-/* Opens the segment, as the first name or record does else; harmless when called
- * again. While one thread opens it, the others get BRICK_OPENING, and what they
- * begin is counted and not recorded. A failure writes one line to stderr. */
+/* Opens the segment, unless a name or a record did; harmless when called again. While one thread opens it, the
+ * others get BRICK_OPENING, and what they begin is counted and not recorded. A failure writes one line to stderr. */
 enum brick_state brick_init(const struct brick_config *config);
 
-/* Ends recording for good in this process. Removes the segment after a record of
- * its sums, unless a daemon has attached or no record can be written. Runs at exit(). */
+/* Ends recording for good in this process; runs at exit(). Removes the segment after a record of its sums, unless a
+ * daemon has attached or no record can be written. */
 void brick_shutdown(void);
 
 /* Resumes or stops recording. Open spans and pending deferred work still end. */
@@ -170,15 +149,13 @@ void brick_enable(int on);
 enum brick_state brick_state(void);
 const char *brick_problem(void); /* "" when there was none */
 
-/* The number of a name, the same at each call, for all threads; 0, of no name,
- * when no more fit. A name of more than 120 bytes is cut, but keeps the word that
- * makes it sensitive (brick_is_sensitive). The first category declared for a name
- * stays; NULL declares none. The text need not outlive the call.
+/* The number of a name, the same at each call, for all threads; 0, of no name, when no more fit. A name of more than
+ * 120 bytes is cut, but keeps the word that makes it sensitive (brick_is_sensitive). The first category declared for
+ * a name stays; NULL declares none. The text need not outlive the call.
  *
- * BRICK_UNNAMED while another thread is opening the segment, or while none is open
- * and recording is off. What is begun under it is counted and not recorded. So make
- * names after brick_init and before other threads start, or at their first use
- * (brick_agent.hpp). */
+ * BRICK_UNNAMED while another thread is opening the segment, or while none is open and recording is off. What is
+ * begun under it is counted and not recorded. So make names after brick_init and before other threads start, or at
+ * their first use (brick_agent.hpp). */
 uint32_t brick_name(const char *text, size_t length, const char *category);
 #define BRICK_UNNAMED UINT32_MAX
 uint32_t brick_names_room(void); /* how many names there can be; opens nothing */
@@ -186,9 +163,8 @@ uint32_t brick_names_room(void); /* how many names there can be; opens nothing *
 /* Recording is off and this thread has nothing open: begin and end would do nothing. */
 int brick_is_off(void);
 
-/* step: the engine's number of a request or an iteration; NULL takes that of the
- * span around. Checksums tell the step 0 from none; details of spans and of
- * deferred work do not. elements, bytes: what was worked on, 0 where not known. */
+/* step: the engine's number of a request or an iteration; NULL: that of the span around. Checksums tell the step 0
+ * from none; details of spans and of deferred work do not. elements, bytes: what was worked on, 0 if unknown. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
@@ -200,41 +176,33 @@ struct brick_amounts {
 };
 unsigned brick_end_of(uint32_t brick, const void *key, const struct brick_amounts *did);
 
-/* Ends a span that was one step of an engine, begun by brick_begin with the step's
- * key: a batch of `rows`, the first `valid` of which are not padding. Totals count
- * the valid ones as elements. */
+/* Ends a span that was one step of an engine, begun by brick_begin with the step's key: a batch of `rows`, the first
+ * `valid` of which are not padding. Totals count the valid ones as elements. */
 unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t valid);
 
-/* A span that was timed elsewhere (a device's event, a library's own clock). It is
- * a child of what is open for the key, and is taken from the own time of that: call
- * it where the host waited. */
+/* A span that was timed elsewhere (a device's event, a library's own clock). It is a child of what is open for the
+ * key, and reduces the own time of that: call it where the host waited. */
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
 unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
 
-/* Work that was handed to a device begins now. It is a child of what is open for
- * the key and takes the step of that, unless one is given. stream: the host's own
- * number of it (a handle, an index), 0 where there is but one. *id, for
- * brick_measured, is unique in this process; 0 where nothing was recorded. `id` may
- * be NULL.
- *
- * The last eighth of a thread's ring is kept for measurements and finalizes, and the
- * last eighth of that for finalizes alone: starts and measurements that find no room
- * are dropped. */
+/* Work of a device begins now. It is a child of what is open for the key, with its step unless one is given. stream:
+ * the host's own number of it (a handle, an index), 0 if there is only one. *id, for brick_measured, is unique in
+ * this process; 0 if nothing was recorded. `id` may be NULL. The last eighth of a thread's ring is kept for
+ * measurements and finalizes, and the last eighth of that for finalizes alone: starts and measurements that find no
+ * room are dropped. */
 unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uint64_t *step, uint64_t elements,
                      uint64_t bytes, uint64_t *id);
 
-/* The device's measurement; call it before its stream is finalized. An id of 0 does
- * nothing; one that this process never gave (a forked child's parent is another) is
- * counted as unmatched. */
+/* The device's measurement; call it before its stream is finalized. An id of 0 does nothing; one that this process
+ * never gave (a forked child's parent is another) is counted as unmatched. */
 unsigned brick_measured(uint64_t id, uint64_t elapsed_ns);
 
-/* The host has waited for this stream (NULL: for all of them): what any thread has
- * deferred on it until now is over. Without such work this does nothing. */
+/* The host has waited for this stream (NULL: for all of them): ends what any thread has deferred on it until now. */
 unsigned brick_finalize(const uint64_t *stream);
 
-/* How much deferred work of this process no finalize has covered yet. Exact while
- * no stream is finalized as work is deferred on it. Counts 64 streams apart, each up
- * to 16,777,215; the work of further streams is covered only when all are finalized. */
+/* How much deferred work of this process no finalize has covered yet. Exact while no stream is finalized as work is
+ * deferred on it. Counts 64 streams apart, each up to 16,777,215; the work of further streams is covered only when
+ * all are finalized. */
 uint64_t brick_pending(void);
 
 /* ---- checksums ---------------------------------------------------------- */
@@ -279,9 +247,8 @@ struct brick_taken {
     uint32_t refused; /* 1: it could not be read, which was counted when it was taken */
 };
 
-/* Whether a checksum there would be recorded now: recording is on, the site is on,
- * the step is one of those that BRICKD_FINGERPRINTS selects (off, 1/N or all; else
- * all), and there is room for it. */
+/* Whether a checksum there would be recorded now: recording is on, the site is on, BRICKD_FINGERPRINTS (off, 1/N or
+ * all; by default all) selects the step, and there is room for it. */
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
 /* The same for a kernel that no user asked for by name: unless the operator or BRICKD_FINGERPRINTS selects steps, `rate`
  * does (how many of the 2^32 hashes of a step; UINT32_MAX: all). */
@@ -297,16 +264,14 @@ uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor);
  * filled the cache last (0: it is empty). Whether the step is looked at (1/N) does not depend on the cache. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled);
 
-/* Takes a tensor's fingerprint for a checksum of this kernel, at the same place.
- * Does not read it where brick_wants says no, nor while the service's key cannot be
- * had. Returns NULL, or why it could not be read, which is counted. tensor NULL: the
- * host could not make it out. */
+/* Takes a tensor's fingerprint for a checksum of this kernel, at the same place. Does not read it if brick_wants
+ * says no, nor while the service's key cannot be had. Returns NULL, or why it could not be read, which is counted.
+ * tensor NULL: the host could not make it out. */
 const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
                        struct brick_taken *taken);
 
-/* Records what was taken, whole or not at all: the output, eight inputs, and one
- * checksum of further ones. Leaves out one whose output could not be read; one whose
- * output was not taken counts as dropped. */
+/* Records what was taken, whole or not at all: the output, eight inputs, and one checksum of further ones. Leaves
+ * out one whose output could not be read; one whose output was not taken counts as dropped. */
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count);
 
@@ -320,28 +285,24 @@ int brick_is_sensitive(const char *kernel, size_t length);
 #define BRICK_AMOUNT_MAX (UINT64_C(1) << 48)
 #define BRICK_BAD_AMOUNT UINT64_MAX
 
-/* Spans begun between the two have this layer (0 to 16,777,214). Both take it, so
- * that an end whose scope is gone ends no other. */
+/* Spans begun between the two have this layer (0 to 16,777,214). Both take it, so that no end ends another scope. */
 unsigned brick_layer_begin(uint32_t layer, const void *key);
 unsigned brick_layer_end(uint32_t layer, const void *key);
 
-/* The calling thread records no more: its open spans are counted as abandoned and
- * its lane becomes free. Runs when the thread ends. */
+/* The calling thread gives its lane back; its open spans are counted as abandoned. Runs when the thread ends. */
 void brick_thread_exit(void);
 
 /* ---- for hosts that count references to their keys ---------------------- */
 
-/* After BRICK_FIRST: the caller keeps the key valid without a reference, so that
- * BRICK_LAST, the sweep and the release drop none. */
+/* After BRICK_FIRST: the key stays valid without a reference; BRICK_LAST, the sweep and the release drop none. */
 void brick_borrow(const void *key);
 
-/* Looks at one of this thread's referenced keys, another one at each call. If it is
- * `dead`, counts its spans as abandoned and returns it; else NULL. */
+/* Looks at another of this thread's referenced keys at each call. Returns it if it is `dead`, with its spans counted
+ * as abandoned; else NULL. */
 const void *brick_thread_sweep(int (*dead)(const void *key));
 
-/* The host's part of this thread ends: counts the spans of each referenced key as
- * abandoned and calls `drop` for it. What is open for other keys stays open; if
- * nothing is, the lane becomes free. */
+/* The host's part of this thread ends: counts the spans of each referenced key as abandoned and calls `drop` for it.
+ * What is open for other keys stays open; if nothing is, the lane becomes free. */
 void brick_thread_release(void (*drop)(const void *key));
 
 /* ---- for tests and tools ------------------------------------------------ */

@@ -129,14 +129,10 @@ struct brick_fingerprint {
     float sketch[16];
 };
 
-/* One pass over the data (a second one for float64 beyond 2^480, or all below
- * 2^-480); on any thread, also in a signal handler. It allocates nothing, makes no
- * system call, takes less than 32 KiB of stack, and leaves the floating-point modes
- * and flags of the thread as they were. If the memory changes meanwhile, the result
- * is of neither state.
- *
- * Returns NULL and fills in *fingerprint; else says what is wrong, and *fingerprint
- * is all zero. */
+/* One pass over the data (a second one for float64 beyond 2^480, or all below 2^-480); on any thread, also in a
+ * signal handler. It allocates nothing, makes no system call, takes less than 32 KiB of stack, and leaves the
+ * floating-point modes and flags of the thread as they were. If the memory changes meanwhile, the result is of
+ * neither state. Returns NULL and fills in *fingerprint; else says what is wrong, and *fingerprint is all zero. */
 const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                               struct brick_fingerprint *fingerprint);
 

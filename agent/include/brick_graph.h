@@ -6,15 +6,12 @@
  *   ...
  *   brick_end(rms_norm, NULL, elements, bytes);
  *
- * `brickd tree` then shows the kernel under the brick that launched it. Each call
- * is a mark, counted in its place in the tree as spans are: a million launches of
- * one shape in one place take one path. Marks are no events: none is lost without a
- * daemon. They may take half of a segment's paths and names; what finds no room is
- * counted.
+ * `brickd tree` then shows the kernel under the brick that launched it. Each call is a mark, counted in its place in
+ * the tree as spans are: a million launches of one shape in one place take one path. Marks are no events: none is lost
+ * without a daemon. They may take half of a segment's paths and names; what finds no room is counted.
  *
- * All of brick_agent.h holds here too: keys, threads, forks, signals. Only a
- * thread's first call allocates or makes a system call, and one that meets a place,
- * a shape or a pair of ends for the first time.
+ * All of brick_agent.h holds here too: keys, threads, forks, signals. Only the first call of a thread, or for a new
+ * place, shape or pair of ends, allocates or makes a system call.
  */
 #ifndef BRICK_GRAPH_H
 #define BRICK_GRAPH_H

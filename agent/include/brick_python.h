@@ -15,27 +15,20 @@
  *   brick->end(gemm, task, elements, bytes);
  *   Py_END_ALLOW_THREADS
  *
- * The writer is compiled into brick_agent's own extension; other extensions reach
- * it through a PyCapsule, so that a process has one segment. Nothing is linked: an
- * extension needs this header alone, in the folder brick_agent.get_include().
- * examples/extension.c is a complete one.
+ * The writer is compiled into brick_agent's own extension; other extensions reach it through a PyCapsule, so that a
+ * process has one segment. An extension links nothing and needs this header alone, in the folder
+ * brick_agent.get_include(); examples/extension.c is a complete one. The calls are those of brick_agent.h, with its
+ * promises; a handle finds its number by itself.
  *
- * A task is the key of what Python runs here now (a context: a thread's, an asyncio
- * task's, a greenlet's). Its spans are children of the Python spans open around the
- * call, and parents of those of Python called from here. Ask for it in each call
- * from Python, and record for it on the thread that asked. End what was begun for
- * it, and nothing that Python began, before that task ends: a span left open stays
- * so until the thread ends, and would be the parent of a later task's at the same
- * address.
+ * A task is the key of what Python runs here now (a context: a thread's, an asyncio task's, a greenlet's). Its spans
+ * are children of the Python spans open around the call, and parents of those of Python called from here. Ask for it in
+ * each call from Python, and record for it on the thread that asked. End what was begun for it, and nothing that Python
+ * began, before that task ends: a span left open stays so until the thread ends, and would be the parent of a later
+ * task's at the same address.
  *
- * NULL stands for the thread itself: for threads that Python knows nothing of, and
- * for spans without a parent in Python. A native thread that calls Python now and
- * then (PyGILState_Ensure) keeps what it has open for NULL. brick_agent.init() or a
- * span of Python should open the segment before several such threads record
- * (brick_init in brick_agent.h).
- *
- * The calls are those of brick_agent.h, with its promises; a handle finds its number
- * by itself.
+ * NULL stands for the thread itself: for threads unknown to Python, and for spans without a parent in Python. A native
+ * thread that calls Python now and then (PyGILState_Ensure) keeps what it has open for NULL. brick_agent.init() or a
+ * span of Python should open the segment before several such threads record (brick_init in brick_agent.h).
  */
 #ifndef BRICK_PYTHON_H
 #define BRICK_PYTHON_H
@@ -94,9 +87,8 @@ struct brick_python {
     void (*needs)(struct brick_handle *brick, struct brick_handle *needed, const void *task);
 };
 
-/* Valid as long as the process. NULL with an ImportError set: brick_agent is not
- * installed here, or is older than this header. An extension that can do without it
- * calls PyErr_Clear(). */
+/* Valid as long as the process. NULL with an ImportError set: brick_agent is missing, or older than this header. An
+ * extension that can do without it calls PyErr_Clear(). */
 static inline const struct brick_python *brick_python(void)
 {
     const struct brick_python *found = (const struct brick_python *)PyCapsule_Import(BRICK_PYTHON_CAPSULE, 0);

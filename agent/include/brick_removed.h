@@ -1,14 +1,12 @@
 /* brick_removed.h - the records of removed segments, format 1.
  *
- * The one home of this format: the worker, `brickd prune` and the daemon share
- * this file. Prose first, struct and functions after it.
+ * The one home of this format, for the worker, `brickd prune` and the daemon. Prose first, struct and functions after it.
  *
  * 1. THE FILE
  *
- * /dev/shm/PREFIXremoved-UID holds one record of 256 bytes per removed segment.
- * It is not a segment. Each user has one, with mode 0600; the first process that
- * needs it creates it. A record says which worker it was and the sums of its
- * ledger over all lanes. Totals per brick are not kept.
+ * /dev/shm/PREFIXremoved-UID has one record of 256 bytes per removed segment. It is no segment. Each user has one, with
+ * mode 0600; the first process that needs it creates it. A record has the worker's identity and the sums of its ledger
+ * over all lanes, but no totals of bricks.
  *
  *   append     the process that removes a segment whose totals no checkpoint holds, before it unlinks the segment:
  *              shared lock, checks, one write with O_APPEND
@@ -16,9 +14,8 @@
  *              truncates if the file holds nothing else
  *   read       any process of the user, without a lock
  *
- * The locks are open file description locks on the whole file. No process waits
- * for one: an append that cannot have it fails, and a segment without a record
- * is not removed. 256 divides a page, so a write to a full /dev/shm is whole or
+ * The locks are open file description locks on the whole file. No process waits for one: an append that cannot have it
+ * fails, and a segment without a record is not removed. 256 divides a page, so a write to a full /dev/shm is whole or
  * fails, and a reader that sees part of a record sees a wrong CRC.
  *
  * 2. COUNTING
@@ -28,15 +25,12 @@
  *   removed = begun, as the record has it
  *             - begun, as the totals in the checkpoint have it for the same uuid
  *
- * It ignores a record whose segment it reads, whatever the record says, and one
- * whose segment a worker lost and went on without: another segment, or another
- * record, says in `took` that it has those totals. It also ignores a uuid that
- * the checkpoint lists as part of a sum.
+ * It ignores a record whose segment it reads; one of a lost segment, whose totals another segment or record has
+ * (`took`); and a uuid that the checkpoint lists as part of a sum.
  *
- * A reader looks at the checkpoint first, then at the segments, then at this file,
- * since a record is appended before its segment is unlinked. It begins again if
- * the checkpoint was replaced meanwhile. In the daemon a reader holds a lock
- * during its look, and the daemon truncates the file only under that lock.
+ * A reader looks at the checkpoint first, then at the segments, then at this file, since a record is appended before
+ * its segment is unlinked. It begins again if the checkpoint was replaced meanwhile. In the daemon a reader holds a
+ * lock during its look, and the daemon truncates the file only under that lock.
  *
  * 3. THE LIFE OF A DEAD SEGMENT
  *
@@ -51,9 +45,8 @@
  *   totals in a checkpoint   the segment, and its uuid in the checkpoint   its totals, once
  *   unlinked                 its uuid in the checkpoint                    its totals
  *
- * Two workers may remove the same segment at once, and a worker may remove one
- * that a daemon is about to attach to: then there are two records of one uuid,
- * or a record of a uuid whose totals a checkpoint holds. Section 2 covers both.
+ * Two workers may remove the same segment at once, and a worker may remove one that a daemon is about to attach to:
+ * then there are two records of one uuid, or a record of a uuid whose totals a checkpoint holds. Section 2 covers both.
  */
 #ifndef BRICK_REMOVED_H
 #define BRICK_REMOVED_H
@@ -71,8 +64,8 @@
 #define BRICK_REMOVED_FORMAT 1u
 #define BRICK_REMOVED_NAME "removed-"
 
-/* Records that the file takes: 1 MiB. Processes that append at the same moment
- * may each find room for the last one, so a reader accepts twice as many. */
+/* Records that the file takes: 1 MiB. Processes that append at once may each find room for the last one, so a reader
+ * accepts twice as many. */
 #define BRICK_REMOVED_MAX 4096u
 #define BRICK_REMOVED_READ_MAX (2u * BRICK_REMOVED_MAX)
 

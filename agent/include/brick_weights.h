@@ -1,7 +1,7 @@
 /* brick_weights.h - a model's parameters: recorded when they are loaded, and again in the background.
  *
- * Replicas of a model have the same parameters, bit for bit, once they are loaded.
- * A difference (a flipped bit, a wrong shard) shows before the first request:
+ * Replicas of a model have the same parameters, bit for bit. A difference (a flipped bit, a wrong shard) shows before the
+ * first request:
  *
  *   static struct brick_weight each[COUNT];            the engine's memory, while they are watched
  *   static struct brick_weights weights = {
@@ -14,12 +14,12 @@
  *       brick_weights_turn(&weights);                  at the end of each step, on any thread
  *   }
  *
- * Each record is a checksum (brick_agent.h) at a site of its own, whatever its
- * name: without inputs, of the relation local; its step is the generation.
+ * Each record is a checksum (brick_agent.h) at a site of its own, whatever its name: without inputs, of the relation
+ * local; its step is the generation.
  *
- * NAMES. The numbers of layers and of experts are taken out of a tensor's name,
- * so that a model has few names, the same in every worker. Dots separate the parts
- * of a name. A number is a part in decimal without a leading zero, 0 to 16,777,214.
+ * NAMES. The numbers of layers and of experts are taken out of a tensor's name, so that a model has few names, the same
+ * in every worker. Dots separate the parts of a name. A number is a part in decimal without a leading zero, 0 to
+ * 16,777,214.
  *
  *   position  the first number right behind a part that ends in `expert` or `experts`
  *   layer     of the other numbers, the first right behind a part that is `h`, or ends in `layer`, `layers`, `block` or
@@ -35,21 +35,17 @@
  *   _orig_mod.layers.3._orig_mod.up.weight     layers.*.up.weight                         layer 3
  *   embed_tokens.weight                        embed_tokens.weight
  *
- * SCANS. A scan reads all of them in slices at the ends of steps. A slice takes at
- * most 200 us (plus one block of 8 KiB, and the time to hold a tensor), and all
- * slices take at most their share of the time. A scan begins rescan_ns after the
- * beginning of the last one, when a consumer asks for it, and in each new segment (a
- * forked child's, or the one that replaces a lost one; what was read already is
- * recorded there again). A scan always ends before the next one begins.
+ * SCANS. A scan reads all of them in slices at the ends of steps. A slice takes at most 200 us (plus one block of 8
+ * KiB, and the time to hold a tensor), and all slices take at most their share of the time. A scan begins rescan_ns
+ * after the last one began, when a consumer asks for it, and in each new segment (a forked child's, or the one that
+ * replaces a lost one; what was read already is recorded there again). A scan always ends before the next one begins.
  *
- * A record that finds no room in the ring waits for it: none is dropped for want of
- * room. Three eighths of the ring are left to records that cannot wait.
+ * A record that finds no room in the ring waits for it: none is dropped. Three eighths of the ring are left to records
+ * that cannot wait.
  *
- * A tensor that is written to while it is read gives a record of neither state. So
- * load the weights again after an update, with the next generation, before the next
- * step begins. The generation becomes part of the params of later checksums, so that
- * only those of one generation are compared; not before a second load, unless the
- * host gives a generation.
+ * A tensor that changes while it is read gives a record of neither state. So load the weights again after an update,
+ * with the next generation, before the next step begins. The generation becomes part of the params of later checksums,
+ * so that only those of one generation are compared; not before a second load, unless the host gives a generation.
  */
 #ifndef BRICK_WEIGHTS_H
 #define BRICK_WEIGHTS_H

@@ -13,17 +13,12 @@
  *   opening.c  context_key.c  own_totals.c            the segment opens; contexts become keys; what was recorded so far
  *   arguments.c                                       what callers pass
  *
- * Knows nothing of shared memory. On the record path it calls no Python code,
- * allocates nothing and raises nothing.
+ * Knows nothing of shared memory. On the record path it calls no Python code, allocates nothing and raises nothing.
+ * Built per Python version: the thread state's context and vectorcall are not in the limited API.
  *
- * A `with` statement looks up __enter__ and __exit__ and calls what it finds.
- * A method would be bound for each lookup, an allocation twice per span; so
- * both names are descriptors that return an object which is there already: the
- * manager itself, whose call with no argument enters and with the three of an
- * exception leaves.
- *
- * Built per Python version: the thread state's context and vectorcall are not
- * in the limited API.
+ * A `with` statement looks up __enter__ and __exit__ and calls what it finds. A method would be bound at each look-up,
+ * an allocation twice per span. So both names are descriptors that return the manager itself: called without arguments
+ * it enters, with the three of an exception it leaves.
  */
 #ifndef BRICK_CORE_H
 #define BRICK_CORE_H
@@ -41,8 +36,7 @@
 typedef struct Span Span;
 typedef struct CoreWeights CoreWeights;
 
-/* A handle: a name with its number. Interned, and immortal: at most as many as
- * the segment has names. */
+/* A handle: a name with its number. Interned and immortal, and limited by the segment's names. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
