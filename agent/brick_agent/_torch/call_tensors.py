@@ -23,14 +23,7 @@ _CACHES = ("past_key_value", "kv_cache", "layer_past", "cache_params")
 
 
 class Passed:
-    """The contents of arguments or results.
-
-    Attributes:
-        tensors: in their order, at most TENSORS_MAX.
-        plain: the text of numbers, words and the like, by their names or places.
-        caches: of earlier results, in their order.
-        more: whether there was more than the limits, or something that cannot be searched.
-    """
+    """The contents of arguments or results."""
 
     __slots__ = ("_cache", "_empty", "_kind", "_layer", "caches", "more", "plain", "tensors")
 
@@ -38,10 +31,10 @@ class Passed:
         self._kind, self._layer = kind, layer
         self._cache: bool | None = None
         self._empty: list[Any] = []
-        self.caches: list[Any] = []
-        self.tensors: list[Any] = []
-        self.plain: dict[str, Any] = {}
-        self.more = False
+        self.caches: list[Any] = []  # of earlier results, in their order
+        self.tensors: list[Any] = []  # in their order, at most TENSORS_MAX
+        self.plain: dict[str, Any] = {}  # the text of numbers, words and the like, by their names or places
+        self.more = False  # there was more than the limits, or something that cannot be searched
 
     def take(self, what: Any, name: str = "", depth: int = 0) -> None:
         """Search an argument or a result; `name`: its name there."""

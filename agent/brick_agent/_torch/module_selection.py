@@ -27,23 +27,14 @@ _CATEGORIES = (  # the first that fits: a norm after an attention is a norm
 
 
 class Part:
-    """A part of a model.
-
-    Attributes:
-        name: its place without the number of its layer, as "layers.*.mlp".
-        layer: this number; None: it is in none.
-        category: by its name and class; None: unknown.
-        qualified: its place, as torch names it.
-        depth: the number of names in its place.
-        closed: whether it is inside of a module that must not be changed.
-    """
+    """A part of a model."""
 
     __slots__ = ("category", "closed", "depth", "layer", "module", "name", "qualified")
 
     def __init__(self, qualified: str, module: Any, *, closed: bool = False) -> None:
         self.name, self.layer = called(qualified)
-        self.closed = closed
-        self.qualified = qualified
+        self.closed = closed  # inside of a module that must not be changed
+        self.qualified = qualified  # as torch names it
         self.module = module
         self.category = category(qualified.rpartition(".")[2], type(module).__name__)
         self.depth = self.name.count(".") + 1

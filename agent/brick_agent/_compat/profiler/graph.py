@@ -48,18 +48,13 @@ _HOW = "the graph is drawn where all workers are known: brickd tree (--dot, --js
 
 @dataclass(slots=True)
 class _Scope:
-    """An open scope.
-
-    Attributes:
-        of: the brick or the layer that ends with it; None: it is a point, or not timed here.
-        launcher: the brick whose time was given with it.
-    """
+    """An open scope."""
 
     owner: Graphed
     name: str
-    of: Brick | Layer | None = None
+    of: Brick | Layer | None = None  # ends with it; None: it is a point, or not timed here
     elements: SupportsIndex = 0
-    launcher: Brick | None = None
+    launcher: Brick | None = None  # the brick whose time was given with it
 
     def end(self) -> None:
         if isinstance(self.of, Brick):

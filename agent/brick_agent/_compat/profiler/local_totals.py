@@ -34,37 +34,28 @@ _SHOWN_MAX = 80
 
 
 class LocalTotals:
-    """Figures, pending work and mistakes of one profiler.
-
-    Attributes:
-        lock: held to change figures or to settle pending work.
-        waiting: pending work.
-        named: figures by name.
-        supplied: what a user supplied for the whole profiler.
-        enabled_ns: when it was enabled; None: it is not.
-        mistakes: the number of mistakes, by kind.
-    """
+    """Figures, pending work and mistakes of one profiler."""
 
     def __init__(self) -> None:
-        self.enabled_ns: int | None = None
+        self.enabled_ns: int | None = None  # when it was enabled; None: it is not
         self._logged: set[str] = set()  # for the process: a reset logs nothing again
         self.forked()
         _all.add(self)
 
     def forked(self) -> None:
         """Begin anew in a child: the parent may have held the lock."""
-        self.lock = threading.RLock()
+        self.lock = threading.RLock()  # held to change figures or to settle pending work
         self.forget()
 
     def forget(self) -> None:
         """Reset everything."""
         self.waiting = Waiting()
         self.named: dict[str, BrickStats] = {}
-        self.supplied: dict[str, object] = {}
+        self.supplied: dict[str, object] = {}  # by a user, for the whole profiler
         self._was_enabled_ns = 0
         if self.enabled_ns is not None:
             self.enabled_ns = now_ns()
-        self.mistakes: dict[str, int] = {}
+        self.mistakes: dict[str, int] = {}  # by kind
 
     def disable(self, now_ns: int) -> None:
         """Count the time no longer."""

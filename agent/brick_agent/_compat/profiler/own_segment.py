@@ -25,34 +25,21 @@ _Entry = tuple[
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What was recorded in one place of the call tree.
+    """What was recorded in one place of the call tree."""
 
-    Attributes:
-        parent: the number of the surrounding place; -1: none.
-        declared: the category that was declared for its name.
-        stats: the totals, without a category.
-    """
-
-    parent: int
-    declared: str | None
-    stats: BrickStats
+    parent: int  # the number of the surrounding place; -1: none
+    declared: str | None  # the category that was declared for its name
+    stats: BrickStats  # without a category
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTotals:
-    """What was recorded, and what was not.
+    """What was recorded, and what was not."""
 
-    Attributes:
-        paths: every place, by its number.
-        torn: entries of which a part may be one span younger than the rest.
-        unread: spans whose ticks have an unknown length.
-        ledger: spans that are in no total, by their fate.
-    """
-
-    paths: dict[int, Path]
-    torn: int
-    unread: int
-    ledger: dict[str, int]
+    paths: dict[int, Path]  # by number
+    torn: int  # entries of which a part may be one span younger than the rest
+    unread: int  # spans whose ticks have an unknown length
+    ledger: dict[str, int]  # spans that are in no total, by their fate
 
 
 class Recorded:

@@ -24,25 +24,16 @@ _ROUNDED_UP = 0.9995  # this part of a unit rounds up to it, at three figures
 
 @dataclass(frozen=True, slots=True)
 class ProfilerReport:
-    """The contents of a report.
-
-    Attributes:
-        settings: of the profiler.
-        wall_ns: how long it was enabled.
-        bricks, categories, tiles: the totals; bricks by their time.
-        supplied: what a user supplied and was not measured.
-        pending: the number of starts that no sync has covered yet.
-        lost: what was not recorded, by reason.
-    """
+    """The contents of a report."""
 
     settings: dict[str, object]
-    wall_ns: int
-    bricks: list[BrickStats]
+    wall_ns: int  # while the profiler was enabled
+    bricks: list[BrickStats]  # by their time
     categories: dict[str, CategoryStats]
     tiles: list[TileStats]
-    supplied: dict[str, object]
-    pending: int
-    lost: dict[str, int]
+    supplied: dict[str, object]  # by a user, not measured
+    pending: int  # starts that no sync has covered yet
+    lost: dict[str, int]  # what was not recorded, by reason
 
     @property
     def total_ns(self) -> int:
@@ -91,25 +82,18 @@ def as_json(report: ProfilerReport) -> str:
     )
 
 
+def _members(of: object, names: str) -> dict[str, object]:
+    """The members of these names, as they are."""
+    return {name: getattr(of, name) for name in names.split()}
+
+
 def _brick(of: BrickStats) -> dict[str, object]:
     return {
-        "name": of.name,
-        "category": of.category,
-        "count": of.count,
-        "total_ns": of.total_ns,
-        "self_ns": of.self_ns,
-        "avg_ns": of.avg_ns,
-        "std_ns": of.std_ns,
-        "min_ns": of.min_ns,
-        "min_exact": of.min_exact,
-        "max_ns": of.max_ns,
-        "max_exact": of.max_exact,
+        **_members(of, "name category count total_ns self_ns avg_ns std_ns min_ns min_exact max_ns max_exact"),
         "p50_ns": of.percentile_ns(50),
         "p90_ns": of.percentile_ns(90),
         "p99_ns": of.percentile_ns(99),
-        "bounded": of.bounded,
-        "bounded_ns": of.bounded_ns,
-        "sync_latency_ns": of.sync_latency_ns,
+        **_members(of, "bounded bounded_ns sync_latency_ns"),
         "elements": of.total_elements,
         "elements_per_s": of.throughput,
         "bytes": of.total_bytes,
@@ -131,10 +115,7 @@ def _brick(of: BrickStats) -> dict[str, object]:
 
 def _category(of: CategoryStats) -> dict[str, object]:
     return {
-        "category": of.category,
-        "count": of.count,
-        "total_ns": of.total_ns,
-        "avg_ns": of.avg_ns,
+        **_members(of, "category count total_ns avg_ns"),
         "elements": of.total_elements,
         "elements_per_s": of.throughput,
         "percent": of.percentage,
@@ -144,13 +125,9 @@ def _category(of: CategoryStats) -> dict[str, object]:
 def _tile(of: TileStats) -> dict[str, object]:
     return {
         "level": of.level.name.lower(),
-        "count": of.count,
-        "total_ns": of.total_ns,
+        **_members(of, "count total_ns"),
         "avg_ns": of.avg_us * 1e3,
-        "min_ns": of.min_ns,
-        "min_exact": of.min_exact,
-        "max_ns": of.max_ns,
-        "max_exact": of.max_exact,
+        **_members(of, "min_ns min_exact max_ns max_exact"),
         "elements": of.total_elements,
         "flops": of.total_flops,
         "flops_per_s": of.gflops * 1e9,

@@ -171,18 +171,13 @@ class BrickStats:
 
 @dataclass(frozen=True, slots=True)
 class CategoryStats:
-    """The totals of one category.
-
-    Attributes:
-        total_ns: the time in its bricks; each moment counts once, for the innermost.
-        percentage: its part of the time in all bricks.
-    """
+    """The totals of one category."""
 
     category: str
-    total_ns: int = 0
+    total_ns: int = 0  # in its bricks; each moment counts once, for the innermost
     total_elements: int = 0
     count: int = 0
-    percentage: float = 0.0
+    percentage: float = 0.0  # of the time in all bricks
 
     @property
     def avg_ns(self) -> float:
