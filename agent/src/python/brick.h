@@ -5,8 +5,7 @@
 #include "core.h"
 
 Brick *core_handle_new(PyObject *name, PyObject *category);
-/* The handle of a name, made at its first mention: a borrowed reference. Out of
- * memory or of room for names it is "other", and the loss is counted. */
+/* The handle of a name, a borrowed reference. Without memory or room for names it is "other", and the loss is counted. */
 Brick *core_handle(PyObject *name, PyObject *category);
 
 #endif

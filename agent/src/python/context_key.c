@@ -20,9 +20,8 @@ static void key_drop(const void *key)
 /* The end of this thread's state will be noticed. */
 static __thread bool watched __attribute__((tls_model("initial-exec")));
 
-/* The destructor of a capsule in the thread state's dictionary: it runs with the
- * interpreter lock, without which no reference can be dropped. The thread may go
- * on: a native one that calls Python has another state each time. */
+/* The destructor of a capsule in the thread state's dictionary: it has the interpreter lock, as the drop of a reference
+ * needs. The thread may go on: a native one that calls Python has another state each time. */
 static void state_ended(PyObject *capsule)
 {
     if (PyCapsule_GetContext(capsule) != (void *)(uintptr_t)PyThread_get_thread_ident())

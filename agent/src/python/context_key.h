@@ -4,8 +4,7 @@
 
 #include "core.h"
 
-/* The context of the running task, greenlet or thread. A thread without one gets
- * one, so that a greenlet started later has another. */
+/* The context of the running task, greenlet or thread. A thread without one gets one: a later greenlet has another. */
 static inline const void *core_key(void)
 {
     PyObject *context = PyThreadState_Get()->context;

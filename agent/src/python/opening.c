@@ -59,8 +59,7 @@ int core_open(struct brick_config *config)
     return -1;
 }
 
-/* Gives the handle its number, unless nothing is recorded. Its strings are UTF-8
- * already, so that this needs no interpreter lock. */
+/* Gives the handle its number, if recording is on. Its strings are UTF-8 already: this needs no interpreter lock. */
 static void number_now(Brick *b)
 {
     if (brick_state() != BRICK_ON)

@@ -4,10 +4,8 @@
 
 #include "segment_file.h"
 
-/* A path's or a site's number by its key, in private memory. An entry is claimed by its
- * value and published by its key, so that no thread waits: one that meets a claimed
- * entry goes past it, and at worst one key has two numbers, whose summaries readers
- * add up. */
+/* A path's or a site's number by its key, in private memory. Its value claims an entry and its key publishes it, so that no
+ * thread waits: a thread goes past a claimed entry, and at worst one key has two numbers, whose summaries readers add up. */
 struct brick_entry {
     uint64_t key;   /* 0 until published (O3) */
     uint64_t value; /* number | flags; 0 = free */

@@ -22,8 +22,7 @@ static char problem[256];
 static uint32_t warned;
 static uint32_t at_exit_set;
 
-/* After a fork in a signal handler that interrupted a record, the child finishes that record: in a private
- * copy. (A bare clone() in a handler does not come here.) */
+/* The child of a fork in a handler that interrupted a record finishes it in a private copy. (A bare clone() skips this.) */
 static void after_fork(void)
 {
     const struct brick_segment *parent = brick_segment_now();
@@ -31,8 +30,7 @@ static void after_fork(void)
         (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
 }
 
-/* Before main or at dlopen, so that no fork can fall between the page and its first use; and before
- * the program's own constructors, which may record. */
+/* Before main or at dlopen, so that no fork comes before the page; and before other constructors, which may record. */
 __attribute__((constructor(101))) static void make_gate(void)
 {
     void *page = brick_private_memory(BRICK_PAGE);
@@ -133,8 +131,7 @@ static enum brick_state open_child(void)
         segment_discard(s);
         return BRICK_FAILED;
     }
-    /* Only the descriptor: closing it drops no lock of the parent's. The mapping stays,
-     * for a fork may have come from a handler that interrupted a record. */
+    /* Closing the descriptor drops no lock of the parent's. The mapping stays: see after_fork. */
     brick_segment_close(parent);
     a->segment = s;
     a->gate[1] = 1;
@@ -177,8 +174,7 @@ int brick_agent_ready(unsigned spans)
     return state == BRICK_ON;
 }
 
-/* Other threads go on recording into the old mapping, until each sees the mark to
- * move. The second copy brings the names and paths that they meet meanwhile. */
+/* Other threads record into the old mapping until they see the mark; the second copy brings their names and paths. */
 void brick_agent_reopen(struct brick_segment *lost)
 {
     struct brick_agent *a = &brick_agent;

@@ -9,10 +9,8 @@
 struct brick_thread; /* writer/thread.c: a lane's private half */
 
 struct brick_agent {
-    /* Read by every record. The gate is an enum brick_state on a page that the
-     * kernel wipes in a forked child (by fork, clone, whatever called it): 0
-     * there means "not my segment". The word behind it is 1 while `segment` is
-     * this process's own. */
+    /* Read by every record. The gate is an enum brick_state on a page that the kernel wipes in any forked child: 0 there
+     * means "not my segment". The word behind it is 1 while `segment` is this process's own. */
     uint32_t *gate;
     uint32_t clock;
     struct brick_tables tables;

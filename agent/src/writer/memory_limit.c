@@ -33,8 +33,7 @@ static uint64_t number_after(const char *text, const char *word, uint64_t missin
     return missing;
 }
 
-/* What one control group has left; cached file pages count as free, since the
- * kernel drops them before it kills. */
+/* What one control group has left. Cached file pages count as free: the kernel drops them before it kills. */
 static uint64_t group_room(const char *folder, const char *limit_file, const char *usage_file, const char *cache)
 {
     char path[400], text[4096];
@@ -52,9 +51,8 @@ static uint64_t group_room(const char *folder, const char *limit_file, const cha
     return limit > usage ? limit - usage : 0;
 }
 
-/* A group's limit binds all below it, so every ancestor is asked. In a
- * container the path that the kernel names may lie outside of what is mounted
- * here; then the mount's own root is the container's group. */
+/* A group's limit binds all below it, so every ancestor is asked. In a container the kernel's path may be outside of the
+ * mount, whose root is then the container's group. */
 static uint64_t hierarchy_room(const char *mount, const char *inner, const char *limit_file, const char *usage_file,
                                const char *cache)
 {

@@ -39,9 +39,8 @@ int brick_segment_account(const struct brick_segment *s, const char *prefix)
 /* A new worker removes at most this many. */
 #define REMOVED_AT_ONCE 32u
 
-/* Whether the worker of this file, not ours, has ended, as far as one look shows:
- * no process holds a lock and no such process exists. A wrong "no" is harmless
- * (`brickd prune` looks longer); a wrong "yes" is not. */
+/* Whether the worker of this file, not ours, has ended: no process holds a lock and no such process exists. A wrong "no" is
+ * harmless (`brickd prune` looks longer); a wrong "yes" is not. */
 static int is_dead(int fd)
 {
     struct brick_header h;

@@ -190,7 +190,6 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     h.minor = BRICK_MINOR;
     h.layout_crc = brick_layout_crc();
     h.size = s->layout.size;
-    h.buckets = BRICK_BUCKETS;
     h.started_ns = brick_clock_ns(CLOCK_REALTIME);
     h.process_start = read_process_start();
     h.pid = (uint32_t)getpid();

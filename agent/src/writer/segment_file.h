@@ -25,8 +25,7 @@ struct brick_plan {
     struct brick_header header;
 };
 
-/* NULL: the segment exists, is locked and has its first memory, and is to be
- * published. Else a constant text that says what failed, with errno set. */
+/* NULL: the segment is locked, has its first memory, and may be published. Else a text of what failed, with errno. */
 BRICK_HIDDEN const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan);
 BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
 

@@ -165,9 +165,8 @@ static void block_move(struct brick_thread *t, const struct left *old, uint32_t 
     }
 }
 
-/* Copies the lane's content into the segment that replaced a lost one. Only the
- * lane's thread may write either. Totals and ledger go on; the rings begin anew,
- * since their details went with the file. */
+/* Copies the lane's content into the segment that replaced a lost one; only the lane's thread may write either. Totals and
+ * ledger go on; the rings begin anew, since their details went with the file. */
 static int lane_move(struct brick_thread *t)
 {
     struct brick_segment *s = brick_segment_now();

@@ -23,8 +23,7 @@ struct brick_frame {
     uint32_t inherits; /* enum brick_frame_bits: what also holds of all that is above it */
 };
 
-/* What one key has open. Holds no memory of a key with nothing open, but for
- * the one used last. */
+/* What one key has open. Of keys with nothing open only the one used last has a stack. */
 struct brick_stack {
     const void *key;
     struct brick_frame *top;
