@@ -40,13 +40,9 @@ Brick *core_handle(PyObject *value, PyObject *category)
         goto failed;
     Brick *b = (Brick *)PyDict_GetItemWithError(core_state.handles, name);
     if (b == NULL) {
-        const char *problem = NULL;
-        if (PyUnicode_GET_LENGTH(name) == 0)
-            problem = "a name must not be empty";
-        else if (PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)brick_names_room() - 1) /* name 0 is "other" */
-            problem = "no more names than BRICKD_NAMES";
-        if (problem != NULL) {
-            if (core_complain(problem, name) != 0)
+        const bool is_empty = PyUnicode_GET_LENGTH(name) == 0;
+        if (is_empty || PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)brick_names_room() - 1) { /* name 0 is "other" */
+            if (core_complain(is_empty ? "a name must not be empty" : "no more names than BRICKD_NAMES", name) != 0)
                 goto failed;
             if (brick_state() == BRICK_ON)
                 brick_name("", 0, NULL); /* counts */

@@ -7,6 +7,7 @@ the segment; a timer ends in the mode in which it began; a sync function that ca
 
 from __future__ import annotations
 
+import itertools
 import operator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
 
     from brick_agent._core import Brick
 
-_STREAM = 0x6272_696B_0000  # of the first profiler's deferred work: unlikely to be the handle of a device
+_streams = itertools.count(0x6272_696B_0001)  # one of each profiler's deferred work: unlikely to be a device's handle
 
 _known = tuple(brick(known.name, AGENT_CATEGORIES[known.category]) for known in BrickId)
 _named = {name: _known[known] for name, known in BrickId.__members__.items()}
 _tiles = {level: brick(name, CATEGORY) for level, name in NAMES.items()}
-_made = 0
 
 
 class SyncMode(IntEnum):
@@ -97,9 +97,7 @@ class Timing:
     """Starts, stops, and waits for the device."""
 
     def __init__(self, sync: Callable[[], object] | None, mode: SyncMode | str) -> None:
-        global _made  # noqa: PLW0603
-        _made += 1
-        self._stream = _STREAM + _made
+        self._stream = next(_streams)
         self._local = LocalTotals()
         self._enabled = self._on = self._tiling = False
         self._sync: Callable[[], object] | None = None
