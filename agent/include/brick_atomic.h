@@ -1,8 +1,7 @@
 /* brick_atomic.h - the atomic operations of the format, and nothing else.
  *
- * The shared structs hold plain integers, so that C11, C++17 and CUDA hosts
- * can all include them; what makes an access atomic is the wrapper used.
- * Which wrapper stands where, and why, is the ordering table of brick_shm.h.
+ * The shared structs hold plain integers, so that C11, C++17 and CUDA hosts can include them; a wrapper makes an access
+ * atomic. The ordering table of brick_shm.h says which wrapper stands where, and why.
  */
 #ifndef BRICK_ATOMIC_H
 #define BRICK_ATOMIC_H

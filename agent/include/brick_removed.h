@@ -22,8 +22,7 @@
  *
  * A reader counts each uuid once, and only what it does not show elsewhere:
  *
- *   removed = begun, as the record has it
- *             - begun, as the totals in the checkpoint have it for the same uuid
+ *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *
  * It ignores a record whose segment it reads; one of a lost segment, whose totals another segment or record has
  * (`took`); and a uuid that the checkpoint lists as part of a sum.

@@ -1,8 +1,7 @@
 /* brick_siphash.h - SipHash-2-4 of whole 64-bit words: what it makes of them tells nothing of its key, nor of them.
  *
- * The words are hashed as their little-endian bytes; of the key's 16 bytes the
- * first eight are the first word. The function that Aumasson and Bernstein
- * published in 2012, for those lengths that are multiples of eight.
+ * The function of Aumasson and Bernstein (2012), for lengths that are multiples of eight. The words are hashed as their
+ * little-endian bytes; the first eight of the key's 16 bytes are its first word.
  */
 #ifndef BRICK_SIPHASH_H
 #define BRICK_SIPHASH_H

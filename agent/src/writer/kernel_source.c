@@ -1,7 +1,6 @@
 /* writer/kernel_source.c - what kernels are compiled from, in pieces in the event ring.
  *
- * A piece that finds no room stays with the host for a later call: only a text that
- * is too long is dropped. */
+ * A piece that finds no room stays with the host for a later call: only a text that is too long is dropped. */
 #include "event_ring.h"
 
 #include "brick_graph.h"

@@ -1,7 +1,4 @@
-/* writer/record_path.h - what the calls of the record path share: whether a thread records, and checks of untrusted numbers.
- *
- * The usual way is inline; the rare ways are in writer/thread.c.
- */
+/* writer/record_path.h - whether a thread records, and checks of untrusted numbers. Rare ways are in writer/thread.c. */
 #ifndef BRICK_RECORD_H
 #define BRICK_RECORD_H
 
