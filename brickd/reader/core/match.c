@@ -1,7 +1,4 @@
-#include "match.h"
-
 #include "match_phases.h"
-#include "match_steps.h"
 
 #include <stdlib.h>
 

@@ -8,10 +8,7 @@
  * Rows have what differs; what does not is only counted. So the entries of a site are
  * visited once more, where any two may be of two classes at all.
  */
-#include "match_classes.h"
-
 #include "match_phases.h"
-#include "match_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

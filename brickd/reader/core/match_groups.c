@@ -1,6 +1,4 @@
 #include "match_phases.h"
-#include "match_rows.h"
-#include "match_steps.h"
 
 #include <string.h>
 

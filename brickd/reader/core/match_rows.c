@@ -1,7 +1,4 @@
-#include "match_rows.h"
-
-#include "match_steps.h"
-#include "tolerance.h"
+#include "match_phases.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "match_steps.h"
+#include "match_phases.h"
 #include "brick_hash.h"
 
 #include <stdlib.h>

@@ -9,8 +9,7 @@
 #ifndef BRICKD_MATCH_WORK_H
 #define BRICKD_MATCH_WORK_H
 
-#include "fingerprint_window.h"
-#include "match_result.h"
+#include "match.h"
 
 /* A fingerprint that is compared. */
 struct entry {

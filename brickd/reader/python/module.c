@@ -1,6 +1,6 @@
 /* python/module.c - brickd.shm._reader: the reader's face in CPython. */
 #include "../core/fold.h"
-#include "../core/match_classes.h"
+#include "../core/match.h"
 #include "../core/recording_format.h"
 #include "brick_removed.h"
 #include "py_types.h"

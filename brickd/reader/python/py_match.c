@@ -1,6 +1,5 @@
 /* python/py_match.c - brickd.shm._reader.Fingerprints: the methods that compare, and their results as Python objects. */
 #include "../core/match.h"
-#include "../core/match_classes.h"
 #include "py_fingerprints.h"
 
 #include <math.h>
