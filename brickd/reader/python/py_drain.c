@@ -4,22 +4,10 @@
  * that could run any code, and a pass of another thread may be waiting.
  */
 #include "py_drain.h"
-#include "py_spool.h"
 
 #include <stdlib.h>
 #include <structmember.h>
 #include <sys/stat.h>
-
-static void lock(Drain *d)
-{
-    if (pthread_mutex_trylock(&d->mutex) == 0)
-        return;
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&d->mutex);
-    Py_END_ALLOW_THREADS
-}
-
-static void unlock(Drain *d) { pthread_mutex_unlock(&d->mutex); }
 
 /* A cursor in Python: (span, event position, records, sequence, spans_lost). */
 enum { CURSOR_NUMBERS = 5 };
@@ -94,19 +82,20 @@ static void drain_dealloc(PyObject *self)
 
 static PyObject *drain_salvage(PyObject *self, PyObject *unused)
 {
-    lock((Drain *)self);
-    ((Drain *)self)->drain.salvage = 1;
-    unlock((Drain *)self);
+    Drain *d = (Drain *)self;
+    take_lock(&d->mutex);
+    d->drain.salvage = 1;
+    pthread_mutex_unlock(&d->mutex);
     Py_RETURN_NONE;
 }
 
 static PyObject *drain_forget_details(PyObject *self, PyObject *unused)
 {
     Drain *d = (Drain *)self;
-    lock(d);
+    take_lock(&d->mutex);
     brick_details_free(&d->drain.details);
     d->seen.resident = brick_drain_resident(&d->drain);
-    unlock(d);
+    pthread_mutex_unlock(&d->mutex);
     Py_RETURN_NONE;
 }
 
@@ -120,11 +109,11 @@ static PyObject *drain_record_into(PyObject *self, PyObject *args)
     struct brick_spool *spool = NULL;
     if (to != Py_None && (spool = spool_of(to, Py_TYPE(self), "a Spool or None")) == NULL)
         return NULL;
-    lock(d);
+    take_lock(&d->mutex);
     d->drain.track = (struct brick_track){.spool = spool, .worker = worker};
     before = d->spool;
     d->spool = spool != NULL ? Py_NewRef(to) : NULL;
-    unlock(d);
+    pthread_mutex_unlock(&d->mutex);
     Py_XDECREF(before);
     Py_RETURN_NONE;
 }
@@ -137,11 +126,11 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
     struct brick_cursor *copy = PyMem_Calloc(d->drain.reader.header.lanes, sizeof *copy);
     if (copy == NULL)
         return PyErr_NoMemory();
-    lock(d);
+    take_lock(&d->mutex);
     uint32_t count = brick_drain_lanes(&d->drain);
     for (uint32_t n = 0; n < count; n++)
         copy[n] = d->drain.lanes[n].cursor;
-    unlock(d);
+    pthread_mutex_unlock(&d->mutex);
     static const struct brick_cursor beginning;
     PyObject *rows = PyList_New(count), *like = NULL; /* lanes with empty rings are all equal */
     for (uint32_t n = 0; rows != NULL && n < count; n++) {
@@ -157,12 +146,12 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
 
 void drain_tails(Drain *d, int events, PyObject **writes)
 {
-    lock(d);
+    take_lock(&d->mutex);
     uint32_t lanes = brick_drain_lanes(&d->drain), count = 0, first = 0;
     struct brick_consumer *halfway = malloc((lanes + UINT64_C(1)) * 2 * sizeof *halfway), *whole = halfway + lanes;
     if (halfway != NULL)
         count = brick_drain_tails(&d->drain, events, &first, halfway, whole);
-    unlock(d);
+    pthread_mutex_unlock(&d->mutex);
     if (halfway == NULL) {
         Py_CLEAR(*writes);
         PyErr_NoMemory();
@@ -185,14 +174,14 @@ static PyObject *drain_longest(PyObject *self, PyObject *unused)
         uint64_t path, duration, start, step, elements;
     } *copy;
     size_t count = 0;
-    lock(d);
+    take_lock(&d->mutex);
     copy = calloc(from->end + UINT64_C(1), sizeof *copy);
     for (uint32_t path = 0; copy != NULL && path < from->end; path++) {
         const struct brick_longest *each = from->by_path[path];
         if (each != NULL)
             copy[count++] = (struct longest){path, each->duration, each->start, each->step, each->elements};
     }
-    unlock(d);
+    pthread_mutex_unlock(&d->mutex);
     if (copy == NULL)
         return PyErr_NoMemory();
     PyObject *rows = PyList_New((Py_ssize_t)count);
@@ -206,10 +195,10 @@ static PyObject *drain_recent(PyObject *self, PyObject *unused)
 {
     Drain *d = (Drain *)self;
     struct brick_span copy[BRICK_RECENT];
-    lock(d);
+    take_lock(&d->mutex);
     uint32_t count = d->drain.details.kept;
     memcpy(copy, d->drain.details.recent, count * sizeof *copy);
-    unlock(d);
+    pthread_mutex_unlock(&d->mutex);
     return PyBytes_FromStringAndSize((const char *)copy, (Py_ssize_t)(count * sizeof *copy));
 }
 
@@ -217,12 +206,12 @@ static PyObject *drain_take_checked(PyObject *self, PyObject *unused)
 {
     Drain *d = (Drain *)self;
     struct brick_events *e = &d->drain.events;
-    lock(d);
+    take_lock(&d->mutex);
     struct brick_record *slots = e->checked;
     size_t count = e->whole;
     e->checked = NULL;
     e->slots = e->whole = e->slots_room = e->owed = 0;
-    unlock(d);
+    pthread_mutex_unlock(&d->mutex);
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)slots, (Py_ssize_t)(count * sizeof *slots));
     free(slots);
     return bytes;
@@ -232,8 +221,7 @@ static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
     {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take the complete records above the heads, too."},
     {"forget_details", drain_forget_details, METH_NOARGS, "Give back the memory of the longest and the newest spans."},
-    {"record_into", drain_record_into, METH_VARARGS,
-     "record_into(spool, worker=0): record what the next passes copy; None: do not."},
+    {"record_into", drain_record_into, METH_VARARGS, "Record what the next passes copy; None: do not."},
     {"take_checked", drain_take_checked, METH_NOARGS, "Take the slots of the complete checksums of the last pass."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},

@@ -5,8 +5,6 @@
 #include "../core/drain.h"
 #include "py_types.h"
 
-#include <pthread.h>
-
 /* The attributes. */
 struct drain_numbers {
     unsigned long long activity, spans, rejected, skipped, gaps, checked, resident;

@@ -11,15 +11,6 @@
 
 #define WORKERS_MAX (1 << 24)
 
-static void lock(Fingerprints *p)
-{
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&p->mutex);
-    Py_END_ALLOW_THREADS
-}
-
-static void unlock(Fingerprints *p) { pthread_mutex_unlock(&p->mutex); }
-
 static Fingerprints *fingerprints_made(PyTypeObject *type, Py_ssize_t bytes_max)
 {
     uint64_t key;
@@ -143,9 +134,9 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
     if (worker >= WORKERS_MAX) {
         PyErr_Format(PyExc_ValueError, "a worker has a number below %d, not %u", WORKERS_MAX, worker);
     } else {
-        lock(p);
+        take_lock(&p->mutex);
         add_all(&p->window, &by, records.buf, records.len, &a);
-        unlock(p);
+        pthread_mutex_unlock(&p->mutex);
         result = a.no_memory ? PyErr_NoMemory()
                              : Py_BuildValue("(ny#)", a.bytes, a.weights != NULL ? (const char *)a.weights : "",
                                              (Py_ssize_t)(a.weights_count * sizeof *a.weights));
@@ -163,9 +154,9 @@ static PyObject *fingerprints_unlike(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
     uint64_t waiting[BRICK_UNLIKE_MAX];
-    lock(p);
+    take_lock(&p->mutex);
     const size_t count = brick_fingerprints_take_unlike(&p->window, waiting);
-    unlock(p);
+    pthread_mutex_unlock(&p->mutex);
     return number_list(waiting, count);
 }
 
@@ -177,13 +168,13 @@ static PyObject *fingerprints_read(PyObject *self, PyObject *number)
     const uint64_t n = PyLong_AsUnsignedLongLong(number);
     if (n == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
-    lock(p);
+    take_lock(&p->mutex);
     const int here = brick_fingerprints_hold(&p->window, n);
     if (here) {
         fingerprint = *brick_fingerprints_at(&p->window, n);
         brick_fingerprints_slots(&p->window, &fingerprint, slots);
     }
-    unlock(p);
+    pthread_mutex_unlock(&p->mutex);
     if (!here)
         Py_RETURN_NONE;
     return Py_BuildValue("(IKy#)", fingerprint.worker, (unsigned long long)brick_fingerprint_site(&fingerprint),
@@ -205,7 +196,7 @@ static PyObject *fingerprints_group(PyObject *self, PyObject *number)
     struct current *copy = NULL;
     size_t count = 0, room = 0;
     int whole = 1;
-    lock(p);
+    take_lock(&p->mutex);
     const int here = brick_fingerprints_hold(window, n);
     const uint64_t first = here ? brick_fingerprints_current(window, brick_fingerprints_at(window, n)) : window->end;
     for (uint64_t at = first; whole && at != window->end; count++) {
@@ -221,7 +212,7 @@ static PyObject *fingerprints_group(PyObject *self, PyObject *number)
         at = brick_fingerprints_next(window, at);
         at = at != first ? at : window->end;
     }
-    unlock(p);
+    pthread_mutex_unlock(&p->mutex);
     PyObject *rows = whole ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
     for (size_t i = 0; rows != NULL && i < count; i++)
         list_put(&rows, i, Py_BuildValue("(IKIK)", copy[i].worker, (unsigned long long)copy[i].output,
@@ -233,12 +224,12 @@ static PyObject *fingerprints_group(PyObject *self, PyObject *number)
 static PyObject *fingerprints_counts(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
-    lock(p);
+    take_lock(&p->mutex);
     const size_t count = p->window.changed_count;
     struct brick_site_count *copy = malloc((count + 1) * sizeof *copy);
     if (copy != NULL)
         brick_fingerprints_take_counts(&p->window, copy);
-    unlock(p);
+    pthread_mutex_unlock(&p->mutex);
     PyObject *rows = copy != NULL ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
     for (size_t i = 0; rows != NULL && i < count; i++) {
         const struct brick_site_count *c = &copy[i];
@@ -261,9 +252,9 @@ static PyObject *fingerprints_forget(PyObject *self, PyObject *number)
         PyErr_Format(PyExc_ValueError, "a service has a number below 2^32, not %lu", service);
         return NULL;
     }
-    lock(p);
+    take_lock(&p->mutex);
     const int done = brick_fingerprints_forget(&p->window, (uint32_t)service);
-    unlock(p);
+    pthread_mutex_unlock(&p->mutex);
     return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
 
@@ -310,9 +301,9 @@ static PyObject *fingerprints_mute(PyObject *self, PyObject *sequence)
     uint32_t *workers = workers_in(sequence, &count);
     if (workers == NULL)
         return NULL;
-    lock(p);
+    take_lock(&p->mutex);
     brick_fingerprints_mute(&p->window, workers, count);
-    unlock(p);
+    pthread_mutex_unlock(&p->mutex);
     free(workers);
     Py_RETURN_NONE;
 }
@@ -351,28 +342,25 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
 
 static PyMethodDef fingerprints_methods[] = {
     {"add", fingerprints_add, METH_VARARGS,
-     "add(worker, service, shard, sites, names, records, named) -> (bytes taken, records of weights); with named it stops "
-     "before a record whose site or name has no digest."},
-    {"read", fingerprints_read, METH_O, "read(number) -> (worker, its number for the site, slots), or None: it has gone."},
-    {"group", fingerprints_group, METH_O, "group(number) -> [(worker, output, times, number)] of its group."},
+     "(bytes taken, records of weights); with named it stops before a record whose site or name has no digest."},
+    {"read", fingerprints_read, METH_O, "(worker, its number for the site, slots), or None: it has gone."},
+    {"group", fingerprints_group, METH_O, "[(worker, output, times, number)] of its group."},
     {"unlike", fingerprints_unlike, METH_NOARGS,
      "Numbers of fingerprints whose group has another output: a few of each site, by turns, each of them once."},
-    {"forget", fingerprints_forget, METH_O, "forget(service): drops the counts of its sites; its fingerprints stay."},
-    {"mute", fingerprints_mute, METH_O, "mute(workers): takes their fingerprints out of all groups."},
+    {"forget", fingerprints_forget, METH_O, "Drop the counts of a service's sites; its fingerprints stay."},
+    {"mute", fingerprints_mute, METH_O, "Take the fingerprints of workers out of all groups."},
     {"counts", fingerprints_counts, METH_NOARGS,
      "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] since the last call, of sites that changed; site 0: "
      "all sites for which there was no room."},
     {"select", fingerprints_select, METH_VARARGS,
-     "select(workers, numbers, services) -> (Fingerprints of these workers, renumbered; for each worker the number after its "
-     "last fingerprint, or 0)."},
+     "(Fingerprints of these workers, renumbered; for each worker the number after its last fingerprint, or 0)."},
     {"rounded", fingerprints_rounded, METH_VARARGS,
-     "rounded(one, other): whether rounding may explain the difference of two fingerprints. 1: in one place at most, as a "
-     "flipped bit would; 2: in several; 0: no, or they have gone."},
+     "Whether rounding may explain a difference. 1: in one place at most, as a flipped bit would; 2: in several; 0: no, or "
+     "they have gone."},
     {"contents", fingerprints_contents, METH_VARARGS,
-     "contents(one, other): by input, at how many contents the workers of these two differ as two numeric classes do; below "
+     "By input, at how many contents the workers of these two differ as two numeric classes do; below "
      "CONTENTS_MIN it is undecided; 0: they do not."},
-    {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS,
-     "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None, worn=None): compares workers."},
+    {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef fingerprints_members[] = {

@@ -5,8 +5,6 @@
 #include "../core/fingerprint_window.h"
 #include "py_types.h"
 
-#include <pthread.h>
-
 typedef struct {
     PyObject_HEAD
     struct brick_fingerprints window; /* behind the lock */

@@ -216,11 +216,10 @@ static PyObject *fold_sums(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef fold_methods[] = {
-    {"add", fold_add, METH_VARARGS,
-     "add(summaries, rows, parents, flags, tick_ns, whose=0): adds the summaries of a worker."},
-    {"row", fold_row, METH_O, "row(index) -> its numbers by name."},
-    {"histogram", fold_histogram, METH_O, "histogram(index) -> [spans in each bucket of the first worker's tick]."},
-    {"sums", fold_sums, METH_NOARGS, "sums() -> [(count, self_ns, elements) of each row]."},
+    {"add", fold_add, METH_VARARGS, "Add the summaries of a worker."},
+    {"row", fold_row, METH_O, "The numbers of a row by name."},
+    {"histogram", fold_histogram, METH_O, "[spans in each bucket of the first worker's tick]."},
+    {"sums", fold_sums, METH_NOARGS, "[(count, self_ns, elements) of each row]."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot fold_slots[] = {

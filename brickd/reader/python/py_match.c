@@ -142,12 +142,10 @@ PyObject *fingerprints_rounded(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "KK:rounded", &one, &other))
         return NULL;
     enum brick_rounded rounded = BRICK_ROUNDED_NOT;
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&p->mutex);
+    take_lock(&p->mutex);
     if (both_held(p, one, other))
         rounded = brick_fingerprints_rounded(&p->window, one, other);
     pthread_mutex_unlock(&p->mutex);
-    Py_END_ALLOW_THREADS
     return PyLong_FromLong(rounded);
 }
 

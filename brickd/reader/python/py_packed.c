@@ -112,7 +112,7 @@ static PyObject *packed_compare(PyObject *self, PyObject *other, int how)
 static Py_hash_t packed_hash(PyObject *self) { return PyObject_Hash(((Packed *)self)->form); }
 
 static PyMethodDef packed_methods[] = {
-    {"of", packed_from_form, METH_O | METH_CLASS, "of(form) -> the Packed with this form; ValueError: there is none."},
+    {"of", packed_from_form, METH_O | METH_CLASS, "The Packed with this form; ValueError: there is none."},
     {"form", packed_form, METH_NOARGS, "Its packed bytes."},
     {NULL, NULL, 0, NULL},
 };

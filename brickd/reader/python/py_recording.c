@@ -1,6 +1,6 @@
 /* python/py_recording.c - brickd.shm._reader.Recording: writes a recording. */
 #include "../core/recording_writer.h"
-#include "py_spool.h"
+#include "py_types.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -189,10 +189,9 @@ static PyObject *recording_left(PyObject *self, void *unused)
 }
 
 static PyMethodDef recording_methods[] = {
-    {"append", recording_append, METH_VARARGS,
-     "append(kind, at_ns, body): write a chunk; OSError: it was refused, and is counted."},
+    {"append", recording_append, METH_VARARGS, "Write a chunk; OSError: it was refused, and is counted."},
     {"write", recording_write, METH_VARARGS,
-     "write(spool, mark): write its records up to there, but for the room to spare; OSError: the rest stays in it."},
+     "Write its records up to there, but for the room to spare; OSError: the rest stays in it."},
     {"close", recording_close, METH_NOARGS, "Mark the end, and cut the file to its true length."},
     {NULL, NULL, 0, NULL},
 };

@@ -341,15 +341,15 @@ static PyMethodDef segment_methods[] = {
     {"process", segment_process, METH_NOARGS, "The fields of the process line."},
     {"control", segment_control, METH_NOARGS, "The fields of the control page."},
     {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of the lanes that were ever used."},
-    {"removed", segment_removed, METH_VARARGS, "removed(reason, now_ns) -> the record to append before its removal."},
+    {"removed", segment_removed, METH_VARARGS, "The record to append before its removal."},
     {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind) of all lanes."},
     {"extent", segment_extent, METH_NOARGS,
      "(lines, lanes, names, paths, sites, blocks of summaries) that a reading takes: those outside of holes."},
     {"names", segment_names, METH_NOARGS, "[(text, category), or None where it is not ready]."},
     {"paths", segment_paths, METH_NOARGS, "[(parent or -1, name, layer or -1, unit), or None where it is not ready]."},
     {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None where it is not ready]."},
-    {"summaries", segment_summaries, METH_VARARGS, "summaries(lane=-1) -> (array of summary, odd, moving)."},
-    {"ring", segment_ring, METH_VARARGS, "ring(lane, events) -> (number of the first slot, slots)."},
+    {"summaries", segment_summaries, METH_VARARGS, "(array of summary, odd, moving)."},
+    {"ring", segment_ring, METH_VARARGS, "(number of the first slot, slots)."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef segment_members[] = {

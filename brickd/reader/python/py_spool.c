@@ -1,5 +1,6 @@
 /* python/py_spool.c - brickd.shm._reader.Spool: records between drains and a recording. */
-#include "py_spool.h"
+#include "../core/record_queue.h"
+#include "py_types.h"
 
 /* A quarter of a second of a million records a second. */
 #define BYTES (16ll << 20)
@@ -184,17 +185,14 @@ static PyObject *spool_wait(PyObject *self, PyObject *milliseconds)
 }
 
 static PyMethodDef spool_methods[] = {
-    {"ready", spool_ready, METH_NOARGS, "ready() -> (mark, numbers of the workers with records below it)."},
+    {"ready", spool_ready, METH_NOARGS, "(mark, numbers of the workers with records below it)."},
     {"clear", spool_clear, METH_NOARGS, "Refuse all that waits."},
-    {"end", spool_end, METH_NOARGS,
-     "Give back its memory and forget its key; nothing goes in or out any more."},
-    {"key_name", spool_key_name, METH_O,
-     "key_name(name) -> the name of the key of a worker's checksums in the recording: another, if it redacts."},
-    {"step", spool_step, METH_O, "step(step) -> the name of a step, or of a named generation, in the recording."},
-    {"tensors", spool_tensors, METH_O,
-     "tensors(slots) -> fingerprints of tensors as the recording has them, each three slots: shape, sums, sketch."},
+    {"end", spool_end, METH_NOARGS, "Give back its memory and forget its key; nothing goes in or out any more."},
+    {"key_name", spool_key_name, METH_O, "The name of a key of checksums in the recording: another, if it redacts."},
+    {"step", spool_step, METH_O, "The name of a step, or of a named generation, in the recording."},
+    {"tensors", spool_tensors, METH_O, "Tensors as the recording has them, each three slots: shape, sums, sketch."},
     {"wake", spool_wake, METH_NOARGS, "End the wait; from any thread, or a signal's handler."},
-    {"wait", spool_wait, METH_O, "wait(milliseconds): until it is woken, a quarter is used, or the time is over."},
+    {"wait", spool_wait, METH_O, "Wait until it is woken, a quarter is used, or the time is over."},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef spool_numbers[] = {

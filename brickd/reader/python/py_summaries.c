@@ -149,11 +149,11 @@ static PyObject *summaries_packed(PyObject *self, PyObject *unused)
 static Py_ssize_t summaries_length(PyObject *self) { return ((Summaries *)self)->count; }
 
 static PyMethodDef summaries_methods[] = {
-    {"add", summaries_add, METH_VARARGS, "add(path, duration, elements, bytes): add a span."},
+    {"add", summaries_add, METH_VARARGS, "Add a span."},
     {"merge", (PyCFunction)(void (*)(void))summaries_merge, METH_VARARGS | METH_KEYWORDS,
-     "merge(other, rows, factor=1.0): add each summary to its row, unless below 0, with its times multiplied."},
+     "Add each summary to its row, unless below 0, with its times multiplied."},
     {"subtract", summaries_subtract, METH_VARARGS,
-     "subtract(then, rows): subtract each summary from its row; min and max become the widest that they may be."},
+     "Subtract each summary from its row; min and max become the widest that they may be."},
     {"tobytes", summaries_tobytes, METH_NOARGS, "An array of summary."},
     {"packed", summaries_packed, METH_NOARGS, "The same, packed: kept until it changes."},
     {NULL, NULL, 0, NULL},

@@ -7,6 +7,7 @@
 
 #include "../core/segment_copy.h"
 
+#include <pthread.h>
 #include <string.h>
 
 extern PyType_Spec segment_spec;   /* python/py_segment.c */
@@ -69,6 +70,23 @@ int list_put(PyObject **list, size_t index, PyObject *item);
 int list_append(PyObject **list, PyObject *item);
 
 void plain_dealloc(PyObject *self);
+
+/* Waits for it without the interpreter lock. */
+static inline void take_lock(pthread_mutex_t *mutex)
+{
+    if (pthread_mutex_trylock(mutex) == 0)
+        return;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(mutex);
+    Py_END_ALLOW_THREADS
+}
+
+/* The spool of a Spool of the module that has the type `sibling`; NULL, with an exception that names what was wanted. */
+struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted);
+
+/* Becomes its only consumer; 0, with an exception. */
+int spool_enter(struct brick_spool *spool);
+void spool_leave(struct brick_spool *spool);
 
 /* How many summaries a buffer holds; -1, with an exception. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);
