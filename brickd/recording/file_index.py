@@ -1,6 +1,7 @@
 """The contents of one file of a recording.
 
-Owns: which of its chunks are valid, the report on the others, which events are kept. Must not know: other files, views.
+Owns: which of its chunks are valid, the report on the others, which events are kept, which tables are in force where.
+Must not know: other files, views.
 Invariants: valid chunks are shown, and others are reported with their place; memory does not grow with the file: it
 holds the places of the last few snapshots, the weights, the newest events, and no records.
 """
@@ -8,8 +9,8 @@ holds the places of the last few snapshots, the weights, the newest events, and 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Set
-from typing import Any
+from collections.abc import Callable, Iterator, Set
+from typing import Any, NamedTuple
 
 from brickd.analysis.weights.store import Weights
 from brickd.base.timestamps import rfc3339
@@ -20,12 +21,14 @@ from brickd.recording import body_codec
 from brickd.recording.body_codec import Beginning, RecordingEnd, Shown
 from brickd.recording.chunks import Chunk, Form, RingRecords, records
 from brickd.recording.damage import End
-from brickd.recording.name_tables import NameTables
 from brickd.recording.ring_taps import read_numbers
-from brickd.shm import _reader
+from brickd.shm import _reader, segment_codec
 
 _SOURCES_MAX = 4_096
 _LAST = SLOTS + 2  # snapshots that a window needs, and one that may be damaged
+# Chunks of tables: a writer begins afresh every minute, and adds to that with each snapshot at most.
+_TABLES_MAX = 64
+_TABLES_BYTES_MAX = 2 * _reader.CHUNK_BYTES_MAX
 
 
 class FileIndex:
@@ -210,3 +213,58 @@ class RecordedEvents:
 
     def _newest(self) -> list[Event]:
         return [self._events[number] for number in sorted(self._events)[-self._kept :]]
+
+
+class _Tables(NamedTuple):
+    """The tables of a chunk of `size` bytes; `afresh`: earlier ones are not needed any more."""
+
+    tables: segment_codec.SharedTables
+    afresh: bool
+    size: int
+
+
+_NO_TABLES = segment_codec.SharedTables({}, {}, {})
+
+
+class NameTables:
+    """The names, paths and sites that are in force at each place of a file; `refuse` gets invalid chunks.
+
+    However many a file holds, only those of the last few generations are in memory.
+    """
+
+    def __init__(self, form: Form, refuse: Callable[[Chunk, ValueError], object]) -> None:
+        self._form, self._refuse = form, refuse
+        self._places: deque[int] = deque(maxlen=_TABLES_MAX)
+        self._read: dict[int, _Tables] = {}  # by their places: those that were in force at the last place
+
+    def add(self, place: int) -> None:
+        """Note a chunk of tables at this place, after all others."""
+        self._places.append(place)
+
+    def at(self, place: int) -> segment_codec.SharedTables:
+        """Those that are in force there."""
+        before, self._read = self._read, {}
+        size = 0
+        for each in reversed(self._places):
+            if each < place:
+                found = before.get(each) or self._read_at(each)
+                size += found.size
+                if size > _TABLES_BYTES_MAX:
+                    break
+                self._read[each] = found
+                if found.afresh:
+                    break
+        result = _NO_TABLES
+        for found in reversed(self._read.values()):
+            result |= found.tables
+        return result
+
+    def _read_at(self, place: int) -> _Tables:
+        chunk = self._form.again(place)
+        if chunk is None:
+            return _Tables(_NO_TABLES, False, 0)
+        try:
+            return _Tables(*body_codec.read_tables(chunk.body), len(chunk.body))
+        except ValueError as error:
+            self._refuse(chunk, error)
+            return _Tables(_NO_TABLES, False, len(chunk.body))
