@@ -34,7 +34,7 @@ class Loss:
 
     kind: Kind
     text: str
-    spans: bool
+    spans: bool = False
     settings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -65,31 +65,27 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if full:
         rooms = " or ".join(f"{room:,} {what}" for what, room in full)
         settings = tuple(setting for what, room in full for setting in _raised(what, room, _reader.NUMBERS_MAX))
-        found.append(
-            Loss("tables", f"spans folded into 'other': more than its {rooms}", spans=False, settings=settings)
-        )
+        found.append(Loss("tables", f"spans folded into 'other': more than its {rooms}", settings=settings))
     elif process["names_refused"]:
         names = plural(process["names_refused"], "name was", "names were")
         room = header["names"]
         why = f"empty, of marks beyond half of its {room:,} names," if process["names"] >= room // 2 else "empty"
-        found.append(Loss("names", f"{names} {why} or found no memory: recorded as 'other'", spans=False))
+        found.append(Loss("names", f"{names} {why} or found no memory: recorded as 'other'"))
     if refused := ledger.marks["refused"]:
         found.append(_without_mark(reading, refused))
     if amounts := sum(n * lane["amounts"] for lane, _, n in reading.alike()):
         right = "check elements, bytes, layers and durations"
-        found.append(
-            Loss("amounts", f"{plural(amounts, 'amount')} out of range and not recorded: {right}", spans=False)
-        )
+        found.append(Loss("amounts", f"{plural(amounts, 'amount')} out of range and not recorded: {right}"))
     if dropped := ledger.details_dropped.total():
-        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are whole", spans=False))
+        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are whole"))
     if refused := process["sites_refused"]:
         found.append(_without_site(reading, refused))
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
-        found.append(Loss("tensors", text, spans=False))
+        found.append(Loss("tensors", text))
     if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # what finds no room waits for it
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
-        found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", spans=False))
+        found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}"))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
     events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
     if dropped := events.total():
@@ -97,7 +93,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(_without_slots(reading, f"{plural(dropped, 'event')} dropped ({kinds})"))
     if ledger.spans["nested"]:
         text = f"{plural(ledger.spans['nested'], 'call')} from signal handlers not recorded"
-        found.append(Loss("signals", text, spans=False))
+        found.append(Loss("signals", text))
     return found
 
 
@@ -119,18 +115,18 @@ def _without_mark(reading: Reading, marks: int) -> Loss:
     text = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not rooms:
         why = "are below 'other', have no open span, or found no memory"
-        return Loss("marks", f"{text} {why}", spans=False)
+        return Loss("marks", f"{text} {why}")
     halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
     settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))
-    return Loss("marks", f"{text} exceed {halves}", spans=False, settings=settings)
+    return Loss("marks", f"{text} exceed {halves}", settings=settings)
 
 
 def _without_site(reading: Reading, checksums: int) -> Loss:
     sites = reading.header["sites"]
     if reading.process["sites"] < sites:
-        return Loss("sites", f"{plural(checksums, 'checksum')} dropped: the kernel has no name", spans=False)
+        return Loss("sites", f"{plural(checksums, 'checksum')} dropped: the kernel has no name")
     text = f"{plural(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
-    return Loss("sites", text, spans=False, settings=_raised("sites", sites, _reader.SITES_MAX))
+    return Loss("sites", text, settings=_raised("sites", sites, _reader.SITES_MAX))
 
 
 def _without_slots(reading: Reading, dropped: str) -> Loss:
@@ -138,8 +134,8 @@ def _without_slots(reading: Reading, dropped: str) -> Loss:
     room = f"{dropped}: a thread's ring holds {slots:,}"
     if reading.drained:
         text = f"{room}, and was full before it was read"
-        return Loss("events", text, spans=False, settings=_raised("events", slots, _reader.SLOTS_MAX))
-    return Loss("events", f"{room} until a daemon reads them (brickd up)", spans=False)
+        return Loss("events", text, settings=_raised("events", slots, _reader.SLOTS_MAX))
+    return Loss("events", f"{room} until a daemon reads them (brickd up)")
 
 
 def _raised(what: str, room: int, most: int) -> tuple[str, ...]:
