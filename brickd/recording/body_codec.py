@@ -188,16 +188,9 @@ def read_event(body: bytes) -> Event:
     """What `event` wrote."""
     with json_values.validating():
         number, time_ns, kind, text, *whose = json_values.document(body, _EVENT_BYTES_MAX)
+        kind, text = json_values.text(kind), json_values.text(text)
         service, worker, command = (json_values.optional(each, json_values.text) for each in whose)
-        return Event(
-            json_values.whole(number),
-            json_values.whole(time_ns),
-            json_values.text(kind),
-            json_values.text(text),
-            service,
-            worker,
-            command,
-        )
+        return Event(json_values.whole(number), json_values.whole(time_ns), kind, text, service, worker, command)
 
 
 def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:

@@ -322,7 +322,6 @@ class Recording:
     slots: int
     left_bytes: int
     refused_chunks: int
-    refused_bytes: int
     refused_slots: int
     def __new__(
         cls,

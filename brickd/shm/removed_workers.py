@@ -8,7 +8,7 @@ uuid the larger one counts; a worker is added to a sum only when no record of it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from brickd.base.json_values import I32_MAX, U64_MAX, flag, plain, unicode, whole
@@ -251,8 +251,7 @@ class Removals:
 
 
 def _row(of: RemovedWorker) -> list[Any]:
-    identity = [of.uuid, of.took, of.service, of.index, of.coordinates, of.reason, of.started_ns, of.removed_ns]
-    return [*identity, of.asked, of.workers, of.counts]
+    return [getattr(of, each.name) for each in fields(RemovedWorker)]
 
 
 def _believed(row: list[Any]) -> RemovedWorker:

@@ -18,14 +18,6 @@ typedef struct {
     double grid_ns; /* the first worker's tick; 0 until there was one */
 } Fold;
 
-static PyObject *fold_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
-{
-    static char *names[] = {NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, ":Fold", names))
-        return NULL;
-    return type->tp_alloc(type, 0);
-}
-
 static void fold_dealloc(PyObject *self)
 {
     Fold *f = (Fold *)self;
@@ -223,7 +215,6 @@ static PyMethodDef fold_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot fold_slots[] = {
-    {Py_tp_new, fold_new},
     {Py_tp_dealloc, fold_dealloc},
     {Py_tp_methods, fold_methods},
     {Py_tp_doc, "Summaries of many workers, added up by row."},

@@ -203,7 +203,6 @@ static PyGetSetDef recording_numbers[] = {
     NUMBER("slots", slots, "Slots of rings written."),
     {"left_bytes", recording_left, NULL, "The longest body that the limit still allows.", NULL},
     NUMBER("refused_chunks", refused_chunks, "Chunks refused."),
-    NUMBER("refused_bytes", refused_bytes, "Bytes of their bodies."),
     NUMBER("refused_slots", refused_slots, "Slots that spools refused while this file was written."),
     {NULL, NULL, NULL, NULL, NULL},
 };
