@@ -19,7 +19,6 @@ class Origin(NamedTuple):
     """Where a worker's totals began.
 
     Attributes:
-        uuid: of its segment.
         took: the lost segment whose totals it has, as in `brick_shm.h`; 0: none.
         anchor_ticks: its clock when its segment was made.
         anchor_ns: the same by CLOCK_MONOTONIC_RAW.

@@ -50,7 +50,6 @@ class Worker:
 
     Attributes:
         together: how many workers these are; old dead ones may be summed up in one.
-        usage: None if not known.
         added: of a sum the workers that were added last, as far as known: the last one last.
         label: the first part of its name if several worlds are one: it says in which it is.
     """
@@ -109,7 +108,6 @@ class Survey:
         workers: those that could be read, by service and name.
         refused: segments that did not add up.
         foreign: how many segments each other user has, by uid; they are not read.
-        words: further notes.
         clocks: each kind of clock, and CLOCK_MONOTONIC_RAW beside it, before the first segment was sought: a segment
             that was made later was not there.
         removed: workers whose segments were removed, with what of them is in no total.

@@ -57,7 +57,6 @@ class TreeNode:
         host_ns: of that, what was no device's.
         ended_ns: the self times of it and all below, without those that were given.
         whole: it and all below, were they left out.
-        definitions: of a function.
         task: where its spans are stretches of tasks.
         needs: how often each name was recorded as needed.
     """

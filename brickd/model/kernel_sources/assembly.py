@@ -35,11 +35,9 @@ Lengths = tuple[int, int, int]
 
 
 class SourceHead(NamedTuple):
-    """What is known of a source besides its text.
+    """What is known of a source besides its text; name and path are "" if not known.
 
     Attributes:
-        name: "" if not known.
-        path: "" if not known.
         size: of its text in bytes; None: not known.
         pieces: how many of the text's are here; None: all of them.
         differing: how many workers sent another text of the same hash.

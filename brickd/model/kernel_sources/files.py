@@ -54,11 +54,7 @@ class Filed:
         return source if source.hash == hash_ else None
 
     def write(self, source: KernelSource) -> None:
-        """Write one; it need not outlast the machine, for its text shows whether it is whole.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write one; it need not outlast the machine, for its text shows whether it is whole."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace(self._path(source.hash), framed(_KIND, _VERSION, source.encoded()), lasting=False)
 
