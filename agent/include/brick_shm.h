@@ -707,6 +707,7 @@ struct brick_layout {
 };
 
 static inline uint64_t brick_pages(uint64_t bytes) { return (bytes + BRICK_PAGE - 1u) / BRICK_PAGE * BRICK_PAGE; }
+static inline uint64_t brick_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline int brick_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1u)) == 0; }
 
 /* 0 when the counts of a header are invalid. With counts inside these bounds no

@@ -27,7 +27,6 @@ from brickd.shm.sampling import OFF
 _FINDINGS = 5
 _ROWS = 20
 _BRICKS = 8
-_NAMES = 3
 _STATES = {
     "differs": "differs",
     "not_judged": "unlike, not judged",
@@ -92,7 +91,7 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     lines += [escape.text(line, screen.width) for line in _classes(document["sites"], name)]
     bricks = [each["brick"] for each in document["bricks_without_sites"] if each["service"] == name]
     if bricks:
-        line = f"bricks whose numbers are never compared: {_first(bricks, _BRICKS)}"
+        line = f"bricks whose numbers are never compared: {units.listed(bricks, _BRICKS)}"
         lines.append(escape.text(line, screen.width))
     return lines
 
@@ -135,23 +134,13 @@ def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
     found: dict[str, list[dict[str, Any]]] = {}
     for each in sites:
         if each["service"] == service and each["numeric_classes"]:
-            found.setdefault(" | ".join(map(_first, each["numeric_classes"])), []).append(each)
+            found.setdefault(" | ".join(map(units.listed, each["numeric_classes"])), []).append(each)
     lines = []
     for who, where in found.items():
         kernels = list(dict.fromkeys(each["kernel"] or "others" for each in where))
         number = len(where[0]["numeric_classes"])
-        lines.append(f"in {number} numeric classes: {who}: {_first(kernels, _BRICKS)}")
+        lines.append(f"in {number} numeric classes: {who}: {units.listed(kernels, _BRICKS)}")
     return lines[:_FINDINGS] + wording.more(len(lines) - _FINDINGS, "more way", " to part them: --json")
-
-
-def _first(names: Sequence[str], most: int = _NAMES) -> str:
-    """The first few names, and how many more there are.
-
-    >>> _first(["api/0", "api/1"]), _first([f"api/{n}" for n in range(9)])
-    ('api/0, api/1', 'api/0, api/1, api/2 and 6 more')
-    """
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
 
 
 def _layers(layers: Sequence[int | None]) -> str:

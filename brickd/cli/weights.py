@@ -203,8 +203,7 @@ def _notes(document: Document) -> Iterator[str]:
         for note in _of_worker(worker, recorded="recording" in document):
             notes[note].append(worker["worker"])
     for note, names in notes.items():
-        more = f" and {len(names) - 3} more" if len(names) > 4 else ""
-        yield f"{', '.join(names[: 3 if more else 4])}{more}: {note}"
+        yield f"{units.listed(names, 3 if len(names) > 4 else 4)}: {note}"
     for service in document["services"]:
         if service["changed_alike"]:
             tensors = units.many(service["changed_alike"], "tensor")

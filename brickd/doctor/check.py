@@ -50,16 +50,6 @@ def fine(name: str, seen: str, wanted: str, about: Sequence[str] = ()) -> CheckR
     return CheckResult(name, "ok", seen, wanted, about=tuple(about))
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first few, and how many more there are.
-
-    >>> listed(["api/0"]), listed(["api/0", "api/1", "api/2", "api/3"], most=2)
-    ('api/0', 'api/0, api/1 and 2 more')
-    """
-    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
-
-
 def mib(size_bytes: int) -> str:
     """Bytes for people.
 

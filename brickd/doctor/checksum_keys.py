@@ -12,7 +12,8 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
-from brickd.doctor.check import CheckResult, fine, listed
+from brickd.base.units import listed
+from brickd.doctor.check import CheckResult, fine
 from brickd.doctor.segments import ReadSegment, Segments
 
 _WANTED = "one key for all workers of a service"

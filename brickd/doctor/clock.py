@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickd.base.machine import read
-from brickd.base.units import plural
-from brickd.doctor.check import CheckResult, fine, listed
+from brickd.base.units import listed, plural
+from brickd.doctor.check import CheckResult, fine
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"
 # By architecture: what the kernel calls the processor's own counter.

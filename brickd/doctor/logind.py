@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickd.base.machine import read
-from brickd.doctor.check import CheckResult, fine, listed
+from brickd.base.units import listed
+from brickd.doctor.check import CheckResult, fine
 
 _FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
 _BOOLEANS = dict.fromkeys(("1", "yes", "y", "true", "t", "on"), True) | dict.fromkeys(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from brickd.doctor.check import CheckResult, fine, listed, mib
+from brickd.base.units import listed
+from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged, shared
 from brickd.doctor.processes import Mapped, Place, Process, Processes
 from brickd.doctor.segments import Segments

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from brickd.base.units import plural
+from brickd.base.units import listed, plural
 from brickd.base.users import user_name
-from brickd.doctor.check import CheckResult, State, fine, listed, mib
+from brickd.doctor.check import CheckResult, State, fine, mib
 from brickd.doctor.container import Container, run_as
 from brickd.errors import NotPermitted, SegmentOverBudget, SegmentRefused
 from brickd.model.workers import Survey, Worker

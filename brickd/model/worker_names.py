@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
+from brickd.base.units import listed
 from brickd.shm.segment_copy import Identity
 
 Who = TypeVar("Who", bound=Identity)
@@ -97,9 +98,7 @@ def suggestion(name: str, known: set[str]) -> str:
     meant = near(name, known)
     if meant:
         return f"did you mean {' or '.join(meant)}?"
-    first = sorted(known)[:3]
-    rest = f" and {len(known) - len(first)} more" if len(known) > len(first) else ""
-    return f"there are {', '.join(first)}{rest}"
+    return f"there are {listed(sorted(known))}"
 
 
 def as_argument(name: str) -> str:

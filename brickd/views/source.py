@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from brickd.base.units import plural
+from brickd.base.units import listed, plural
 from brickd.datasources.world import World
 from brickd.errors import NoSuchSource, WrongQuestion
 from brickd.model.kernel_sources.assembly import PIECE, SourceHead
@@ -57,9 +57,8 @@ def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
             f"no source {prefix}: no kernel refers to it, and no worker sent it (brickd source lists them)"
         )
     if len(meant) > 1:
-        some = ", ".join(f"{hash_:016x}" for hash_ in meant[:_SHOWN_MAX])
-        more = f" and {len(meant) - _SHOWN_MAX:,} more" if len(meant) > _SHOWN_MAX else ""
-        raise WrongQuestion(f"source {prefix} may be {some}{more}: give more of its hash")
+        hashes = listed([f"{hash_:016x}" for hash_ in meant], _SHOWN_MAX)
+        raise WrongQuestion(f"source {prefix} may be {hashes}: give more of its hash")
     return meant
 
 

@@ -1,5 +1,4 @@
 /* python/marks.c - kernel(), transfer(), needs(), and marks of functions, tasks and sources for the Python layer. */
-#include "marks.h"
 #include "arguments.h"
 #include "brick.h"
 #include "context_key.h"

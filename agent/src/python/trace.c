@@ -4,7 +4,7 @@
  * costs four times what the span does. There are two types: attribute look-up makes a method of a function, but not of
  * a builtin or an object with __call__, nor of their wrapper.
  */
-#include "marks.h"
+#include "brick.h"
 #include "methods.h"
 #include "span.h"
 

@@ -294,13 +294,11 @@ static void keys_copy(uint64_t *to, const uint64_t *from, uint64_t count)
     }
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from)
 {
-    const uint64_t names = least(brick_load_relaxed(&t->next_name), to->header->names);
-    const uint64_t paths = least(brick_load_relaxed(&t->next_path), to->header->paths);
-    const uint64_t sites = least(brick_load_relaxed(&t->next_site), to->header->sites);
+    const uint64_t names = brick_least(brick_load_relaxed(&t->next_name), to->header->names);
+    const uint64_t paths = brick_least(brick_load_relaxed(&t->next_path), to->header->paths);
+    const uint64_t sites = brick_least(brick_load_relaxed(&t->next_site), to->header->sites);
     for (uint64_t n = 0; n < names; n++)
         if (!name_copy(to, from, n))
             return 0;

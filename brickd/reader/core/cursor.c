@@ -1,8 +1,6 @@
 #include "cursor.h"
 #include "segment_copy.h"
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 void brick_span_start(struct brick_cursor *c, const struct brick_consumer *line, uint64_t head, uint64_t slots)
 {
     uint64_t start = c->span;
@@ -24,11 +22,11 @@ int brick_event_start(struct brick_cursor *c, const struct brick_consumer *line,
     uint64_t head = lane->event_head;
     if (brick_tail_believed(tail, head, slots) && (!saved || tail->position > e->position))
         *e = (struct brick_event_cursor){.position = tail->position,
-                                         .records = least(line->events_read, tail->position)};
+                                         .records = brick_least(line->events_read, tail->position)};
     else if (saved ? brick_ring_holds(head, slots, e->position) : brick_tail_untouched(tail, head, slots))
         return 0;
     else
-        *e = (struct brick_event_cursor){.position = head, .records = least(lane->event_records, head)};
+        *e = (struct brick_event_cursor){.position = head, .records = brick_least(lane->event_records, head)};
     return saved || e->position > 0;
 }
 

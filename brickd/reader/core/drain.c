@@ -47,7 +47,6 @@ uint32_t brick_drain_lanes(const struct brick_drain *d) { return d->saved > d->u
 
 /* ---- one pass ---------------------------------------------------------- */
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static double most(double a, double b) { return a > b ? a : b; }
 
 /* Reads the process line and the lanes up to one that is not in use. */
@@ -56,7 +55,7 @@ static int look(struct brick_drain *d, uint32_t *seen)
     struct brick_reader *r = &d->reader;
     struct brick_scratch *lines = d->scratch;
     uint32_t all = r->header.lanes;
-    *seen = d->passes % LOOK_AROUND == 0 || d->salvage ? all : (uint32_t)least(d->used + UINT64_C(1), all);
+    *seen = d->passes % LOOK_AROUND == 0 || d->salvage ? all : (uint32_t)brick_least(d->used + UINT64_C(1), all);
     for (;;) {
         if (!brick_fetch(r, r->layout.process, &lines->process, sizeof lines->process + *seen * sizeof lines->lanes[0]))
             return 0;
@@ -66,7 +65,7 @@ static int look(struct brick_drain *d, uint32_t *seen)
                 d->used = n + 1;
         if (d->used < *seen || *seen == all)
             return 1;
-        *seen = (uint32_t)least(*seen * UINT64_C(2), all);
+        *seen = (uint32_t)brick_least(*seen * UINT64_C(2), all);
     }
 }
 
@@ -129,7 +128,7 @@ double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch)
 {
     const struct brick_reader *r = &d->reader;
     const struct brick_header *h = &r->header;
-    uint32_t seen = (uint32_t)least(d->used + UINT64_C(1), h->lanes);
+    uint32_t seen = (uint32_t)brick_least(d->used + UINT64_C(1), h->lanes);
     double fullest = 0;
     if (d->refused)
         return 0;

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static double most(double a, double b) { return a > b ? a : b; }
 
 /* A ring as one pass sees it. */
@@ -49,7 +48,7 @@ struct copied {
 static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next, uint64_t limit)
 {
     uint64_t slot = at & (ring->slots - 1);
-    uint64_t count = least(least(ring->slots - slot, ring->head - at), least(BRICK_BATCH, limit));
+    uint64_t count = brick_least(brick_least(ring->slots - slot, ring->head - at), brick_least(BRICK_BATCH, limit));
     const struct brick_stretch stretch = {ring->lane, ring->which, at, count, next - at};
     struct brick_record *room = brick_track_room(&d->track, &stretch);
     struct brick_record *to = room != NULL ? room : d->scratch->batch;
@@ -79,7 +78,7 @@ static uint64_t more(const struct brick_drain *d, const struct ring *ring, uint6
 
 static void count_copied(struct brick_drain *d, const struct ring *ring, uint64_t count)
 {
-    d->left[ring->which] -= least(d->left[ring->which], count);
+    d->left[ring->which] -= brick_least(d->left[ring->which], count);
 }
 
 static void pass_over(struct brick_drain *d, uint64_t at, uint64_t next)
@@ -128,14 +127,14 @@ static int take_events(struct brick_drain *d, const struct ring *ring)
         struct copied copied = copy(d, ring, at, c->position, limit);
         if (copied.count == 0)
             return 0;
-        brick_events_rest(&d->events, copied.slots, least(copied.count, c->position - at));
+        brick_events_rest(&d->events, copied.slots, brick_least(copied.count, c->position - at));
         if (c->position < at + copied.count) {
             uint64_t skip = c->position - at;
             if (!brick_events_take(&d->events, c, copied.slots + skip, copied.count - skip, ring->head - c->position,
                                    BRICK_EVENTS_MAX))
                 return no_memory(d);
         }
-        uint64_t done = least(copied.count, c->position - at);
+        uint64_t done = brick_least(copied.count, c->position - at);
         looked_at(d, &copied, done);
         at += done;
         count_copied(d, ring, copied.count);
@@ -231,7 +230,7 @@ static int salvage_event(struct brick_drain *d, uint32_t n)
     if (!salvaged(d, &ring, lane->event_head, l->cursor.event.sequence, lane->event_attempts, slots))
         return 0;
     const uint64_t count = slots[0].slots;
-    if (count != 1 && (slots[0].kind != BRICK_KIND_CHECKED || count == 0 || count > least(BRICK_CHECKED_SLOTS_MAX, ring.slots)))
+    if (count != 1 && (slots[0].kind != BRICK_KIND_CHECKED || count == 0 || count > brick_least(BRICK_CHECKED_SLOTS_MAX, ring.slots)))
         return 1;
     for (uint64_t i = 1; i < count; i++)
         if (!slot_at(d, &ring, lane->event_head + i, &slots[i]))

@@ -64,11 +64,9 @@ static int grow(struct brick_record **slots, size_t count, size_t *room, size_t 
     return 1;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 void brick_events_rest(struct brick_events *e, const struct brick_record *slots, uint64_t count)
 {
-    const uint64_t here = least(e->owed, count);
+    const uint64_t here = brick_least(e->owed, count);
     if (here == 0)
         return;
     memcpy(e->checked + e->slots, slots, here * sizeof *slots);

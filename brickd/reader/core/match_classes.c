@@ -67,8 +67,6 @@ static struct pair pair_of(uint32_t one, uint32_t other, uint64_t context)
     return (struct pair){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* At how many contents they differ as two classes do: fewer than it takes where it is undecided; 0: they do not. One wrong
  * element is in one place of the sketch, whatever its inputs; differences by rounding are in another one sooner or later,
  * even where most of them are too small for a sketch. */
@@ -78,7 +76,7 @@ static uint64_t contents_in(const struct pair *c, const struct both *b)
         return b->apart + b->equal < BRICK_CONTENTS_MIN && c->odd == 0 ? b->apart : 0;
     if (brick_is_spread(b->places))
         return b->apart;
-    return b->apart < ONE_PLACE_MIN ? least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
+    return b->apart < ONE_PLACE_MIN ? brick_least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
 }
 
 /* Where both had too few contents in a context, as of a length that few prompts have, all contexts may decide. */

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* 0, with errno. */
@@ -64,7 +63,7 @@ static int reach(struct brick_recorder *r, uint64_t end)
         errno = EFBIG;
         return 0;
     }
-    return needed <= r->taken || take(r, least(most(needed, r->taken + r->ahead), r->limit)) || take(r, needed);
+    return needed <= r->taken || take(r, brick_least(most(needed, r->taken + r->ahead), r->limit)) || take(r, needed);
 }
 
 uint64_t brick_recorder_left(const struct brick_recorder *r)
@@ -131,7 +130,7 @@ static uint64_t write_piece(struct brick_recorder *r, const struct brick_chunk *
 {
     uint64_t left = brick_recorder_left(r), before = sizeof(struct brick_records) + r->spare;
     uint64_t room = left > before ? (left - before) / sizeof(struct brick_record) : 0;
-    uint64_t slots = least(brick_piece_slots(piece), room);
+    uint64_t slots = brick_least(brick_piece_slots(piece), room);
     uint64_t length = sizeof(struct brick_records) + slots * sizeof(struct brick_record);
     errno = r->broken ? ESTALE : EFBIG;
     if (slots == 0 || !reach(r, r->at + sizeof *piece + length))

@@ -135,8 +135,6 @@ static union slot within(const struct brick_redactor *r, uint64_t done, const un
 
 /* ---- a piece -------------------------------------------------------------- */
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* Redacts slots of a checksum, after so many before. */
 static void go_on(const struct brick_redactor *r, union slot *slots, uint64_t count, uint64_t done)
 {
@@ -169,7 +167,7 @@ static void leave(struct brick_redactor *r, const struct brick_records *of, uint
 void brick_redact(struct brick_redactor *r, const struct brick_records *of, void *from, uint64_t count)
 {
     union slot *slots = from;
-    uint64_t at = least(of->inside, count);
+    uint64_t at = brick_least(of->inside, count);
     const uint32_t done = continues(r, of) ? r->done : 0;
     r->done = 0;
     if (done > 0)
@@ -180,7 +178,7 @@ void brick_redact(struct brick_redactor *r, const struct brick_records *of, void
         leave(r, of, count, done + (uint32_t)count, of->inside - (uint32_t)count);
     while (at < count && slots[at].record.slots != 0) {
         union slot *s = &slots[at];
-        const uint64_t whole = s->record.slots, there = least(whole, count - at);
+        const uint64_t whole = s->record.slots, there = brick_least(whole, count - at);
         if (of->ring == BRICK_RING_EVENTS && s->record.kind == BRICK_KIND_CHECKED && brick_checked_possible(&s->checked)) {
             *s = checked(r, &s->checked);
             go_on(r, s + 1, there - 1, 1);

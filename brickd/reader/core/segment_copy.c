@@ -325,8 +325,6 @@ static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t
     return brick_tail_untouched(tail, head, slots) || brick_tail_believed(tail, head, slots);
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* Copies slots up to the head or a hole: there is no record in one, and the next record's start is unknown. Returns how many,
  * or -1. */
 static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
@@ -334,7 +332,7 @@ static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, 
 {
     uint64_t at = from;
     while (at < head) {
-        const uint64_t slot = at & (slots - 1), run = least(least(slots - slot, head - at), SLOTS_AT_ONCE);
+        const uint64_t slot = at & (slots - 1), run = brick_least(brick_least(slots - slot, head - at), SLOTS_AT_ONCE);
         const uint64_t offset = ring + slot * sizeof *to;
         if (data_within(r, offset, offset + run * sizeof *to) != offset)
             break;
