@@ -128,8 +128,8 @@ def _total(services: Iterable[dict[str, Any]], part: str, key: str) -> int:
 def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
     if not services:
         return f"same input: not compared ({coverage})"
-    prints, compared = _total(services, "input", "fingerprints"), _total(services, "input", "compared")
-    if not prints:
+    fingerprints, compared = _total(services, "input", "fingerprints"), _total(services, "input", "compared")
+    if not fingerprints:
         return "same input: no fingerprints yet"
     ages = [age for service in services if (age := service["input"]["age_ns"]) is not None]
     age = f" ({units.duration(min(ages))} ago)" if ages else ""
@@ -138,7 +138,7 @@ def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
         differ = f"at least {differ}"
     most = max(service["input"]["numeric_classes"] for service in services)
     classes = f", {units.many(most, 'numeric class', 'numeric classes')}" if most > 1 else ""
-    return f"same input: {units.count(compared)} of {units.count(prints)} compared, {differ}{classes}{age}"
+    return f"same input: {units.count(compared)} of {units.count(fingerprints)} compared, {differ}{classes}{age}"
 
 
 def _by_weights(services: Sequence[dict[str, Any]]) -> str:

@@ -85,7 +85,7 @@ def _instant(ns: int) -> str | None:
 def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen], called: Called) -> list[Document]:
     """What is not compared comes first; sites before weights, which have no other record."""
     weights = {each.place for each in tensors}
-    found = [_site(each, called) for each in seen if each.counts.prints or each.place not in weights]
+    found = [_site(each, called) for each in seen if each.counts.fingerprints or each.place not in weights]
     found += [_weights(each) for each in sorted(tensors)]
     order = list(SiteState)
     return sorted(found, key=lambda each: order.index(each["state"]))
@@ -123,7 +123,7 @@ def _site(of: SiteSeen, called: Called) -> Document:
         "state": of.state,
         "evidence": ["input"] if of.state in (SiteState.COMPARED, SiteState.DIFFERS, SiteState.UNJUDGED) else [],
         "numeric_classes": named if len(named) > 1 else [],
-        "fingerprints": counts.prints,
+        "fingerprints": counts.fingerprints,
         "compared": counts.met,
         "stateful": counts.stateful,
         "without_inputs": counts.bare,

@@ -194,7 +194,7 @@ def _compares_something(of: Comparison) -> bool:
 def _other_keys(sides: Sides, found: Comparison) -> NothingCompared | None:
     """Nothing is comparable if the keys of checksums differ; None: all have one key."""
     # A worker without fingerprints may have no key.
-    workers = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.prints]
+    workers = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.fingerprints]
     for other in workers[1:]:
         if other.reading.process["key"] != workers[0].reading.process["key"]:
             why = f"the checksums of {workers[0].name} and {other.name} are made with different keys"

@@ -24,8 +24,7 @@ from brickd.views.common import Document
 from brickd.views.diff_weights import Weighed
 
 SITES_MAX = 4096
-# What is told beside a difference of numbers: so much, in so many calls of each. For a while a machine favours one.
-SLOW_PERCENT, SLOW_CALLS = 25, 1000
+SLOW_PERCENT = 25  # a smaller difference of speed is left out: for a while a machine favours one worker
 _OFF_MAX = 64
 # Of what is judged at a site, what it is called by, first of all.
 _SAY = (
@@ -82,7 +81,7 @@ def _outputs(compared: Comparison | None) -> Document | None:
         return None
     return {
         "evidence": compared.evidence,
-        "fingerprints": compared.matched.prints,
+        "fingerprints": compared.matched.fingerprints,
         "compared": compared.compared,
     }
 
@@ -102,7 +101,7 @@ def nothing(
     names = [worker.name for worker in sides.workers]
     part = diff_weights.document(weighed, names) if tried is None else _by_sites(sides, tried, weighed)
     if other_keys and tried is not None:  # what stands side by side all the same says nothing
-        part |= {"not_comparable": {"key": tried.matched.prints}, "sites": [], "missing": {"a": 0, "b": 0}}
+        part |= {"not_comparable": {"key": tried.matched.fingerprints}, "sites": [], "missing": {"a": 0, "b": 0}}
         part |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
     part |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
     part |= {"reasons": [why], "outputs": _outputs(tried), "others": []}
@@ -141,7 +140,7 @@ def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:
         "outlier": None if outlier is None else leads.parties[outlier].name,
         "follow": follow,
         "workers": [
-            {"worker": party.name, "service": worker.service, "fingerprints": found.prints, "lost": party.lost,
+            {"worker": party.name, "service": worker.service, "fingerprints": found.fingerprints, "lost": party.lost,
              "missing": found.missing, "uncertain": found.uncertain}
             for party, worker, found in zip(leads.parties, sides.workers, leads.matched.workers, strict=True)
         ],
@@ -178,7 +177,7 @@ def _coverage(sides: Sides, leads: Comparison) -> Document:
     found = leads.matched
     off = sorted(set(_off(sides.workers)))
     return {
-        "fingerprints": found.prints,
+        "fingerprints": found.fingerprints,
         "sites": len(found.sites),
         "sites_compared": sum(map(_was_compared, found.sites)),
         "lone": sum(site.lone for site in found.sites),
@@ -231,7 +230,7 @@ def _site(site: Site, found: SiteFound, difference: Difference | None) -> Docume
         "kernel": site.kernel,
         "layer": or_none(site.layer),
         "category": site.category,
-        "fingerprints": found.prints,
+        "fingerprints": found.fingerprints,
         "compared": sum(count for class_, count in counts.items() if class_.comparable),
         "identical": counts.get(Class.IDENTICAL, 0),
         "within": counts.get(Class.WITHIN, 0),

@@ -110,7 +110,7 @@ def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
     at_ns = seen.compared_ns
     return {
         "input": {
-            "fingerprints": seen.counts.prints,
+            "fingerprints": seen.counts.fingerprints,
             "compared": seen.counts.met,
             "unlike": seen.counts.unlike,
             "differ": seen.differ,

@@ -120,13 +120,13 @@ def _timed(case: Case, record: bytes, rounds: int) -> list[float]:
             speaker.hear(records)
     watch.look(lambda: roll)
     for _ in range(rounds):
-        made, before = batch(_OF_A_ROUND), numerics.prints.end
+        made, before = batch(_OF_A_ROUND), numerics.fingerprints.end
         began = time.thread_time_ns()
         for said in made:
             for speaker, records in zip(speakers, said, strict=True):
                 speaker.hear(records)
         watch.look(lambda: roll)
-        times.append((time.thread_time_ns() - began) / (numerics.prints.end - before))
+        times.append((time.thread_time_ns() - began) / (numerics.fingerprints.end - before))
     return times
 
 

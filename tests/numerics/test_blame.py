@@ -24,11 +24,11 @@ def off(checksum: int, by: float = 0.0, **values: int) -> Tensor:
 
 def judged(one: Said, other: Said, site: Site = MLP, *, by_input: bool = False, **row_is: Any) -> Judgement:
     """The second one beside the first, in a step that began well; what its row says may be told."""
-    prints = _reader.Fingerprints(1 << 20)
+    fingerprints = _reader.Fingerprints(1 << 20)
     for number, said in enumerate((one, other)):
-        add(prints, number, [Said(GOOD, SAME, site=2), replace(said, ticks=1)])
-    (row,) = match(prints, [0, 1], [0, 0], by_input=by_input).rows
-    against, worst = (blame.read(prints, member.number) for member in row.members)
+        add(fingerprints, number, [Said(GOOD, SAME, site=2), replace(said, ticks=1)])
+    (row,) = match(fingerprints, [0, 1], [0, 0], by_input=by_input).rows
+    against, worst = (blame.read(fingerprints, member.number) for member in row.members)
     assert against is not None
     assert worst is not None
     return blame.judged(row._replace(**row_is), site, against, worst)
@@ -171,20 +171,20 @@ def test_what_is_not_comparable_says_why_and_what_is_within_alarms_nobody() -> N
 
 
 def test_a_print_has_a_step_where_it_was_given_one_be_it_zero() -> None:
-    prints = _reader.Fingerprints(1 << 20)
+    fingerprints = _reader.Fingerprints(1 << 20)
     steps = ((0, 0), (0, _reader.CHECKED_STEP), (5, 0), (5, _reader.CHECKED_STEP))
-    add(prints, 0, [Said(GOOD, step=step, flags=flags) for step, flags in steps])
-    found = [blame.read(prints, number) for number in range(4)]
+    add(fingerprints, 0, [Said(GOOD, step=step, flags=flags) for step, flags in steps])
+    found = [blame.read(fingerprints, number) for number in range(4)]
     assert [each and each.document()["step"] for each in found] == [None, f"{0:016x}", f"{5:016x}", f"{5:016x}"]
 
 
 def test_what_is_shown_of_a_print_has_no_number_that_json_lacks() -> None:
-    prints = _reader.Fingerprints(1 << 20)
-    add(prints, 0, [Said(replace(GOOD, l2=float("nan"), nan=64), step=17, position=2, extents=(8, 8))])
-    said = blame.read(prints, 0)
+    fingerprints = _reader.Fingerprints(1 << 20)
+    add(fingerprints, 0, [Said(replace(GOOD, l2=float("nan"), nan=64), step=17, position=2, extents=(8, 8))])
+    said = blame.read(fingerprints, 0)
     assert said is not None
     shown = said.document()
     assert shown["l2"] is None
     assert (shown["nan"], shown["shape"], shown["step"], shown["position"]) == (64, [8, 8], f"{17:016x}", 2)
     assert (shown["checksum"], shown["dtype"]) == (f"{1:016x}", "float32")
-    assert blame.read(prints, 1) is None
+    assert blame.read(fingerprints, 1) is None

@@ -65,8 +65,8 @@ def heard(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any]:
     """What the daemon knows when it has heard all, and found so much: a look asks a few questions alone."""
 
     def whole(said: dict[str, Any]) -> bool:
-        prints = [each["input"]["fingerprints"] for each in said["services"]]
-        return prints == [workers * 24] and len(said["findings"]) >= findings
+        fingerprints = [each["input"]["fingerprints"] for each in said["services"]]
+        return fingerprints == [workers * 24] and len(said["findings"]) >= findings
 
     said: dict[str, Any] = daemon.once("/coverage", whole)
     return said

@@ -18,5 +18,5 @@ def test_a_kernel_repeats_where_100_comparisons_or_more_and_20_for_each_unlike_o
 
 
 def test_those_are_alone_that_could_have_been_compared_and_met_none() -> None:
-    assert SiteCounts("mlp", prints=100, bare=10, stateful=20, met=30).alone == 40
-    assert SiteCounts("mlp", prints=100, bare=10, stateful=20, met=80).alone == 0
+    assert SiteCounts("mlp", fingerprints=100, bare=10, stateful=20, met=30).alone == 40
+    assert SiteCounts("mlp", fingerprints=100, bare=10, stateful=20, met=80).alone == 0

@@ -1,4 +1,4 @@
-"""A group of prints read with what is known of numeric classes: who says the same, who cannot tell, what is asked."""
+"""Fingerprints of a group, read with known numeric classes: who says the same, who cannot tell, what is asked."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def far(number: int) -> Tensor:
 
 def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4) -> Learning:
     """Workers that said one thing each of the same; each print has its worker's number."""
-    prints = _reader.Fingerprints(1 << 20)
+    fingerprints = _reader.Fingerprints(1 << 20)
     for worker, output in enumerate(outputs):
-        add(prints, worker, [Said(output, (Tensor(1000),))])
+        add(fingerprints, worker, [Said(output, (Tensor(1000),))])
     turns = JudgeTurns(questions)
     turns.begin()
-    return Learning(prints, turns, UUIDS.values(), {HERE: apart} if apart else {})
+    return Learning(fingerprints, turns, UUIDS.values(), {HERE: apart} if apart else {})
 
 
 def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
@@ -146,10 +146,10 @@ def test_what_waits_is_so_much_at_the_most() -> None:
     [(CLASSES_MAX - 1, (), True), (CLASSES_MAX, (), False), (CLASSES_MAX, two("a", "b"), True)],
 )
 def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *, kept: bool) -> None:
-    prints = _reader.Fingerprints(1 << 20)
+    fingerprints = _reader.Fingerprints(1 << 20)
     for content in range(3):
         for worker, what in enumerate((USUAL, OTHER)):
-            add(prints, worker, said({content: what}))
+            add(fingerprints, worker, said({content: what}))
     turns = JudgeTurns()
     turns.begin()
     apart: dict[ServiceSite, Apart] = {
@@ -157,7 +157,7 @@ def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *,
     }
     if known:
         apart[HERE] = known
-    found = Learning(prints, turns, ["u0", "u1", "a", "b"], apart)
+    found = Learning(fingerprints, turns, ["u0", "u1", "a", "b"], apart)
     assert found.read(HERE, [(0, 1, 1, 4), (1, 2, 1, 5)], UUIDS, 0).whole
     assert found.fresh == {HERE}
     assert found.apart.get(HERE, ()) == ((*known, *two("u0", "u1")) if kept else ())

@@ -71,7 +71,7 @@ def test_what_a_dead_worker_left_is_heard_to_its_end(worker: Start, hearing: tup
     loop.tick(6 * SECOND)
     loop.tick(12 * SECOND)
     assert not loop.memory.known
-    assert numerics.prints.end == 6
+    assert numerics.fingerprints.end == 6
 
 
 # ---- speakers
@@ -88,12 +88,16 @@ def test_who_is_heard_beside_others_is_of_the_shard_that_it_is_of() -> None:
         numerics.speaker(uuid, "api", lambda: tables, shard).hear(Said(Tensor(output), IN).slots())
     fingerprint_export.hear(near, fingerprint_export.document(far))
     assert [near.speakers[uuid].shard for uuid in "abc"] == ["tp0", "tp1", "tp0"]
-    assert (near.prints.unlike(), [count[4:6] for count in near.prints.counts()]) == ([], [(2, 0)])
+    assert (near.fingerprints.unlike(), [count[4:6] for count in near.fingerprints.counts()]) == ([], [(2, 0)])
 
 
 def heard(numerics: Numerics) -> list[Site]:
-    prints = numerics.prints
-    return [numerics.sites[print_[1]] for n in range(prints.first, prints.end) if (print_ := prints.read(n))]
+    fingerprints = numerics.fingerprints
+    return [
+        numerics.sites[print_[1]]
+        for n in range(fingerprints.first, fingerprints.end)
+        if (print_ := fingerprints.read(n))
+    ]
 
 
 def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
@@ -138,7 +142,7 @@ def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_aske
     one = speaker(numerics, tables)
     for _ in range(1000):
         one.hear(Said(Tensor(1), IN, site=40, backend=50).slots() * 2)
-    assert numerics.prints.end == 2000
+    assert numerics.fingerprints.end == 2000
     assert len({site.kernel for site in heard(numerics)}) == 1
     assert len(looks) < 12
 
@@ -149,14 +153,14 @@ def test_two_workers_numbers_for_the_same_site_are_one() -> None:
     other = speaker(numerics, lambda: WorkerNames([None, None, ("mlp", 0)], [None, None, (2, -1, 0)]), "other")
     one.hear(Said(Tensor(1), IN, site=1).slots())
     other.hear(Said(Tensor(2), IN, site=2).slots())
-    assert numerics.prints.unlike() == [1]
+    assert numerics.fingerprints.unlike() == [1]
 
 
 def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike() -> None:
     numerics = Numerics()
     record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
     speaker(numerics, lambda: WorkerNames([None, ("w", 0)], [None, (1, 3, 0)])).hear(record)
-    assert numerics.prints.end == 0
+    assert numerics.fingerprints.end == 0
     assert list(numerics.weights.tensors("api")) == [("w", 3, -1)]
     assert numerics.weights.of("u") is not None
 
@@ -165,7 +169,7 @@ def test_weights_without_a_name_are_not_taken_for_others() -> None:
     numerics = Numerics()
     record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
     speaker(numerics, lambda: WorkerNames([None], [])).hear(record)
-    assert (numerics.weights.of("u"), numerics.prints.end) == (None, 0)
+    assert (numerics.weights.of("u"), numerics.fingerprints.end) == (None, 0)
 
 
 def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
@@ -176,7 +180,7 @@ def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
         )
     about = numerics.about({"b", "c"})
     numerics.speakers["b"].hear(Said(Tensor(1), IN).slots())
-    assert (list(about.speakers), about.prints.end, heard(about)) == (["b"], 1, [Site("k", -1, "other")])
+    assert (list(about.speakers), about.fingerprints.end, heard(about)) == (["b"], 1, [Site("k", -1, "other")])
 
 
 def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None:
@@ -186,8 +190,8 @@ def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None
     about = numerics.about({"1", "4"})
     speaker(about, lambda: tables, "late", "later").hear(Said(Tensor(9), IN).slots())
     said = {}
-    for number in range(about.prints.end):
-        print_ = about.prints.read(number)
+    for number in range(about.fingerprints.end):
+        print_ = about.fingerprints.read(number)
         assert print_ is not None
         said[print_[0]] = print_[2]
     wanted = {uuid: Said(Tensor(output), IN).slots() for uuid, output in (("1", 1), ("4", 4), ("late", 9))}
@@ -297,5 +301,5 @@ def test_what_is_carried_elsewhere_is_known_there_as_it_was_here_with_what_was_l
     fingerprint_export.hear(there, json.loads(json.dumps(fingerprint_export.document(numerics))), "00")
     assert {name: there.lost(each) for name, each in there.speakers.items()} == {"00one": 2, "00other": 0}
     assert there.evicted == numerics.evicted > 0
-    assert there.prints.end == numerics.prints.end - numerics.prints.first
+    assert there.fingerprints.end == numerics.fingerprints.end - numerics.fingerprints.first
     assert set(heard(there)) == {Site("k", 3, "other")}

@@ -36,8 +36,8 @@ def test_a_kernel_repeats_itself_where_a_hundred_came_out_equal_and_twenty_times
 
 
 def test_alone_is_what_could_have_been_compared_and_met_nobody() -> None:
-    assert SiteCounts("ffn", prints=10, bare=3, stateful=2, met=1).alone == 4
-    assert SiteCounts("ffn", prints=1, met=2).alone == 0
+    assert SiteCounts("ffn", fingerprints=10, bare=3, stateful=2, met=1).alone == 4
+    assert SiteCounts("ffn", fingerprints=1, met=2).alone == 0
 
 
 def test_a_case_is_whole_where_what_both_said_is_kept() -> None:
@@ -53,20 +53,20 @@ def test_a_place_is_of_its_service_and_what_is_nobodys_of_all() -> None:
 
 def test_more_of_each_count_is_added_to_the_same() -> None:
     once = SiteCounts("ffn").and_(1, 2, 3, 4, 5, 6, 7)
-    assert once == SiteCounts("ffn", prints=1, bare=2, met=3, unlike=4, gone=5, stateful=6, judged=7)
+    assert once == SiteCounts("ffn", fingerprints=1, bare=2, met=3, unlike=4, gone=5, stateful=6, judged=7)
     assert once.and_(10, 20, 30, 40, 50, 60) == SiteCounts("ffn", 11, 22, 33, 44, 55, 66, 7)
 
 
 @pytest.mark.parametrize(
     ("counts", "state"),
     [
-        ({"prints": 9, "met": 2, "unlike": 1}, SiteState.UNJUDGED),
-        ({"prints": 9, "met": 2, "unlike": 1, "judged": 1}, SiteState.COMPARED),
-        ({"prints": 9, "met": 2, "stateful": 3}, SiteState.COMPARED),
-        ({"prints": 9, "stateful": 1}, SiteState.STATEFUL),
-        ({"prints": 9, "bare": 9}, SiteState.NO_INPUTS),
-        ({"prints": 9, "bare": 8}, SiteState.ALONE),
-        ({"prints": 9}, SiteState.ALONE),
+        ({"fingerprints": 9, "met": 2, "unlike": 1}, SiteState.UNJUDGED),
+        ({"fingerprints": 9, "met": 2, "unlike": 1, "judged": 1}, SiteState.COMPARED),
+        ({"fingerprints": 9, "met": 2, "stateful": 3}, SiteState.COMPARED),
+        ({"fingerprints": 9, "stateful": 1}, SiteState.STATEFUL),
+        ({"fingerprints": 9, "bare": 9}, SiteState.NO_INPUTS),
+        ({"fingerprints": 9, "bare": 8}, SiteState.ALONE),
+        ({"fingerprints": 9}, SiteState.ALONE),
         ({}, SiteState.SILENT),
     ],
 )
@@ -76,8 +76,9 @@ def test_the_state_of_a_site_that_is_recorded_is_by_its_counts(counts: dict[str,
 
 
 def test_a_site_of_which_nothing_came_is_off_where_nobody_has_it_on() -> None:
-    def state(category: str = "ffn", prints: int = 0, **places: Any) -> SiteState:
-        return state_of(Compared(), HERE, SiteCounts(category, prints), places.get("off", ()), places.get("on", ()),
+    def state(category: str = "ffn", fingerprints: int = 0, **places: Any) -> SiteState:
+        counts = SiteCounts(category, fingerprints)
+        return state_of(Compared(), HERE, counts, places.get("off", ()), places.get("on", ()),
                         places.get("left_out", ()))  # fmt: skip
 
     assert state(off=[HERE]) == SiteState.OFF
@@ -85,8 +86,8 @@ def test_a_site_of_which_nothing_came_is_off_where_nobody_has_it_on() -> None:
     assert state(off=[HERE], on=[HERE], left_out=[HERE]) == SiteState.LEFT_OUT
     assert state("closed", left_out=[HERE]) == SiteState.LEFT_OUT
     assert state("closed") == SiteState.CLOSED
-    assert state("closed", prints=1) == SiteState.ALONE
-    assert state(prints=1, off=[HERE], left_out=[HERE]) == SiteState.ALONE
+    assert state("closed", fingerprints=1) == SiteState.ALONE
+    assert state(fingerprints=1, off=[HERE], left_out=[HERE]) == SiteState.ALONE
 
 
 def test_what_differs_leads_and_then_what_contradicts_itself() -> None:

@@ -99,9 +99,9 @@ def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() ->
     shards = dict.fromkeys(("u0", "u1", "gone"), "")
     about = service.numerics.about(shards.keys())
     recall(about, compared, shards)
-    assert about.prints.end == service.numerics.prints.end - service.numerics.prints.first + 2
+    assert about.fingerprints.end == service.numerics.fingerprints.end - service.numerics.fingerprints.first + 2
     assert {each.uuid: (each.number, each.heard) for each in service.workers} == before
-    assert [each.heard for each in about.speakers.values()] == [about.prints.end - 1, about.prints.end]
+    assert [each.heard for each in about.speakers.values()] == [about.fingerprints.end - 1, about.fingerprints.end]
     assert list(service.numerics.speakers) == ["u0", "u1"]
 
 
@@ -352,7 +352,7 @@ def test_where_a_cache_is_read_nobody_is_held_against_another() -> None:
     service.say(GOOD, BAD)
     found = service.look()
     assert (found.findings, found.doubts, found.unlooked, service.told) == ({}, {}, 0, [])
-    assert found.sites[ServiceSite("api", "scores", 0)] == SiteCounts("attention", prints=2, stateful=2)
+    assert found.sites[ServiceSite("api", "scores", 0)] == SiteCounts("attention", fingerprints=2, stateful=2)
 
 
 def test_whether_inputs_show_all_that_decides_the_host_knows_better_than_a_name() -> None:
@@ -364,7 +364,7 @@ def test_whether_inputs_show_all_that_decides_the_host_knows_better_than_a_name(
     service = Service(2)
     service.say(GOOD, BAD, flags=_reader.CHECKED_STATEFUL)
     found = service.look()
-    assert (found.findings, found.sites[HERE]) == ({}, SiteCounts("other", prints=2, stateful=2))
+    assert (found.findings, found.sites[HERE]) == ({}, SiteCounts("other", fingerprints=2, stateful=2))
 
 
 def test_a_site_is_one_site_whatever_category_each_worker_says_it_is_of() -> None:
@@ -373,7 +373,7 @@ def test_a_site_is_one_site_whatever_category_each_worker_says_it_is_of() -> Non
         tables = WorkerNames([None, ("mix", category), ("attention", 0)], [None, (1, 0, 0)])
         service.workers.append(service.worker(uuid, tables))
     service.say(GOOD, BAD)
-    assert service.look().sites == {ServiceSite("api", "mix", 0): SiteCounts("other", prints=2, stateful=1)}
+    assert service.look().sites == {ServiceSite("api", "mix", 0): SiteCounts("other", fingerprints=2, stateful=1)}
 
 
 PLAIN, ATTENTION = (WorkerNames([None, ("block", of), ("attention", 0)], [None, (1, 0, 0)]) for of in (0, 2))
@@ -411,7 +411,7 @@ def test_the_evidence_outlives_the_window() -> None:
     service.look()
     service.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     found = service.look()
-    assert service.numerics.prints.read(0) is None
+    assert service.numerics.fingerprints.read(0) is None
     assert found.held == 1024 // 6
     case = found.findings[HERE].first
     assert case.other.slots == Said(BAD, (Tensor(7),), site=1).slots()
@@ -690,8 +690,8 @@ def test_the_counts_of_so_many_sites_are_kept_apart_and_the_others_together() ->
     service.say(GOOD, site=2)
     service.say(GOOD, site=3)
     sites = service.look().sites
-    assert [sites[place].prints for place in sites if place.kernel.startswith("k")] == [1]
-    assert sites[ServiceSite("api", "", -1)].prints == 2
+    assert [sites[place].fingerprints for place in sites if place.kernel.startswith("k")] == [1]
+    assert sites[ServiceSite("api", "", -1)].fingerprints == 2
     assert len(sites) == SITES_MAX + 1
 
 
@@ -710,7 +710,7 @@ def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> Non
     heir.say(GOOD)
     found = heir.look()
     assert ([*found.sites], [*found.findings], [*found.latest]) == ([ServiceSite("other", "k1", 3)], [], [])
-    assert heir.numerics.prints.counts() == []
+    assert heir.numerics.fingerprints.counts() == []
 
 
 # ---- who is right

@@ -77,12 +77,12 @@ def test_a_healthy_fleet_whose_requests_are_unique_has_equal_weights_and_no_outp
     said = document("diff", "api")
     assert (said["evidence"], said["verdict"], said["diverged"]) == ("weights", "identical", 0)
     assert (said["outputs"]["evidence"], said["outputs"]["compared"]) == ("input", 0)
-    prints = said["outputs"]["fingerprints"]
-    assert prints > 1_000
+    fingerprints = said["outputs"]["fingerprints"]
+    assert fingerprints > 1_000
     first, second, *_ = (ended := brickd("diff", "api")).stdout.splitlines()
     assert (ended.returncode, ended.stderr) == (0, "")
     assert first.startswith("by weights: identical, api/0, api/1 and api/2: ")
-    assert second.startswith(f"  outputs not compared (0 of {prints:,} fingerprints): ")
+    assert second.startswith(f"  outputs not compared (0 of {fingerprints:,} fingerprints): ")
     assert second.endswith("(did they do the same work? --by run)")
     assert brickd("status", "--check").returncode == 0
 

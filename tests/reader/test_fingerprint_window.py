@@ -26,12 +26,12 @@ def said(output: Tensor, **values: int) -> Said:
 
 
 def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> None:
-    prints = _reader.Fingerprints(MiB)
-    assert add(prints, 0, [said(GOOD)])[1] == []
-    assert add(prints, 1, [said(GOOD)])[1] == []
-    assert add(prints, 2, [said(BAD)])[1] == [2]
-    assert sorted(prints.group(2)) == [(0, 1, 1, 0), (1, 1, 1, 1), (2, 2, 1, 2)]
-    assert prints.counts() == [(0, NUMBERS[1], 3, 0, 3, 1, 0, 0)]
+    fingerprints = _reader.Fingerprints(MiB)
+    assert add(fingerprints, 0, [said(GOOD)])[1] == []
+    assert add(fingerprints, 1, [said(GOOD)])[1] == []
+    assert add(fingerprints, 2, [said(BAD)])[1] == [2]
+    assert sorted(fingerprints.group(2)) == [(0, 1, 1, 0), (1, 1, 1, 1), (2, 2, 1, 2)]
+    assert fingerprints.counts() == [(0, NUMBERS[1], 3, 0, 3, 1, 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -53,221 +53,227 @@ def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> Non
     ],
 )
 def test_what_may_differ_is_never_held_against_anybody(other: Said) -> None:
-    prints = _reader.Fingerprints(MiB)
-    add(prints, 0, [said(GOOD)])
-    assert add(prints, 1, [other])[1] == []
-    assert {count[4:7] for count in prints.counts()} == {(0, 0, 0)}
+    fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 0, [said(GOOD)])
+    assert add(fingerprints, 1, [other])[1] == []
+    assert {count[4:7] for count in fingerprints.counts()} == {(0, 0, 0)}
 
 
 def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_there_are_none() -> None:
-    prints = _reader.Fingerprints(4 * MiB)
-    add(prints, 0, [said(GOOD), said(GOOD, site=2)])
-    assert len(prints.counts()) == 2
-    assert prints.counts() == []
-    add(prints, 1, [said(BAD)])
-    assert prints.counts() == [(0, NUMBERS[1], 1, 0, 2, 1, 0, 0)]
+    fingerprints = _reader.Fingerprints(4 * MiB)
+    add(fingerprints, 0, [said(GOOD), said(GOOD, site=2)])
+    assert len(fingerprints.counts()) == 2
+    assert fingerprints.counts() == []
+    add(fingerprints, 1, [said(BAD)])
+    assert fingerprints.counts() == [(0, NUMBERS[1], 1, 0, 2, 1, 0, 0)]
     for _ in range(2):
-        hear(prints, 2, [said(GOOD, site=n + 1) for n in range(900)])
-    assert [counts[:3] for counts in prints.counts()] == [(0, n + 1, 2) for n in range(900)]
-    prints.forget(1)
-    assert prints.counts() == []
+        hear(fingerprints, 2, [said(GOOD, site=n + 1) for n in range(900)])
+    assert [counts[:3] for counts in fingerprints.counts()] == [(0, n + 1, 2) for n in range(900)]
+    fingerprints.forget(1)
+    assert fingerprints.counts() == []
 
 
 def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
-    prints, sites = _reader.Fingerprints(64 * MiB), 300
-    hear(prints, 0, [said(GOOD, site=n + 1) for n in range(sites)])
+    fingerprints, sites = _reader.Fingerprints(64 * MiB), 300
+    hear(fingerprints, 0, [said(GOOD, site=n + 1) for n in range(sites)])
     told = set[int]()
     for _ in range(3):
-        hear(prints, 1, [said(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
-        waiting = prints.unlike()
+        hear(fingerprints, 1, [said(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
+        waiting = fingerprints.unlike()
         assert len(waiting) <= 128
-        told.update(found[1] for number in waiting if (found := prints.read(number)) is not None)
-    assert (len(told), prints.unlike_all) == (sites, 3 * 4 * sites)
+        told.update(found[1] for number in waiting if (found := fingerprints.read(number)) is not None)
+    assert (len(told), fingerprints.unlike_all) == (sites, 3 * 4 * sites)
 
 
 def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> None:
-    prints = _reader.Fingerprints(1)
-    hear(prints, 0, [said(GOOD)])
-    hear(prints, 1, [said(BAD)] * 4)
-    hear(prints, 0, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
-    hear(prints, 0, [said(GOOD)])
-    hear(prints, 1, [said(BAD)])
-    assert prints.unlike() == [prints.end - 1]
+    fingerprints = _reader.Fingerprints(1)
+    hear(fingerprints, 0, [said(GOOD)])
+    hear(fingerprints, 1, [said(BAD)] * 4)
+    hear(fingerprints, 0, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    hear(fingerprints, 0, [said(GOOD)])
+    hear(fingerprints, 1, [said(BAD)])
+    assert fingerprints.unlike() == [fingerprints.end - 1]
 
 
-def hear(prints: _reader.Fingerprints, worker: int, records: Sequence[Said]) -> None:
+def hear(fingerprints: _reader.Fingerprints, worker: int, records: Sequence[Said]) -> None:
     """The same of a thousand sites, and nobody looks."""
     sites = array("Q", range(1_001))
-    prints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
+    fingerprints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
 
 
 def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     for service in (1, 2):
-        add(prints, service, [said(GOOD)] * 3, service)
-    prints.forget(1)
-    assert prints.counts() == [(2, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
-    assert prints.counts() == []
-    assert prints.end - prints.first == 6
-    add(prints, 3, [said(GOOD)], 1)
-    assert prints.counts() == [(1, NUMBERS[1], 1, 0, 4, 0, 0, 0)]
+        add(fingerprints, service, [said(GOOD)] * 3, service)
+    fingerprints.forget(1)
+    assert fingerprints.counts() == [(2, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
+    assert fingerprints.counts() == []
+    assert fingerprints.end - fingerprints.first == 6
+    add(fingerprints, 3, [said(GOOD)], 1)
+    assert fingerprints.counts() == [(1, NUMBERS[1], 1, 0, 4, 0, 0, 0)]
     with pytest.raises(ValueError, match="a service has a number below 2"):
-        prints.forget(1 << 32)
+        fingerprints.forget(1 << 32)
 
 
 def test_what_the_mute_said_is_no_opinion_any_more_and_what_was_alone_of_it_has_gone() -> None:
-    prints = _reader.Fingerprints(MiB)
-    add(prints, 0, [said(BAD)] * 3)
-    add(prints, 1, [said(BAD)])
-    add(prints, 2, [said(GOOD, site=2)] * 2)
-    prints.mute([2, 9, 0, 1])
-    assert prints.group(0) == []
-    assert add(prints, 3, [said(GOOD)] * 2)[1] == []
-    assert add(prints, 4, [said(GOOD)])[1] == []
-    assert sorted(prints.group(0)) == [(3, 1, 2, 7), (4, 1, 1, 8)]
-    assert sorted(prints.counts()) == [(0, NUMBERS[1], 7, 0, 7, 0, 0, 0), (0, NUMBERS[2], 2, 0, 0, 0, 2, 0)]
+    fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 0, [said(BAD)] * 3)
+    add(fingerprints, 1, [said(BAD)])
+    add(fingerprints, 2, [said(GOOD, site=2)] * 2)
+    fingerprints.mute([2, 9, 0, 1])
+    assert fingerprints.group(0) == []
+    assert add(fingerprints, 3, [said(GOOD)] * 2)[1] == []
+    assert add(fingerprints, 4, [said(GOOD)])[1] == []
+    assert sorted(fingerprints.group(0)) == [(3, 1, 2, 7), (4, 1, 1, 8)]
+    assert sorted(fingerprints.counts()) == [(0, NUMBERS[1], 7, 0, 7, 0, 0, 0), (0, NUMBERS[2], 2, 0, 0, 0, 2, 0)]
     with pytest.raises(ValueError, match="item 1 is 16777216"):
-        prints.mute([0, 1 << 24])
+        fingerprints.mute([0, 1 << 24])
 
 
 def test_nobody_is_unlike_where_who_said_something_else_is_mute_or_has_gone() -> None:
-    prints = _reader.Fingerprints(1)
+    fingerprints = _reader.Fingerprints(1)
     for outputs in ((BAD, GOOD, GOOD), (GOOD, BAD, GOOD), (GOOD, GOOD, BAD), (BAD, GOOD, BAD)):
         for worker, output in enumerate(outputs):
-            add(prints, worker, [said(output)])
+            add(fingerprints, worker, [said(output)])
         bad = [worker for worker, output in enumerate(outputs) if output is BAD]
-        prints.mute(bad)
-        assert add(prints, 3, [said(GOOD)])[1] == []
-        assert add(prints, 4, [said(BAD)])[1] == [prints.end - 1]
-        add(prints, 5, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 110)])
-        add(prints, 3, [said(GOOD)] * 2)
-        add(prints, 5, [Said(GOOD, (Tensor(n),), site=2) for n in range(110, 270)])  # so that what was bad has gone
-        assert [row[:3] for row in prints.group(prints.end - 161)] == [(3, 1, 3)]
-        assert add(prints, 6, [said(GOOD)])[1] == []
-        prints.mute([3, 5, 6])
+        fingerprints.mute(bad)
+        assert add(fingerprints, 3, [said(GOOD)])[1] == []
+        assert add(fingerprints, 4, [said(BAD)])[1] == [fingerprints.end - 1]
+        add(fingerprints, 5, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 110)])
+        add(fingerprints, 3, [said(GOOD)] * 2)
+        add(
+            fingerprints, 5, [Said(GOOD, (Tensor(n),), site=2) for n in range(110, 270)]
+        )  # so that what was bad has gone
+        assert [row[:3] for row in fingerprints.group(fingerprints.end - 161)] == [(3, 1, 3)]
+        assert add(fingerprints, 6, [said(GOOD)])[1] == []
+        fingerprints.mute([3, 5, 6])
 
 
 def test_what_the_mute_said_goes_once() -> None:
-    prints = _reader.Fingerprints(1)
-    add(prints, 0, [Said(GOOD, (IN,))] * 5)
-    prints.mute([0])
-    add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
-    counts = {site: counts for _, site, *counts in prints.counts()}
+    fingerprints = _reader.Fingerprints(1)
+    add(fingerprints, 0, [Said(GOOD, (IN,))] * 5)
+    fingerprints.mute([0])
+    add(fingerprints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    counts = {site: counts for _, site, *counts in fingerprints.counts()}
     assert counts[NUMBERS[1]] == [5, 0, 0, 0, 5, 0]
 
 
 def test_what_meets_nobody_any_more_is_counted_as_it_goes() -> None:
-    prints = _reader.Fingerprints(1)
+    fingerprints = _reader.Fingerprints(1)
     for worker in (0, 1):
-        add(prints, worker, [Said(GOOD, (IN,))])
-    add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])  # so that these have gone
-    add(prints, 0, [Said(GOOD, (IN,))] * 5)
-    add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(1100, 2100)])
-    counts = {site: counts for _, site, *counts in prints.counts()}
+        add(fingerprints, worker, [Said(GOOD, (IN,))])
+    add(fingerprints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])  # so that these have gone
+    add(fingerprints, 0, [Said(GOOD, (IN,))] * 5)
+    add(fingerprints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(1100, 2100)])
+    counts = {site: counts for _, site, *counts in fingerprints.counts()}
     assert counts[NUMBERS[1]] == [7, 0, 2, 0, 5, 0]
 
 
 def test_workers_of_two_services_never_meet() -> None:
-    prints = _reader.Fingerprints(MiB)
-    add(prints, 0, [said(GOOD)])
-    assert add(prints, 1, [said(BAD)], service=1)[1] == []
+    fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 0, [said(GOOD)])
+    assert add(fingerprints, 1, [said(BAD)], service=1)[1] == []
 
 
 def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> None:
-    prints = _reader.Fingerprints(MiB)
-    waiting = add(prints, 0, [said(Tensor(n, dtype=INT64)) for n in range(1, 9)])[1]
+    fingerprints = _reader.Fingerprints(MiB)
+    waiting = add(fingerprints, 0, [said(Tensor(n, dtype=INT64)) for n in range(1, 9)])[1]
     assert (len(waiting), set(waiting) - set(range(1, 8))) == (4, set())
-    outputs = [(output, newest) for _, output, _, newest in prints.group(7)]
+    outputs = [(output, newest) for _, output, _, newest in fingerprints.group(7)]
     assert len(outputs) == 2
     assert (8, 7) in outputs
 
 
 def test_what_goes_first_came_first_and_is_never_held_against_anybody_again() -> None:
-    prints = _reader.Fingerprints(1)  # as little as there can be
-    add(prints, 0, [said(GOOD)])
+    fingerprints = _reader.Fingerprints(1)  # as little as there can be
+    add(fingerprints, 0, [said(GOOD)])
     filling = [Said(GOOD, (Tensor(n),)) for n in range(100, 1100)]
-    add(prints, 0, filling)
-    assert prints.end == 1001
-    assert prints.first == prints.end - 1024 // 6
-    assert prints.read(prints.first - 1) is None
-    assert add(prints, 1, [said(BAD)])[1] == []
-    whose = prints.read(prints.end - 1)
+    add(fingerprints, 0, filling)
+    assert fingerprints.end == 1001
+    assert fingerprints.first == fingerprints.end - 1024 // 6
+    assert fingerprints.read(fingerprints.first - 1) is None
+    assert add(fingerprints, 1, [said(BAD)])[1] == []
+    whose = fingerprints.read(fingerprints.end - 1)
     assert whose == (1, NUMBERS[1], said(BAD).slots())
 
 
 def test_what_goes_before_another_worker_had_it_is_counted() -> None:
-    prints = _reader.Fingerprints(1)
-    add(prints, 0, [Said(GOOD, (Tensor(n),)) for n in (1, 1, 1, 2, 3)] + [Said(GOOD)])
-    add(prints, 1, [Said(GOOD, (Tensor(2),))])
-    add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
-    counts = {site: counts for _, site, *counts in prints.counts()}
+    fingerprints = _reader.Fingerprints(1)
+    add(fingerprints, 0, [Said(GOOD, (Tensor(n),)) for n in (1, 1, 1, 2, 3)] + [Said(GOOD)])
+    add(fingerprints, 1, [Said(GOOD, (Tensor(2),))])
+    add(fingerprints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    counts = {site: counts for _, site, *counts in fingerprints.counts()}
     assert counts[NUMBERS[1]] == [7, 1, 2, 0, 4, 0]
-    assert counts[NUMBERS[2]] == [1000, 0, 0, 0, 1000 - (prints.end - prints.first), 0]
+    assert counts[NUMBERS[2]] == [1000, 0, 0, 0, 1000 - (fingerprints.end - fingerprints.first), 0]
 
 
 def test_a_site_that_diverges_all_the_time_hides_no_other_one() -> None:
-    prints = _reader.Fingerprints(64 * MiB)
+    fingerprints = _reader.Fingerprints(64 * MiB)
     crowd = [Said(Tensor(n, dtype=INT64), (Tensor(1),), site=2) for n in range(2000)]
     others = [Said(Tensor(n), (Tensor(1),), site=3) for n in range(2)]
-    *of_the_crowd, of_another = add(prints, 0, crowd + others)[1]
+    *of_the_crowd, of_another = add(fingerprints, 0, crowd + others)[1]
     assert (len(of_the_crowd), max(of_the_crowd) < 2000, of_another) == (4, True, 2001)
-    assert prints.unlike_all == 2000
-    assert add(prints, 1, [Said(Tensor(1, dtype=INT64), (Tensor(1),), site=2)])[1] == [2002]
+    assert fingerprints.unlike_all == 2000
+    assert add(fingerprints, 1, [Said(Tensor(1, dtype=INT64), (Tensor(1),), site=2)])[1] == [2002]
 
 
 def test_at_a_site_who_speaks_late_is_looked_at_as_often_as_who_speaks_first() -> None:
-    prints, told = _reader.Fingerprints(64 * MiB), Counter[int]()
-    add(prints, 0, [said(GOOD)])
+    fingerprints, told = _reader.Fingerprints(64 * MiB), Counter[int]()
+    add(fingerprints, 0, [said(GOOD)])
     records = said(BAD).slots() * 400
     for _ in range(200):
-        prints.add(1, 0, 0, NUMBERS, NUMBERS, records, True)
-        told.update((number - prints.end + 400) // 100 for number in prints.unlike())
+        fingerprints.add(1, 0, 0, NUMBERS, NUMBERS, records, True)
+        told.update((number - fingerprints.end + 400) // 100 for number in fingerprints.unlike())
     assert sum(told.values()) == 4 * 200
     assert {150 < told[quarter] < 250 for quarter in range(4)} == {True}, told
 
 
 def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
-    prints = _reader.Fingerprints(64 * MiB)
+    fingerprints = _reader.Fingerprints(64 * MiB)
     many = array("Q", range(1, 2001))
     for worker, output in enumerate((GOOD, BAD)):
         records = b"".join(said(output, site=site).slots() for site in range(2000))
-        prints.add(worker, 0, 0, many, many, records, True)
-    assert [len(prints.unlike()) for _ in range(17)] == [128] * 15 + [2000 - 15 * 128, 0]
-    assert prints.unlike_all == 2000
+        fingerprints.add(worker, 0, 0, many, many, records, True)
+    assert [len(fingerprints.unlike()) for _ in range(17)] == [128] * 15 + [2000 - 15 * 128, 0]
+    assert fingerprints.unlike_all == 2000
 
 
 def test_where_nothing_is_to_be_held_weights_are_handed_on_all_the_same() -> None:
-    prints = _reader.Fingerprints(0)
+    fingerprints = _reader.Fingerprints(0)
     weight = Said(GOOD, flags=_reader.CHECKED_WEIGHT)
-    assert add(prints, 0, [said(GOOD), weight, said(BAD)]) == (len(said(GOOD).slots()) * 2 + 256, [], weight.slots())
-    assert (prints.end, prints.counts()) == (0, [])
+    assert add(fingerprints, 0, [said(GOOD), weight, said(BAD)]) == (
+        len(said(GOOD).slots()) * 2 + 256,
+        [],
+        weight.slots(),
+    )
+    assert (fingerprints.end, fingerprints.counts()) == (0, [])
 
 
 def test_weights_are_handed_on_and_no_records_are_refused_with_what_follows() -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     weight = Said(GOOD, flags=_reader.CHECKED_WEIGHT)
-    _, unlike, weights = add(prints, 0, [said(GOOD), weight, said(GOOD)])
-    assert (unlike, weights, prints.end) == ([], weight.slots(), 2)
+    _, unlike, weights = add(fingerprints, 0, [said(GOOD), weight, said(GOOD)])
+    assert (unlike, weights, fingerprints.end) == ([], weight.slots(), 2)
     broken = said(GOOD).slots() + said(GOOD).slots()[:-64]
-    assert prints.add(0, 0, 0, NUMBERS, NUMBERS, broken, True)[0] == len(broken)
-    assert (prints.end, prints.refused) == (3, 1)
+    assert fingerprints.add(0, 0, 0, NUMBERS, NUMBERS, broken, True)[0] == len(broken)
+    assert (fingerprints.end, fingerprints.refused) == (3, 1)
 
 
 def test_a_checksum_of_no_output_is_none_and_equal_to_nothing() -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 1):
-        add(prints, worker, [said(Tensor(0, dtype=0))])
-    assert (prints.end, prints.refused) == (0, 2)
+        add(fingerprints, worker, [said(Tensor(0, dtype=0))])
+    assert (fingerprints.end, fingerprints.refused) == (0, 2)
 
 
 def test_it_stops_before_what_is_not_known_and_takes_it_unnamed() -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     whole = said(GOOD).slots() + said(GOOD, site=60).slots()
     few = array("Q", [0, 5])
-    taken, _ = prints.add(0, 0, 0, few, few, whole, True)
+    taken, _ = fingerprints.add(0, 0, 0, few, few, whole, True)
     assert taken == len(said(GOOD).slots())
-    assert prints.add(0, 0, 0, few, few, whole[taken:], False)[0] == taken
-    assert prints.end == 2
+    assert fingerprints.add(0, 0, 0, few, few, whole[taken:], False)[0] == taken
+    assert fingerprints.end == 2
 
 
 @given(
@@ -279,7 +285,7 @@ def test_it_stops_before_what_is_not_known_and_takes_it_unnamed() -> None:
 def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
     stream: list[tuple[int, int, int, int, int]],
 ) -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     groups: dict[tuple[int, int, int], dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
     unlike: Counter[tuple[int, int]] = Counter()
     wanted = []
@@ -292,7 +298,7 @@ def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
     told = [
         number
         for worker, site, given_, output, service in stream
-        for number in add(prints, worker, [Said(Tensor(output), (Tensor(given_),), site=site)], service)[1]
+        for number in add(fingerprints, worker, [Said(Tensor(output), (Tensor(given_),), site=site)], service)[1]
     ]
     assert told == wanted
     met: Counter[tuple[int, int]] = Counter()
@@ -302,8 +308,8 @@ def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
         counted[service, site] += seen
         met[service, site] += seen if len({worker for worker, _ in group}) > 1 else 0
         last = max(max(numbers) for numbers in group.values())
-        assert sorted(prints.group(last)) == sorted((*who, len(n), n[-1]) for who, n in group.items())
-    assert sorted(prints.counts()) == sorted(
+        assert sorted(fingerprints.group(last)) == sorted((*who, len(n), n[-1]) for who, n in group.items())
+    assert sorted(fingerprints.counts()) == sorted(
         (service, NUMBERS[site], n, 0, met[service, site], unlike[service, site], 0, 0)
         for (service, site), n in counted.items()
     )
@@ -350,50 +356,50 @@ class Group:
 def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
     stream: list[tuple[str, int, int, int]],
 ) -> None:
-    prints, others = _reader.Fingerprints(1), iter(range(100, 1_000_000))
+    fingerprints, others = _reader.Fingerprints(1), iter(range(100, 1_000_000))
     groups, newest = (Group(), Group()), [-1, -1]
     for what, worker, which, output in stream:
         if what == "say":
-            number, before = prints.end, prints.unlike_all
+            number, before = fingerprints.end, fingerprints.unlike_all
             # What leaves makes room before this one is held against others.
-            unlike = add(prints, worker, [Said(Tensor(output), (Tensor(which),))])[1]
+            unlike = add(fingerprints, worker, [Said(Tensor(output), (Tensor(which),))])[1]
             for group in groups:
-                group.leave(prints.first)
+                group.leave(fingerprints.first)
             assert unlike == [number] * groups[which].say(worker, output, number)
-            assert prints.unlike_all - before == len(unlike)
+            assert fingerprints.unlike_all - before == len(unlike)
             newest[which] = number
         elif what == "fill":
-            add(prints, 9, [Said(GOOD, (Tensor(next(others)),), site=2) for _ in range(30 * output)])
+            add(fingerprints, 9, [Said(GOOD, (Tensor(next(others)),), site=2) for _ in range(30 * output)])
         else:
-            prints.mute([worker])
+            fingerprints.mute([worker])
         for group, last in zip(groups, newest, strict=True):
-            group.leave(prints.first, worker if what == "mute" else -1)
-            if last >= prints.first:
-                assert sorted(prints.group(last)) == group.rows()
+            group.leave(fingerprints.first, worker if what == "mute" else -1)
+            if last >= fingerprints.first:
+                assert sorted(fingerprints.group(last)) == group.rows()
 
 
 def test_those_of_some_workers_are_numbered_afresh_as_they_are() -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 70_000, 2):
-        add(prints, worker, [said(GOOD), said(BAD)], worker)
-    some, ends = prints.select([2, 0, 9], [1, 2, 3], [5, 5, 5])
-    was = [prints.read(n) for n in (0, 1, 4, 5)]
+        add(fingerprints, worker, [said(GOOD), said(BAD)], worker)
+    some, ends = fingerprints.select([2, 0, 9], [1, 2, 3], [5, 5, 5])
+    was = [fingerprints.read(n) for n in (0, 1, 4, 5)]
     wanted = [(number, *print_[1:]) for number, print_ in zip((2, 2, 1, 1), was, strict=True) if print_ is not None]
     assert [some.read(n) for n in range(some.first, some.end)] == wanted
     assert ends == [4, 2, 0], "the number after the last one of each"
     add(some, 4, [said(GOOD)], 5)
-    assert prints.select([], [], [])[0].end == 0
+    assert fingerprints.select([], [], [])[0].end == 0
     with pytest.raises(ValueError, match="2 workers, but 1 numbers and 0 services"):
-        prints.select([0, 1], [1], [])
+        fingerprints.select([0, 1], [1], [])
 
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.lists(st.integers(0, 40), unique=True))
 def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(said_by: list[int], who: list[int]) -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     for output, worker in enumerate(said_by):
-        add(prints, worker, [said(Tensor(output + 1))])
+        add(fingerprints, worker, [said(Tensor(output + 1))])
     numbers = [3 * place for place in range(len(who))]
-    some, ends = prints.select(who, numbers, [0] * len(who))
+    some, ends = fingerprints.select(who, numbers, [0] * len(who))
     found = [some.read(n) for n in range(some.end)]
     wanted = [(numbers[who.index(worker)], at) for at, worker in enumerate(said_by) if worker in who]
     assert [each and (each[0], each[2]) for each in found] == [
@@ -406,23 +412,23 @@ def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(said_
 def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="0 or more, not -1"):
         _reader.Fingerprints(-1)
-    prints = _reader.Fingerprints(1)
+    fingerprints = _reader.Fingerprints(1)
     with pytest.raises(ValueError, match="below 16777216"):
-        prints.add(1 << 24, 0, 0, b"", b"", b"", True)
+        fingerprints.add(1 << 24, 0, 0, b"", b"", b"", True)
     with pytest.raises(ValueError, match="2 workers, but times of 1"):
-        prints.match([0, 1], [0], False)
+        fingerprints.match([0, 1], [0], False)
 
 
 @pytest.mark.parametrize(
     ("number", "error"), [("1", TypeError), (-1, OverflowError), (2**32, ValueError), (2**64, OverflowError)]
 )
 def test_what_is_no_service_cannot_be_forgotten(number: object, error: type[Exception]) -> None:
-    prints = _reader.Fingerprints(MiB)
-    add(prints, 0, [said(GOOD)], 2**32 - 1)
+    fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 0, [said(GOOD)], 2**32 - 1)
     with pytest.raises(error):
-        prints.forget(number)  # type: ignore[arg-type]
-    assert len(prints.counts()) == 1
-    prints.forget(2**32 - 1)
+        fingerprints.forget(number)  # type: ignore[arg-type]
+    assert len(fingerprints.counts()) == 1
+    fingerprints.forget(2**32 - 1)
 
 
 @pytest.mark.parametrize(
@@ -438,30 +444,30 @@ def test_what_is_no_service_cannot_be_forgotten(number: object, error: type[Exce
 def test_what_is_no_list_of_numbers_is_refused_with_the_reason(
     since: list[int], error: type[Exception], text: str
 ) -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     with pytest.raises(error, match=text):
-        prints.match([0, 1], since, False)
-    assert prints.match([0, 1], [0, 2**64 - 2], False)
+        fingerprints.match([0, 1], since, False)
+    assert fingerprints.match([0, 1], [0, 2**64 - 2], False)
 
 
 def test_workers_are_numbers_of_24_bits() -> None:
-    prints = _reader.Fingerprints(MiB)
-    add(prints, 2**24 - 1, [said(GOOD)])
+    fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 2**24 - 1, [said(GOOD)])
     with pytest.raises(ValueError, match="item 1 is 16777216, wanted a number below 16777216"):
-        prints.mute([0, 2**24])
-    assert prints.group(0)
-    prints.mute([2**24 - 1])
-    assert prints.group(0) == []
+        fingerprints.mute([0, 2**24])
+    assert fingerprints.group(0)
+    fingerprints.mute([2**24 - 1])
+    assert fingerprints.group(0) == []
 
 
 def test_who_is_muted_before_another_met_it_is_counted_as_gone_though_all_was_told_before() -> None:
-    prints = _reader.Fingerprints(MiB)
-    add(prints, 0, [said(GOOD)] * 3)
-    assert prints.counts() == [(0, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
-    prints.mute([0])
-    assert prints.counts() == [(0, NUMBERS[1], 0, 0, 0, 0, 3, 0)]
-    prints.mute([0])
-    assert prints.counts() == []
+    fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 0, [said(GOOD)] * 3)
+    assert fingerprints.counts() == [(0, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
+    fingerprints.mute([0])
+    assert fingerprints.counts() == [(0, NUMBERS[1], 0, 0, 0, 0, 3, 0)]
+    fingerprints.mute([0])
+    assert fingerprints.counts() == []
 
 
 @pytest.mark.parametrize(
@@ -476,59 +482,59 @@ def test_who_is_muted_before_another_met_it_is_counted_as_gone_though_all_was_to
 def test_of_those_that_have_inputs_it_is_counted_which_a_state_decides_as_well(
     inputs: tuple[Tensor, ...], flags: int, stateful: int
 ) -> None:
-    prints = _reader.Fingerprints(MiB)
-    add(prints, 0, [Said(GOOD, inputs, flags=flags)] * 3)
-    ((*_, counted),) = prints.counts()
+    fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 0, [Said(GOOD, inputs, flags=flags)] * 3)
+    ((*_, counted),) = fingerprints.counts()
     assert counted == 3 * stateful
 
 
 def test_unless_it_is_said_how_many_are_wanted_4096_rows_are_told_of() -> None:
-    prints = _reader.Fingerprints(64 * MiB)
+    fingerprints = _reader.Fingerprints(64 * MiB)
     step = dtypes.dtype("checked").fields["step"][1]  # type: ignore[index]
     for worker, output in enumerate((GOOD, BAD)):
         one = Said(output, (IN,)).slots()
         slots = bytearray(one * 4_097)
         for number in range(4_097):
             struct.pack_into("<Q", slots, number * len(one) + step, number)
-        prints.add(worker, 0, 0, NUMBERS, array("Q"), slots, True)
-    some, all_ = (prints.match([0, 1], [0, 0], False, rows_max=most) for most in (4_096, 4_097))
-    assert prints.match([0, 1], [0, 0], False) == some != all_
+        fingerprints.add(worker, 0, 0, NUMBERS, array("Q"), slots, True)
+    some, all_ = (fingerprints.match([0, 1], [0, 0], False, rows_max=most) for most in (4_096, 4_097))
+    assert fingerprints.match([0, 1], [0, 0], False) == some != all_
 
 
-def hear_of_sites(prints: _reader.Fingerprints, service: int, first: int, count: int) -> None:
+def hear_of_sites(fingerprints: _reader.Fingerprints, service: int, first: int, count: int) -> None:
     """Have something said at so many sites."""
     whole = Said(GOOD).slots()
     table = np.frombuffer(whole * count, dtypes.dtype("record")).copy()
     table["payload"][:: len(whole) // 64] = range(count)
     sites = array("Q", range(first, first + count))
-    assert prints.add(9, service, 0, sites, array("Q"), table.tobytes(), True)[0] == len(table) * 64
+    assert fingerprints.add(9, service, 0, sites, array("Q"), table.tobytes(), True)[0] == len(table) * 64
 
 
 def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() -> None:
-    prints = _reader.Fingerprints(256 * MiB)
-    add(prints, 1, [said(GOOD)] * 3, 1)
+    fingerprints = _reader.Fingerprints(256 * MiB)
+    add(fingerprints, 1, [said(GOOD)] * 3, 1)
     for first in range(1, 65_537, 16_384):  # so many that some are counted together
-        hear_of_sites(prints, 2, first, 16_384)
-    add(prints, 3, [said(GOOD)], 3)
-    prints.forget(1)
-    prints.mute([1, 3])
-    counts = {(service, site): counts for service, site, *counts in prints.counts()}
+        hear_of_sites(fingerprints, 2, first, 16_384)
+    add(fingerprints, 3, [said(GOOD)], 3)
+    fingerprints.forget(1)
+    fingerprints.mute([1, 3])
+    counts = {(service, site): counts for service, site, *counts in fingerprints.counts()}
     assert (1, NUMBERS[1]) not in counts
     assert counts[0, 0] == [2, 1, 0, 0, 1, 0], "what there was no room for, and has gone, of the third service"
 
 
 @pytest.mark.nightly
 def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     for number in range(1_000_000 // 16_384):
-        hear_of_sites(prints, 0, 1 + 16_384 * number, 16_384)
-    counts = {site: prints_ for _, site, prints_, *_ in prints.counts()}
-    assert sum(counts.values()) == prints.end == 61 * 16_384
+        hear_of_sites(fingerprints, 0, 1 + 16_384 * number, 16_384)
+    counts = {site: prints_ for _, site, prints_, *_ in fingerprints.counts()}
+    assert sum(counts.values()) == fingerprints.end == 61 * 16_384
     assert len(counts) == 65_536 + 1
-    assert counts[0] == prints.end - 65_536
+    assert counts[0] == fingerprints.end - 65_536
 
 
 def test_a_site_beyond_all_that_there_can_be_is_refused() -> None:
-    prints = _reader.Fingerprints(MiB)
-    add(prints, 0, [said(GOOD, site=2**32 - 16), said(GOOD)], named=False)
-    assert (prints.end, prints.refused) == (0, 1)
+    fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 0, [said(GOOD, site=2**32 - 16), said(GOOD)], named=False)
+    assert (fingerprints.end, fingerprints.refused) == (0, 1)

@@ -25,10 +25,10 @@ def matched(
     rows_max: int = 4096,
     shards: Sequence[int] = (),
 ) -> Matched:
-    prints = _reader.Fingerprints(64 * MiB)
+    fingerprints = _reader.Fingerprints(64 * MiB)
     for number, said in enumerate(workers):
-        add(prints, number, said, shard=shards[number] if shards else 0)
-    return match(prints, range(len(workers)), [0] * len(workers), by_input=by_input, rtol=rtol, rows_max=rows_max)
+        add(fingerprints, number, said, shard=shards[number] if shards else 0)
+    return match(fingerprints, range(len(workers)), [0] * len(workers), by_input=by_input, rtol=rtol, rows_max=rows_max)
 
 
 def classes(of: Matched) -> dict[str, int]:
@@ -49,7 +49,7 @@ def off(checksum: int, by: float, l2: float = 1.0, **values: int) -> Tensor:
 
 def test_nothing_is_nothing() -> None:
     found = matched([], [])
-    assert (found.prints, found.rows, found.sites) == (0, [], [])
+    assert (found.fingerprints, found.rows, found.sites) == (0, [], [])
 
 
 def test_by_run_the_same_site_step_and_position_stand_side_by_side() -> None:
@@ -221,11 +221,11 @@ def test_what_one_lacks_of_the_one_step_that_is_looked_at_is_uncertain_at_the_ed
     None
 ):
     both = [Said(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(3) for site in (1, 2)]
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     for worker, said in enumerate((both, [each for each in both if each.site != 2])):
-        add(prints, worker, said)
+        add(fingerprints, worker, said)
     found = [
-        match(prints, [0, 1], [0, since], by_input=False, step=n).workers[1]
+        match(fingerprints, [0, 1], [0, since], by_input=False, step=n).workers[1]
         for n, since in ((0, 0), (1, 0), (2, 0), (1, 5))
     ]
     assert [each[1:] for each in found] == [(0, 1), (1, 0), (0, 1), (0, 1)]
@@ -275,7 +275,7 @@ def test_by_input_the_first_that_says_so_stands_for_those_that_say_it_again() ->
 def test_by_input_prints_without_inputs_and_those_of_one_alone_are_counted() -> None:
     found = matched([Said(Tensor(1)), Said(Tensor(1), (Tensor(3),))], [Said(Tensor(1))], by_input=True)
     (site,) = found.sites
-    assert (site.prints, site.bare, site.lone, site.compared) == (3, 2, 1, 0)
+    assert (site.fingerprints, site.bare, site.lone, site.compared) == (3, 2, 1, 0)
 
 
 def test_by_input_a_position_that_the_host_said_is_one_of_what_decides() -> None:
@@ -303,11 +303,11 @@ def test_by_input_a_row_stands_where_its_inputs_first_came() -> None:
 
 def test_one_step_and_what_came_since_are_looked_at_alone() -> None:
     said = [Said(Tensor(1), IN, step=n, ticks=n) for n in range(6)]
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 1):
-        add(prints, worker, said)
-    assert match(prints, [0, 1], [0, 0], by_input=False, step=3).prints == 2
-    assert match(prints, [0, 1], [4, 2], by_input=False).prints == 6
+        add(fingerprints, worker, said)
+    assert match(fingerprints, [0, 1], [0, 0], by_input=False, step=3).fingerprints == 2
+    assert match(fingerprints, [0, 1], [4, 2], by_input=False).fingerprints == 6
 
 
 def test_so_many_rows_are_told_and_all_counted() -> None:
@@ -360,8 +360,8 @@ said_by_anybody = st.lists(
 def test_every_print_is_in_one_place_and_every_comparison_of_one_class(workers: list[list[Said]]) -> None:
     for by_input in (False, True):
         found = matched(*workers, by_input=by_input)
-        assert found.prints == sum(map(len, workers)) == sum(site.prints for site in found.sites)
-        assert [worker.prints for worker in found.workers] == list(map(len, workers))
+        assert found.fingerprints == sum(map(len, workers)) == sum(site.fingerprints for site in found.sites)
+        assert [worker.fingerprints for worker in found.workers] == list(map(len, workers))
         for site in found.sites:
             assert sum(site.classes) == site.compared
         assert found.rows_count == len(found.rows)
@@ -467,12 +467,12 @@ GIVEN = _reader.CHECKED_POSITION
 def test_what_was_said_again_is_matched_only_where_none_that_came_before_may_have_left(
     each: int, flags: int, first_step: int, worn: tuple[bool, bool], class_: Class
 ) -> None:
-    prints = _reader.Fingerprints(MiB)
+    fingerprints = _reader.Fingerprints(MiB)
     for worker, outputs in enumerate(((1, 2), (3, 4))):
         first = Said(Tensor(9), IN, step=4, position=7, ticks=1, flags=flags)
         again = [Said(off(n, 1.0 * n), IN, step=5, flags=flags, ticks=10 + n) for n in outputs[:each]]
-        add(prints, worker, [first, *again] if first_step == 4 else again)
-    found = match(prints, range(2), [0, 0], by_input=False, worn=worn)
+        add(fingerprints, worker, [first, *again] if first_step == 4 else again)
+    found = match(fingerprints, range(2), [0, 0], by_input=False, worn=worn)
     assert {row.class_ for row in found.rows} == {class_}
     assert len(found.rows) == (1 if class_ == Class.REPEATS else each)
 
@@ -480,11 +480,11 @@ def test_what_was_said_again_is_matched_only_where_none_that_came_before_may_hav
 @pytest.mark.parametrize("since", [0, 10, 11])
 def test_a_step_of_which_some_is_too_old_is_compared_only_where_all_said_the_same(since: int) -> None:
     def classes_of(*outputs: int) -> dict[str, int]:
-        prints = _reader.Fingerprints(MiB)
+        fingerprints = _reader.Fingerprints(MiB)
         for worker, output in enumerate(outputs):
             old = Said(Tensor(5), IN, step=3, position=1, ticks=10)
-            add(prints, worker, [old, Said(off(output, 1.0 * output), IN, step=3, position=2, ticks=20)])
-        return classes(match(prints, range(2), [since, 0], by_input=False))
+            add(fingerprints, worker, [old, Said(off(output, 1.0 * output), IN, step=3, position=2, ticks=20)])
+        return classes(match(fingerprints, range(2), [since, 0], by_input=False))
 
     cut = since > 10
     assert classes_of(1, 1)["IDENTICAL"] == (1 if cut else 2)

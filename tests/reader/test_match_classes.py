@@ -19,10 +19,10 @@ MiB = 1 << 20
 
 
 def prints_of(*workers: Sequence[Said]) -> _reader.Fingerprints:
-    prints = _reader.Fingerprints(64 * MiB)
+    fingerprints = _reader.Fingerprints(64 * MiB)
     for number, each in enumerate(workers):
-        add(prints, number, each)
-    return prints
+        add(fingerprints, number, each)
+    return fingerprints
 
 
 def matched(*workers: Sequence[Said]) -> Matched:
@@ -283,7 +283,7 @@ def test_the_classes_of_two_prints_do_not_depend_on_who_else_is_there(workers: l
 
 
 def test_of_prints_that_are_not_here_nothing_is_known() -> None:
-    prints = prints_of(said(always(USUAL)), said(always(OTHER)))
-    assert (prints.rounded(0, 5), prints.contents(0, 5)) == (2, 5)
-    assert (prints.rounded(0, 99), prints.contents(99, 0)) == (0, 0)
-    assert (prints.rounded(0, 6), prints.contents(0, 6)) == (2, 0), "of two contents"
+    fingerprints = prints_of(said(always(USUAL)), said(always(OTHER)))
+    assert (fingerprints.rounded(0, 5), fingerprints.contents(0, 5)) == (2, 5)
+    assert (fingerprints.rounded(0, 99), fingerprints.contents(99, 0)) == (0, 0)
+    assert (fingerprints.rounded(0, 6), fingerprints.contents(0, 6)) == (2, 0), "of two contents"

@@ -26,10 +26,10 @@ def later(said: Sequence[Said], ticks: int) -> list[Said]:
 
 
 def matched(workers: Sequence[Sequence[Said]], *, by_input: bool = False) -> Matched:
-    prints = _reader.Fingerprints(64 << 20)
+    fingerprints = _reader.Fingerprints(64 << 20)
     for worker, said in enumerate(workers):
-        add(prints, worker, said)
-    return match(prints, range(len(workers)), [0] * len(workers), by_input=by_input)
+        add(fingerprints, worker, said)
+    return match(fingerprints, range(len(workers)), [0] * len(workers), by_input=by_input)
 
 
 def rows(workers: Sequence[Sequence[Said]], *, by_input: bool = False) -> list[Place]:

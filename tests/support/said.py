@@ -85,7 +85,7 @@ NUMBERS = array("Q", range(1000, 1064))  # what stands for the first numbers of 
 
 
 def add(
-    prints: _reader.Fingerprints,
+    fingerprints: _reader.Fingerprints,
     worker: int,
     said: Sequence[Said],
     service: int = 0,
@@ -95,5 +95,5 @@ def add(
 ) -> tuple[int, list[int], bytes]:
     """Have a worker say it: how many bytes were taken, who is unlike, records of weights."""
     records = b"".join(each.slots() for each in said)
-    taken, weights = prints.add(worker, service, shard, NUMBERS, NUMBERS, records, named)
-    return taken, prints.unlike(), weights
+    taken, weights = fingerprints.add(worker, service, shard, NUMBERS, NUMBERS, records, named)
+    return taken, fingerprints.unlike(), weights

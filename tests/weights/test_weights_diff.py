@@ -135,15 +135,16 @@ ELSEWHERE = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9)
 
 
 def test_equal_weights_lead_where_no_output_is_comparable_and_how_many_were_not_is_said() -> None:
-    for other, prints in ((ELSEWHERE, 24), ([], 12)):
+    for other, fingerprints in ((ELSEWHERE, 24), ([], 12)):
         said = compared(chain() + weights(norm=1), other + weights(norm=1), process=watched(1))
         assert (said["evidence"], said["verdict"], said["first"]) == ("weights", "identical", None)
         assert said["headlines"] == [
             "by weights: identical, api/0 and api/1: 1 tensor",
-            f"outputs not compared (0 of {prints} fingerprints): {prints} without a counterpart in another worker"
+            f"outputs not compared (0 of {fingerprints} fingerprints): "
+            f"{fingerprints} without a counterpart in another worker"
             " (did they do the same work? --by run)",
         ]
-        assert said["outputs"] == {"evidence": "input", "fingerprints": prints, "compared": 0}
+        assert said["outputs"] == {"evidence": "input", "fingerprints": fingerprints, "compared": 0}
         assert said["others"] == [{"evidence": "input", "verdict": "not_comparable", "compared": 0, "diverged": 0}]
 
 

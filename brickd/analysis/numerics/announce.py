@@ -38,11 +38,11 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     """Judge a case; None if its evidence is not kept or cannot be read."""
     if not case.whole:
         return None
-    prints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
+    fingerprints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
-        add(prints, each, worker, 0, 1)
-    found = match(prints, (0, 1), (0, 0), by_input=True)
-    against, other = blame.read(prints, 0), blame.read(prints, 1)
+        add(fingerprints, each, worker, 0, 1)
+    found = match(fingerprints, (0, 1), (0, 0), by_input=True)
+    against, other = blame.read(fingerprints, 0), blame.read(fingerprints, 1)
     if not found.rows or against is None or other is None:
         return None
     return JudgedCase(blame.judged(found.rows[0], site, against, other), against, other)

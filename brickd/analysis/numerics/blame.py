@@ -89,9 +89,9 @@ class DecodedFingerprint(NamedTuple):
         }
 
 
-def read(prints: _reader.Fingerprints, number: int) -> DecodedFingerprint | None:
+def read(fingerprints: _reader.Fingerprints, number: int) -> DecodedFingerprint | None:
     """A fingerprint by its number; None if it has left the window."""
-    found = prints.read(number)
+    found = fingerprints.read(number)
     if found is None:
         return None
     worker, site, slots = found

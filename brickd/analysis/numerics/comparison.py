@@ -170,7 +170,7 @@ def compare(
 ) -> Comparison:
     """Compare workers by input or by run; `step` and `rtol` as for `match`."""
     found = match(
-        numerics.prints,
+        numerics.fingerprints,
         [party.number for party in parties],
         [party.since for party in parties],
         by_input=evidence == EvidenceClass.INPUT,
@@ -185,8 +185,8 @@ def compare(
 
 
 def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
-    against = read(numerics.prints, row.members[row.against].number)
-    worst = read(numerics.prints, row.members[row.worst].number)
+    against = read(numerics.fingerprints, row.members[row.against].number)
+    worst = read(numerics.fingerprints, row.members[row.worst].number)
     if against is None or worst is None:
         return None
     site = numerics.sites[against.site]

@@ -100,7 +100,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
                 total,
                 off=max((sum(site is not None and site.off for site in each.sites) for each in with_sites), default=0),
                 closed=max(map(_closed, with_sites), default=0),
-                no_inputs=sum(0 < counts.prints == counts.bare for counts in rows),
+                no_inputs=sum(0 < counts.fingerprints == counts.bare for counts in rows),
                 lost=sum(map(lost, readings)),
                 unreadable=sum(reading.process["tensors_refused"] for reading in readings),
                 differ=sum(place.service == service for place in compared.findings),
@@ -180,8 +180,8 @@ def state_of(
         return SiteState.COMPARED
     if counts.stateful:
         return SiteState.STATEFUL
-    if counts.prints:
-        return SiteState.NO_INPUTS if counts.bare == counts.prints else SiteState.ALONE
+    if counts.fingerprints:
+        return SiteState.NO_INPUTS if counts.bare == counts.fingerprints else SiteState.ALONE
     if place in off and place not in on:
         return SiteState.OFF
     if place in left_out:

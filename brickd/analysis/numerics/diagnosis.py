@@ -159,13 +159,13 @@ def after(follow: int | None, born: int) -> str | None:
 def nothing(tried: Comparison) -> str:
     """Why nothing can be compared."""
     names = [party.name for party in tried.parties]
-    silent = [name for name, found in zip(names, tried.matched.workers, strict=True) if not found.prints]
+    silent = [name for name, found in zip(names, tried.matched.workers, strict=True) if not found.fingerprints]
     if len(names) - len(silent) < 2:
         return (
             f"no fingerprints of {listed(silent)} are here, wanted are those of two workers (brick.checksum in the"
             " engine records them)"
         )
-    paired = f"0 of {plural(tried.matched.prints, 'fingerprint')} stand beside one of another worker"
+    paired = f"0 of {plural(tried.matched.fingerprints, 'fingerprint')} stand beside one of another worker"
     if tried.not_comparable:
         paired = f"{sum(tried.not_comparable.values()):,} that stand side by side may differ"
     why = ", ".join([paired, *_reasons(tried)])
@@ -174,13 +174,13 @@ def nothing(tried: Comparison) -> str:
 
 def outputs_not_compared(tried: Comparison) -> str:
     """Why no output was compared, and what to do."""
-    prints = tried.matched.prints
-    if not prints:
+    fingerprints = tried.matched.fingerprints
+    if not fingerprints:
         return "outputs not compared: no fingerprints are here (brick.checksum in the engine records them)"
     lone = sum(site.lone for site in tried.matched.sites)
     alone = [f"{lone:,} without a counterpart in another worker"] if lone else []
     reasons = ", ".join([*_reasons(tried), *alone])
-    return f"outputs not compared (0 of {plural(prints, 'fingerprint')}): {reasons}{_next(tried)}"
+    return f"outputs not compared (0 of {plural(fingerprints, 'fingerprint')}): {reasons}{_next(tried)}"
 
 
 def _next(tried: Comparison) -> str:

@@ -16,7 +16,7 @@ from brickd.shm.sites import Site, WorkerNames, digest, plain
 
 
 def add(
-    prints: _reader.Fingerprints, evidence: KeptEvidence, worker: int, service: int, site: int, shard: int = 0
+    fingerprints: _reader.Fingerprints, evidence: KeptEvidence, worker: int, service: int, site: int, shard: int = 0
 ) -> None:
     """Add a kept fingerprint as a worker's at a site.
 
@@ -29,7 +29,7 @@ def add(
             names[number] = digest(text)
         number = site if record["flags"] & _reader.CHECKED_STATELESS else plain(site)
         sites = array("Q", bytes(8 * record["site"])) + array("Q", [number])
-        prints.add(worker, service, shard, sites, names, evidence.slots, True)
+        fingerprints.add(worker, service, shard, sites, names, evidence.slots, True)
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
@@ -47,5 +47,5 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
                         speaker = numerics.speaker(evidence.worker, place.service, lambda: WorkerNames((), ()), shard)
                         speaker.began = GONE
                     service = numerics.service_number(place.service)
-                    add(numerics.prints, evidence, speaker.number, service, site, speaker.shard_digest)
-                    speaker.heard = numerics.prints.end
+                    add(numerics.fingerprints, evidence, speaker.number, service, site, speaker.shard_digest)
+                    speaker.heard = numerics.fingerprints.end

@@ -21,8 +21,8 @@ _NOWHERE = ""  # weights on their way are of no file
 def document(numerics: Numerics) -> dict[str, Any]:
     """All fingerprints, as JSON has them."""
     records: dict[int, list[bytes]] = {}
-    for number in range(numerics.prints.first, numerics.prints.end):
-        if (found := numerics.prints.read(number)) is not None:
+    for number in range(numerics.fingerprints.first, numerics.fingerprints.end):
+        if (found := numerics.fingerprints.read(number)) is not None:
             worker, _, slots = found
             records.setdefault(worker, []).append(slots)
     return {

@@ -51,7 +51,7 @@ class Speaker:
     ) -> None:
         self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
         self.lost = self.lost_before = self.heard = 0
-        self.began = hearer.gone + hearer.prints.end
+        self.began = hearer.gone + hearer.fingerprints.end
         self._hearer, self._tables = hearer, tables
         self.shard_digest = digest(shard) if shard else 0
         self._learned = _NOTHING
@@ -78,10 +78,10 @@ class Speaker:
         hearer = self._hearer
         service = hearer.service_number(self.service)
         _, names, sites = self._learned
-        before = hearer.prints.end
-        taken, weights = hearer.prints.add(self.number, service, self.shard_digest, sites, names, records, named)
-        if hearer.prints.end != before:  # of weights there is no print
-            self.heard = hearer.prints.end
+        before = hearer.fingerprints.end
+        taken, weights = hearer.fingerprints.add(self.number, service, self.shard_digest, sites, names, records, named)
+        if hearer.fingerprints.end != before:  # of weights none is kept
+            self.heard = hearer.fingerprints.end
         hearer.speakers[self.uuid] = self
         if weights:
             hearer.weights.take(self, weights)
@@ -90,7 +90,7 @@ class Speaker:
     def lose(self, lost: int) -> None:
         """Note the number of records that it has lost so far."""
         if lost > self.lost:
-            self.lost, self.lost_before = lost, self._hearer.gone + self._hearer.prints.end
+            self.lost, self.lost_before = lost, self._hearer.gone + self._hearer.fingerprints.end
 
     def for_another(self, hearer: Numerics) -> Speaker:
         """Make a copy of this speaker in another window, with a number of its own there."""
@@ -126,7 +126,7 @@ class Numerics:
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None) -> None:
         self.bytes_max = bytes_max
-        self.prints = _reader.Fingerprints(bytes_max)
+        self.fingerprints = _reader.Fingerprints(bytes_max)
         self.sites = Sites()
         self.speakers: dict[str, Speaker] = {}
         self.weights = weights or Weights()
@@ -139,7 +139,7 @@ class Numerics:
     @property
     def evicted(self) -> int:
         """The number of fingerprints, of any worker, that have left the window."""
-        return self.gone + self.prints.first
+        return self.gone + self.fingerprints.first
 
     def lost(self, speaker: Speaker) -> int:
         """The number of lost records of a worker that would be in the window."""
@@ -170,7 +170,7 @@ class Numerics:
 
     def forget(self, uuids: Iterable[str]) -> None:
         """Drop the fingerprints of some workers, and the names of services that no other one is of."""
-        self.prints.mute([self.speakers.pop(uuid).number for uuid in uuids if uuid in self.speakers])
+        self.fingerprints.mute([self.speakers.pop(uuid).number for uuid in uuids if uuid in self.speakers])
         left = {each.service for each in self.speakers.values()}
         self._services = {service: number for service, number in self._services.items() if service in left}
         self._learned = {service: learned for service, learned in self._learned.items() if service in left}
@@ -185,7 +185,7 @@ class Numerics:
         other.sites, other.gone = self.sites.copy(), self.evicted
         theirs = [speaker for uuid, speaker in self.speakers.copy().items() if uuid in uuids]
         mine = [speaker.for_another(other) for speaker in theirs]
-        other.prints, ends = self.prints.select(
+        other.fingerprints, ends = self.fingerprints.select(
             [speaker.number for speaker in theirs],
             [speaker.number for speaker in mine],
             [other.service_number(speaker.service) for speaker in mine],

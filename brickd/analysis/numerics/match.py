@@ -92,7 +92,7 @@ class SiteFound(NamedTuple):
     Attributes:
         site: its digest.
         moment: where it first stands in the order of execution.
-        prints: how many were looked at.
+        fingerprints: how many were looked at.
         compared: how many comparisons these gave.
         classes: how many of each class.
         lone: fingerprints without a counterpart in another worker.
@@ -104,7 +104,7 @@ class SiteFound(NamedTuple):
 
     site: int
     moment: int
-    prints: int
+    fingerprints: int
     compared: int
     classes: tuple[int, ...]
     lone: int
@@ -117,7 +117,7 @@ class SiteFound(NamedTuple):
 class WorkerFound(NamedTuple):
     """The result for one worker."""
 
-    prints: int
+    fingerprints: int
     missing: int
     uncertain: int
 
@@ -134,7 +134,7 @@ class Matched(NamedTuple):
     """The result for workers that were compared.
 
     Attributes:
-        prints: how many were looked at.
+        fingerprints: how many were looked at.
         rows: the first of those that are not identical throughout, in the order of execution; comparable ones first.
         rows_count: how many of these there are.
         sites: in no order.
@@ -142,7 +142,7 @@ class Matched(NamedTuple):
         steps: by run; otherwise zeros.
     """
 
-    prints: int
+    fingerprints: int
     rows: list[MatchRow]
     rows_count: int
     sites: list[SiteFound]
@@ -151,7 +151,7 @@ class Matched(NamedTuple):
 
 
 def match(
-    prints: _reader.Fingerprints,
+    fingerprints: _reader.Fingerprints,
     workers: Iterable[int],
     since: Iterable[int],
     *,
@@ -165,7 +165,7 @@ def match(
     """Compare workers.
 
     Args:
-        prints: the fingerprints, in a copy that nobody else uses: it is locked meanwhile.
+        fingerprints: the fingerprints, in a copy that nobody else uses: it is locked meanwhile.
         workers: their numbers; the first one leads if there is no majority.
         since: of each: no fingerprints before these ticks.
         by_input: those with the same inputs, whenever they came; else those of the same site, step and position.
@@ -176,7 +176,7 @@ def match(
         worn: by run: of each worker: whether its first fingerprints may have left for want of room; empty: of none.
     """
     limit = -1.0 if rtol is None else rtol
-    found = prints.match(
+    found = fingerprints.match(
         list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None
     )
     return Matched(

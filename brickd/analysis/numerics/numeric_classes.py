@@ -19,7 +19,7 @@ from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.online_state import CLASSES_MAX, WORKERS_MAX, Apart, Case, ServiceSite
 from brickd.shm import _reader
 
-QUESTIONS_MAX = 4  # of a look: each goes through all prints once
+QUESTIONS_MAX = 4  # of a look: each goes through all fingerprints once
 _OUTPUTS_MAX = 4  # of a group, that may be of other classes: what is judged, and what most say
 _NEAR_MAX = 16  # of a group, that are looked at for whether they may be
 _WAITING_MAX = 1_024
@@ -95,7 +95,7 @@ class _Output(NamedTuple):
 class Learning:
     """What a look learns; `fresh` are the places at which it learned something."""
 
-    prints: _reader.Fingerprints
+    fingerprints: _reader.Fingerprints
     turns: JudgeTurns
     living: Collection[str]
     apart: dict[ServiceSite, Apart]
@@ -112,7 +112,7 @@ class Learning:
         apart = {each.output: set[int]() for each in outputs}
         unknown = []
         for one, other in combinations(outputs, 2):
-            rounded = self.prints.rounded(one.newest, other.newest)
+            rounded = self.fingerprints.rounded(one.newest, other.newest)
             known = rounded != _reader.ROUNDED_NOT and self._are_two(place, one, other)
             if known is None:
                 unknown.append(rounded)
@@ -125,7 +125,7 @@ class Learning:
 
     def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
         """Whether rounding may have made this output from any of some."""
-        found = (self.prints.rounded(one.newest, other.newest) for other in outputs)
+        found = (self.fingerprints.rounded(one.newest, other.newest) for other in outputs)
         return next(filter(None, found), _reader.ROUNDED_NOT)
 
     def _are_two(self, place: ServiceSite, one: _Output, other: _Output) -> bool | None:
@@ -134,7 +134,7 @@ class Learning:
         if not are_two(known, one.workers, other.workers):
             if not self.turns.take(place):
                 return None
-            contents = self.prints.contents(one.newest, other.newest)
+            contents = self.fingerprints.contents(one.newest, other.newest)
             if contents < _reader.CONTENTS_MIN:
                 return None if contents else False
             self.fresh.add(place)
@@ -147,10 +147,10 @@ class Learning:
         one, other = case.against, case.other
         if not case.whole or not are_two(self.apart.get(place, ()), {one.worker}, {other.worker}):
             return False
-        prints = _reader.Fingerprints(1)
+        fingerprints = _reader.Fingerprints(1)
         for number, each in enumerate((one, other)):
-            add(prints, each, number, 0, 1)
-        return prints.rounded(0, 1) != _reader.ROUNDED_NOT
+            add(fingerprints, each, number, 0, 1)
+        return fingerprints.rounded(0, 1) != _reader.ROUNDED_NOT
 
 
 def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], who: int) -> list[_Output]:

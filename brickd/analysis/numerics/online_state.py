@@ -57,7 +57,7 @@ class SiteCounts(NamedTuple):
     """
 
     category: str
-    prints: int = 0
+    fingerprints: int = 0
     bare: int = 0
     met: int = 0
     unlike: int = 0
@@ -78,7 +78,7 @@ class SiteCounts(NamedTuple):
     @property
     def alone(self) -> int:
         """The fingerprints that could have been compared, and met no other worker's."""
-        return max(0, self.prints - self.bare - self.stateful - self.met)
+        return max(0, self.fingerprints - self.bare - self.stateful - self.met)
 
 
 class KeptEvidence(NamedTuple):

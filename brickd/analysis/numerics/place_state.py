@@ -30,7 +30,7 @@ class PlaceLook:
     """What a look found at a place.
 
     Attributes:
-        prints: how many were judged.
+        fingerprints: how many were judged.
         workers: the uuids of those that were compared.
         contradict: of those that contradict themselves.
         odd: of those that are not with the others.
@@ -40,7 +40,7 @@ class PlaceLook:
         contradiction: both outputs of one that contradicts itself.
     """
 
-    prints: int = 0
+    fingerprints: int = 0
     workers: set[str] = field(default_factory=set)
     contradict: set[str] = field(default_factory=set)
     odd: set[str] = field(default_factory=set)

@@ -46,7 +46,7 @@ class Tally:
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in nobody}
             self._forget(number for number, places in self._places.items() if places.service in nobody)
         met, strangers = Counter[str](), set[int]()
-        for number, site, *more in self._numerics.prints.counts():
+        for number, site, *more in self._numerics.fingerprints.counts():
             place, category = self._placed(number, site)
             if not place.is_of(services):
                 strangers.add(number)
@@ -73,7 +73,7 @@ class Tally:
 
     def _forget(self, numbers: Iterable[int]) -> None:
         for number in list(numbers):
-            self._numerics.prints.forget(number)
+            self._numerics.fingerprints.forget(number)
             self._places.pop(number, None)
 
     def _placed(self, number: int, site: int) -> tuple[ServiceSite, str]:

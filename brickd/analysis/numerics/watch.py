@@ -68,7 +68,7 @@ class Watch:
         self._heard = self._looked = 0
         # Cases that the last look met: the reader reports a group again whenever any of it comes again.
         self._seen = frozenset[tuple[int, bool]]()
-        self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many prints there were, and when
+        self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many fingerprints there were, and when
         self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
     @property
@@ -90,14 +90,14 @@ class Watch:
             self._numerics.forget(workers)
             left = {place: each for place, each in self.compared.findings.items() if not meant(each)}
             self.compared = replace(self.compared, findings=left).without(workers)
-        prints = self._numerics.prints
-        if prints.end == self._heard and not self.waits:
+        fingerprints = self._numerics.fingerprints
+        if fingerprints.end == self._heard and not self.waits:
             return self.compared
-        self._heard, at_ns, roll = prints.end, time.time_ns(), call()
-        waiting, met = prints.unlike(), self._tally.take(roll.services)
+        self._heard, at_ns, roll = fingerprints.end, time.time_ns(), call()
+        waiting, met = fingerprints.unlike(), self._tally.take(roll.services)
         waiting = list(dict.fromkeys((*self._turns.begin(), *waiting)))
         if waiting or self.compared.doubts:
-            learning = Learning(self._numerics.prints, self._turns, roll.living, dict(self.compared.apart))
+            learning = Learning(self._numerics.fingerprints, self._turns, roll.living, dict(self.compared.apart))
             round_ = _Round(
                 self._numerics, self.compared, self._tally, roll, self._tell, at_ns, set(self._seen), learning
             )
@@ -105,8 +105,8 @@ class Watch:
             self.compared = round_.settled()
             if waiting:
                 self._seen = frozenset(round_.met)
-        self._marks.append((prints.end, at_ns))
-        while self._marks[0][0] <= prints.first:
+        self._marks.append((fingerprints.end, at_ns))
+        while self._marks[0][0] <= fingerprints.first:
             self._marks.popleft()
         known = self.compared.of_services(roll.services)
         latest = dict(known.latest)
@@ -114,11 +114,11 @@ class Watch:
             latest[service] = Latest(more + (latest[service].met if service in latest else 0), at_ns)
         self.compared = replace(
             known,
-            held=prints.end - prints.first,
+            held=fingerprints.end - fingerprints.first,
             oldest_ns=self._marks[0][1],
             sites=self._tally.sites(),
             latest=latest,
-            unlooked=self._unlooked_before + prints.unlike_all - self._looked,
+            unlooked=self._unlooked_before + fingerprints.unlike_all - self._looked,
         )
         return self.compared
 
@@ -143,13 +143,13 @@ class _Round:
         self._speakers = {each.number: each for each in self.numerics.speakers.copy().values()}
         self._present: dict[str, set[str]] = {}  # of each service those of whom anything is held
         for speaker in self._speakers.values():
-            if speaker.heard > self.numerics.prints.first:
+            if speaker.heard > self.numerics.fingerprints.first:
                 self._present.setdefault(speaker.service, set()).add(speaker.uuid)
 
     def judge(self, number: int) -> bool:
         """Judge the group of a fingerprint; False: it has left, or not all is known of it."""
-        prints = self.numerics.prints
-        print_, group = prints.read(number), prints.group(number)
+        fingerprints = self.numerics.fingerprints
+        print_, group = fingerprints.read(number), fingerprints.group(number)
         if print_ is None or not group or print_[0] not in self._speakers:
             return False
         site = self.numerics.sites[print_[1]]
@@ -160,7 +160,7 @@ class _Round:
         verdict = opinions(read.group)
         self._sites[place] = print_[1]
         heard = self._heard.setdefault(place, PlaceLook())
-        heard.prints += read.whole
+        heard.fingerprints += read.whole
         if not read.whole:
             self.learning.turns.wait(place, number, once=read.once)
         heard.workers |= self._uuids(workers)
@@ -196,7 +196,7 @@ class _Round:
         return None if against is None or other is None else Case(self.at_ns, against, other)
 
     def _evidence(self, number: int) -> KeptEvidence | None:
-        print_ = self.numerics.prints.read(number)
+        print_ = self.numerics.fingerprints.read(number)
         speaker = None if print_ is None else self._speakers.get(print_[0])
         if print_ is None or speaker is None:
             return None
@@ -231,8 +231,8 @@ class _Round:
                 room = kept.doubt(place, now)
             else:
                 room = kept.trust(place)
-            if room and heard.prints:
-                self.tally.judge(place.service, self._sites[place], heard.prints)
+            if room and heard.fingerprints:
+                self.tally.judge(place.service, self._sites[place], heard.fingerprints)
         tell_news(self.tell, before.findings.values(), new, joined)
         return replace(
             before,
