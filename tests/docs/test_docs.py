@@ -68,3 +68,8 @@ def test_the_functions_on_the_walks_exist() -> None:
     assert len(walks) >= 8
     for path, function in walks:
         assert re.search(rf"\b{function.rpartition('.')[2]}\(", (ROOT / path).read_text()), (path, function)
+
+
+def test_ci_names_test_files_that_exist() -> None:
+    (names,) = re.findall(r"tests/\{([^}]*)\}\.py", (ROOT / ".ci" / "run").read_text())
+    assert [name for name in names.split(",") if not (ROOT / "tests" / f"{name}.py").exists()] == []
