@@ -90,6 +90,17 @@ def test_the_file_of_another_is_not_removed(tmp_path: Path) -> None:
         connected(path).close()
 
 
+def test_it_is_missing_once_nothing_stands_under_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with Listener(path) as listener:
+        assert not listener.missing()
+        path.unlink()
+        assert listener.missing()
+        path.symlink_to("nowhere")
+        assert not listener.missing()
+    assert path.is_symlink()
+
+
 def test_a_path_that_is_too_long_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 100)
     with pytest.raises(BrickdError, match=r"bytes are too long for a socket: at most 103 fit \(set BRICKD_SOCKET\)"):
