@@ -83,6 +83,19 @@ def test_a_name_that_is_cut_still_says_that_it_is_off(worker: Start, prefix: str
     assert (len(found), got.process["names_cut"]) == (1, 4)
 
 
+def test_a_name_that_is_cut_within_the_word_that_tells_says_it_whole(worker: Start, prefix: str) -> None:
+    words = ("logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial", "sampl", "wte", "embed")
+    cuts = [(word, kept) for word in words for kept in range(len(word) + 1)]
+    source = f"""
+for word, kept in {cuts}:
+    brick.checksum("x" * (110 - kept) + "_" + word + "_" + "y" * 20, Watched())
+"""
+    _, found, known, _ = recorded(worker, prefix, UNSEEN + source)
+    sites = [site for site in known if site]
+    told = [(site[0][-9 - len(word) : -9], site[2]) for site, (word, _) in zip(sites, cuts, strict=True)]
+    assert (told, found) == ([(word, True) for word, _ in cuts], [])
+
+
 def test_while_recording_is_off_nothing_is_looked_at(worker: Start, prefix: str) -> None:
     _, found, known, _ = recorded(
         worker,
