@@ -500,6 +500,22 @@ def test_a_total_that_cannot_be_is_refused_with_its_reason(entry: dict[str, Any]
     assert why in refusal(bytes(image))
 
 
+LIMITS = dict.fromkeys(("count", "total", "child", "again", "min", "max"), 2**62) | {"squares": 2.0**124}
+
+
+@pytest.mark.parametrize("beyond", [None, *LIMITS])
+def test_totals_reach_up_to_their_limits_and_not_beyond(beyond: str | None) -> None:
+    image = bytearray(golden())
+    entry = LIMITS | (
+        {beyond: math.nextafter(2.0**124, math.inf) if beyond == "squares" else 2**62 + 1} if beyond else {}
+    )
+    put(image, "summary", {**entry, "histogram": (2**62,) + (0,) * 127}, 2)
+    if beyond is None:
+        assert judged(bytes(image)) is not None
+    else:
+        assert "path 2" in refusal(bytes(image))
+
+
 @pytest.mark.parametrize("buckets", [(2**62,) * 4, (2**62, 2**62, 2**62, 2**62 - 5, 5)])
 def test_buckets_whose_sum_wraps_to_the_right_count_are_refused(buckets: tuple[int, ...]) -> None:
     image = bytearray(golden())
