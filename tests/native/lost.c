@@ -4,9 +4,11 @@
  *   m  the main thread records 100 spans       M  it begins one and leaves it open      e  it ends that one
  *   o  the other thread does as with m         s  the other records on and on           t  it stops: how many were it
  *   w  the main thread records until its segment has another name than at the last b: how many were it
+ *   g  as w, each span given when it is over
  *   n  it records one span under a new name; as it gives that its number, the other does as with w: how many were it
  *   N  the same, as it gives the number of the path
  *   j  as w; as the next segment is published a third thread records 100 spans as the other, and ends
+ *   h  as j, as the first summary has been copied into the next segment
  *   k  a third thread records 100 spans as the other, and ends
  *   r  the other thread records 100 spans; as it binds its lane to the segment, a fourth records until that has another
  *      name than at the last b: how many were it
@@ -47,13 +49,17 @@ static void record(uint32_t brick)
     brick_end(brick, NULL, 0, 0);
 }
 
-static uint64_t record_until_moved(uint32_t brick)
+static void give(uint32_t brick) { brick_record(brick, NULL, 1000, 0, 0); }
+
+static uint64_t until_moved(void (*records)(uint32_t), uint32_t brick)
 {
     uint64_t did = 0;
     for (; strcmp(before, brick_segment_name()) == 0; did++)
-        record(brick);
+        records(brick);
     return did;
 }
+
+static uint64_t record_until_moved(uint32_t brick) { return until_moved(record, brick); }
 
 static void *other(void *unused)
 {
@@ -143,7 +149,7 @@ static void at(const char *point)
             shm_unlink(before);
         }
         run(fourth);
-    } else if (strcmp(point, "published") == 0) {
+    } else if (strcmp(point, "published") == 0 || strcmp(point, "moved") == 0) {
         run(third);
     } else {
         ask('n');
@@ -264,9 +270,13 @@ int main(void)
             shm_unlink(before);
             did = record_until_moved(mine_name);
             break;
+        case 'g':
+            did = until_moved(give, mine_name);
+            break;
+        case 'h':
         case 'j':
             fourth_reopens = 0;
-            held = "published";
+            held = letter == 'h' ? "moved" : "published";
             did = record_until_moved(mine_name);
             break;
         case 'n':

@@ -196,6 +196,33 @@ def test_a_thread_that_follows_while_another_opens_the_segment_after_next_loses_
         assert exact(reading(prefix)) == {"begun": 400 + first + second, "summarized": 400 + first + second}
 
 
+@pytest.mark.parametrize("how", WAYS)
+def test_a_lane_that_moves_without_a_thread_is_given_to_none_before_it_has_moved(
+    lost: os.PathLike[str], prefix: str, how: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bmk")
+        taken_away(prefix, how)
+        (more,) = order(process, "h")
+        after = reading(prefix)
+        assert counts(after) == {"mine": 100 + more, "other thread's": 200}
+        assert exact(after) == {"begun": 300 + more, "summarized": 300 + more}
+        order(process, "k")
+        assert [lane["opened"] for _, lane, _ in after.lanes] == [1, 1, 1]
+        assert [lane["opened"] for _, lane, _ in reading(prefix).lanes] == [1, 2, 1], "and then it is given"
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_worker_whose_spans_are_given_when_they_are_over_sees_that_its_segment_is_gone(
+    lost: os.PathLike[str], prefix: str, how: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bm")
+        taken_away(prefix, how)
+        (more,) = order(process, "g")
+        assert exact(reading(prefix)) == {"begun": 100 + more, "summarized": 100 + more}
+
+
 def test_a_thread_that_ends_while_another_opens_the_next_segment_takes_its_totals_along(
     lost: os.PathLike[str], prefix: str
 ) -> None:
@@ -384,9 +411,11 @@ os.write(number, b"the host's")
 """
 
 
+@pytest.mark.parametrize("beside", [False, True])
 def test_a_file_of_the_host_that_took_the_descriptors_number_is_not_closed(
-    worker: Start, prefix: str, tmp_path: os.PathLike[str]
+    worker: Start, prefix: str, tmp_path: Path, beside: bool
 ) -> None:
+    theirs = SHM / f"{prefix}theirs" if beside else tmp_path / "theirs"
     process = worker(
         REUSE
         + """
@@ -398,11 +427,10 @@ if (child := os.fork()) == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """,
-        THEIRS=os.path.join(tmp_path, "theirs"),
+        THEIRS=str(theirs),
     )
     assert process.end() == 0, process.said
-    with open(os.path.join(tmp_path, "theirs")) as theirs:
-        assert theirs.read() == "the host's, still, and a child's"
+    assert theirs.read_text() == "the host's, still, and a child's"
 
 
 def test_a_file_of_the_host_that_took_the_descriptors_number_does_not_grow(
