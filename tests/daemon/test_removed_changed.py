@@ -12,7 +12,7 @@ from pathlib import Path
 import forge
 import pytest
 from conftest import SHM, Worker
-from faults import Compile, native, program
+from faults import Compile, native, needs_namespaces, program
 from removals import GREEDY, dead, newcomer, records
 
 from brickd.shm.segment import open_segment
@@ -148,6 +148,17 @@ def test_where_more_files_are_open_than_can_be_told_apart_nothing_is_removed(
         come_with_open(compiled, SHM / f"other-{prefix}", times)
         (SHM / f"other-{prefix}").unlink()
         assert len(find(prefix)) == left
+
+
+@needs_namespaces
+def test_where_it_cannot_be_told_which_files_are_open_nothing_is_removed(compiled: Compile, prefix: str) -> None:
+    with dead(compiled, prefix, 10) as (file,):
+        command = ("-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
+        binary = os.fspath(program(compiled, "removed", *GREEDY))
+        with native(Path("unshare"), *command, binary, "0", "none", "1") as process:
+            process.paused()
+            assert process.end() == 0
+        assert find(prefix) == [file]
 
 
 def test_files_that_are_open_elsewhere_than_in_dev_shm_hinder_nothing(
