@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 from conftest import SHM, Worker, reading, readings
 from faults import PRIVATE, Start, counts, exact, needs_namespaces
+
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import Reading
 
 HOST = """
 import threading
@@ -76,6 +80,49 @@ def test_a_limit_on_address_space_costs_the_recording_and_not_the_host(worker: S
     assert list(SHM.glob(prefix + "*")) == []
 
 
+# Leaves room for a segment of this size, and for less than its tables take.
+NARROW = """
+import resource
+def narrow(size):
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + size + (64 << 10),) * 2)
+    brick.init()
+"""
+
+
+def test_an_address_space_that_holds_the_segment_alone_leaves_none_behind(worker: Start, prefix: str) -> None:
+    other = worker("brick.init(); report(os.fstat(_core._segment_fd()).st_size)")
+    size = other.heard()
+    other.end()
+    process = worker(NARROW + f"narrow({size})\nwith brick.span('b'): pass\nsys.exit(5)")
+    unharmed(process, "no memory: ")
+    assert list(SHM.glob(prefix + "*")) == []
+
+
+def test_a_child_whose_address_space_holds_its_segment_alone_leaves_none_and_its_parents_as_it_was(
+    worker: Start, prefix: str
+) -> None:
+    process = worker(
+        NARROW
+        + """
+with brick.span("b"): pass
+size = os.fstat(_core._segment_fd()).st_size
+if (child := os.fork()) == 0:
+    narrow(size)
+    with brick.span("b"): pass
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+with brick.span("b"): pass
+pause()
+"""
+    )
+    process.paused()
+    assert counts(reading(prefix)) == {"b": 2}
+    process.go()
+    assert process.end() == 0
+    assert process.said.startswith("brickd: this process is not recorded: no memory: ")
+
+
 def test_no_descriptor_left_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(
         "import resource, threading\n"
@@ -127,6 +174,15 @@ def test_a_host_without_standard_streams_does_not_print_into_its_segment(worker:
 
 def small(size: str) -> str:
     return PRIVATE + f'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size={size}")\n'
+
+
+def seen(process: Worker, prefix: str) -> Reading:
+    """The segment in a /dev/shm of its own, once its worker pauses; a copy, which nobody has locked."""
+    process.paused()
+    (file,) = Path(f"/proc/{process.pid}/root/dev/shm").glob(prefix + "*")
+    shutil.copy(file, SHM)
+    (SHM / file.name).chmod(0o600)
+    return reading(prefix)
 
 
 FILL = """
@@ -227,7 +283,6 @@ look()
     assert process.said == ""
 
 
-@pytest.mark.slow
 @needs_namespaces
 def test_details_without_memory_are_counted_as_dropped(worker: Start, prefix: str) -> None:
     process = worker(
@@ -238,17 +293,17 @@ def test_details_without_memory_are_counted_as_dropped(worker: Start, prefix: st
 os.pwrite(_core._segment_fd(), b"\\x02", 4096)
 for n in range(100):
     with brick.span("b"): pass
-look()
+pause()
 """
     )
-    got = looked(process)
-    assert got["spans"] == {"begun": 101, "summarized": 101}
-    assert got["dropped"] == {"memory": 100}
-    assert got["process"]["blocks_refused"] == 1
+    got = seen(process, prefix)
+    assert exact(got) == {"begun": 101, "summarized": 101}
+    assert ledger_of(got).document()["details"]["dropped"] == {"memory": 100}
+    assert got.process["blocks_refused"] == 1
+    process.go()
     assert process.end() == 0
 
 
-@pytest.mark.slow
 @needs_namespaces
 def test_deferred_work_without_memory_is_counted_as_dropped_and_does_not_pend(worker: Start, prefix: str) -> None:
     process = worker(
@@ -259,13 +314,14 @@ def test_deferred_work_without_memory_is_counted_as_dropped_and_does_not_pend(wo
 assert [kernel.defer() for _ in range(100)] == [0] * 100
 assert brick.pending() == 0
 brick.finalize()
-look()
+pause()
 """
     )
-    got = looked(process)
-    assert got["spans"] == {"begun": 1, "summarized": 1}
-    assert got["events_dropped"] == {"defer": 100}
-    assert got["process"]["blocks_refused"] == 1
+    got = seen(process, prefix)
+    assert exact(got) == {"begun": 1, "summarized": 1}
+    assert ledger_of(got).document()["events"]["dropped"] == {"defer": 100}
+    assert got.process["blocks_refused"] == 1
+    process.go()
     assert process.end() == 0
 
 
