@@ -6,7 +6,6 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import SHM, Worker, reading, readings
@@ -193,41 +192,30 @@ with open("/dev/shm/filler", "wb", buffering=0) as filler:
 """
 
 
-@pytest.mark.slow
 @needs_namespaces
 def test_a_full_dev_shm_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(small("1m") + FILL + 'assert os.listdir("/dev/shm") == ["filler"]\n' + HOST)
     unharmed(process, "/dev/shm or the memory cgroup is full")
 
 
-@pytest.mark.slow
 @needs_namespaces
 def test_a_dev_shm_that_cannot_hold_the_first_pages_is_left_as_it_was(worker: Start, prefix: str) -> None:
     process = worker(small("32k") + 'brick.init()\nassert os.listdir("/dev/shm") == []\n' + HOST)
     unharmed(process, "/dev/shm or the memory cgroup is full")
 
 
-@pytest.mark.slow
 @needs_namespaces
 def test_no_dev_shm_at_all_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(PRIVATE + 'mount(b"tmpfs", b"/dev", b"tmpfs", 0, None)\n' + HOST)
     unharmed(process, "cannot create a file in /dev/shm: No such file or directory")
 
 
-@pytest.mark.slow
 @needs_namespaces
 def test_a_read_only_dev_shm_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(PRIVATE + 'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 1, None)\n' + HOST)
     unharmed(process, "cannot create a file in /dev/shm: Read-only file system")
 
 
-def looked(process: Worker) -> dict[str, Any]:
-    (only,) = process.heard()
-    assert isinstance(only, dict)
-    return only
-
-
-@pytest.mark.slow
 @needs_namespaces
 def test_a_dev_shm_that_fills_up_later_folds_new_paths_into_other(worker: Start, prefix: str) -> None:
     process = worker(
@@ -240,19 +228,19 @@ with brick.span("first"): pass
 for n in range(500):
     with brick.span(f"later {n % 250}"): pass
     with brick.span("first"): pass
-look()
+pause()
 """
     )
-    got = looked(process)
-    assert got["spans"] == {"begun": 1001, "summarized": 1001}
-    assert got["counts"]["first"] == 501
-    assert got["counts"]["other"] > 300, "four blocks of paths, of which one is there; and names"
-    assert got["process"]["blocks_refused"] > 0
+    got = seen(process, prefix)
+    assert exact(got) == {"begun": 1001, "summarized": 1001}
+    assert counts(got)["first"] == 501
+    assert counts(got)["other"] > 300, "four blocks of paths, of which one is there; and names"
+    assert got.process["blocks_refused"] > 0
+    process.go()
     assert process.end() == 0
     assert process.said == ""
 
 
-@pytest.mark.slow
 @needs_namespaces
 def test_a_dev_shm_that_fills_up_later_gives_no_more_lanes_and_counts_their_spans(worker: Start, prefix: str) -> None:
     process = worker(
@@ -273,12 +261,13 @@ def meet():
 threads = [threading.Thread(target=meet) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-look()
+pause()
 """
     )
-    got = looked(process)
-    assert got["spans"] == {"begun": 100, "summarized": 100, "no_lane": 400}
-    assert got["process"]["lanes_refused"] == 4
+    got = seen(process, prefix)
+    assert exact(got) == {"begun": 100, "summarized": 100, "no_lane": 400}
+    assert got.process["lanes_refused"] == 4
+    process.go()
     assert process.end() == 0
     assert process.said == ""
 
@@ -483,7 +472,6 @@ def kills(group: Path) -> int:
     return int(dict(line.split() for line in events.read_text().splitlines())["oom_kill"])
 
 
-@pytest.mark.slow
 def test_a_full_memory_cgroup_costs_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
     process = worker(JOINING + "fill(512 << 10)\n" + HOST, GROUP=str(group))
     unharmed(process, "/dev/shm or the memory cgroup is full")
@@ -491,7 +479,6 @@ def test_a_full_memory_cgroup_costs_the_recording_and_not_the_host(worker: Start
     assert list(SHM.glob(prefix + "*")) == []
 
 
-@pytest.mark.slow
 def test_lanes_and_paths_are_refused_before_a_memory_cgroup_would_kill(worker: Start, prefix: str, group: Path) -> None:
     process = worker(
         JOINING
