@@ -195,7 +195,6 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     h.pid = (uint32_t)getpid();
     h.uid = (uint32_t)geteuid();
     memcpy(h.uuid, uuid, sizeof uuid);
-    memset(h.boot_id, 0, sizeof h.boot_id);
     read_boot_id(h.boot_id);
     brick_clock_pair(h.clock, &h.anchor_ticks, &h.anchor_ns);
     memcpy(h.reserved, &plan->rate, sizeof plan->rate);
