@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -207,6 +208,27 @@ def test_a_step_that_begins_with_other_inputs_was_other_work_until_something_div
     assert classes(matched(steps(), steps(1, inputs=[2]))) == {"IDENTICAL": 2, "DIVERGED": 2}
 
 
+@pytest.mark.parametrize("other", range(3))
+def test_of_a_step_in_which_one_did_other_work_all_repeats_of_the_others_are_held_against_each_other(
+    other: int,
+) -> None:
+    def worker(inputs: int) -> list[Said]:
+        twice = [Said(off(n, float(n)), (off(7 + inputs, float(inputs)),), step=2, ticks=n) for n in (1, 2)]
+        return [Said(Tensor(1), IN, step=1), *twice]
+
+    found = matched(*(worker(n == other) for n in range(3)))
+    assert found.steps == (2, 0, 1)
+    assert classes(found) == {"IDENTICAL": 2 + 2, "WORK": 1}
+
+
+@pytest.mark.parametrize(("by_input", "first"), [(True, 0), (False, 1)])
+def test_places_in_the_order_of_execution_are_counted_from_zero(by_input: bool, first: int) -> None:
+    """By run the step itself has the first."""
+    one = [Said(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
+    sites = matched(one, one, by_input=by_input).sites
+    assert sorted(site.moment for site in sites) == [first + n for n in range(4)]
+
+
 def test_a_site_that_one_lacks_is_missing_and_at_the_edges_of_what_is_known_uncertain() -> None:
     both = [Said(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(4) for site in (1, 2, 3)]
     lacking = [each for each in both if each.site != 2 or each.step not in (1, 3)]
@@ -259,6 +281,21 @@ def test_by_input_a_worker_that_contradicts_itself_stands_with_those_who_say_wha
     workers = [[Said(outputs[number], IN) for number in each] for each in (contradicts, (2,), (1,))]
     (row,) = matched(*workers, by_input=True).rows
     assert [member.worker for member in row.members if member.class_ == Class.DIVERGED] == outliers
+
+
+@pytest.mark.parametrize("times", [*permutations((1, 2, 3))])
+@pytest.mark.parametrize("steady", [1, 2, 3])
+def test_by_input_a_worker_stands_with_what_it_says_most_or_else_with_the_first_that_it_says_besides(
+    times: tuple[int, ...], steady: int
+) -> None:
+    outputs = {number: off(number, 1.0 * number) for number in (1, 2, 3)}
+    said = [number for number, count in enumerate(times, 1) for _ in range(count)]
+    most = times.index(3) + 1
+    shown = said.index(most) if steady != most else next(n for n, number in enumerate(said) if number != most)
+    others = [[Said(outputs[steady], IN)]] * 3
+    (row,) = matched([Said(outputs[number], IN) for number in said], *others, by_input=True).rows
+    assert [member.class_ for member in row.members] == [Class.DIVERGED, *(Class.IDENTICAL,) * 3]
+    assert row.members[0].number == shown
 
 
 def test_by_input_the_first_that_says_so_stands_for_those_that_say_it_again() -> None:
