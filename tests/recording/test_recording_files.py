@@ -12,13 +12,14 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from faults import Start
+from forge import golden, segment_of
 from rings import SLOT, rings, spans
 from tapes import flush, forged
 from test_stragglers_verb import snapshots as made_up_snapshots
@@ -27,10 +28,11 @@ from verbs import brickd, document, started
 from brickd.analysis.timing.monitor import Lookout
 from brickd.api import event_stream
 from brickd.datasources.world import DaemonStatus, SharedMemory
-from brickd.errors import BrickdError
+from brickd.errors import BrickdError, SegmentRefused, SegmentUnopened
 from brickd.model.event_log import KEPT, Event, Log, Page
 from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
-from brickd.model.workers import Survey, Worker
+from brickd.model.worker_origins import Origin
+from brickd.model.workers import Survey, Usage, Worker
 from brickd.query.orders import Recording
 from brickd.query.queries import InspectQuery
 from brickd.recording import body_codec as bodies
@@ -39,6 +41,7 @@ from brickd.recording.replay import opened
 from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder
 from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
 from brickd.views import inspect
 
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
@@ -311,6 +314,81 @@ def test_names_are_written_afresh_or_as_what_is_new(worker: Start) -> None:
     again = bodies.tables(other, known)
     assert again is not None
     assert bodies.read_tables(again)[1]
+
+
+def everything() -> tuple[Snapshot, DaemonStatus, bodies.RecordingCounts]:
+    """Of all that a snapshot may say no two numbers are equal."""
+    with segment_of(golden("1.7")) as segment:
+        reading = replace(segment.read(), flags=2, asked_rate=7, left_out=0b101, drained=True)
+    origins = (Origin("a" * 32, 11, 12, 13), Origin("b" * 32, 14, 15, 16))
+    workers = [
+        Worker("api/0", reading, ledger_of(reading), 3, Usage(12.5, 17), origins),
+        Worker("api/1", reading, ledger_of(reading), 1, Usage(None, 18)),
+        Worker("api/2", reading, ledger_of(reading)),
+    ]
+    refused = [SegmentRefused("one", "is none"), SegmentUnopened("other", "cannot be opened")]
+    survey = Survey(workers, refused, words=("said", "and so"), clocks={0: (19, 20), 1: (21, 22)})
+    status = DaemonStatus("0.1.0", 23, 24, 25, "prefix-", "no room", 26, "counts", "a full disk")
+    return Snapshot.of(survey, 27, 28), status, bodies.RecordingCounts(29, 30, 31, {"spans": 32, "events": 33})
+
+
+def written_and_read(without: Callable[[dict[str, Any]], None] = lambda _: None) -> tuple[bodies.Shown, Snapshot]:
+    snapshot, status, counts = everything()
+    body = bodies.tables(snapshot, set())
+    assert body is not None
+    found = json.loads(bodies.snapshot(snapshot, status, counts))
+    without(found)
+    return bodies.read_snapshot(json.dumps(found).encode(), 28, bodies.read_tables(body)[0]), snapshot
+
+
+def test_a_snapshot_is_read_as_it_was_written_in_every_part() -> None:
+    shown, written = written_and_read()
+    _, status, counts = everything()
+    assert (shown.daemon, shown.counts) == (status, counts)
+    read, of = shown.snapshot, written
+    assert (read.now_ns, read.at_ns) == (of.now_ns, of.at_ns)
+    assert (read.survey.words, dict(read.survey.clocks)) == (of.survey.words, dict(of.survey.clocks))
+    assert [(type(error), error.path, error.reason) for error in read.survey.refused] == [
+        (type(error), error.path, error.reason) for error in of.survey.refused
+    ]
+    for one, other in zip(read.survey.workers, of.survey.workers, strict=True):
+        assert (one.name, one.together, one.usage, one.added) == (other.name, other.together, other.usage, other.added)
+        for each in fields(one.reading):
+            there, here = getattr(one.reading, each.name), getattr(other.reading, each.name)
+            assert bytes(there) == bytes(here) if each.name in ("summaries", "latency") else there == here, each.name
+
+
+def test_what_an_older_recording_does_not_say_is_nothing() -> None:
+    def older(found: dict[str, Any]) -> None:
+        del found["clocks"]
+        for worker in found["workers"]:
+            for name in ("asked_rate", "left_out", "added"):
+                del worker[name]
+        for name in ("snapshots", "events", "records"):
+            del found["counts"][name]
+
+    shown, _ = written_and_read(older)
+    assert shown.snapshot.survey.clocks == {}
+    assert shown.counts == bodies.RecordingCounts(0, 0, 0, {"spans": 32, "events": 33})
+    for each in shown.snapshot.survey.workers:
+        assert (each.reading.asked_rate, each.reading.left_out, each.added) == (0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("member", "most"), [("asked_rate", _reader.RATE_ALL), ("together", 2**64 - 1), ("flags", 2**64 - 1)]
+)
+def test_numbers_of_a_worker_are_within_their_limits(member: str, most: int) -> None:
+    least = 1 if member == "together" else 0
+
+    def read(value: int) -> bodies.Shown:
+        return written_and_read(lambda found: found["workers"][1].update({member: value}))[0]
+
+    for value in (least, most):
+        worker = read(value).snapshot.survey.workers[1]
+        assert (worker.together if member == "together" else getattr(worker.reading, member)) == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(ValueError, match="a whole number"):
+            read(value)
 
 
 def told(number: int) -> bytes:
