@@ -6,11 +6,12 @@ import array
 import itertools
 import math
 import statistics
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from brickd.shm import _reader, dtypes
@@ -175,6 +176,30 @@ def test_a_percentile_lies_within_a_bucket_of_the_true_one(lists: list[list[int]
         value: float = row[name]  # type: ignore[literal-required]
         assert row["min_ns"] <= value <= row["max_ns"]
         assert apart(value, wanted, 2**5.25 * tick_ns) <= 1 + 1e-9
+
+
+def interpolated(ticks: list[int], fraction: float, tick_ns: float) -> float:
+    """The percentile as it is defined: where the rank lies within its bucket, by logarithms, but in the first."""
+    spans = Counter(map(bucket_of, ticks))
+    rank, below, bucket = fraction * len(ticks), 0, 0
+    while bucket < 127 and below + spans[bucket] < rank:
+        below += spans[bucket]
+        bucket += 1
+    part = (rank - below) / spans[bucket]
+    low = 0.0 if bucket == 0 else 2 ** (5 + bucket / 4)
+    high = max(ticks) if bucket == 127 else 2 ** (5 + (bucket + 1) / 4)
+    value = low * (high / low) ** part if low else high * part
+    return float(min(max(value, min(ticks)), max(ticks)) * tick_ns)
+
+
+@given(durations(2**45).filter(bool), TICK)
+@example([10, 20, 30, 35], 1.0)
+@example([1] * 50 + [2**20] * 50, 2.0)
+@example([2**37, 2**38, 2**39, 2**40], 1.0)
+def test_a_percentile_is_interpolated_within_its_bucket(ticks: list[int], tick_ns: float) -> None:
+    row = folded([Measured(tick_ns, [Spans(ticks)])]).row(0)
+    for name, fraction in PERCENTILES.items():
+        assert row[name] == pytest.approx(interpolated(ticks, fraction, tick_ns), rel=1e-12)  # type: ignore[literal-required]
 
 
 @given(WORKERS)
