@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from said import NUMBERS, Said, Tensor, add
 
@@ -296,6 +296,85 @@ def test_by_input_a_worker_stands_with_what_it_says_most_or_else_with_the_first_
     (row,) = matched([Said(outputs[number], IN) for number in said], *others, by_input=True).rows
     assert [member.class_ for member in row.members] == [Class.DIVERGED, *(Class.IDENTICAL,) * 3]
     assert row.members[0].number == shown
+
+
+def test_by_input_who_contradicts_itself_is_not_what_others_are_held_against_where_one_says_the_same_steadily() -> None:
+    one, other = Said(Tensor(1), IN), Said(off(2, 1.0), IN)
+    (row,) = matched([one, other], [one], [one], [other], by_input=True).rows
+    assert (row.members[row.against].worker, row.agree) == (1, 2)
+    assert [member.class_ for member in row.members] == [2, 0, 0, 2]
+
+
+@pytest.mark.parametrize("by_input", [False, True])
+@pytest.mark.parametrize("places", [*permutations((1, 2, 3))])
+def test_who_shares_nothing_with_anybody_stands_beside_the_first_of_those_who_do_and_each_of_them_once(
+    places: tuple[int, ...], by_input: bool
+) -> None:
+    """Whatever the order of what they share."""
+    pair, first, lone = places
+    of = (first, pair, pair, first, lone)
+    if by_input:
+        found = matched(*([Said(Tensor(1), IN, params=place)] for place in of), by_input=True)
+    else:
+        found = matched(*([Said(Tensor(1), IN)] for _ in of), shards=of)
+    (row,) = found.rows
+    assert [member.worker for member in row.members] == [0, 4]
+    assert (row.class_, row.against) == (Class.PARAMS if by_input else Class.SHARD, 0)
+    assert sum(site.lone for site in found.sites) == 0
+
+
+@given(st.lists(st.sets(st.integers(1, 5), max_size=3), min_size=2, max_size=5))
+@example([{1, 2}, {3, 4}])
+@example([{1}, {2, 3}, {2}, {1, 4}])
+def test_by_input_each_that_shares_nothing_stands_once_beside_the_first_and_the_rest_is_alone(
+    had: list[set[int]],
+) -> None:
+    found = matched(*([Said(Tensor(1), IN, params=each) for each in sorted(own)] for own in had), by_input=True)
+    of = {each: [worker for worker, own in enumerate(had) if each in own] for each in range(1, 6)}
+    shared = [workers for workers in of.values() if len(workers) > 1]
+    alone = [workers[0] for workers in of.values() if len(workers) == 1]
+    first = min((workers[0] for workers in shared), default=min(alone, default=0))
+    apart = sorted(set(alone) - {first, *(worker for workers in shared for worker in workers)})
+    members = [first, *apart] if apart else []
+    assert [[member.worker for member in row.members] for row in found.rows] == [sorted(members)] * bool(apart)
+    assert all(row.members[row.against].worker == first for row in found.rows)
+    (site,) = found.sites or [None]
+    lone = len(alone) - len(apart) - bool(apart and not shared)
+    assert (site.lone if site else 0) == lone
+    identical = sum(len(workers) - 1 for workers in shared)
+    assert classes(found) == {
+        name: count for name, count in (("IDENTICAL", identical), ("PARAMS", len(apart))) if count
+    }
+
+
+@given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=5))
+@example([[1, 1, 2], [1, 3, 1], [2], [3]])
+def test_by_input_who_is_held_against_whom_is_as_a_list_has_it(said: list[list[int]]) -> None:
+    """At one content: what each says most, and what it says besides."""
+    found = matched(*([Said(off(each, 1.0 * each), IN) for each in own] for own in said), by_input=True)
+    begins = [sum(map(len, said[:worker])) for worker in range(len(said))]
+    most = [min(own, key=lambda each, own=own: (-own.count(each), each)) for own in said]  # type: ignore[misc]
+    steady = [len(set(own)) == 1 for own in said]
+    shown = [begin + own.index(each) for begin, own, each in zip(begins, said, most, strict=True)]
+    wanted = max(most, key=lambda each: (most.count(each), -most.index(each)))
+    same = [worker for worker, each in enumerate(most) if each == wanted]
+    against = next((worker for worker in same if steady[worker]), same[0])
+    if unsteady := 2 * steady.count(False) > len(said):
+        against = 0
+    else:
+        for worker in same:
+            if worker != against and not steady[worker]:
+                shown[worker] = begins[worker] + next(n for n, each in enumerate(said[worker]) if each != wanted)
+    spoken = [each for own in said for each in own]
+    if not unsteady and {spoken[number] for number in shown} == {wanted}:
+        assert found.rows == []
+        return
+    (row,) = found.rows
+    assert [member.number for member in row.members] == shown
+    assert (row.members[row.against].worker, row.class_ == Class.UNSTEADY) == (against, unsteady)
+    if not unsteady:
+        diverged = [member.class_ == Class.DIVERGED for member in row.members]
+        assert diverged == [spoken[number] != wanted for number in shown]
 
 
 def test_by_input_the_first_that_says_so_stands_for_those_that_say_it_again() -> None:
