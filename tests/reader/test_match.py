@@ -208,6 +208,48 @@ def test_a_step_that_begins_with_other_inputs_was_other_work_until_something_div
     assert classes(matched(steps(), steps(1, inputs=[2]))) == {"IDENTICAL": 2, "DIVERGED": 2}
 
 
+# Of each step: its number, whether it reads a state, and what each of the workers begins it with.
+STEPS = st.integers(2, 4).flatmap(
+    lambda workers: st.lists(
+        st.tuples(
+            st.integers(1, 9),
+            st.booleans(),
+            st.lists(st.sampled_from([0, 0, 1, 2]), min_size=workers, max_size=workers),
+        ),
+        min_size=1,
+        max_size=5,
+        unique_by=lambda step: step[0],
+    )
+)
+
+
+@given(STEPS)
+@example([(5, False, [0, 1, 1]), (3, True, [0, 0, 0]), (4, True, [0, 2, 1]), (1, True, [0, 0, 0])])
+@example([(2, False, [0, 1, 2]), (1, False, [0, 2, 1]), (3, True, [0, 0, 0])])
+@example([(1, False, [1, 0]), (2, True, [0, 0]), (3, False, [0, 0])])
+def test_what_is_other_work_is_what_a_list_of_the_inputs_before_it_says(ran: list[tuple[int, bool, list[int]]]) -> None:
+    """Other work is that of other inputs than the first worker's, and what reads a state that such work left."""
+    workers = range(len(ran[0][2]))
+    flags = {True: _reader.CHECKED_STATEFUL, False: 0}
+    said = [
+        [
+            Said(Tensor(1), (off(7 + inputs[worker], float(inputs[worker])),), step=step, flags=flags[state], ticks=n)
+            for n, (step, state, inputs) in enumerate(ran)
+        ]
+        for worker in workers
+    ]
+    before: list[tuple[int, ...]] = [()] * len(workers)
+    wanted: Counter[str] = Counter()
+    for _, state, inputs in ran:
+        other = [() if inputs[worker] == inputs[0] else (inputs[worker],) for worker in workers]
+        works = Counter((before[worker] if state else (), other[worker]) for worker in workers)
+        lone = sum(count == 1 for count in works.values())
+        wanted["IDENTICAL"] += sum(count - 1 for count in works.values())
+        wanted["WORK"] += lone - (lone == len(workers))
+        before = [one + more for one, more in zip(before, other, strict=True)]
+    assert classes(matched(*said)) == +wanted
+
+
 @pytest.mark.parametrize("other", range(3))
 def test_of_a_step_in_which_one_did_other_work_all_repeats_of_the_others_are_held_against_each_other(
     other: int,
