@@ -250,6 +250,56 @@ def test_what_is_other_work_is_what_a_list_of_the_inputs_before_it_says(ran: lis
     assert classes(matched(*said)) == +wanted
 
 
+DID = st.tuples(st.sampled_from([0, 0, 1, 2]), st.booleans())
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.tuples(DID, DID)), min_size=1, max_size=5),
+    st.permutations(range(5)),
+)
+@example([(False, ((1, False), (0, False))), (True, ((0, True), (0, True))), (False, ((1, False),) * 2)], [0, 1, 2])
+@example([(True, ((0, True), (0, False))), (False, ((1, False), (1, False)))], [0, 1])
+@example([(True, ((0, False),) * 2), (False, ((1, False),) * 2)], [1, 0])
+@example([(False, ((1, False),) * 2), (True, ((0, False),) * 2)], [1, 0])
+def test_what_diverged_before_it_in_either_order_is_the_cause_of_other_inputs(
+    ran: list[tuple[bool, tuple[tuple[int, bool], ...]]], order: list[int]
+) -> None:
+    """Of each step: whether it reads a state; with which other inputs, and whether wrongly, each of two workers did it.
+
+    They did the steps in another order than the two who did everything well.
+    """
+    own = [step for step in order if step < len(ran)]
+    wanted = Counter({"IDENTICAL": len(ran)})
+
+    def said(step: int, ticks: int, inputs: int, wrong: bool) -> Said:
+        flags = _reader.CHECKED_STATEFUL if ran[step][0] else 0
+        output = off(2, 1.0) if wrong else Tensor(1)
+        return Said(output, (off(7 + inputs, float(inputs)),), step=step, flags=flags, ticks=ticks)
+
+    def did(worker: int) -> list[Said]:
+        parted_in: Counter[int] = Counter()
+        for steps in (own, range(len(ran))):
+            diverged = parted = False
+            for step in steps:
+                inputs, wrong = ran[step][1][worker]
+                differs = inputs != 0 and not diverged
+                parted_in[step] += differs
+                parted |= differs
+                diverged |= not differs and wrong and not (parted and ran[step][0])
+        parting = {step for step, orders in parted_in.items() if orders == 2}
+        for step, (state, each) in enumerate(ran):
+            before = parting & ({*range(step)} | {*own[: own.index(step)]})
+            is_other = step in parting or (state and before)
+            wanted["WORK" if is_other else "DIVERGED" if each[worker][1] else "IDENTICAL"] += 1
+        steps = ((step, ticks, *ran[step][1][worker]) for ticks, step in enumerate(own))
+        return [  # what one does no other does
+            said(step, ticks, inputs + 10 * worker * (inputs != 0), wrong) for step, ticks, inputs, wrong in steps
+        ]
+
+    well = [said(step, step, 0, False) for step in range(len(ran))]
+    assert classes(matched(well, did(0), did(1), well)) == +wanted
+
+
 @pytest.mark.parametrize("other", range(3))
 def test_of_a_step_in_which_one_did_other_work_all_repeats_of_the_others_are_held_against_each_other(
     other: int,
