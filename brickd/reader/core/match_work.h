@@ -45,7 +45,7 @@ struct visit {
     uint8_t worn;     /* the first of its worker, and its oldest fingerprints may have made room */
 };
 
-/* The outputs of a worker at one content: the first of the most frequent, and the newest of the others. */
+/* The outputs of a worker at one content: the first of the most frequent, and the first of the others. */
 struct outputs {
     struct entry most, other;
     int steady; /* there is no other */
