@@ -292,7 +292,7 @@ def test_losses_are_problems_with_a_way_out(worker: Start) -> None:
     assert "BRICKD_NAMES" in texts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_demo_names_the_damaged_and_the_slow_worker_and_leaves_nothing_behind() -> None:
     before = set(os.listdir(SHM))
     result = brickd("demo", "--seconds", "55")

@@ -324,7 +324,7 @@ def test_of_each_request_all_that_a_recording_says_stands_in_its_row() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_tokens_are_told_from_recordings_with_values_and_from_no_others() -> None:
     with workplace() as place:
         rows = {row["case"]: row for row in recovery.recovery(place, quick=True, seed=1).rows}

@@ -301,7 +301,7 @@ def test_a_worker_of_the_storm_counts_each_span_before_and_after(prefix: str, tm
 # ---- all of it
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_short_soak_adds_up_and_leaves_nothing() -> None:
     command = (sys.executable, ROOT / "scripts" / "soak", "--seconds", "10", "--workers", "8", "--seed", "1", "--json")
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
@@ -315,7 +315,7 @@ def test_a_short_soak_adds_up_and_leaves_nothing() -> None:
     assert set(report["left"].values()) == {0}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("busy", [0, 4])
 def test_a_short_storm_adds_up_and_leaves_nothing(busy: int) -> None:
     command = (sys.executable, ROOT / "scripts" / "soak", "--storm", "--seconds", "15", "--seed", "1", "--json")
