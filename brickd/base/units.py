@@ -177,7 +177,7 @@ def plural(n: int, one: str, more: str | None = None) -> str:
 def listed(names: Sequence[str], most: int = 3) -> str:
     """The first few, and how many more there are.
 
-    >>> listed(["api/0"]), listed(["api/0", "api/1", "api/2", "api/3"], most=2)
-    ('api/0', 'api/0, api/1 and 2 more')
+    >>> listed(["api/0", "api/1"], most=2), listed(["api/0", "api/1", "api/2", "api/3"], most=2)
+    ('api/0, api/1', 'api/0, api/1 and 2 more')
     """
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -1,6 +1,5 @@
 """The table and the units: what people read."""
 
-import doctest
 import math
 from collections.abc import Callable
 
@@ -77,10 +76,6 @@ def test_without_a_limit_every_cell_is_whole(drawn: tuple[list[Column], list[lis
     columns, rows = drawn
     for line, row in zip(table.lines(columns, rows)[1:], rows, strict=True):
         assert all(escape.text(cell).rstrip() in line for cell in row)
-
-
-def test_the_doctests_of_the_units_hold() -> None:
-    assert doctest.testmod(units).failed == 0
 
 
 @pytest.mark.parametrize("write", [units.duration, units.count, units.size, units.percent])

@@ -1,14 +1,15 @@
-"""Every example in the documentation of the agent's public names runs, and is recorded."""
+"""Every example in the documentation runs: those of the agent's public names are recorded, too."""
 
 from __future__ import annotations
 
 import doctest
+import importlib
 import inspect
 from collections.abc import Iterator
 
 import brick_agent
 import pytest
-from conftest import reading
+from conftest import ROOT, reading
 from recorded import Start, counts, record, spans
 
 
@@ -72,3 +73,15 @@ def test_the_example_of_the_package_is_recorded(worker: Start, prefix: str) -> N
     lines = [line[4:] for line in brick_agent.__doc__.splitlines() if line.startswith("    ")]
     got = record(worker, prefix, "\n".join(lines) + '\ntokenize("text")')
     assert spans(got) == {"begun": 4, "summarized": 4}
+
+
+def modules() -> list[str]:
+    """The modules of brickd with examples."""
+    files = [path for path in sorted((ROOT / "brickd").rglob("*.py")) if ">>> " in path.read_text()]
+    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_the_examples_of_a_module_of_brickd_hold(name: str) -> None:
+    failed, attempted = doctest.testmod(importlib.import_module(name))
+    assert (failed, attempted > 0) == (0, True)

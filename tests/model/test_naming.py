@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from conftest import SHM, readings
 from faults import Start
@@ -13,10 +11,6 @@ from brickd.errors import NoSuchWorker
 from brickd.model import worker_names, workers
 from brickd.model.worker_names import near
 from brickd.model.workers import identities, select, survey
-
-
-def test_the_doctests_of_naming_hold() -> None:
-    assert doctest.testmod(worker_names).failed == 0
 
 
 def test_the_headers_alone_name_everybody_as_a_survey_does(worker: Start, prefix: str) -> None:

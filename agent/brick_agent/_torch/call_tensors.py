@@ -71,7 +71,7 @@ class Passed:
         self.more |= len(what) > _ITEMS_MAX
 
     def cached(self) -> bool | None:
-        """Whether the call depends on a cache; None: there is none.
+        """Whether the call depends on a cache; None without a cache.
 
         Called after the call: a part that did not fill its empty cache may have read another part's.
         """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     _Make = Callable[[Callable[..., Any], _This], Callable[..., Any]]
 
 SITES = 64
-RATE = 64  # one step in so many, by default
+RATE = 64  # by default, one step in 64 is recorded
 _CLOSED = "closed"  # the category by which `coverage` knows parts that cannot be observed
 _OUTPUTS_MAX = 4
 _LINES_MAX = 8  # of a process

@@ -21,7 +21,7 @@ _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "outp
 _CATEGORIES = (  # the first that fits: a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
     ("attention", re.compile(r"attention|attn")),
-    # A whole family has its experts in its name: a Qwen3MoeDecoderLayer is none of them.
+    # "MoE" may name a whole family: a Qwen3MoeDecoderLayer is not an expert.
     ("ffn", re.compile(r"mlp|ffn|feed_?forward|moe(?=block|layer|mlp|$)|(?<![a-z])experts?(?![a-z])")),
 )
 

@@ -79,7 +79,7 @@ class BrickId(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> BrickId | None:
-        """The brick of that name or alias; None: there is none.
+        """The brick of that name or alias, or None.
 
         >>> brick.BrickId.from_name("RoPE")
         <BrickId.RopeEmbedding: 3>

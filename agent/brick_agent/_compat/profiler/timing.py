@@ -144,7 +144,7 @@ class Timing:
     def set_sync_mode(
         self, mode: SyncMode | str, *, sync: Callable[[], object] | Literal[False] | None = False
     ) -> None:
-        """Set when to wait for the device; `sync`: the function that waits; None: there is none.
+        """Set when to wait for the device; `sync`: the function that waits, or None.
 
         mode: Immediate, PerLayer, Deferred, or Off, which the seed calls None.
 
