@@ -39,7 +39,7 @@ from brickd.datasources.world import World
 from brickd.errors import BrickdError, NotPermitted, WrongQuestion
 from brickd.query import queries
 from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting
-from brickd.query.parameters import Number
+from brickd.query.parameters import Duration
 from brickd.query.queries import EventsQuery, FingerprintsQuery, HangQuery, InspectQuery, StatusQuery
 from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, key, parameters
 from brickd.query.verbs import VERBS
@@ -70,7 +70,7 @@ class StreamQuery(Query):
     """The status of which workers, and how often."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    seconds: float = given(Number(0.1, 3600, "Send the status again after this time.", metavar="SECONDS"), 2.0)
+    seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), 2.0)
     over: str | None = given(OVER, None)
 
 

@@ -1,4 +1,4 @@
-"""How numbers, counts and the names of tensors are written for people.
+"""How numbers, counts and the names of tensors are written for people, and how durations are read.
 
 Owns: units, thresholds, rounding, singular and plural. Must not know: what is measured, or where it is printed.
 Invariants: the same number is always written the same way; a figure is rounded once, from the exact number, and a tie
@@ -9,6 +9,7 @@ goes away from zero; it moves to the next unit when the rounded figure would rea
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -24,6 +25,8 @@ _NS = (
     (3600 * 10**9, " h"),
     (86400 * 10**9, " d"),
 )
+_DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(ms|s|m|h|)", re.ASCII)
+_UNIT_SECONDS = {"h": 3_600, "m": 60, "s": 1, "": 1}  # `ms` divides: a thousandth is no exact float
 _COUNTS = ((1, ""), (10**6, "M"), (10**9, "G"), (10**12, "T"), (10**15, "P"), (10**18, "E"))
 _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**50, "P"), (2**60, "E"))
 
@@ -37,6 +40,35 @@ def duration(ns: Number) -> str:
     ['99.9 µs', '100 µs', '999 µs', '1.0 ms', '3.1 µs', '-3.1 µs', '0 ns', '-']
     """
     return _scaled(ns, _NS, decimal_below=100)
+
+
+def parse_duration(text: str) -> float:
+    """Read a duration in seconds: a number and `ms`, `s`, `m` or `h`; a number alone means seconds.
+
+    Raises:
+        ValueError: the text is something else, or larger than a float.
+
+    >>> [parse_duration(text) for text in ("500ms", "3s", "5m", "1.5h", "2.5", "0")]
+    [0.5, 3.0, 300.0, 5400.0, 2.5, 0.0]
+    """
+    match = _DURATION.fullmatch(text)
+    number, unit = (float(match[1]), match[2]) if match else (math.nan, "")
+    seconds = number / 1_000 if unit == "ms" else number * _UNIT_SECONDS[unit]
+    if not math.isfinite(seconds):
+        raise ValueError(f"{text!r} is not a duration, expected a number with or without ms, s, m or h")
+    return seconds
+
+
+def write_duration(seconds: float) -> str:
+    """Write a duration as `parse_duration` reads it, in the largest unit that makes it a whole number.
+
+    >>> [write_duration(seconds) for seconds in (0.5, 3, 300, 5400, 86400, 2.5, 0.0001, 0)]
+    ['500ms', '3s', '5m', '90m', '24h', '2500ms', '0.0001s', '0s']
+    """
+    for unit, number in (("h", seconds / 3_600), ("m", seconds / 60), ("s", seconds), ("ms", seconds * 1_000)):
+        if number >= 1 and number == int(number) and parse_duration(text := f"{number:.0f}{unit}") == seconds:
+            return text
+    return f"{float(seconds)!r}s" if seconds else "0s"
 
 
 def count(n: Number) -> str:

@@ -27,7 +27,7 @@ from brickd.cli.status import status
 from brickd.cli.stragglers import stragglers
 from brickd.cli.weights import weights
 from brickd.errors import BrickdError
-from brickd.query.parameters import Number
+from brickd.query.parameters import Duration
 from brickd.shm import removed_file
 from brickd.shm.segment_files import find, open_file
 
@@ -48,8 +48,8 @@ Process = subprocess.Popen[bytes]
 
 
 @click.command()
-@click.option("--seconds", type=ParameterType(Number(0.5, 600, "")), default=50.0, show_default=True,
-              metavar="SECONDS", help="Run this long. The slow worker is found after 50 seconds.")  # fmt: skip
+@click.option("--seconds", type=ParameterType(Duration(0.5, 600, "")), default="50s", show_default=True,
+              metavar="DURATION", help="Run this long. The slow worker is found after 50 seconds.")  # fmt: skip
 def demo(seconds: float) -> None:
     """Run a demonstration: four workers, one damaged, one slow.
 

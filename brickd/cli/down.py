@@ -17,13 +17,13 @@ from brickd.base.paths import Runtime, runtime
 from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import ParameterType
 from brickd.errors import DaemonRefused, NoDaemon, NotPermitted
-from brickd.query.parameters import Number
+from brickd.query.parameters import Duration
 
 _STEP_SECONDS = 0.02
 
 
 @click.command()
-@click.option("--wait", type=ParameterType(Number(0, 3600, "")), default=20.0, show_default=True, metavar="SECONDS",
+@click.option("--wait", type=ParameterType(Duration(0, 3600, "")), default="20s", show_default=True, metavar="DURATION",
               help="Wait at most this long until the daemon has ended.")  # fmt: skip
 @output_options
 def down(wait: float, output: str) -> None:

@@ -40,7 +40,7 @@ _AT_ONCE_SECONDS = 0.05
 def hang(question: HangQuery, recordings: Sequence[str], output: str) -> Exit:
     """Show which spans are open, and name the worker that is stuck.
 
-    Reads each thread twice, --watch SECONDS apart. If a service has three or more workers, it names a worker for which
+    Reads each thread twice, --watch DURATION apart. If a service has three or more workers, it names a worker for which
     the others wait, and a worker that does not move while the others do. In a recording, it compares the last two
     snapshots. You can start it long after the hang began. Exits 1 if it names a worker.
 

@@ -93,7 +93,7 @@ def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Resu
     return click.option(
         *spelled,
         type=click.Choice(parameter.of) if isinstance(parameter, Choice) else ParameterType(parameter),
-        default=unless,
+        default=unless if unless in (MISSING, None) or parameter.several else parameter.write(unless),
         show_default=unless not in (None, ()),
         multiple=parameter.several,
         metavar=parameter.metavar,

@@ -25,7 +25,7 @@ from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
 from brickd.cli.watch_loop import again
 from brickd.errors import Exit
-from brickd.query.parameters import Number
+from brickd.query.parameters import Duration
 from brickd.query.queries import StatusQuery
 from brickd.views import fetch_answer
 from brickd.views.next_command import command
@@ -56,8 +56,8 @@ _BRICK_FIGURES = (
 
 @click.command()
 @asks(StatusQuery)
-@click.option("--watch", "seconds", type=ParameterType(Number(0.1, 3600, "")), is_flag=False, flag_value=2.0,
-              metavar="[SECONDS]", help="Show it again every SECONDS (default: 2).")  # fmt: skip
+@click.option("--watch", "seconds", type=ParameterType(Duration(0.1, 3600, "")), is_flag=False, flag_value="2s",
+              metavar="[DURATION]", help="Show it again every DURATION (default: 2s).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Print one line that says whether all is well; exit 1 if not.")
 @asks(Bounds, keyword="bounds")
 @output_options

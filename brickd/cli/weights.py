@@ -26,7 +26,7 @@ from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.query.orders import Rescanning
-from brickd.query.parameters import Number
+from brickd.query.parameters import Duration
 from brickd.query.queries import WeightsQuery
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPA
     "--rescan", is_flag=True, help="Make the workers read their parameters again, and wait for that. Needs a daemon."
 )
 @click.option(
-    "--timeout", type=ParameterType(Number(0, 86_400, "")), default=60.0, show_default=True, metavar="SECONDS",
+    "--timeout", type=ParameterType(Duration(0, 86_400, "")), default="1m", show_default=True, metavar="DURATION",
     help="Wait at most this long for --rescan.",
 )  # fmt: skip
 @click.option(

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from brickd.base.json_values import flag, listed, require, text, unicode
 from brickd.errors import WrongQuestion
-from brickd.query.parameters import Choice, Name, Names, Number, Parameter, Switch, Whole
+from brickd.query.parameters import Choice, Duration, Name, Names, Parameter, Switch, Whole
 from brickd.query.query import Query, given
 from brickd.shm import sampling
 
@@ -96,9 +96,7 @@ class Recording(Query):
         Names("names of workers or services", "Record only this worker or service. May be given several times.",
               key="workers", metavar="WORKER|SERVICE"), ()
     )  # fmt: skip
-    duration: float | None = given(
-        Number(0.01, 31_536_000, "Stop after this time (default: at Ctrl-C).", metavar="SECONDS"), None
-    )
+    duration: float | None = given(Duration(0.01, 31_536_000, "Stop after this time (default: at Ctrl-C)."), None)
     until_exit: bool = given(Switch("Stop when all recorded workers have ended."), False)
     spans: bool = given(Switch("Make the workers keep each span in detail during the recording."), False)
     values: bool = given(
@@ -110,9 +108,7 @@ class Recording(Query):
     max_size: int = given(
         Whole(1 << 16, 1 << 40, "Start another file when one reaches this size.", metavar="BYTES"), 1 << 30
     )
-    max_age: float | None = given(
-        Number(1, 31_536_000, "Start another file when one is this old.", metavar="SECONDS"), None
-    )
+    max_age: float | None = given(Duration(1, 31_536_000, "Start another file when one is this old."), None)
     files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), 8)
 
     def __post_init__(self) -> None:

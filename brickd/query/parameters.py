@@ -1,4 +1,4 @@
-"""The kinds of parameters of a query: a choice, a switch, a number, a name.
+"""The kinds of parameters of a query: a choice, a switch, a number, a duration, a name.
 
 Owns: how each kind is read from text, which values it takes. Must not know: any query, click, HTTP. Invariants: a value
 that was read from text is validated like any other; a value is taken as it is or refused, never changed into one that
@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any
+
+from brickd.base.units import parse_duration, write_duration
 
 
 class Parameter:
@@ -50,6 +52,10 @@ class Parameter:
         """The value that the text means; the text itself if it means none."""
         return text
 
+    def write(self, value: Any) -> str:
+        """The text of a value, as `read` reads it."""
+        return str(value)
+
 
 class Choice(Parameter):
     """One of a few words."""
@@ -86,6 +92,10 @@ class Switch(Parameter):
     def read(self, text: str) -> Any:
         """By its two words."""
         return {"true": True, "false": False}.get(text, text)
+
+    def write(self, value: Any) -> str:
+        """As one of its two words."""
+        return "true" if value else "false"
 
 
 class Whole(Parameter):
@@ -130,6 +140,26 @@ class Number(Parameter):
             return float(text)
         except ValueError:
             return text
+
+
+class Duration(Number):
+    """A duration, in seconds; its text may have a unit."""
+
+    def __init__(self, least: float, most: float, help: str, **more: Any) -> None:
+        super().__init__(least, most, help, **{"metavar": "DURATION"} | more)
+        range_text = f"{write_duration(least)} to {write_duration(most)}"
+        self.wanted = f"a duration of {range_text} (such as 500ms, 3s, 5m, 1h; without a unit: seconds)"
+
+    def read(self, text: str) -> Any:
+        """By its unit."""
+        try:
+            return parse_duration(text)
+        except ValueError:
+            return text
+
+    def write(self, value: Any) -> str:
+        """In the largest unit that fits."""
+        return write_duration(value)
 
 
 class Name(Parameter):

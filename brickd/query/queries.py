@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from brickd.errors import WrongQuestion
-from brickd.query.parameters import Choice, Name, Names, Number, Switch, Whole
+from brickd.query.parameters import Choice, Duration, Name, Names, Number, Switch, Whole
 from brickd.query.query import ABOUT_WORKERS, OVER, START, Query, given
 
 By = Literal["worker", "service", "layer"]
@@ -102,7 +102,7 @@ class DiffQuery(Query):
         None,
     )
     since: float | None = given(
-        Number(0.001, 1e9, "Compare only what was recorded in the last SECONDS.", metavar="SECONDS"), None
+        Duration(0.001, 3_153_600_000, "Compare only what was recorded in the last DURATION."), None
     )
     rtol: float | None = given(
         Number(0, 1e6, "With --by run: tolerate relative errors up to this one.", metavar="ERROR"), None
@@ -128,10 +128,8 @@ class HangQuery(Query):
     """Whom to watch, and for how long."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    watch: float = given(Number(0.01, 3600, "Wait this long between the two looks.", metavar="SECONDS"), 1.0)
-    longer: float = given(
-        Number(0, 86400, "A span must be open at least this long to count as stuck.", metavar="SECONDS"), 1.0
-    )
+    watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), 1.0)
+    longer: float = given(Duration(0, 86400, "A span must be open at least this long to count as stuck."), 1.0)
 
 
 @dataclass(frozen=True)

@@ -86,12 +86,9 @@ def to_query(question: Query) -> list[tuple[str, str]]:
     for name, parameter in parameters(type(question)).items():
         value = getattr(question, name)
         if value != default(type(question), name):
-            pairs += [(key(name, parameter), _text(each)) for each in (value if parameter.several else [value])]
+            values = value if parameter.several else [value]
+            pairs += [(key(name, parameter), parameter.write(each)) for each in values]
     return pairs
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _shown(value: object) -> str:

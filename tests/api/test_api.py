@@ -175,7 +175,7 @@ def test_the_index_says_who_answers_what(socket_path: Path, daemon: Daemon, pref
     listed = {(each["method"], each["path"]): each["parameters"] for each in index["endpoints"]}
     assert listed["GET", "/v1/bricks"]["sort"]["wanted"].startswith("one of self, total, ")
     assert listed["GET", "/v1/hang"]["watch"] == {
-        "wanted": "a number of 0.01 to 3600",
+        "wanted": "a duration of 10ms to 1h (such as 500ms, 3s, 5m, 1h; without a unit: seconds)",
         "default": 1.0,
         "help": "Wait this long between the two looks.",
     }

@@ -33,6 +33,7 @@ KINDS: list[type[Query]] = [
 ]  # fmt: skip
 TEXTS = [
     "", "0", "1", "7", "-1", "+1", " 1", "1.5", "0.01", "1e2", "1e999", "nan", "inf", "-0", "٣", "9" * 25, "self",
+    "500ms", "3s", "1.5m", "1h", "2d", "m", "1 s", "1ms2", "1e305h",
     "SELF", "spread", "worker", "true", "on", "a\x1b[2J", "\udc80",
 ]  # fmt: skip
 
@@ -83,6 +84,8 @@ def test_nothing_is_said_of_defaults() -> None:
         (BricksQuery, "top=1.5", "top is '1.5', expected a whole number"),
         (BricksQuery, "name=", "name is ('',), expected names of workers or services"),
         (TreeQuery, "min=nan", "min is nan, expected a number of 0 to 100"),
+        (HangQuery, "watch=2h", "watch is 7200.0, expected a duration of 10ms to 1h (such as 500ms, 3s, 5m, 1h"),
+        (HangQuery, "watch=1d", "watch is '1d', expected a duration"),
         (TreeQuery, "layers=yes", "layers is 'yes', expected true or false"),
         (InspectQuery, "records=100001", "expected a whole number of 0 to 100000"),
     ],
@@ -91,6 +94,15 @@ def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Query], que
     with pytest.raises(WrongQuestion) as refused:
         from_query(kind, [(key, value) for key, _, value in (pair.partition("=") for pair in query.split())])
     assert told in str(refused.value)
+
+
+def test_a_duration_has_a_unit_or_is_in_seconds() -> None:
+    texts = ("500ms", "3s", "5m", "0.25h", "2.5", ".5", "1e2")
+    assert [from_query(HangQuery, [("watch", text)]).watch for text in texts] == [0.5, 3, 300, 900, 2.5, 0.5, 100]
+
+
+def test_a_duration_is_written_with_a_unit() -> None:
+    assert to_query(HangQuery(watch=0.25, longer=5400.0)) == [("watch", "250ms"), ("longer", "90m")]
 
 
 def test_a_refusal_is_short_however_long_the_value() -> None:

@@ -239,7 +239,7 @@ def test_what_is_said_beside_a_watched_status_is_said_once() -> None:
 def test_what_cannot_be_watched_is_refused() -> None:
     for arguments, told in (
         (("--watch", "-o", "csv"), "--watch prints screens or JSON"),
-        (("--watch", "0"), "0 is not a number of 0.1 to 3600"),
+        (("--watch", "0"), "0 is not a duration of 100ms to 1h"),
         (("--watch", "--check"), "give one of them"),
         (("--max-dead", "1"), "this option needs --check"),
     ):

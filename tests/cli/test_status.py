@@ -137,7 +137,7 @@ def test_a_command_that_is_offered_is_safe_to_paste(worker: Start) -> None:
 def test_the_demo_wants_a_number_of_seconds() -> None:
     result = brickd("demo", "--seconds", "nan")
     assert result.returncode == 2
-    assert "nan is not a number of 0.5 to 600" in result.stderr
+    assert "nan is not a duration of 500ms to 10m (such as 500ms, 3s, 5m, 1h; without a unit: seconds)" in result.stderr
 
 
 def test_prune_has_nothing_to_do_among_the_living(worker: Start) -> None:

@@ -258,7 +258,7 @@ def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_en
     assert not runtime().socket.exists()
     endless = brickd("down", "--wait", "nan")
     assert endless.returncode == 2
-    assert "nan is not a number of 0 to 3600" in endless.stderr
+    assert "nan is not a duration of 0s to 1h" in endless.stderr
     nobody = brickd("down")
     assert nobody.returncode == 3
     assert "brickd up" in nobody.stderr
