@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from brickd.analysis.numerics.fingerprints import Speaker
+from brickd.analysis.numerics.fingerprints import FingerprintProducer
 from brickd.errors import SegmentRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
@@ -52,7 +52,7 @@ class Attached:
         gaps: of the sequences of its events, as far as they were handled.
         spares: the same file, opened once more: to close one of these alone would give up the lock on it.
         heir: the segment where its worker goes on, since this one was removed: both tell of the same work.
-        speaker: what gets its checksums; None: nothing does.
+        producer: what gets its checksums; None: nothing does.
         wish: what was last asked of its worker.
         filtered_sites: how many sites it had when the wish was applied to them; -1: some had no name.
         reported: the ration that the last event about it names.
@@ -71,7 +71,7 @@ class Attached:
     spares: list[Segment] = field(default_factory=list)
     heir: Attached | None = None
     stage: Stage = Stage.DRAINED
-    speaker: Speaker | None = None
+    producer: FingerprintProducer | None = None
     wish: Wish = field(default_factory=Wish)
     filtered_sites: int = -1
     account: Account = field(init=False)
@@ -195,13 +195,13 @@ class Attached:
         if self.drain.gaps != self.gaps:
             self.gaps = self.drain.gaps
             self._miss_finalizes()
-            if self.speaker is not None:
-                self.speaker.lose(self.segment.dropped(_reader.KIND_CHECKED))
+            if self.producer is not None:
+                self.producer.lose(self.segment.dropped(_reader.KIND_CHECKED))
 
     def listen(self) -> None:
         """Hear the checksums that one pass brought."""
-        if self.speaker is not None:
-            self.speaker.hear(self.drain.take_checked())
+        if self.producer is not None:
+            self.producer.receive(self.drain.take_checked())
 
     def settle(self, *, complete: bool) -> None:
         """End a pass over all segments; `complete`: those of this worker were read to their ends."""

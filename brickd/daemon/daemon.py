@@ -345,10 +345,10 @@ class Daemon:
         return sum(each.workers for each in dropped)
 
     def _unknown(self, services: Collection[str] | None) -> Collection[str]:
-        """The speakers of some services, or of all, that have no place of their own in the memory."""
+        """The producers of fingerprints of some services, or of all, that have no place of their own in the memory."""
         memory = self._collector.memory
         stay = memory.known.keys() | memory.gone.keys()
-        left = [each for uuid, each in self._numerics.speakers.copy().items() if uuid not in stay]
+        left = [each for uuid, each in self._numerics.producers.copy().items() if uuid not in stay]
         return {each.uuid for each in left if services is None or each.service in services}
 
     # ---- recordings

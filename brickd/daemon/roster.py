@@ -175,7 +175,7 @@ class Roster:
             self.memory.known[uuid] = each.known
             if self._numerics is not None:  # here, so that no worker is taken for one that is not known any more
                 shard = shard_of(segment.coordinates)
-                each.speaker = self._numerics.speaker(uuid, segment.service, segment.tables, shard)
+                each.producer = self._numerics.producer(uuid, segment.service, segment.tables, shard)
             self.attached[uuid] = each
             self.changed = True
             self._came.append(each)

@@ -29,14 +29,14 @@ class ComparableWorld(Protocol):
     def survey(self) -> Survey:
         """Every worker, at one time."""
 
-    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+    def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Add the fingerprints of workers to `numerics`, under uuids with a mark before them."""
 
 
 class Live(SharedMemory):
     """The machine, with or without a daemon, which is asked for what it took from the rings."""
 
-    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+    def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Add the fingerprints in their rings, or those that a daemon keeps."""
         query = [("uuid", worker.reading.uuid) for worker in of] if len(of) <= _ASKED_MAX else []
         try:
@@ -44,9 +44,9 @@ class Live(SharedMemory):
         except NoAnswer as error:
             if error.why not in ("none", "stale", "elsewhere"):
                 raise
-            super().hear(of, numerics, mark)
+            super().add_fingerprints(of, numerics, mark)
         else:
-            fingerprint_export.hear(numerics, document, mark)
+            fingerprint_export.add_exported(numerics, document, mark)
 
 
 class WorldPart(NamedTuple):
@@ -98,7 +98,7 @@ class Gathered:
         for number, part in enumerate(self.parts):
             mine = [worker for where, worker in (self._whose[id(each)] for each in of) if where == number]
             if mine:
-                part.world.hear(mine, numerics, _mark(number))
+                part.world.add_fingerprints(mine, numerics, _mark(number))
         return numerics
 
 

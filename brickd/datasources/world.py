@@ -226,30 +226,30 @@ class SharedMemory:
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """What is in their rings, since nothing drains these, and what an earlier daemon left."""
-        numerics = self._heard(of, ALL_BYTES)
+        numerics = self._collect(of, ALL_BYTES)
         if (compared := self.compared()) is not None:
             recall(numerics, compared, shards_of(of))
         return numerics
 
-    def _heard(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
+    def _collect(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
         numerics = Numerics(bytes_max, _weights_left())
-        self.hear(of, numerics)
+        self.add_fingerprints(of, numerics)
         return numerics
 
-    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+    def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Add the fingerprints of workers to others, under uuids with a mark before them."""
         for worker in of:
             with contextlib.suppress(SegmentRefused), open_segment(worker.reading.file) as segment:
-                speaker = numerics.speaker(
+                producer = numerics.producer(
                     mark + worker.reading.uuid, worker.service, segment.tables, shard_of(segment.coordinates)
                 )
                 for lane, _, _ in worker.reading.lanes:
-                    speaker.hear(_reader.checked(segment.ring(lane, events=True)[1], 0, 0)[0])
-                speaker.lose(segment.dropped(_reader.KIND_CHECKED))
+                    producer.receive(_reader.checked(segment.ring(lane, events=True)[1], 0, 0)[0])
+                producer.lose(segment.dropped(_reader.KIND_CHECKED))
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """As far as they lie there."""
-        return self._heard(of, 0).weights
+        return self._collect(of, 0).weights
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
         """Compare weights now; the rings are read only if a worker watches any."""

@@ -193,18 +193,18 @@ class Replay:
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """What was recorded of it."""
-        return self._heard(of, ALL_BYTES)
+        return self._collect(of, ALL_BYTES)
 
-    def _heard(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
+    def _collect(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
         numerics = Numerics(bytes_max)
-        self.hear(of, numerics)
+        self.add_fingerprints(of, numerics)
         return numerics
 
-    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+    def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Add the fingerprints of workers to others, under uuids with a mark before them."""
         readings = {worker.reading.uuid: worker.reading for worker in of}
-        speakers = {
-            uuid: numerics.speaker(
+        producers = {
+            uuid: numerics.producer(
                 mark + uuid,
                 reading.service,
                 functools.partial(WorkerNames, reading.names, reading.sites),
@@ -219,11 +219,11 @@ class Replay:
                 numerics.weights.merge(weights.about(same), mark)
         checked = Checked(self._files, readings.keys())
         for uuid, records in checked:
-            speakers[uuid].hear(records)
+            producers[uuid].receive(records)
         unrecorded = self._unrecorded(checked, readings)
-        for uuid, speaker in speakers.items():
+        for uuid, producer in producers.items():
             dropped = sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in readings[uuid].lanes)
-            speaker.lose(dropped + unrecorded.get(uuid, 0))
+            producer.lose(dropped + unrecorded.get(uuid, 0))
             if uuid in unrecorded:
                 numerics.weights.lose(mark + uuid, unrecorded[uuid], checked.lost[uuid].until)
 
@@ -254,7 +254,7 @@ class Replay:
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """What was recorded of them."""
-        return self._heard(of, 0).weights
+        return self._collect(of, 0).weights
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
         """Compare weights now; the records are read only if a worker watched any."""

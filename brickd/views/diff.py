@@ -113,19 +113,19 @@ def _fits(worker: Worker, pattern: str) -> bool:
 
 def _known(numerics: Numerics, worker: Worker) -> bool:
     """Whether any fingerprint of the worker is known."""
-    speaker = numerics.speakers.get(worker.reading.uuid)
-    return speaker is not None and speaker.heard > 0
+    producer = numerics.producers.get(worker.reading.uuid)
+    return producer is not None and producer.newest_end > 0
 
 
 def _parties(numerics: Numerics, workers: Sequence[Worker], found: Survey, since: float | None) -> list[Party]:
     parties = []
     for worker in workers:
-        speaker = numerics.speakers.get(worker.reading.uuid)
+        producer = numerics.producers.get(worker.reading.uuid)
         ticks = _ticks(worker, found, since)
-        if speaker is None:
+        if producer is None:
             parties.append(Party(worker.name, 0, ticks))
         else:
-            parties.append(Party(worker.name, speaker.number, ticks, numerics.lost(speaker), numerics.worn(speaker)))
+            parties.append(Party(worker.name, producer.number, ticks, numerics.lost(producer), numerics.worn(producer)))
     return parties
 
 

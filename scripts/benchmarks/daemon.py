@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import curves, drained, load, machine
-from benchmarks.heard import heard
+from benchmarks.fingerprints_received import fingerprints_received
 from benchmarks.held import held
 from benchmarks.keeping import keeping
 from benchmarks.load import Windows
@@ -27,7 +27,7 @@ def run(place: Workplace, quick: bool) -> Report:
         Table("load", f"Share of a core that the daemon takes, kernel time included, {span}", loads),
         *held(place, rounds=20 if quick else 60),
         keeping(place, windows),
-        heard(place, rounds=5 if quick else 20),
+        fingerprints_received(place, rounds=5 if quick else 20),
         Table("growth", "Growth of that share with records and with workers, 3 windows of 1 s", points),
     ]
     return Report("daemon", facts, tables, curves.svg(points, facts))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from brickd.analysis.numerics.fingerprints import Numerics, Speaker
+from brickd.analysis.numerics.fingerprints import FingerprintProducer, Numerics
 from brickd.shm import _reader, dtypes
 from brickd.shm.sites import WorkerNames
 
@@ -41,20 +41,20 @@ def timed(case: Case, rounds: int) -> list[float]:
     times = []
     for _ in range(rounds):
         numerics = Numerics()
-        speakers = [numerics.speaker(str(n), "bench", lambda: tables, "") for n in range(WORKERS)]
-        for speaker in speakers:
-            speaker.learn()
+        producers = [numerics.producer(str(n), "bench", lambda: tables, "") for n in range(WORKERS)]
+        for producer in producers:
+            producer.learn()
         if case.before:
-            _hear(speakers, before)
+            _receive(producers, before)
         began = time.thread_time_ns()
-        _hear(speakers, records)
+        _receive(producers, records)
         times.append((time.thread_time_ns() - began) / (WORKERS * TENSORS))
     return times
 
 
-def _hear(speakers: Sequence[Speaker], records: Sequence[bytes]) -> None:
-    for speaker, said in zip(speakers, records, strict=True):
-        speaker.hear(said)
+def _receive(producers: Sequence[FingerprintProducer], records: Sequence[bytes]) -> None:
+    for producer, records_of_worker in zip(producers, records, strict=True):
+        producer.receive(records_of_worker)
 
 
 def _records(generation: int, ticks: int, checksum: int = 0) -> bytes:

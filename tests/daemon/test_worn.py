@@ -21,11 +21,11 @@ STEP = _reader.CHECKED_STEP
 def worn(one: list[Said], other: list[Said], *, step: int | None = None) -> list[Comparison]:
     """By run, where there is no room any more for the first that the one said: as it was heard, and of copies."""
     numerics = Numerics(1)  # as little as there can be
-    first, second = (numerics.speaker(uuid, "api", tables, "") for uuid in "ab")
-    first.hear(one[0].slots())
+    first, second = (numerics.producer(uuid, "api", tables, "") for uuid in "ab")
+    first.receive(one[0].slots())
     full(numerics)
-    for speaker, said in ((first, one[1:]), (second, other)):
-        speaker.hear(b"".join(each.slots() for each in said))
+    for producer, said in ((first, one[1:]), (second, other)):
+        producer.receive(b"".join(each.slots() for each in said))
     return compared(numerics, step)
 
 
@@ -35,28 +35,28 @@ def tables() -> WorkerNames:
 
 def full(numerics: Numerics) -> None:
     """Have another worker say so much that what came first has gone."""
-    another = numerics.speaker("c", "api", tables, "")
+    another = numerics.producer("c", "api", tables, "")
     while not numerics.evicted:
-        another.hear(Said(off(9), site=OFF, step=9).slots())
+        another.receive(Said(off(9), site=OFF, step=9).slots())
 
 
 def compared(numerics: Numerics, step: int | None = None) -> list[Comparison]:
     copy = numerics.about({"a", "b"})
     return [
         compare(of, [party(of, uuid) for uuid in "ab"], EvidenceClass.RUN, step=step)
-        for of in (numerics, copy, heard_again(numerics), heard_again(copy))
+        for of in (numerics, copy, exported_and_added(numerics), exported_and_added(copy))
     ]
 
 
 def party(of: Numerics, uuid: str) -> Party:
-    speaker = of.speakers[uuid]
-    return Party(uuid, speaker.number, worn=of.worn(speaker))
+    producer = of.producers[uuid]
+    return Party(uuid, producer.number, worn=of.worn(producer))
 
 
-def heard_again(of: Numerics) -> Numerics:
+def exported_and_added(of: Numerics) -> Numerics:
     """As a verb hears it of a daemon."""
     other = Numerics()
-    fingerprint_export.hear(other, json.loads(json.dumps(fingerprint_export.document(of))))
+    fingerprint_export.add_exported(other, json.loads(json.dumps(fingerprint_export.document(of))))
     return other
 
 
@@ -79,7 +79,7 @@ def test_repeats_of_workers_that_came_after_what_has_left_are_paired_in_their_or
     numerics = Numerics(1)
     full(numerics)
     for uuid, said in (("a", repeated(1, 2, 3)), ("b", repeated(1, 7, 3))):
-        numerics.speaker(uuid, "api", tables, "").hear(b"".join(each.slots() for each in said))
+        numerics.producer(uuid, "api", tables, "").receive(b"".join(each.slots() for each in said))
     for each in compared(numerics):
         assert (each.compared, each.diverged, each.not_comparable) == (3, 1, {})
 

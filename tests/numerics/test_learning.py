@@ -20,10 +20,10 @@ from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, 
 from brickd.analysis.numerics.online_state import WORKERS_MAX, Compared, ServiceSite
 
 
-def heard(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
+def look_after(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
     """Each says of each content what it says, and somebody looks."""
     for worker, what in zip(service.workers, workers, strict=False):
-        worker.hear(b"".join(each.slots() for each in said(what, site=site)))
+        worker.receive(b"".join(each.slots() for each in said(what, site=site)))
     return service.look()
 
 
@@ -38,7 +38,7 @@ def known(compared: Compared, place: ServiceSite = HERE) -> list[list[str]]:
 def test_nobody_is_told_of_until_three_contents_are_known_and_then_nobody_either() -> None:
     service = Service(3)
     for content in range(5):
-        compared = heard(service, *of(content, USUAL, USUAL, OTHER))
+        compared = look_after(service, *of(content, USUAL, USUAL, OTHER))
         assert (compared.findings, compared.doubts, service.told) == ({}, {}, [])
         learned = content >= 2
         assert known(compared) == ([["u0", "u1"], ["u2"]] if learned else [])
@@ -50,31 +50,31 @@ def test_nobody_is_told_of_until_three_contents_are_known_and_then_nobody_either
 def test_what_is_mostly_equal_is_told_of_once_that_is_known() -> None:
     service = Service(2)
     for content in range(2):
-        heard(service, *of(content, USUAL, USUAL))
-    assert list(heard(service, *of(2, USUAL, OTHER)).findings) == [HERE]
+        look_after(service, *of(content, USUAL, USUAL))
+    assert list(look_after(service, *of(2, USUAL, OTHER)).findings) == [HERE]
     assert service.kinds == ["diverged"]
     service = Service(2)
     for content, what in enumerate((OTHER, USUAL, USUAL)):
         assert service.told == []
-        compared = heard(service, *of(content, USUAL, what))
+        compared = look_after(service, *of(content, USUAL, what))
     assert (list(compared.findings), compared.unlooked) == ([HERE], 0)
     assert known(compared) == []
 
 
 def test_what_is_no_rounding_is_told_of_at_once_and_a_flipped_bit_where_two_were_equal() -> None:
     service = Service(2)
-    assert list(heard(service, *of(0, USUAL, FAR)).findings) == [HERE]
+    assert list(look_after(service, *of(0, USUAL, FAR)).findings) == [HERE]
     service = Service(2)
     for content in range(2):
-        heard(service, *of(content, USUAL, USUAL))
-    assert list(heard(service, *of(2, USUAL, BIT)).findings) == [HERE]
+        look_after(service, *of(content, USUAL, USUAL))
+    assert list(look_after(service, *of(2, USUAL, BIT)).findings) == [HERE]
 
 
 def test_one_element_that_is_always_wrong_is_told_of() -> None:
     service = Service(2)
     for content in range(0, 128, 16):  # the bit is in the same place of each
         assert service.told == []
-        found = heard(service, *of(content, USUAL, BIT)).findings
+        found = look_after(service, *of(content, USUAL, BIT)).findings
     assert list(found) == [HERE]
 
 
@@ -83,9 +83,9 @@ def test_what_is_wrong_in_a_worker_of_either_class_is_named_at_once(what: int, o
     service = Service(6)
     usual = (USUAL, USUAL, OTHER, OTHER, USUAL, OTHER)
     for content in range(3):
-        heard(service, *of(content, *usual))
+        look_after(service, *of(content, *usual))
     number = int(outlier[1])
-    compared = heard(service, *of(7, *(what if n == number else each for n, each in enumerate(usual))))
+    compared = look_after(service, *of(7, *(what if n == number else each for n, each in enumerate(usual))))
     assert (compared.findings[HERE].outliers, compared.findings[HERE].cases) == ({outlier: 1}, 1)
     assert service.told[0][1].startswith(f"api/{number} differs from the others")
     assert known(compared) == [["u0", "u1", "u4"], ["u2", "u3", "u5"]]
@@ -94,20 +94,20 @@ def test_what_is_wrong_in_a_worker_of_either_class_is_named_at_once(what: int, o
 def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
     service = Service(3)
     for content in range(3):
-        heard(service, *of(content, USUAL, USUAL, OTHER))
-    found = heard(service, *of(5, USUAL, BIT, OTHER)).findings[HERE]
+        look_after(service, *of(content, USUAL, USUAL, OTHER))
+    found = look_after(service, *of(5, USUAL, BIT, OTHER)).findings[HERE]
     assert (found.outliers, found.named) == ({}, ["u0", "u1"])
-    assert heard(service, *of(6, USUAL, FAR, OTHER)).findings[HERE].outliers == {"u1": 1}
+    assert look_after(service, *of(6, USUAL, FAR, OTHER)).findings[HERE].outliers == {"u1": 1}
 
 
 def test_who_comes_later_and_says_the_same_is_of_the_same_class() -> None:
     service = Service(3)
     for content in range(3):
-        heard(service, *of(content, USUAL, USUAL, OTHER))
+        look_after(service, *of(content, USUAL, USUAL, OTHER))
     service.workers.append(service.worker("u3"))
-    assert known(heard(service, *of(5, USUAL, USUAL, OTHER, OTHER))) == [["u0", "u1"], ["u2", "u3"]]
+    assert known(look_after(service, *of(5, USUAL, USUAL, OTHER, OTHER))) == [["u0", "u1"], ["u2", "u3"]]
     service.workers[2:3] = []
-    assert heard(service, *of(6, USUAL, USUAL, OTHER)).findings == {}, "beside none of its own"
+    assert look_after(service, *of(6, USUAL, USUAL, OTHER)).findings == {}, "beside none of its own"
     assert service.told == []
 
 
@@ -115,20 +115,20 @@ def test_a_finding_that_was_of_two_classes_is_withdrawn_once_that_is_known() -> 
     service = Service(2)
     place = ServiceSite("api", "k2", 3)
     for content, what in enumerate((USUAL, USUAL, OTHER)):
-        compared = heard(service, *of(content, USUAL, what), site=2)
+        compared = look_after(service, *of(content, USUAL, what), site=2)
     assert list(compared.findings) == [place]
     heir = Service(2, again(compared))
     for content in range(3, 6):
-        compared = heard(heir, *of(content, USUAL, OTHER), site=2)
+        compared = look_after(heir, *of(content, USUAL, OTHER), site=2)
     assert (compared.findings, heir.kinds) == ({}, ["diverged_withdrawn"])
     assert known(compared, place) == [["u0"], ["u1"]]
 
 
 def test_a_finding_of_anything_else_stays_when_classes_are_learned() -> None:
     service = Service(2)
-    heard(service, *of(0, USUAL, FAR))
+    look_after(service, *of(0, USUAL, FAR))
     for content in range(1, 20):
-        compared = heard(service, *of(content, USUAL, OTHER))
+        compared = look_after(service, *of(content, USUAL, OTHER))
     assert known(compared) == [["u0"], ["u1"]]
     assert (list(compared.findings), service.kinds) == ([HERE], ["diverged"])
 
@@ -136,11 +136,11 @@ def test_a_finding_of_anything_else_stays_when_classes_are_learned() -> None:
 def test_what_was_learned_outlives_a_daemon_and_goes_with_the_workers() -> None:
     service = Service(3)
     for content in range(3):
-        compared = heard(service, *of(content, USUAL, USUAL, OTHER))
+        compared = look_after(service, *of(content, USUAL, USUAL, OTHER))
     heir = Service(3, again(compared))
-    compared = heard(heir, *of(9, USUAL, USUAL, OTHER))
+    compared = look_after(heir, *of(9, USUAL, USUAL, OTHER))
     assert (compared.findings, compared.unlooked, known(compared)) == ({}, 1, [["u0", "u1"], ["u2"]])
-    assert list(heard(heir, *of(10, USUAL, USUAL, FAR)).findings) == [HERE]
+    assert list(look_after(heir, *of(10, USUAL, USUAL, FAR)).findings) == [HERE]
     heir.watch.forget({"u2"}, lambda _: False)
     assert known(heir.look()) == []
 
@@ -155,10 +155,10 @@ def test_an_older_document_knows_of_no_classes() -> None:
 def test_however_much_is_apart_by_rounding_what_is_not_is_looked_at(what: int) -> None:
     service = Service(5)
     usual = (USUAL, USUAL, USUAL, OTHER, OTHER)
-    heard(service, *(dict.fromkeys(range(3), each) for each in usual))
+    look_after(service, *(dict.fromkeys(range(3), each) for each in usual))
     many = [dict.fromkeys(range(3, 300), each) for each in usual]
     many[1][150] = what
-    compared = heard(service, *many)
+    compared = look_after(service, *many)
     assert compared.findings[HERE].outliers == {"u1": 1}
     assert compared.unlooked == 0
 
@@ -166,10 +166,10 @@ def test_however_much_is_apart_by_rounding_what_is_not_is_looked_at(what: int) -
 def test_a_flipped_bit_that_is_asked_too_early_is_asked_again() -> None:
     service = Service(4)
     usual = (USUAL, USUAL, OTHER, OTHER)
-    heard(service, *({0: each, 1: each} for each in usual[:3]), {0: OTHER, 1: OTHER_BIT})
+    look_after(service, *({0: each, 1: each} for each in usual[:3]), {0: OTHER, 1: OTHER_BIT})
     assert service.told == []
     for content in range(2, 6):
-        compared = heard(service, *of(content, *usual))
+        compared = look_after(service, *of(content, *usual))
     assert compared.findings[HERE].named == ["u2", "u3"]
 
 
@@ -179,12 +179,12 @@ def test_of_a_look_so_many_questions_are_answered_and_no_place_waits_for_ever() 
     for content in range(3):
         for site in sites:
             for worker, what in zip(service.workers, (USUAL, OTHER), strict=True):
-                worker.hear(said({content: what}, site=site)[0].slots())
+                worker.receive(said({content: what}, site=site)[0].slots())
     asked = []
     for turn in range(4):
         asked.append(len(service.look().apart))
         for site in sites:
-            service.workers[0].hear(said({turn % 3: USUAL}, site=site)[0].slots())
+            service.workers[0].receive(said({turn % 3: USUAL}, site=site)[0].slots())
     assert asked == [QUESTIONS_MAX * (turn + 1) for turn in range(4)]
     assert (service.look().findings, service.told) == ({}, [])
 
@@ -227,7 +227,7 @@ def test_healthy_workers_of_several_classes_are_never_told_of(
     for content in contents:
         for worker, order in zip(service.workers, orders, strict=True):
             if data.draw(st.booleans()):
-                worker.hear(said({content: order})[0].slots())
+                worker.receive(said({content: order})[0].slots())
         if data.draw(st.booleans()):
             service.look()
     compared = service.look()
@@ -245,9 +245,9 @@ def test_who_is_named_by_a_look_is_named_by_a_comparison_of_the_same(
     says = [dict.fromkeys(range(9), order) for order in orders]
     says[wrong % len(orders)][content] = FAR
     for _ in range(1 + len(orders)):  # what waits is asked
-        compared = heard(service, *says)
+        compared = look_after(service, *says)
     about = service.numerics.about({each.uuid for each in service.workers})
-    parties = [Party(each.uuid, about.speakers[each.uuid].number) for each in service.workers]
+    parties = [Party(each.uuid, about.producers[each.uuid].number) for each in service.workers]
     first = compare(about, parties, EvidenceClass.INPUT).first
     assert first is not None
     apart = first.members(Class.DIVERGED)
@@ -266,7 +266,7 @@ def test_of_more_classes_than_are_held_against_each_other_nobody_is_told(orders:
     service = Service(len(orders))
     for content in range(contents):
         for worker, order in zip(service.workers, orders, strict=True):
-            worker.hear(ordered(content, order).slots())
+            worker.receive(ordered(content, order).slots())
         compared = service.look()
     assert (compared.findings, compared.doubts, service.told) == ({}, {}, [])
 
@@ -276,10 +276,10 @@ def test_who_is_far_off_among_many_classes_is_named_whoever_speaks_first(wrong: 
     service = Service(8)
     for content in range(3):
         for number, worker in enumerate(service.workers):
-            worker.hear(ordered(content, number).slots())
+            worker.receive(ordered(content, number).slots())
         service.look()
     for number, worker in enumerate(service.workers):
-        worker.hear((said({7: FAR})[0] if number == wrong else ordered(7, number)).slots())
+        worker.receive((said({7: FAR})[0] if number == wrong else ordered(7, number)).slots())
     assert set(service.look().findings[HERE].outliers) == {f"u{wrong}"}
 
 
@@ -287,6 +287,6 @@ def test_a_flipped_bit_beside_another_class_alone_is_no_more_than_that() -> None
     """What nobody can know: the same numbers in another order may have come to that."""
     service = Service(2)
     for content in range(3):
-        heard(service, *of(content, USUAL, OTHER))
-    assert heard(service, *of(5, USUAL, OTHER_BIT)).findings == {}
-    assert list(heard(service, *of(6, USUAL, FAR)).findings) == [HERE]
+        look_after(service, *of(content, USUAL, OTHER))
+    assert look_after(service, *of(5, USUAL, OTHER_BIT)).findings == {}
+    assert list(look_after(service, *of(6, USUAL, FAR)).findings) == [HERE]

@@ -14,7 +14,7 @@ from faults import Start
 from said import Said, Tensor
 
 from brickd.analysis.numerics import fingerprint_export
-from brickd.analysis.numerics.fingerprints import SPEAKERS_MAX, Numerics, Speaker
+from brickd.analysis.numerics.fingerprints import PRODUCERS_MAX, FingerprintProducer, Numerics
 from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.daemon.collector import SECOND, Collector
 from brickd.shm import _reader
@@ -35,7 +35,7 @@ pause()
 
 
 @pytest.fixture
-def hearing(prefix: str) -> Iterator[tuple[Collector, Numerics]]:
+def collecting(prefix: str) -> Iterator[tuple[Collector, Numerics]]:
     """A loop in this process, and what it heard."""
     numerics = Numerics()
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, numerics=numerics)
@@ -44,9 +44,9 @@ def hearing(prefix: str) -> Iterator[tuple[Collector, Numerics]]:
 
 
 def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
-    worker: Start, hearing: tuple[Collector, Numerics], tmp_path: Path
+    worker: Start, collecting: tuple[Collector, Numerics], tmp_path: Path
 ) -> None:
-    loop, numerics = hearing
+    loop, numerics = collecting
     running = [worker(f"bad = {bad}\n" + WORK, BRICKD_KEY_FILE=f"{tmp_path}/key") for bad in (0, 1)]
     for each in running:
         each.heard()
@@ -55,14 +55,14 @@ def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
     counts = {place[1:]: each[:4] for place, each in loop.memory.compared.sites.items()}
     assert counts == {("gate", 2): ("ffn", 6, 0, 6), ("down", -1): ("other", 6, 0, 6)}
     assert list(loop.memory.compared.findings) == [ServiceSite("python", "gate", 2)]
-    assert [speaker.service for speaker in numerics.speakers.values()] == ["python"] * 2
+    assert [producer.service for producer in numerics.producers.values()] == ["python"] * 2
     for each in running:
         each.go()
         assert each.end() == 0, each.said
 
 
-def test_what_a_dead_worker_left_is_heard_to_its_end(worker: Start, hearing: tuple[Collector, Numerics]) -> None:
-    loop, numerics = hearing
+def test_what_a_dead_worker_left_is_heard_to_its_end(worker: Start, collecting: tuple[Collector, Numerics]) -> None:
+    loop, numerics = collecting
     process = worker("bad = 0\n" + WORK)
     process.heard()
     process.paused()
@@ -74,24 +74,26 @@ def test_what_a_dead_worker_left_is_heard_to_its_end(worker: Start, hearing: tup
     assert numerics.fingerprints.end == 6
 
 
-# ---- speakers
+# ---- producers
 
 
-def speaker(numerics: Numerics, tables: Callable[[], WorkerNames], uuid: str = "u", service: str = "api") -> Speaker:
-    return numerics.speaker(uuid, service, tables, "")
+def producer(
+    numerics: Numerics, tables: Callable[[], WorkerNames], uuid: str = "u", service: str = "api"
+) -> FingerprintProducer:
+    return numerics.producer(uuid, service, tables, "")
 
 
 def test_who_is_heard_beside_others_is_of_the_shard_that_it_is_of() -> None:
     near, far = Numerics(), Numerics()
     tables = WorkerNames([None, ("k", 0)], [None, (1, 0, 0)])
     for numerics, uuid, shard, output in ((near, "a", "tp0", 1), (far, "b", "tp1", 2), (far, "c", "tp0", 1)):
-        numerics.speaker(uuid, "api", lambda: tables, shard).hear(Said(Tensor(output), IN).slots())
-    fingerprint_export.hear(near, fingerprint_export.document(far))
-    assert [near.speakers[uuid].shard for uuid in "abc"] == ["tp0", "tp1", "tp0"]
+        numerics.producer(uuid, "api", lambda: tables, shard).receive(Said(Tensor(output), IN).slots())
+    fingerprint_export.add_exported(near, fingerprint_export.document(far))
+    assert [near.producers[uuid].shard for uuid in "abc"] == ["tp0", "tp1", "tp0"]
     assert (near.fingerprints.unlike(), [count[4:6] for count in near.fingerprints.counts()]) == ([], [(2, 0)])
 
 
-def heard(numerics: Numerics) -> list[Site]:
+def sites_held(numerics: Numerics) -> list[Site]:
     fingerprints = numerics.fingerprints
     return [
         numerics.sites[print_[1]]
@@ -107,10 +109,10 @@ def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
         looks.append(1)
         return WorkerNames([("other", 0), ("mlp", 2), ("FFN", 0)], [None, (1, 3, 0)])
 
-    one = speaker(numerics, tables)
+    one = producer(numerics, tables)
     for _ in range(3):
-        one.hear(Said(Tensor(1), IN).slots() * 5)
-    assert heard(numerics) == [Site("mlp", 3, "FFN")] * 15
+        one.receive(Said(Tensor(1), IN).slots() * 5)
+    assert sites_held(numerics) == [Site("mlp", 3, "FFN")] * 15
     assert len(looks) == 1
 
 
@@ -118,17 +120,17 @@ def test_of_workers_of_a_service_that_say_the_same_it_is_kept_once() -> None:
     numerics = Numerics()
     named = (("w", "api"), ("w", "api"), ("v", "api"), ("w", "batch"))
     tables = [WorkerNames([("other", 0), (name, 0)], [None, (1, 0, 0)]) for name, _ in named]
-    speakers = [
-        numerics.speaker(str(n), service, lambda n=n: tables[n], "")  # type: ignore[misc]
+    producers = [
+        numerics.producer(str(n), service, lambda n=n: tables[n], "")  # type: ignore[misc]
         for n, (_, service) in enumerate(named)
     ]
-    for speaker in speakers:
-        speaker.learn()
-    first, same, other, elsewhere = speakers
+    for producer in producers:
+        producer.learn()
+    first, same, other, elsewhere = producers
     assert same.tables is first.tables
     assert same.digests is first.digests
     assert other.tables is tables[2]
-    assert [each.tables.site(1).kernel for each in speakers] == ["w", "w", "v", "w"]
+    assert [each.tables.site(1).kernel for each in producers] == ["w", "w", "v", "w"]
     assert list(elsewhere.digests) == list(first.digests) != list(other.digests)
 
 
@@ -139,27 +141,27 @@ def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_aske
         looks.append(1)
         return WorkerNames([None], [])
 
-    one = speaker(numerics, tables)
+    one = producer(numerics, tables)
     for _ in range(1000):
-        one.hear(Said(Tensor(1), IN, site=40, backend=50).slots() * 2)
+        one.receive(Said(Tensor(1), IN, site=40, backend=50).slots() * 2)
     assert numerics.fingerprints.end == 2000
-    assert len({site.kernel for site in heard(numerics)}) == 1
+    assert len({site.kernel for site in sites_held(numerics)}) == 1
     assert len(looks) < 12
 
 
 def test_two_workers_numbers_for_the_same_site_are_one() -> None:
     numerics = Numerics()
-    one = speaker(numerics, lambda: WorkerNames([None, ("mlp", 0)], [None, (1, -1, 0)]), "one")
-    other = speaker(numerics, lambda: WorkerNames([None, None, ("mlp", 0)], [None, None, (2, -1, 0)]), "other")
-    one.hear(Said(Tensor(1), IN, site=1).slots())
-    other.hear(Said(Tensor(2), IN, site=2).slots())
+    one = producer(numerics, lambda: WorkerNames([None, ("mlp", 0)], [None, (1, -1, 0)]), "one")
+    other = producer(numerics, lambda: WorkerNames([None, None, ("mlp", 0)], [None, None, (2, -1, 0)]), "other")
+    one.receive(Said(Tensor(1), IN, site=1).slots())
+    other.receive(Said(Tensor(2), IN, site=2).slots())
     assert numerics.fingerprints.unlike() == [1]
 
 
 def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike() -> None:
     numerics = Numerics()
     record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
-    speaker(numerics, lambda: WorkerNames([None, ("w", 0)], [None, (1, 3, 0)])).hear(record)
+    producer(numerics, lambda: WorkerNames([None, ("w", 0)], [None, (1, 3, 0)])).receive(record)
     assert numerics.fingerprints.end == 0
     assert list(numerics.weights.tensors("api")) == [("w", 3, -1)]
     assert numerics.weights.of("u") is not None
@@ -168,80 +170,84 @@ def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike()
 def test_weights_without_a_name_are_not_taken_for_others() -> None:
     numerics = Numerics()
     record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
-    speaker(numerics, lambda: WorkerNames([None], [])).hear(record)
+    producer(numerics, lambda: WorkerNames([None], [])).receive(record)
     assert (numerics.weights.of("u"), numerics.fingerprints.end) == (None, 0)
 
 
 def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
     numerics = Numerics()
     for uuid in ("a", "b"):
-        speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), uuid).hear(
+        producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), uuid).receive(
             Said(Tensor(1), IN).slots()
         )
     about = numerics.about({"b", "c"})
-    numerics.speakers["b"].hear(Said(Tensor(1), IN).slots())
-    assert (list(about.speakers), about.fingerprints.end, heard(about)) == (["b"], 1, [Site("k", -1, "other")])
+    numerics.producers["b"].receive(Said(Tensor(1), IN).slots())
+    assert (list(about.producers), about.fingerprints.end, sites_held(about)) == (
+        ["b"],
+        1,
+        [Site("k", -1, "other")],
+    )
 
 
 def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     for number in range(5):
-        speaker(numerics, lambda: tables, str(number), f"s{number}").hear(Said(Tensor(number), IN).slots())
+        producer(numerics, lambda: tables, str(number), f"s{number}").receive(Said(Tensor(number), IN).slots())
     about = numerics.about({"1", "4"})
-    speaker(about, lambda: tables, "late", "later").hear(Said(Tensor(9), IN).slots())
+    producer(about, lambda: tables, "late", "later").receive(Said(Tensor(9), IN).slots())
     said = {}
     for number in range(about.fingerprints.end):
         print_ = about.fingerprints.read(number)
         assert print_ is not None
         said[print_[0]] = print_[2]
     wanted = {uuid: Said(Tensor(output), IN).slots() for uuid, output in (("1", 1), ("4", 4), ("late", 9))}
-    assert {uuid: said[each.number] for uuid, each in about.speakers.items()} == wanted
-    assert len({about.service_number(each.service) for each in about.speakers.values()}) == 3
-    assert {uuid: each.heard for uuid, each in about.speakers.items()} == {"1": 1, "4": 2, "late": 3}
-    assert about.speakers["1"].tables.site(1) == Site("k", -1, "other")
+    assert {uuid: said[each.number] for uuid, each in about.producers.items()} == wanted
+    assert len({about.service_number(each.service) for each in about.producers.values()}) == 3
+    assert {uuid: each.newest_end for uuid, each in about.producers.items()} == {"1": 1, "4": 2, "late": 3}
+    assert about.producers["1"].tables.site(1) == Site("k", -1, "other")
 
 
 def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:
     numerics = Numerics()
-    one = speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
-    one.hear(Said(Tensor(1), IN).slots())
+    one = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
+    one.receive(Said(Tensor(1), IN).slots())
     about = numerics.about({"u"})
     shared = {name for name, value in vars(numerics).items() if vars(about)[name] is value and type(value) is not int}
     assert shared == set()
-    assert about.speakers["u"] is not one
+    assert about.producers["u"] is not one
 
 
 def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
     numerics = Numerics(1)  # as little as there can be
     one, other = (
-        speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, 3, 0)]), uuid) for uuid in ("a", "b")
+        producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, 3, 0)]), uuid) for uuid in ("a", "b")
     )
     other.lose(5)
-    one.hear(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
+    one.receive(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
     one.lose(2)
     about = numerics.about({"a", "b"})
-    assert {uuid: about.lost(each) for uuid, each in about.speakers.items()} == {"a": 2, "b": 0}
-    assert (about.evicted, about.speakers["b"].heard) == (numerics.evicted, 0)
+    assert {uuid: about.lost(each) for uuid, each in about.producers.items()} == {"a": 2, "b": 0}
+    assert (about.evicted, about.producers["b"].newest_end) == (numerics.evicted, 0)
 
 
 def test_losses_stand_where_they_were_heard_of() -> None:
     numerics = Numerics()
-    one = speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
-    one.hear(Said(Tensor(1), IN).slots())
+    one = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
+    one.receive(Said(Tensor(1), IN).slots())
     one.lose(3)
-    one.hear(Said(Tensor(1), IN).slots())
+    one.receive(Said(Tensor(1), IN).slots())
     one.lose(3)
     assert (one.lost, one.lost_before) == (3, 1)
 
 
 def test_so_many_speakers_are_known_and_who_was_silent_longest_goes() -> None:
     numerics = Numerics()
-    first = speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), "first")
-    first.hear(Said(Tensor(1), IN).slots())
-    for number in range(SPEAKERS_MAX):
-        speaker(numerics, lambda: WorkerNames([], []), str(number))
-    assert len(numerics.speakers) <= SPEAKERS_MAX
-    assert "first" in numerics.speakers
+    first = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), "first")
+    first.receive(Said(Tensor(1), IN).slots())
+    for number in range(PRODUCERS_MAX):
+        producer(numerics, lambda: WorkerNames([], []), str(number))
+    assert len(numerics.producers) <= PRODUCERS_MAX
+    assert "first" in numerics.producers
 
 
 def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
@@ -253,14 +259,14 @@ def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(services):
             uuid = uuid4().hex
-            speaker(numerics, lambda: tables, uuid, uuid).hear(said)
+            producer(numerics, lambda: tables, uuid, uuid).receive(said)
         gc.collect()
         return tracemalloc.get_traced_memory()[0] - before
 
     tracemalloc.start()
     try:
-        first = come(SPEAKERS_MAX)
-        assert come(SPEAKERS_MAX) < first / 20 > come(SPEAKERS_MAX)
+        first = come(PRODUCERS_MAX)
+        assert come(PRODUCERS_MAX) < first / 20 > come(PRODUCERS_MAX)
     finally:
         tracemalloc.stop()
 
@@ -269,11 +275,11 @@ def test_a_service_that_comes_back_stands_beside_nobody_of_those_that_it_had() -
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     said, numbers = Said(Tensor(1), IN).slots(), []
     for _ in range(2):
-        speaker(numerics, lambda: tables, uuid4().hex, "back").hear(said)
+        producer(numerics, lambda: tables, uuid4().hex, "back").receive(said)
         numbers.append(numerics.service_number("back"))
         assert numerics.service(numbers[-1]) == "back"
-        for number in range(SPEAKERS_MAX):
-            speaker(numerics, lambda: tables, str(number), "other").hear(said)
+        for number in range(PRODUCERS_MAX):
+            producer(numerics, lambda: tables, str(number), "other").receive(said)
     assert numbers[0] != numbers[1]
     assert numerics.service(numbers[0]) == ""
 
@@ -292,14 +298,14 @@ def test_beyond_so_many_sites_the_others_have_numbers_for_names() -> None:
 def test_what_is_carried_elsewhere_is_known_there_as_it_was_here_with_what_was_lost() -> None:
     numerics = Numerics(1)  # as little as there can be
     tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
-    one, other = (speaker(numerics, lambda: tables, uuid) for uuid in ("one", "other"))
+    one, other = (producer(numerics, lambda: tables, uuid) for uuid in ("one", "other"))
     other.lose(5)
-    other.hear(Said(Tensor(1), IN).slots())
-    one.hear(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
+    other.receive(Said(Tensor(1), IN).slots())
+    one.receive(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
     one.lose(2)
     there = Numerics()
-    fingerprint_export.hear(there, json.loads(json.dumps(fingerprint_export.document(numerics))), "00")
-    assert {name: there.lost(each) for name, each in there.speakers.items()} == {"00one": 2, "00other": 0}
+    fingerprint_export.add_exported(there, json.loads(json.dumps(fingerprint_export.document(numerics))), "00")
+    assert {name: there.lost(each) for name, each in there.producers.items()} == {"00one": 2, "00other": 0}
     assert there.evicted == numerics.evicted > 0
     assert there.fingerprints.end == numerics.fingerprints.end - numerics.fingerprints.first
-    assert set(heard(there)) == {Site("k", 3, "other")}
+    assert set(sites_held(there)) == {Site("k", 3, "other")}

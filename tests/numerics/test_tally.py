@@ -51,13 +51,13 @@ def test_the_category_is_that_of_those_whose_fingerprints_are_compared() -> None
     stateful = service.worker("u2", ATTENTION)
     tally = Tally(service.numerics, {HERE: SiteCounts("of an earlier daemon")})
     everybody = service.workers
-    for speakers, category in (
+    for producers, category in (
         ([stateful], "of an earlier daemon"),
         (everybody, "other"),
         ([stateful], "other"),
         ([*everybody, stateful], "other"),
     ):
-        service.workers = speakers
+        service.workers = producers
         service.say(GOOD, GOOD, GOOD)
         tally.take(API)
         counts = tally[HERE]

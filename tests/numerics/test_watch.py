@@ -20,7 +20,7 @@ from brickd.analysis.numerics.blame import Blame, NotFinite
 from brickd.analysis.numerics.comparison import EvidenceClass, Party, compare
 from brickd.analysis.numerics.coverage import SiteState, state_of
 from brickd.analysis.numerics.evidence import recall
-from brickd.analysis.numerics.fingerprints import Numerics, Speaker
+from brickd.analysis.numerics.fingerprints import FingerprintProducer, Numerics
 from brickd.analysis.numerics.online_state import (
     ALL_EVIDENCE_MAX,
     EVIDENCE_MAX,
@@ -34,7 +34,7 @@ from brickd.analysis.numerics.online_state import (
     SiteCounts,
 )
 from brickd.analysis.numerics.online_state import KeptEvidence as Fingerprint
-from brickd.analysis.numerics.place_state import opinions
+from brickd.analysis.numerics.place_state import judge_group
 from brickd.analysis.numerics.watch import Roll, Watch
 from brickd.shm import _reader, records
 from brickd.shm.sites import WorkerNames
@@ -56,13 +56,15 @@ class Service:
         self.watch = Watch(self.numerics, lambda kind, text, **of: self.told.append((kind, text, of)), before)
         self.workers = [self.worker(f"u{n}") for n in range(workers)]
 
-    def worker(self, uuid: str, tables: WorkerNames = TABLES, service: str = "api", shard: str = "") -> Speaker:
-        return self.numerics.speaker(uuid, service, lambda: tables, shard)
+    def worker(
+        self, uuid: str, tables: WorkerNames = TABLES, service: str = "api", shard: str = ""
+    ) -> FingerprintProducer:
+        return self.numerics.producer(uuid, service, lambda: tables, shard)
 
     def say(self, *outputs: Tensor, site: int = 1, given: int = 7, times: int = 1, **more: int) -> None:
         """Each worker says what comes of the same input."""
         for worker, output in zip(self.workers, outputs, strict=False):
-            worker.hear(Said(output, (Tensor(given),), site=site, **more).slots() * times)  # type: ignore[arg-type]
+            worker.receive(Said(output, (Tensor(given),), site=site, **more).slots() * times)  # type: ignore[arg-type]
 
     def look(self) -> Compared:
         names = {worker.uuid: f"api/{n}" for n, worker in enumerate(self.workers)}
@@ -95,14 +97,17 @@ def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() ->
     for number in range(100, 300):
         service.say(GOOD, GOOD, site=2, given=number)
     compared = service.look()
-    before = {each.uuid: (each.number, each.heard) for each in service.workers}
+    before = {each.uuid: (each.number, each.newest_end) for each in service.workers}
     shards = dict.fromkeys(("u0", "u1", "gone"), "")
     about = service.numerics.about(shards.keys())
     recall(about, compared, shards)
     assert about.fingerprints.end == service.numerics.fingerprints.end - service.numerics.fingerprints.first + 2
-    assert {each.uuid: (each.number, each.heard) for each in service.workers} == before
-    assert [each.heard for each in about.speakers.values()] == [about.fingerprints.end - 1, about.fingerprints.end]
-    assert list(service.numerics.speakers) == ["u0", "u1"]
+    assert {each.uuid: (each.number, each.newest_end) for each in service.workers} == before
+    assert [each.newest_end for each in about.producers.values()] == [
+        about.fingerprints.end - 1,
+        about.fingerprints.end,
+    ]
+    assert list(service.numerics.producers) == ["u0", "u1"]
 
 
 def test_two_that_differ_disagree_and_that_is_told_once() -> None:
@@ -129,7 +134,7 @@ def test_a_case_is_counted_once_however_often_a_healthy_worker_comes_by_the_same
     cases = []
     for _ in range(6):
         cases.append(service.look().findings[HERE].cases)
-        service.workers[0].hear(Said(GOOD, (Tensor(7),)).slots())
+        service.workers[0].receive(Said(GOOD, (Tensor(7),)).slots())
     assert cases == [1] * 6
 
 
@@ -197,7 +202,7 @@ def test_of_two_that_disagreed_a_third_that_comes_later_says_who_is_right() -> N
     service.say(BAD, GOOD)
     assert service.look().findings[HERE].outliers == {}
     service.workers.append(service.worker("u2"))
-    service.workers[2].hear(Said(GOOD, (Tensor(7),)).slots())
+    service.workers[2].receive(Said(GOOD, (Tensor(7),)).slots())
     found = service.look().findings[HERE]
     assert (found.cases, found.outliers) == (1, {"u0": 1})
     assert [(kind, of["worker"]) for kind, _, of in service.told] == [("diverged", None), ("diverged_more", "api/0")]
@@ -232,7 +237,7 @@ def test_a_million_fingerprints_of_the_healthy_are_compared_and_nothing_is_told(
         for at in (128, 256):  # the checksums of the output and of the input
             rows[:, at : at + 8] = numbers.view(np.uint8).reshape(-1, 8)
         for each in service.workers:
-            each.hear(rows.tobytes())
+            each.receive(rows.tobytes())
     found = service.look()
     assert (found.findings, found.doubts, found.unlooked, service.told) == ({}, {}, 0, [])
     assert sum(counts.met for counts in found.sites.values()) == 1_000_000
@@ -263,10 +268,10 @@ def test_what_turns_out_not_to_repeat_is_withdrawn() -> None:
 def test_who_alone_contradicts_itself_is_named_once_the_other_is_known_to_repeat() -> None:
     service = Service(2)
     service.say(GOOD, GOOD)
-    service.workers[1].hear(Said(BAD, (Tensor(7),)).slots())
+    service.workers[1].receive(Said(BAD, (Tensor(7),)).slots())
     assert service.look().findings == {}
     service.say(GOOD)
-    service.workers[1].hear(Said(BAD, (Tensor(7),)).slots())
+    service.workers[1].receive(Said(BAD, (Tensor(7),)).slots())
     found = service.look().findings[HERE]
     assert (dict(found.outliers), set(found.contradict)) == ({"u1": 1}, {"u1"})
     assert "api/1 contradicts itself: k1 layer 3" in service.told[0][1]
@@ -277,7 +282,7 @@ def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_other
     for given_ in range(100, 300):
         service.say(*(GOOD,) * 8, given=given_)
     for output in (GOOD, BAD):
-        service.workers[3].hear(Said(output, (Tensor(9),)).slots())
+        service.workers[3].receive(Said(output, (Tensor(9),)).slots())
     found = service.look()
     assert (found.findings[HERE].outliers, found.doubts) == ({"u3": 1}, {})
     assert service.told == [
@@ -288,7 +293,7 @@ def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_other
         )
     ]
     for output in (GOOD, BAD):
-        service.workers[5].hear(Said(output, (Tensor(10),)).slots())
+        service.workers[5].receive(Said(output, (Tensor(10),)).slots())
     assert service.look().findings[HERE].outliers == {"u3": 1, "u5": 1}
     assert service.kinds == ["diverged", "diverged_more"]
 
@@ -296,7 +301,7 @@ def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_other
 def test_whether_who_contradicts_itself_does_or_the_kernel_is_decided_once_others_are_seen_to_agree() -> None:
     service = Service(3)
     for output in (GOOD, BAD):
-        service.workers[1].hear(Said(output, (Tensor(9),)).slots())
+        service.workers[1].receive(Said(output, (Tensor(9),)).slots())
     found = service.look()
     assert (list(found.doubts), found.findings, service.told) == ([HERE], {}, [])
     heir = Service(3, again(found))
@@ -313,7 +318,7 @@ def test_two_that_contradict_themselves_take_no_finding_away_where_others_do_not
     assert list(service.look().findings[HERE].outliers) == ["u7"]
     for worker in service.workers[:2]:
         for output in (GOOD, BAD):
-            worker.hear(Said(output, (Tensor(9 + worker.number),)).slots())
+            worker.receive(Said(output, (Tensor(9 + worker.number),)).slots())
     assert HERE in service.look().findings
     assert service.kinds == ["diverged"]
 
@@ -395,13 +400,13 @@ def test_what_one_calls_its_own_kernel_keeps_nobody_else_from_being_compared(of:
 def test_what_was_compared_once_is_comparable_when_it_is_recalled_whatever_one_calls_it() -> None:
     service = Service(bytes_max=1)
     service.workers = [service.worker("u0", ATTENTION), service.worker("u1", PLAIN)]
-    service.workers[0].hear(Said(BAD, (Tensor(7),), flags=_reader.CHECKED_STATELESS).slots())
-    service.workers[1].hear(Said(GOOD, (Tensor(7),)).slots())
+    service.workers[0].receive(Said(BAD, (Tensor(7),), flags=_reader.CHECKED_STATELESS).slots())
+    service.workers[1].receive(Said(GOOD, (Tensor(7),)).slots())
     service.look()
-    service.workers[1].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    service.workers[1].receive(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     compared, about = service.look(), service.numerics.about({"u0", "u1"})
     recall(about, compared, {"u0": "", "u1": ""})
-    said = compare(about, [Party(uuid, each.number) for uuid, each in about.speakers.items()], EvidenceClass.INPUT)
+    said = compare(about, [Party(uuid, each.number) for uuid, each in about.producers.items()], EvidenceClass.INPUT)
     assert (said.compared, said.diverged) == (1, 1)
 
 
@@ -409,7 +414,7 @@ def test_the_evidence_outlives_the_window() -> None:
     service = Service(2, bytes_max=1)
     service.say(GOOD, BAD)
     service.look()
-    service.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    service.workers[0].receive(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     found = service.look()
     assert service.numerics.fingerprints.read(0) is None
     assert found.held == 1024 // 6
@@ -420,7 +425,7 @@ def test_the_evidence_outlives_the_window() -> None:
 def test_what_had_left_before_anybody_looked_is_counted() -> None:
     service = Service(2, bytes_max=1)
     service.say(GOOD, BAD)
-    service.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    service.workers[0].receive(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     found = service.look()
     assert (found.findings, found.unlooked) == ({}, 1)
 
@@ -506,7 +511,7 @@ def test_no_place_at_which_workers_differ_is_told_to_be_compared() -> None:
     assert Counter(states(found).values()) == {SiteState.DIFFERS: 100}
     small = Service(2, bytes_max=1)
     small.say(GOOD, BAD)
-    small.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),), site=2).slots() for n in range(100, 1100)))
+    small.workers[0].receive(b"".join(Said(GOOD, (Tensor(n),), site=2).slots() for n in range(100, 1100)))
     assert states(small.look())[HERE] is SiteState.UNJUDGED
 
 
@@ -592,7 +597,7 @@ def test_who_is_forgotten_is_no_opinion_any_more() -> None:
         service.say(GOOD, GOOD, GOOD, given=given_)
     found = service.look()
     assert (found.findings, found.doubts, service.kinds) == ({}, {}, ["diverged"])
-    assert set(service.numerics.speakers) == {"v0", "v1", "v2"}
+    assert set(service.numerics.producers) == {"v0", "v1", "v2"}
     service.say(GOOD, GOOD, BAD, given=9)
     assert service.look().findings[HERE].outliers == {"v2": 1}
 
@@ -611,7 +616,7 @@ def test_a_doubt_goes_with_whoever_contradicted_himself() -> None:
     service = Service(3)
     for worker in service.workers[:2]:
         for output in (GOOD, BAD):
-            worker.hear(Said(output, (Tensor(9),)).slots())
+            worker.receive(Said(output, (Tensor(9),)).slots())
     (doubt,) = service.look().doubts.values()
     assert doubt.contradict == {"u0", "u1"}
     service.watch.forget({"u1"}, lambda _: False)
@@ -733,14 +738,14 @@ def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> Non
     ],
 )
 def test_who_is_right(said: dict[int, Sequence[int]], outliers: set[int], comparable: bool) -> None:
-    found = opinions(group(said))
+    found = judge_group(group(said))
     assert (set(found.outliers), found.against is not None) == (outliers, comparable)
 
 
 def test_of_who_contradicts_himself_what_he_says_most_stands_beside_what_he_says_else() -> None:
     """Not what he said last, nor what stands first."""
-    assert opinions([(0, 1, 1, 9), (0, 2, 3, 4), (0, 3, 2, 7)]).contradiction == (4, 7)
-    assert opinions([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
+    assert judge_group([(0, 1, 1, 9), (0, 2, 3, 4), (0, 3, 2, 7)]).contradiction == (4, 7)
+    assert judge_group([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
 
 
 def group(said: Mapping[int, Sequence[int]]) -> list[tuple[int, int, int, int]]:
@@ -753,7 +758,7 @@ def test_whoever_is_named_stands_against_somebody_who_repeats_and_says_something
     said: dict[int, list[int]],
 ) -> None:
     rows = group(said)
-    found = opinions(rows)
+    found = judge_group(rows)
     steady = {worker for worker, outputs in said.items() if len(set(outputs)) == 1}
     assert found.contradict == set(said) - steady
     if found.against is None or found.other is None:
@@ -792,7 +797,7 @@ def test_whatever_two_workers_say_of_the_same_is_judged_kept_and_shown(one: byte
         output = bytearray(said[64:192])
         for _, at, _, code in (shape, dtype):  # else they would not be comparable
             output[at : at + struct.calcsize(code)] = bytes(struct.calcsize(code) - 1) + b"\1"
-        worker.hear(head + said[:64] + bytes(output) + one[-128:])
+        worker.receive(head + said[:64] + bytes(output) + one[-128:])
     found = service.look()
     assert len(service.told) == len(found.findings)
     assert again(found).findings == found.findings

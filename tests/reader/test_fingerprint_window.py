@@ -67,7 +67,7 @@ def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_
     add(fingerprints, 1, [said(BAD)])
     assert fingerprints.counts() == [(0, NUMBERS[1], 1, 0, 2, 1, 0, 0)]
     for _ in range(2):
-        hear(fingerprints, 2, [said(GOOD, site=n + 1) for n in range(900)])
+        add_unjudged(fingerprints, 2, [said(GOOD, site=n + 1) for n in range(900)])
     assert [counts[:3] for counts in fingerprints.counts()] == [(0, n + 1, 2) for n in range(900)]
     fingerprints.forget(1)
     assert fingerprints.counts() == []
@@ -75,10 +75,10 @@ def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_
 
 def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
     fingerprints, sites = _reader.Fingerprints(64 * MiB), 300
-    hear(fingerprints, 0, [said(GOOD, site=n + 1) for n in range(sites)])
+    add_unjudged(fingerprints, 0, [said(GOOD, site=n + 1) for n in range(sites)])
     told = set[int]()
     for _ in range(3):
-        hear(fingerprints, 1, [said(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
+        add_unjudged(fingerprints, 1, [said(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
         waiting = fingerprints.unlike()
         assert len(waiting) <= 128
         told.update(found[1] for number in waiting if (found := fingerprints.read(number)) is not None)
@@ -87,15 +87,15 @@ def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
 
 def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> None:
     fingerprints = _reader.Fingerprints(1)
-    hear(fingerprints, 0, [said(GOOD)])
-    hear(fingerprints, 1, [said(BAD)] * 4)
-    hear(fingerprints, 0, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
-    hear(fingerprints, 0, [said(GOOD)])
-    hear(fingerprints, 1, [said(BAD)])
+    add_unjudged(fingerprints, 0, [said(GOOD)])
+    add_unjudged(fingerprints, 1, [said(BAD)] * 4)
+    add_unjudged(fingerprints, 0, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    add_unjudged(fingerprints, 0, [said(GOOD)])
+    add_unjudged(fingerprints, 1, [said(BAD)])
     assert fingerprints.unlike() == [fingerprints.end - 1]
 
 
-def hear(fingerprints: _reader.Fingerprints, worker: int, records: Sequence[Said]) -> None:
+def add_unjudged(fingerprints: _reader.Fingerprints, worker: int, records: Sequence[Said]) -> None:
     """The same of a thousand sites, and nobody looks."""
     sites = array("Q", range(1_001))
     fingerprints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
@@ -501,7 +501,7 @@ def test_unless_it_is_said_how_many_are_wanted_4096_rows_are_told_of() -> None:
     assert fingerprints.match([0, 1], [0, 0], False) == some != all_
 
 
-def hear_of_sites(fingerprints: _reader.Fingerprints, service: int, first: int, count: int) -> None:
+def add_sites(fingerprints: _reader.Fingerprints, service: int, first: int, count: int) -> None:
     """Have something said at so many sites."""
     whole = Said(GOOD).slots()
     table = np.frombuffer(whole * count, dtypes.dtype("record")).copy()
@@ -514,7 +514,7 @@ def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() 
     fingerprints = _reader.Fingerprints(256 * MiB)
     add(fingerprints, 1, [said(GOOD)] * 3, 1)
     for first in range(1, 65_537, 16_384):  # so many that some are counted together
-        hear_of_sites(fingerprints, 2, first, 16_384)
+        add_sites(fingerprints, 2, first, 16_384)
     add(fingerprints, 3, [said(GOOD)], 3)
     fingerprints.forget(1)
     fingerprints.mute([1, 3])
@@ -527,7 +527,7 @@ def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() 
 def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for number in range(1_000_000 // 16_384):
-        hear_of_sites(fingerprints, 0, 1 + 16_384 * number, 16_384)
+        add_sites(fingerprints, 0, 1 + 16_384 * number, 16_384)
     counts = {site: prints_ for _, site, prints_, *_ in fingerprints.counts()}
     assert sum(counts.values()) == fingerprints.end == 61 * 16_384
     assert len(counts) == 65_536 + 1

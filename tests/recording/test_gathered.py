@@ -25,7 +25,7 @@ def test_of_more_worlds_than_a_byte_has_numbers_each_worker_is_one_of_its_own() 
     workers = worlds.survey().workers
     numerics = worlds.numerics(workers)
     assert len({worker.reading.uuid for worker in workers}) == len(workers) == 257
-    assert [each.heard for each in numerics.speakers.values()] == list(range(1, 258))
+    assert [each.newest_end for each in numerics.producers.values()] == list(range(1, 258))
 
 
 def test_a_pattern_is_of_names_and_the_file_before_it_is_that_file() -> None:
@@ -57,9 +57,9 @@ class Other(Sided):
         removed: Any = (f"removed of {self.name}",)
         return Survey([one, still], refused, words=(f"words of {self.name}",), clocks=self.clocks, removed=removed)
 
-    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+    def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         assert self.name == "a", "of this one nobody was asked for"
-        super().hear(of, numerics, mark)
+        super().add_fingerprints(of, numerics, mark)
 
 
 def test_what_is_said_beside_workers_is_that_of_all_worlds() -> None:
@@ -79,4 +79,4 @@ def test_a_worker_whose_clock_nobody_read_has_that_of_its_own_world() -> None:
 def test_a_world_of_which_nobody_is_asked_for_is_not_heard() -> None:
     worlds = Gathered([WorldPart("", Other("a", {})), WorldPart("b.brick", Other("b", {}))])
     one = worlds.survey().workers[0]
-    assert list(worlds.numerics([one]).speakers) == [one.reading.uuid]
+    assert list(worlds.numerics([one]).producers) == [one.reading.uuid]

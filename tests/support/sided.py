@@ -103,18 +103,18 @@ class Sided:
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """What they say."""
         numerics = Numerics()
-        self.hear(of, numerics)
+        self.add_fingerprints(of, numerics)
         return numerics
 
-    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+    def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Have it heard beside what others said."""
         sites = [None if row is None else (row[0], row[1], row[2]) for row in SITES]
         for worker in of:
             number = worker.reading.header["uuid"][0] - 1
             tables = functools.partial(WorkerNames, self.called.get(number, NAMES), sites)
-            speaker = numerics.speaker(mark + worker.reading.uuid, worker.service, tables, "")
-            speaker.hear(b"".join(each.slots() for each in self.said[number]))
-            speaker.lose(self.lost.get(number, 0))
+            producer = numerics.producer(mark + worker.reading.uuid, worker.service, tables, "")
+            producer.receive(b"".join(each.slots() for each in self.said[number]))
+            producer.lose(self.lost.get(number, 0))
 
 
 def compared(*said: Sequence[Said], **how: Any) -> Any:

@@ -9,7 +9,7 @@ from made_up import MadeUp
 from said import Said
 from said import Tensor as Sums
 
-from brickd.analysis.numerics.fingerprints import Numerics, Speaker
+from brickd.analysis.numerics.fingerprints import FingerprintProducer, Numerics
 from brickd.analysis.weights.replicas import judge
 from brickd.analysis.weights.store import BYTES_MAX, Weights
 from brickd.analysis.weights.verdicts import WeightsVerdict
@@ -28,7 +28,7 @@ class Weighed:
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.numerics = Numerics(weights=Weights(bytes_max))
         self.workers: list[Worker] = []
-        self._speakers: dict[str, Speaker] = {}
+        self._producers: dict[str, FingerprintProducer] = {}
         self._names: dict[str, int] = {}
         self._sites: dict[tuple[str, int], int] = {}
         self._ticks = 0
@@ -50,7 +50,7 @@ class Weighed:
         process: Any = {**reading.process, "weights": watched, "scans": scans, "key": key}
         reading = replace(reading, header=header, process=process, pid=1 if alive else None)
         self.workers.append(Worker(name, reading, ledger_of(reading)))
-        self._speakers[name] = self.numerics.speaker(uuid.hex(), service, self._tables, "")
+        self._producers[name] = self.numerics.producer(uuid.hex(), service, self._tables, "")
         return name
 
     def place(self, name: str, coordinates: str) -> None:
@@ -87,7 +87,7 @@ class Weighed:
             ticks=self._ticks if ticks is None else ticks,
             flags=_reader.CHECKED_WEIGHT | (_reader.CHECKED_POSITION if expert >= 0 else 0),
         )
-        self._speakers[name].hear(said.slots())
+        self._producers[name].receive(said.slots())
 
     def judged(self) -> WeightsVerdict:
         """What it comes to, of the only service."""

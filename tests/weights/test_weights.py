@@ -595,8 +595,8 @@ def of_experts(count: int) -> bytes:
 
 def test_so_many_tensors_of_a_service_are_known() -> None:
     numerics = Numerics()
-    speaker = numerics.speaker("u", "api", lambda: WorkerNames([None, ("w", 0)], [None, (1, 0, 0)]), "")
-    speaker.hear(of_experts(TENSORS_MAX + 3))
+    producer = numerics.producer("u", "api", lambda: WorkerNames([None, ("w", 0)], [None, (1, 0, 0)]), "")
+    producer.receive(of_experts(TENSORS_MAX + 3))
     holds = numerics.weights.of("u")
     assert holds is not None
     assert (len(holds), holds.refused, len(numerics.weights.tensors("api"))) == (TENSORS_MAX, 3, TENSORS_MAX)
@@ -608,7 +608,7 @@ def test_64_workers_of_1000_tensors_take_a_few_megabytes() -> None:
     tables = WorkerNames([None, ("w", 0)], [None, (1, 0, 0)])
     said = of_experts(1000)
     for worker in range(64):
-        numerics.speaker(f"{worker:032x}", "api", lambda: tables, "").hear(said)
+        numerics.producer(f"{worker:032x}", "api", lambda: tables, "").receive(said)
     columns = [column for uuid in weights for column in weights.of(uuid).columns()]  # type: ignore[union-attr]
     kept = sum(map(sys.getsizeof, columns)) + 1000 * 500
     assert len(weights.contents) == 1000
@@ -618,11 +618,11 @@ def test_64_workers_of_1000_tensors_take_a_few_megabytes() -> None:
 def test_what_a_record_refers_to_is_what_its_own_worker_calls_it() -> None:
     weighed = several("api/0", "api/1")
     tables = WorkerNames([None, ("v", 0), ("w", 0)], [None, (1, 3, 0), (2, 3, 0)])
-    other = weighed.numerics.speaker("other", "api", lambda: tables, "")
+    other = weighed.numerics.producer("other", "api", lambda: tables, "")
     weighed.say("api/0", 1, "w", 3)
     weighed.say("api/0", 2, "v", 3)
     for site, checksum in ((1, 2), (2, 1)):
-        other.hear(Said(Sums(checksum), site=site, ticks=1, flags=_reader.CHECKED_WEIGHT).slots())
+        other.receive(Said(Sums(checksum), site=site, ticks=1, flags=_reader.CHECKED_WEIGHT).slots())
     weights = weighed.numerics.weights
     mine, theirs = weights.of(weighed.workers[0].reading.uuid), weights.of("other")
     assert mine is not None

@@ -35,7 +35,7 @@ class Party(NamedTuple):
     """A worker that is compared.
 
     Attributes:
-        number: of its speaker.
+        number: of its producer.
         since: ticks before which its fingerprints do not count.
         lost: how many of the records that count were lost.
         worn: whether its first fingerprints may have left for want of room.

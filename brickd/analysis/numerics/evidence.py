@@ -41,11 +41,11 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
                 continue
             for evidence in (case.against, case.other):
                 if evidence.worker in shards and evidence.slots:
-                    speaker = numerics.speakers.get(evidence.worker)
-                    if speaker is None:
+                    producer = numerics.producers.get(evidence.worker)
+                    if producer is None:
                         shard = shards[evidence.worker]
-                        speaker = numerics.speaker(evidence.worker, place.service, lambda: WorkerNames((), ()), shard)
-                        speaker.began = GONE
+                        producer = numerics.producer(evidence.worker, place.service, lambda: WorkerNames((), ()), shard)
+                        producer.began = GONE
                     service = numerics.service_number(place.service)
-                    add(numerics.fingerprints, evidence, speaker.number, service, site, speaker.shard_digest)
-                    speaker.heard = numerics.fingerprints.end
+                    add(numerics.fingerprints, evidence, producer.number, service, site, producer.shard_digest)
+                    producer.newest_end = numerics.fingerprints.end

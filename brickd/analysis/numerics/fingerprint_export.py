@@ -29,31 +29,31 @@ def document(numerics: Numerics) -> dict[str, Any]:
         "evicted": numerics.evicted,
         "workers": [
             {
-                "uuid": speaker.uuid,
-                "service": speaker.service,
-                "shard": speaker.shard,
-                "lost": numerics.lost(speaker),
-                "worn": numerics.worn(speaker),
-                "names": speaker.tables.names,
-                "sites": speaker.tables.sites,
-                "records": base64.b64encode(b"".join(records.get(speaker.number, []))).decode("ascii"),
+                "uuid": producer.uuid,
+                "service": producer.service,
+                "shard": producer.shard,
+                "lost": numerics.lost(producer),
+                "worn": numerics.worn(producer),
+                "names": producer.tables.names,
+                "sites": producer.tables.sites,
+                "records": base64.b64encode(b"".join(records.get(producer.number, []))).decode("ascii"),
             }
-            for speaker in numerics.speakers.values()
+            for producer in numerics.producers.values()
         ],
         "weights": base64.b64encode(codec.encode(_NOWHERE, numerics.weights)).decode("ascii"),
     }
 
 
-def hear(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
+def add_exported(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
     """Add a document's fingerprints, under uuids with a mark before them."""
     numerics.gone += document["evicted"]
     for each in document["workers"]:
         tables = partial(WorkerNames, _rows(each["names"]), _rows(each["sites"]))
-        speaker = numerics.speaker(mark + each["uuid"], each["service"], tables, each["shard"])
+        producer = numerics.producer(mark + each["uuid"], each["service"], tables, each["shard"])
         if each["worn"]:
-            speaker.began = GONE
-        speaker.hear(base64.b64decode(each["records"]))
-        speaker.lose(each["lost"])
+            producer.began = GONE
+        producer.receive(base64.b64decode(each["records"]))
+        producer.lose(each["lost"])
     weights = codec.decode(_NOWHERE, base64.b64decode(document["weights"]))
     if weights is not None:
         numerics.weights.merge(weights, mark)

@@ -1,8 +1,8 @@
 """The newest fingerprints of many workers.
 
-Owns: the speakers, and how the numbers in a worker's records become those that mean the same for all. Must not know:
-where records come from, what is made of fingerprints that differ. Invariants: a record is taken once; what it refers
-to is known by name, or by its number if the worker never named it; fingerprints are bounded by bytes.
+Owns: the producers of fingerprints, and how the numbers in a worker's records become those that mean the same for all.
+Must not know: where records come from, what is made of fingerprints that differ. Invariants: a record is taken once;
+what it refers to is known by name, or by its number if the worker never named it; fingerprints are bounded by bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from brickd.shm import _reader
 from brickd.shm.sites import Site, Sites, WorkerNames, digest
 
 WINDOW_BYTES = 64 << 20
-ALL_BYTES = 1 << 30  # of what is heard for one question
-SPEAKERS_MAX = 4_096
-GONE = -1  # of a worker of whose first words some had gone before it was heard of
+ALL_BYTES = 1 << 30  # of what is received for one question
+PRODUCERS_MAX = 4_096
+GONE = -1  # of a worker of whose first fingerprints some had gone before it was known
 _VAIN_MAX = 1_023
 
 
@@ -33,7 +33,7 @@ class Learned(NamedTuple):
 _NOTHING = Learned(WorkerNames((), ()), array("Q"), array("Q"))
 
 
-class Speaker:
+class FingerprintProducer:
     """A worker that sends fingerprints.
 
     Attributes:
@@ -42,22 +42,22 @@ class Speaker:
         number: of its fingerprints.
         lost: checksums that it found no room for.
         lost_before: the number that the next fingerprint got when that last grew.
-        heard: the number after its last fingerprint; 0: it never had one.
+        newest_end: the number after its last fingerprint; 0: it never had one.
         began: how many numbers were given, to any worker, before its first; below 0: some of its own had gone then.
     """
 
     def __init__(
-        self, hearer: Numerics, uuid: str, service: str, number: int, tables: Callable[[], WorkerNames], shard: str
+        self, numerics: Numerics, uuid: str, service: str, number: int, tables: Callable[[], WorkerNames], shard: str
     ) -> None:
         self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
-        self.lost = self.lost_before = self.heard = 0
-        self.began = hearer.gone + hearer.fingerprints.end
-        self._hearer, self._tables = hearer, tables
+        self.lost = self.lost_before = self.newest_end = 0
+        self.began = numerics.gone + numerics.fingerprints.end
+        self._numerics, self._tables = numerics, tables
         self.shard_digest = digest(shard) if shard else 0
         self._learned = _NOTHING
         self._vain = self._vain_left = 0  # looks that are spared, since the last one was in vain
 
-    def hear(self, records: bytes) -> None:
+    def receive(self, records: bytes) -> None:
         """Take whole records in order."""
         if not records:
             return
@@ -75,31 +75,33 @@ class Speaker:
 
     def _add(self, records: bytes, *, named: bool) -> bytes:
         """Add records up to the first that refers to an unknown name; return the rest."""
-        hearer = self._hearer
-        service = hearer.service_number(self.service)
+        numerics = self._numerics
+        service = numerics.service_number(self.service)
         _, names, sites = self._learned
-        before = hearer.fingerprints.end
-        taken, weights = hearer.fingerprints.add(self.number, service, self.shard_digest, sites, names, records, named)
-        if hearer.fingerprints.end != before:  # of weights none is kept
-            self.heard = hearer.fingerprints.end
-        hearer.speakers[self.uuid] = self
+        before = numerics.fingerprints.end
+        taken, weights = numerics.fingerprints.add(
+            self.number, service, self.shard_digest, sites, names, records, named
+        )
+        if numerics.fingerprints.end != before:  # of weights none is kept
+            self.newest_end = numerics.fingerprints.end
+        numerics.producers[self.uuid] = self
         if weights:
-            hearer.weights.take(self, weights)
+            numerics.weights.take(self, weights)
         return records[taken:]
 
     def lose(self, lost: int) -> None:
         """Note the number of records that it has lost so far."""
         if lost > self.lost:
-            self.lost, self.lost_before = lost, self._hearer.gone + self._hearer.fingerprints.end
+            self.lost, self.lost_before = lost, self._numerics.gone + self._numerics.fingerprints.end
 
-    def for_another(self, hearer: Numerics) -> Speaker:
-        """Make a copy of this speaker in another window, with a number of its own there."""
+    def for_another(self, numerics: Numerics) -> FingerprintProducer:
+        """Make a copy of this producer in another window, with a number of its own there."""
         learned = self._learned
-        other = hearer.speaker(self.uuid, self.service, lambda: learned.tables, self.shard)
+        other = numerics.producer(self.uuid, self.service, lambda: learned.tables, self.shard)
         other._learned = learned
-        if self._hearer.worn(self):
+        if self._numerics.worn(self):
             other.began = GONE
-        other.lose(self._hearer.lost(self))
+        other.lose(self._numerics.lost(self))
         return other
 
     @property
@@ -118,7 +120,7 @@ class Speaker:
 
     def learn(self) -> None:
         """Look up its names and sites now."""
-        self._learned = self._hearer.learned(self.service, self._tables())
+        self._learned = self._numerics.learned(self.service, self._tables())
 
 
 class Numerics:
@@ -128,11 +130,11 @@ class Numerics:
         self.bytes_max = bytes_max
         self.fingerprints = _reader.Fingerprints(bytes_max)
         self.sites = Sites()
-        self.speakers: dict[str, Speaker] = {}
+        self.producers: dict[str, FingerprintProducer] = {}
         self.weights = weights or Weights()
         self.gone = 0
         self._services: dict[str, int] = {}
-        self._services_heard = 0
+        self._services_added = 0
         self._learned: dict[str, Learned] = {}
         self._numbers = 0
 
@@ -141,13 +143,13 @@ class Numerics:
         """The number of fingerprints, of any worker, that have left the window."""
         return self.gone + self.fingerprints.first
 
-    def lost(self, speaker: Speaker) -> int:
+    def lost(self, producer: FingerprintProducer) -> int:
         """The number of lost records of a worker that would be in the window."""
-        return speaker.lost if speaker.lost_before >= self.evicted else 0
+        return producer.lost if producer.lost_before >= self.evicted else 0
 
-    def worn(self, speaker: Speaker) -> bool:
+    def worn(self, producer: FingerprintProducer) -> bool:
         """Whether the first fingerprints of a worker may have left the window."""
-        return self.evicted > speaker.began
+        return self.evicted > producer.began
 
     def learned(self, service: str, tables: WorkerNames) -> Learned:
         """The digests of a worker's names and sites, made once for workers of a service that agree."""
@@ -159,19 +161,19 @@ class Numerics:
             learned = self._learned[service] = Learned(tables, names, array("Q", sites))
         return learned
 
-    def speaker(self, uuid: str, service: str, tables: Callable[[], WorkerNames], shard: str) -> Speaker:
+    def producer(self, uuid: str, service: str, tables: Callable[[], WorkerNames], shard: str) -> FingerprintProducer:
         """Add a worker; `shard`: the one of the model that it holds (shards.shard_of), or ""."""
-        if len(self.speakers) >= SPEAKERS_MAX:
-            longest = sorted(self.speakers.values(), key=lambda each: each.heard)[: SPEAKERS_MAX // 4]
+        if len(self.producers) >= PRODUCERS_MAX:
+            longest = sorted(self.producers.values(), key=lambda each: each.newest_end)[: PRODUCERS_MAX // 4]
             self.forget([each.uuid for each in longest])
         self._numbers += 1
-        self.speakers[uuid] = Speaker(self, uuid, service, self._numbers, tables, shard)
-        return self.speakers[uuid]
+        self.producers[uuid] = FingerprintProducer(self, uuid, service, self._numbers, tables, shard)
+        return self.producers[uuid]
 
     def forget(self, uuids: Iterable[str]) -> None:
         """Drop the fingerprints of some workers, and the names of services that no other one is of."""
-        self.fingerprints.mute([self.speakers.pop(uuid).number for uuid in uuids if uuid in self.speakers])
-        left = {each.service for each in self.speakers.values()}
+        self.fingerprints.mute([self.producers.pop(uuid).number for uuid in uuids if uuid in self.producers])
+        left = {each.service for each in self.producers.values()}
         self._services = {service: number for service, number in self._services.items() if service in left}
         self._learned = {service: learned for service, learned in self._learned.items() if service in left}
 
@@ -183,23 +185,23 @@ class Numerics:
         """
         other = Numerics(weights=self.weights.about(uuids))
         other.sites, other.gone = self.sites.copy(), self.evicted
-        theirs = [speaker for uuid, speaker in self.speakers.copy().items() if uuid in uuids]
-        mine = [speaker.for_another(other) for speaker in theirs]
+        theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
+        mine = [producer.for_another(other) for producer in theirs]
         other.fingerprints, ends = self.fingerprints.select(
-            [speaker.number for speaker in theirs],
-            [speaker.number for speaker in mine],
-            [other.service_number(speaker.service) for speaker in mine],
+            [producer.number for producer in theirs],
+            [producer.number for producer in mine],
+            [other.service_number(producer.service) for producer in mine],
         )
-        for speaker, end in zip(mine, ends, strict=True):
-            speaker.heard = end
+        for producer, end in zip(mine, ends, strict=True):
+            producer.newest_end = end
         return other
 
     def service_number(self, service: str) -> int:
         """The number of a service; none is given twice, for old fingerprints may still have it."""
         number = self._services.get(service)
         if number is None:
-            number = self._services[service] = self._services_heard
-            self._services_heard += 1
+            number = self._services[service] = self._services_added
+            self._services_added += 1
         return number
 
     def service(self, number: int) -> str:

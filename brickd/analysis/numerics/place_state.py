@@ -85,7 +85,7 @@ def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool
     return Fate.DOUBTED if doubt.contradict and not repeats else Fate.COMPARABLE
 
 
-class Opinions(NamedTuple):
+class GroupVerdict(NamedTuple):
     """The verdict on a group.
 
     Attributes:
@@ -103,28 +103,29 @@ class Opinions(NamedTuple):
     contradiction: tuple[int, int] | None = None
 
 
-def opinions(group: Sequence[tuple[int, int, int, int]]) -> Opinions:
+def judge_group(group: Sequence[tuple[int, int, int, int]]) -> GroupVerdict:
     """Judge a group: of each worker and output the count, and the newest fingerprint's number."""
     rows_of: dict[int, list[tuple[int, int, int]]] = {}
     for worker, output, times, newest in group:
         rows_of.setdefault(worker, []).append((output, times, newest))
     steady = {worker: rows[0] for worker, rows in rows_of.items() if len(rows) == 1}
     workers, contrary = frozenset(rows_of), frozenset(rows_of.keys() - steady.keys())
-    nobody = Opinions(workers, contrary, contradiction=_contradiction(rows_of[min(contrary)]) if contrary else None)
+    contradiction = _contradiction(rows_of[min(contrary)]) if contrary else None
+    undecided = GroupVerdict(workers, contrary, contradiction=contradiction)
     once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # whether that one would repeat nobody knows
     if len(workers) < 2 or 2 * len(contrary) > len(workers) or once:
-        return nobody
+        return undecided
     right = _right([output for output, _, _ in steady.values()])
     if right is None:
         leader = min(steady)
         first, _, against = steady[leader]
         other = max(newest for output, _, newest in steady.values() if output != first)
-        return nobody._replace(against=against, other=other)
+        return undecided._replace(against=against, other=other)
     unlike = [(newest, worker) for worker, output, _, newest in group if output != right]
     if not unlike:
-        return nobody
+        return undecided
     against = max(newest for output, _, newest in steady.values() if output == right)
-    return nobody._replace(outliers=frozenset(worker for _, worker in unlike), against=against, other=max(unlike)[0])
+    return undecided._replace(outliers=frozenset(worker for _, worker in unlike), against=against, other=max(unlike)[0])
 
 
 def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:

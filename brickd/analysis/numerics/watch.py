@@ -30,7 +30,7 @@ from brickd.analysis.numerics.online_state import (
     ServiceSite,
 )
 from brickd.analysis.numerics.place_quota import PlaceQuota
-from brickd.analysis.numerics.place_state import Fate, Opinions, PlaceLook, fate, opinions
+from brickd.analysis.numerics.place_state import Fate, GroupVerdict, PlaceLook, fate, judge_group
 from brickd.analysis.numerics.tally import Tally
 from brickd.model.event_log import Tell
 from brickd.shm import records
@@ -65,7 +65,7 @@ class Watch:
         self._tally = Tally(numerics, before.sites)
         self._unlooked_before = before.unlooked
         self._turns = JudgeTurns(questions)
-        self._heard = self._looked = 0
+        self._judged_end = self._looked = 0
         # Cases that the last look met: the reader reports a group again whenever any of it comes again.
         self._seen = frozenset[tuple[int, bool]]()
         self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many fingerprints there were, and when
@@ -91,9 +91,9 @@ class Watch:
             left = {place: each for place, each in self.compared.findings.items() if not meant(each)}
             self.compared = replace(self.compared, findings=left).without(workers)
         fingerprints = self._numerics.fingerprints
-        if fingerprints.end == self._heard and not self.waits:
+        if fingerprints.end == self._judged_end and not self.waits:
             return self.compared
-        self._heard, at_ns, roll = fingerprints.end, time.time_ns(), call()
+        self._judged_end, at_ns, roll = fingerprints.end, time.time_ns(), call()
         waiting, met = fingerprints.unlike(), self._tally.take(roll.services)
         waiting = list(dict.fromkeys((*self._turns.begin(), *waiting)))
         if waiting or self.compared.doubts:
@@ -138,58 +138,58 @@ class _Round:
 
     def __post_init__(self) -> None:
         self.met: set[tuple[int, bool]] = set()
-        self._heard: dict[ServiceSite, PlaceLook] = {}
+        self._looks: dict[ServiceSite, PlaceLook] = {}
         self._sites: dict[ServiceSite, int] = {}
-        self._speakers = {each.number: each for each in self.numerics.speakers.copy().values()}
+        self._producers = {each.number: each for each in self.numerics.producers.copy().values()}
         self._present: dict[str, set[str]] = {}  # of each service those of whom anything is held
-        for speaker in self._speakers.values():
-            if speaker.heard > self.numerics.fingerprints.first:
-                self._present.setdefault(speaker.service, set()).add(speaker.uuid)
+        for producer in self._producers.values():
+            if producer.newest_end > self.numerics.fingerprints.first:
+                self._present.setdefault(producer.service, set()).add(producer.uuid)
 
     def judge(self, number: int) -> bool:
         """Judge the group of a fingerprint; False: it has left, or not all is known of it."""
         fingerprints = self.numerics.fingerprints
         print_, group = fingerprints.read(number), fingerprints.group(number)
-        if print_ is None or not group or print_[0] not in self._speakers:
+        if print_ is None or not group or print_[0] not in self._producers:
             return False
         site = self.numerics.sites[print_[1]]
-        place = ServiceSite(self._speakers[print_[0]].service, site.kernel, site.layer)
+        place = ServiceSite(self._producers[print_[0]].service, site.kernel, site.layer)
         workers = frozenset(worker for worker, *_ in group)
-        uuids = {worker: self._speakers[worker].uuid for worker in workers if worker in self._speakers}
+        uuids = {worker: self._producers[worker].uuid for worker in workers if worker in self._producers}
         read = self.learning.read(place, group, uuids, print_[0])
-        verdict = opinions(read.group)
+        verdict = judge_group(read.group)
         self._sites[place] = print_[1]
-        heard = self._heard.setdefault(place, PlaceLook())
-        heard.fingerprints += read.whole
+        look = self._looks.setdefault(place, PlaceLook())
+        look.fingerprints += read.whole
         if not read.whole:
             self.learning.turns.wait(place, number, once=read.once)
-        heard.workers |= self._uuids(workers)
-        heard.contradict |= self._uuids(verdict.contradict)
-        heard.odd |= self._uuids(verdict.outliers)
-        if heard.contradiction is None and verdict.contradiction is not None:
-            heard.contradiction = self._case(*verdict.contradiction)
+        look.workers |= self._uuids(workers)
+        look.contradict |= self._uuids(verdict.contradict)
+        look.odd |= self._uuids(verdict.outliers)
+        if look.contradiction is None and verdict.contradiction is not None:
+            look.contradiction = self._case(*verdict.contradiction)
         if verdict.against is not None and verdict.other is not None:
-            self._hear_case(heard, verdict, verdict.against, verdict.other)
+            self._add_case(look, verdict, verdict.against, verdict.other)
         return read.whole
 
-    def _hear_case(self, heard: PlaceLook, verdict: Opinions, against: int, other: int) -> None:
+    def _add_case(self, look: PlaceLook, verdict: GroupVerdict, against: int, other: int) -> None:
         """Keep one case of a place in a look: one with a majority, if there is any."""
         if (other, bool(verdict.outliers)) in self.seen:
             self.met.add((other, bool(verdict.outliers)))
             return
-        if heard.case is None or (verdict.outliers and not heard.times):
+        if look.case is None or (verdict.outliers and not look.times):
             case = self._case(against, other)
             if case is None:
                 return
-            heard.case = case
-        heard.cases += (other, False) not in self.seen  # of two that disagreed a third says, later, who is right
-        heard.times.update(sorted(self._uuids(verdict.outliers)))
+            look.case = case
+        look.cases += (other, False) not in self.seen  # of two that disagreed a third says, later, who is right
+        look.times.update(sorted(self._uuids(verdict.outliers)))
         fresh = {(other, True)} if verdict.outliers else {(other, False), (against, False)}
         self.seen |= fresh
         self.met |= fresh
 
     def _uuids(self, numbers: frozenset[int]) -> set[str]:
-        return {self._speakers[n].uuid for n in numbers if n in self._speakers}
+        return {self._producers[n].uuid for n in numbers if n in self._producers}
 
     def _case(self, one: int, another: int) -> Case | None:
         against, other = self._evidence(one), self._evidence(another)
@@ -197,12 +197,12 @@ class _Round:
 
     def _evidence(self, number: int) -> KeptEvidence | None:
         print_ = self.numerics.fingerprints.read(number)
-        speaker = None if print_ is None else self._speakers.get(print_[0])
-        if print_ is None or speaker is None:
+        producer = None if print_ is None else self._producers.get(print_[0])
+        if print_ is None or producer is None:
             return None
         head = records.checked_head(print_[2])
-        names = (speaker.tables.name(head[of]) if head[of] else "" for of in ("backend", "of"))
-        return KeptEvidence(speaker.uuid, print_[2], *names)
+        names = (producer.tables.name(head[of]) if head[of] else "" for of in ("backend", "of"))
+        return KeptEvidence(producer.uuid, print_[2], *names)
 
     def settled(self) -> Compared:
         """Return the state after this look."""
@@ -210,16 +210,16 @@ class _Round:
         kept = _Kept(before, self.tally)
         new: list[DivergentSite] = []
         joined: list[tuple[DivergentSite, Sequence[str]]] = []
-        for place in dict.fromkeys((*self._heard, *before.doubts)):
-            heard = self._heard.get(place, PlaceLook())
+        for place in dict.fromkeys((*self._looks, *before.doubts)):
+            look = self._looks.get(place, PlaceLook())
             finding, doubt = self._finding(place), before.doubts.get(place)
             present = self._present.get(place.service, set())
             counts = self.tally[place]
             repeats = counts is not None and counts.repeats
-            now = heard.doubt(finding, doubt, present, self.roll.living)
-            differs = finding is not None or heard.case is not None
+            now = look.doubt(finding, doubt, present, self.roll.living)
+            differs = finding is not None or look.case is not None
             state = fate(now, present, differs=differs, repeats=repeats)
-            if state is Fate.FOUND and (found := self._found(place, finding, heard, now, repeats=repeats)) is not None:
+            if state is Fate.FOUND and (found := self._found(place, finding, look, now, repeats=repeats)) is not None:
                 room = kept.find(found)
                 if finding is None:
                     new.append(found)
@@ -231,8 +231,8 @@ class _Round:
                 room = kept.doubt(place, now)
             else:
                 room = kept.trust(place)
-            if room and heard.fingerprints:
-                self.tally.judge(place.service, self._sites[place], heard.fingerprints)
+            if room and look.fingerprints:
+                self.tally.judge(place.service, self._sites[place], look.fingerprints)
         tell_news(self.tell, before.findings.values(), new, joined)
         return replace(
             before,
@@ -253,31 +253,31 @@ class _Round:
         return None
 
     def _found(
-        self, place: ServiceSite, before: DivergentSite | None, heard: PlaceLook, now: Doubt, *, repeats: bool
+        self, place: ServiceSite, before: DivergentSite | None, look: PlaceLook, now: Doubt, *, repeats: bool
     ) -> DivergentSite | None:
         """The finding with this look's cases; without any, a worker that contradicts itself is odd.
 
         None: its contradiction has left.
         """
         outliers = Counter(before.outliers if before is not None else {})
-        if heard.case is not None:
-            outliers.update({uuid: times for uuid, times in heard.times.items() if uuid in now.workers})
+        if look.case is not None:
+            outliers.update({uuid: times for uuid, times in look.times.items() if uuid in now.workers})
         elif repeats:
             outliers.update(dict.fromkeys(sorted(now.contradict.difference(outliers)), 1))
         workers = self._named(before, now.workers)
         if before is not None:
             return replace(
                 before,
-                cases=before.cases + heard.cases,
+                cases=before.cases + look.cases,
                 workers=workers,
                 outliers=dict(outliers),
                 contradict=now.contradict,
-                newest=heard.case or before.newest,
+                newest=look.case or before.newest,
             )
-        case = heard.case or now.case
+        case = look.case or now.case
         if case is None:
             return None
-        cases = max(1, heard.cases) if heard.case is not None else len(now.contradict)
+        cases = max(1, look.cases) if look.case is not None else len(now.contradict)
         category = (self.tally[place] or self.numerics.sites[self._sites[place]]).category
         return DivergentSite(place, category, cases, workers, dict(outliers), now.contradict, case, case)
 

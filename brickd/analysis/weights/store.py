@@ -33,7 +33,7 @@ _NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
 _NOTHING = -1  # no number
 
 
-class Speaks(Protocol):
+class WeightsProducer(Protocol):
     """The worker that records come from."""
 
     uuid: str
@@ -63,19 +63,19 @@ class Weights:
         self._workers: dict[str, Holds] = {}
         self._lock = threading.Lock()
 
-    def take(self, speaker: Speaks, records: bytes) -> None:
+    def take(self, producer: WeightsProducer, records: bytes) -> None:
         """Take whole records of weights in order."""
         with self._lock:
-            tensors, holds = self._of(speaker.uuid, speaker.service)
-            numbers = array("i", _reader.weights_of(records, speaker.digests, tensors.numbers))
+            tensors, holds = self._of(producer.uuid, producer.service)
+            numbers = array("i", _reader.weights_of(records, producer.digests, tensors.numbers))
             for at in range(len(numbers)) if _NOTHING in numbers else ():
                 if numbers[at] == _NOTHING:
                     site, _, _, position, flags = _HEAD.unpack_from(records, at * RECORD_BYTES)
-                    if (called := speaker.known(site)) is not None:
+                    if (called := producer.known(site)) is not None:
                         expert = position if flags & _EXPERT else -1
                         numbers[at] = self._number(tensors, holds, Tensor(called.kernel, called.layer, expert))
             self._put(holds, records, numbers)
-            self._know(speaker.uuid, holds, tensors)
+            self._know(producer.uuid, holds, tensors)
 
     def merge(self, other: Weights, mark: str = "") -> None:
         """Add what others know, under uuids with a mark before them."""

@@ -1,4 +1,4 @@
-"""What a checksum costs the daemon, from its ring on: `python -m benchmarks.heard ROUNDS`.
+"""What a checksum costs the daemon, from its ring on: `python -m benchmarks.fingerprints_received ROUNDS`.
 
 The times are the processor's: a machine that is busy with other work lets nobody run for long. Each worker says the
 same number of fingerprints in turn, into a window that is full, so that as many leave it as come.
@@ -44,7 +44,7 @@ class Case(NamedTuple):
     given: Callable[[int, Any], Any]
     output: Callable[[int, Any], Any]
     sites: int = SITES
-    says: int = _DRAINED
+    each_sends: int = _DRAINED
 
 
 CASES = (
@@ -54,22 +54,22 @@ CASES = (
     Case("that meet", 64, lambda w, n: n, lambda w, n: n),
     Case("that never meet", 64, lambda w, n: n * 100 + w, lambda w, n: n),
     Case("of whom all differ", 64, lambda w, n: n, lambda w, n: n * 100 + w),
-    Case("that meet", 1_024, lambda w, n: n, lambda w, n: n, says=_FEW),
+    Case("that meet", 1_024, lambda w, n: n, lambda w, n: n, each_sends=_FEW),
     Case("at 16,000 sites", 64, lambda w, n: n, lambda w, n: n, 16_000),
     Case("that contradict themselves in one place", 64, lambda w, n: n * 0 + 7, lambda w, n: n * 100 + w, 1),
 )
 
 
-def heard(place: Workplace, rounds: int) -> Table:
+def fingerprints_received(place: Workplace, rounds: int) -> Table:
     """A row for each case."""
     progress(f"checksums in the daemon, {rounds} rounds")
-    rows = place.ask("heard", rounds)
-    title = f"Processor time of the daemon for a checksum: drained, heard, held against others; {rounds} rounds"
-    return Table("heard", title, rows)
+    rows = place.ask("fingerprints_received", rounds)
+    title = f"Processor time of the daemon for a checksum: drained, received, held against others; {rounds} rounds"
+    return Table("fingerprints_received", title, rows)
 
 
 def _drained(rounds: int) -> tuple[list[float], bytes]:
-    """How long a fingerprint takes from the ring of a worker until it may be heard; one of them."""
+    """How long a fingerprint takes from the ring of a worker until it is received; one of them."""
     x = np.zeros(4, np.float32)
     brick.checksum("k", x, input=x)
     times, records = [], b""
@@ -86,15 +86,15 @@ def _drained(rounds: int) -> tuple[list[float], bytes]:
     return times, records[: 6 * 64]
 
 
-def _said(case: Case, record: bytes, worker: int, first: int) -> bytes:
-    rows = np.tile(np.frombuffer(record, np.uint8), (case.says, 1))
-    numbers = np.arange(first, first + case.says, dtype=np.uint64)
+def _records(case: Case, record: bytes, worker: int, first: int) -> bytes:
+    rows = np.tile(np.frombuffer(record, np.uint8), (case.each_sends, 1))
+    numbers = np.arange(first, first + case.each_sends, dtype=np.uint64)
     for at, values in (
         (_SITE, (numbers % case.sites + 1).astype(np.uint32)),
         (_OUTPUT, case.output(worker, numbers)),
         (_INPUT, case.given(worker, numbers)),
     ):
-        raw = np.ascontiguousarray(values).view(np.uint8).reshape(case.says, -1)
+        raw = np.ascontiguousarray(values).view(np.uint8).reshape(case.each_sends, -1)
         rows[:, at : at + raw.shape[1]] = raw
     return rows.tobytes()
 
@@ -104,27 +104,27 @@ def _timed(case: Case, record: bytes, rounds: int) -> list[float]:
     watch = Watch(numerics, lambda *_, **__: None)
     sites = [None, *((1, layer, 0) for layer in range(16_000))]
     tables = WorkerNames([("other", 0), ("k", 0), *[("k", 0)] * 64], sites)
-    speakers = [numerics.speaker(str(n), "bench", lambda: tables, "") for n in range(case.workers)]
+    producers = [numerics.producer(str(n), "bench", lambda: tables, "") for n in range(case.workers)]
     roll, times, first = Roll({}, {"bench"}, ()), [], 0
 
     def batch(count: int) -> Sequence[list[bytes]]:
         nonlocal first
         made = []
-        for _ in range(max(1, count // case.says // case.workers)):
-            made.append([_said(case, record, worker, first) for worker in range(case.workers)])
-            first += case.says
+        for _ in range(max(1, count // case.each_sends // case.workers)):
+            made.append([_records(case, record, worker, first) for worker in range(case.workers)])
+            first += case.each_sends
         return made
 
-    for said in batch(_FILLING):
-        for speaker, records in zip(speakers, said, strict=True):
-            speaker.hear(records)
+    for records_of_worker in batch(_FILLING):
+        for producer, records in zip(producers, records_of_worker, strict=True):
+            producer.receive(records)
     watch.look(lambda: roll)
     for _ in range(rounds):
         made, before = batch(_OF_A_ROUND), numerics.fingerprints.end
         began = time.thread_time_ns()
-        for said in made:
-            for speaker, records in zip(speakers, said, strict=True):
-                speaker.hear(records)
+        for records_of_worker in made:
+            for producer, records in zip(producers, records_of_worker, strict=True):
+                producer.receive(records)
         watch.look(lambda: roll)
         times.append((time.thread_time_ns() - began) / (numerics.fingerprints.end - before))
     return times
