@@ -38,7 +38,7 @@ from brickd.client import protocol
 from brickd.datasources.world import World
 from brickd.errors import BrickdError, NotPermitted, WrongQuestion
 from brickd.query import queries
-from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting
+from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting, Wish
 from brickd.query.parameters import Duration
 from brickd.query.queries import EventsQuery, FingerprintsQuery, HangQuery, InspectQuery, StatusQuery
 from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, key, parameters
@@ -273,8 +273,14 @@ class Application:
         return self._done(**self._served.daemon().document(), endpoints=listed)
 
     async def _set(self, order: Setting) -> Response:
-        wish, workers, deaf = await self._in_thread(self._served.set, order)
-        return self._done(service=order.service, **wish.document(), workers=workers, deaf=deaf)
+        if order.service is None:
+            thresholds = await self._in_thread(self._served.set_thresholds, order)
+            of_service: dict[str, Any] = dict.fromkeys((*Wish().document(), "workers", "deaf"))
+        else:
+            wish, workers, deaf = await self._in_thread(self._served.set, order)
+            thresholds = self._served.thresholds
+            of_service = {**wish.document(), "workers": workers, "deaf": deaf}
+        return self._done(service=order.service, **of_service, thresholds=thresholds.documents())
 
     async def _forget(self, order: Forgetting) -> Response:
         return self._done(forgotten=await self._in_thread(self._served.forget, order))

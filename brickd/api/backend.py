@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from brickd.base.thresholds import Thresholds
 from brickd.datasources.world import DaemonStatus, World
 from brickd.model.event_log import Log
 from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting
@@ -28,6 +29,13 @@ class Served(World, Protocol):
 
     def daemon(self) -> DaemonStatus:
         """The status of the daemon."""
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds of alarms."""
+
+    def set_thresholds(self, order: Setting) -> Thresholds:
+        """Change thresholds, and return all of them; WrongQuestion for an unknown name or a value out of range."""
 
     def set(self, order: Setting) -> Obeyed:
         """Set what a service records; NoSuchWorker if no worker has this service."""

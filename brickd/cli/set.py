@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from brickd.base import escape, units
+from brickd.base import escape, thresholds, units
 from brickd.cli.ask import ask_daemon
 from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
@@ -23,11 +23,12 @@ from brickd.shm.sampling import ALL, DEFAULT
 @asks(Setting, complete_services)
 @output_options
 def set(question: Setting, output: str) -> None:
-    """Change what the workers of a service record.
+    """Change what workers record, or a threshold of the daemon.
 
     Applies to the workers that run now and to workers that start later. Stopping the daemon restores the setting with
     which each worker was started. The next daemon applies the changed setting again. "brickd status" reports
     --recording off as a problem. The setting does not affect weights. Without options, prints the current setting.
+    Without SERVICE, prints the thresholds, or changes them with --threshold; the daemon keeps them across restarts.
     Needs a daemon.
 
     \b
@@ -35,12 +36,19 @@ def set(question: Setting, output: str) -> None:
       brickd set api --spans on
       brickd set api --fingerprints 1/16 --sites 'layers.*.mlp'
       brickd set api --fingerprints default --sites all
+      brickd set --threshold stuck_min=2m
     """  # noqa: D301
     document = ask_daemon("set", question, post=True)
     emit(document, output, table=lambda seen: [escape.text(line, seen.width) for line in _lines(document)])
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
+    if document["service"] is None:
+        for each in document["thresholds"]:
+            value, default = (thresholds.written(each[key], each["unit"]) for key in ("value", "default"))
+            is_default = "" if each["value"] == each["default"] else f" (default: {default})"
+            yield f"{each['name']} = {value}{is_default}: {each['meaning']}"
+        return
     yield f"{document['service']}: {sentence(document)} in {units.many(document['workers'], 'worker')}"
     if document["deaf"] and (document["fingerprints"], document["sites"]) != (DEFAULT, [ALL]):
         deaf = units.many(document["deaf"], "worker")

@@ -11,13 +11,15 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import click
 
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base import escape
 from brickd.base.paths import Runtime, runtime
+from brickd.base.thresholds import of_file
 from brickd.cli import logfile
 from brickd.cli.output import emit, output_options, say
 from brickd.cli.query_options import ParameterType
@@ -35,14 +37,21 @@ from brickd.query.parameters import Whole
     show_default=True,
     help="Keep at most this much of the newest fingerprints in memory, to compare them. 0: none.",
 )
+@click.option(
+    "--thresholds",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help='Read thresholds of alarms from a TOML file with lines such as stuck_min = "45s". "brickd set" lists them.',
+)
 @output_options
-def up(detach: bool, numerics_bytes: int, output: str) -> None:
+def up(detach: bool, numerics_bytes: int, thresholds: Path | None, output: str) -> None:
     """Start the daemon.
 
     The daemon drains the rings of all workers of this user, keeps the totals of workers that ended or died, compares
     workers, and answers the other verbs. One daemon runs per user and machine.
     """
     here = runtime()
+    values = {} if thresholds is None else of_file(thresholds)
 
     def tell(pid: int) -> None:
         socket, log = os.fspath(here.socket), os.fspath(here.log) if detach else None
@@ -52,12 +61,12 @@ def up(detach: bool, numerics_bytes: int, output: str) -> None:
         sys.stdout.flush()
 
     if detach:
-        _detach(here, numerics_bytes, tell)
+        _detach(here, numerics_bytes, values, tell)
     else:
-        _run(here, numerics_bytes, lambda: tell(os.getpid()))
+        _run(here, numerics_bytes, values, lambda: tell(os.getpid()))
 
 
-def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
+def _run(here: Runtime, numerics_bytes: int, values: Mapping[str, float], ready: Callable[[], None]) -> None:
     # What only the daemon needs takes a quarter of a second to load.
     from brickd.api.connection_limits import Limits
     from brickd.api.listener import Listener
@@ -67,6 +76,8 @@ def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
 
     group = inprocess_daemon.group()
     with inprocess_daemon.draining(here, group, numerics_bytes=numerics_bytes) as daemon:
+        if values:
+            daemon.take_thresholds(daemon.thresholds.with_(values))
 
         def listen() -> Listener:
             daemon.restore()
@@ -95,7 +106,7 @@ def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
     say("the daemon has ended")
 
 
-def _detach(here: Runtime, numerics_bytes: int, tell: Callable[[int], None]) -> None:
+def _detach(here: Runtime, numerics_bytes: int, values: Mapping[str, float], tell: Callable[[int], None]) -> None:
     try:
         here.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = logfile.opened(here.log)
@@ -112,7 +123,7 @@ def _detach(here: Runtime, numerics_bytes: int, tell: Callable[[int], None]) -> 
         for ours, theirs in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(ours, theirs)
         sys.stderr = logfile.printed_to(here.log)
-        _run(here, numerics_bytes, lambda: os.close(write) if os.write(write, b".") else None)
+        _run(here, numerics_bytes, values, lambda: os.close(write) if os.write(write, b".") else None)
         return
     os.close(write)
     with os.fdopen(read, "rb") as pipe:

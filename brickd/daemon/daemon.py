@@ -30,6 +30,7 @@ from brickd.analysis.weights.store import Weights
 from brickd.base.locks import process
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.paths import runtime
+from brickd.base.thresholds import Thresholds, assigned, assignments
 from brickd.base.units import plural
 from brickd.daemon.collector import Collector
 from brickd.daemon.loop import Loop
@@ -273,6 +274,7 @@ class Daemon:
 
     def set(self, order: Setting) -> Obeyed:
         """Set what the workers of a service record, now and later; return how many obey."""
+        assert order.service is not None
         collector, roster = self._collector, self._collector.roster
         with roster.reading, roster.lock:
             known = {each.service for each in roster.attached.values()} | set(collector.memory.wishes)
@@ -298,6 +300,26 @@ class Daemon:
         self._loop.wake()
         self.tell("set", f"{wish.text()} for {plural(obeyed.workers, 'worker')}", service=order.service)
         return obeyed
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds of alarms."""
+        return self._memory.thresholds
+
+    def set_thresholds(self, order: Setting) -> Thresholds:
+        """Change thresholds; return all of them."""
+        if order.threshold:
+            self.take_thresholds(assigned(order.threshold, self.thresholds))
+        return self.thresholds
+
+    def take_thresholds(self, thresholds: Thresholds) -> None:
+        """Judge by these from now on, and keep them."""
+        with self._collector.roster.lock:
+            self._memory.thresholds = thresholds
+            self._collector.change()
+        self._loop.wake()
+        changed = ", ".join(assignments(thresholds)) or "all of them the defaults"
+        self.tell("set", f"thresholds: {changed}")
 
     def rescan(self, order: Rescanning) -> list[str]:
         """Have workers read their weights once more; which."""

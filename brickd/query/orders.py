@@ -47,9 +47,9 @@ class Patterns(Names):
 
 @dataclass(frozen=True)
 class Setting(Query):
-    """How the workers of a service record from now on; without options a query of the setting."""
+    """How the workers of a service record from now on, or the daemon's thresholds; without options a query of these."""
 
-    service: str = given(Name("the name of a service", metavar="SERVICE", positional=True))
+    service: str | None = given(Name("the name of a service", metavar="SERVICE", positional=True), None)
     spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), None)
     recording: OnOff | None = given(Choice(_ON_OFF, "off: record nothing at all."), None)
     fingerprints: str | None = given(
@@ -68,9 +68,25 @@ class Setting(Query):
         ), ()
     )  # fmt: skip
 
+    threshold: tuple[str, ...] = given(
+        Names(
+            "assignments such as stuck_min=45s",
+            "Change a threshold of the daemon's alarms, without SERVICE; NAME=default restores one."
+            " May be given several times.",
+            metavar="NAME=VALUE",
+        ), ()
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        Query.__post_init__(self)
+        if self.service is None and self.changes:
+            raise WrongQuestion("no service is given, expected the name of a service (brickd set SERVICE ...)")
+        if self.service is not None and self.threshold:
+            raise WrongQuestion("thresholds are of the daemon, not of a service: brickd set --threshold NAME=VALUE")
+
     @property
     def changes(self) -> bool:
-        """Whether it sets anything."""
+        """Whether it sets anything of a service."""
         return self.spans is not None or self.recording is not None or self.fingerprints is not None or self.sites != ()
 
 

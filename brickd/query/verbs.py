@@ -41,7 +41,7 @@ VERBS = {
     "record": Verb("Record what workers do into a file."),
     "inspect": Verb("Show one segment in full: header, lanes, ledger, rings.", "InspectQuery"),
     "events": Verb("List the events that the daemon logged.", "EventsQuery"),
-    "set": Verb("Change what the workers of a service record."),
+    "set": Verb("Change what workers record, or a threshold of the daemon."),
     "prune": Verb("Remove the segments of dead workers."),
     "calibrate": Verb("Measure the peak performance of this machine."),
     "doctor": Verb("Find what keeps brickd from working here, with the fix."),

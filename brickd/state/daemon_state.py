@@ -13,6 +13,7 @@ from typing import Any
 
 from brickd.analysis.numerics.online_state import Compared
 from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, whole
+from brickd.base.thresholds import Thresholds
 from brickd.model.deferred_overlay import overlay
 from brickd.model.kernel_sources.store import Sources
 from brickd.model.retained_workers import Background, RetainedTotals, RetainedWorker
@@ -41,6 +42,7 @@ class Memory:
         closed: the daemon ended cleanly, so that no event came after that.
         sources: of kernels, as far as they are in no file.
         removed: workers whose segments were removed while no total held them.
+        thresholds: of alarms.
     """
 
     prefix: str
@@ -54,6 +56,7 @@ class Memory:
     compared: Compared = field(default_factory=Compared)
     sources: Sources = field(default_factory=Sources, compare=False)
     removed: Removals = field(default_factory=Removals)
+    thresholds: Thresholds = Thresholds()  # noqa: RUF009
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
         """Add totals to the sum of their service, or of all others if these are too many; that sum."""
@@ -172,6 +175,7 @@ class Memory:
                 "buried": [plain(self.buried)],
                 "removed": [self.removed.text()],
                 "wishes": [plain(self.wishes)],
+                "thresholds": [plain(self.thresholds.changed())],
                 "newest_event": [plain(self.newest_event)],
                 "closed": [plain(self.closed)],
                 "compared": self.compared.pieces(),
@@ -194,6 +198,7 @@ class Memory:
             buried=[unicode(uuid) for uuid in listed(document["buried"], BURIED_MAX)],
             removed=Removals.of(document["removed"]) if "removed" in document else Removals(),
             wishes={unicode(service): Wish.of(wish) for service, wish in document["wishes"].items()},
+            thresholds=Thresholds.of(document.get("thresholds", {})),
             newest_event=whole(document["newest_event"], most=_EVENTS_MAX),
             closed=flag(document["closed"]),
             compared=Compared.of(document["compared"]) if "compared" in document else Compared(),

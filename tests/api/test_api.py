@@ -22,6 +22,7 @@ from verbs import started
 
 from brickd.api import event_stream
 from brickd.base.paths import runtime
+from brickd.base.thresholds import Thresholds
 from brickd.client.client import ask as asked_by_client
 from brickd.datasources.world import SharedMemory, World
 from brickd.errors import NoSuchWorker
@@ -206,7 +207,7 @@ def test_orders_reach_the_workers_of_a_service(worker: Start, socket_path: Path,
     done = ask(socket_path, "/v1/set", b"service=api&spans=on&recording=off")
     assert done.document == {
         "schema_version": 1, "source": "daemon", "service": "api", "spans": "on", "recording": "off",
-        "fingerprints": "default", "sites": ["all"], "workers": 1, "deaf": 0,
+        "fingerprints": "default", "sites": ["all"], "workers": 1, "deaf": 0, "thresholds": Thresholds().documents(),
     }  # fmt: skip
     flags = {name: ask(socket_path, f"/v1/inspect/{name}/0").document["control"]["flags"] for name in ("api", "batch")}
     assert flags == {"api": 3, "batch": 0}

@@ -22,6 +22,7 @@ from brickd.api.connection_limits import Limits
 from brickd.api.listener import Listener
 from brickd.api.server import Server
 from brickd.base.paths import runtime
+from brickd.base.thresholds import Thresholds, assigned
 from brickd.datasources.world import DaemonStatus, SharedMemory, Source
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.event_log import Log
@@ -44,7 +45,7 @@ class Daemon(SharedMemory):
         self.events, self.shelf = Log(), Shelf(runtime().recordings)
         self.checkpoint_problem: str | None = None
         self.judged: StragglerVerdict | None = None
-        self.seen = Compared()
+        self.seen, self.thresholds = Compared(), Thresholds()
         self.server: Server
         self.thread: threading.Thread
         self._started_ns = time.time_ns()
@@ -58,6 +59,10 @@ class Daemon(SharedMemory):
 
     def stragglers(self) -> StragglerVerdict | None:  # type: ignore[override]
         return self.judged
+
+    def set_thresholds(self, order: Setting) -> Thresholds:
+        self.thresholds = assigned(order.threshold, self.thresholds)
+        return self.thresholds
 
     def set(self, order: Setting) -> Obeyed:
         workers = [worker for worker in self.survey().workers if worker.service == order.service]

@@ -1,0 +1,174 @@
+"""Thresholds of alarms: one table of names, defaults, ranges and meanings.
+
+Owns: that table, how a value is read from text, from a file and from a saved state. Must not know: what is compared
+with a threshold, who may change one. Invariants: every value is within its range, wherever it came from; a refusal
+names the threshold, the value seen and the value expected.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from brickd.base.units import parse_duration, write_duration
+from brickd.errors import WrongQuestion
+
+DEFAULT = "default"
+_FILE_BYTES_MAX = 1 << 16
+_NS = 1_000_000_000
+
+
+class _Row(NamedTuple):
+    """A row of the table; `unit` "s": a duration."""
+
+    unit: str
+    least: float
+    most: float
+    meaning: str
+
+
+def _row(default: float, unit: str, least: float, most: float, meaning: str) -> float:
+    value: float = field(default=default, metadata={"row": _Row(unit, least, most, meaning)})
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The value of each threshold."""
+
+    stuck_min: float = _row(30, "s", 1, 86_400, "A span that is open for less is not reported as stuck.")
+    stuck_times: float = _row(
+        20, "times", 1, 1e6, "A span is not reported as stuck before this multiple of its own p99."
+    )
+    stuck_first: float = _row(
+        600,
+        "s",
+        1,
+        604_800,
+        "A span that no worker of the service has completed yet, in a worker that completes nothing else, is reported"
+        " as stuck after this time.",
+    )
+
+    def ns(self, name: str) -> int:
+        """A duration in nanoseconds."""
+        seconds: float = getattr(self, name)
+        return round(seconds * _NS)
+
+    def changed(self) -> dict[str, float]:
+        """The values that are not the defaults."""
+        mine = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in mine.items() if value != getattr(_DEFAULTS, name)}
+
+    def documents(self) -> list[dict[str, Any]]:
+        """All of them as JSON."""
+        return [
+            {
+                "name": each.name,
+                "value": getattr(self, each.name),
+                "default": each.default,
+                "unit": row(each.name).unit,
+                "meaning": row(each.name).meaning,
+            }
+            for each in fields(self)
+        ]
+
+    @classmethod
+    def of(cls, saved: Mapping[str, float]) -> Thresholds:
+        """Thresholds from what `changed` returned; those of a later brickd are ignored."""
+        return cls().with_({name: value for name, value in saved.items() if name in NAMES})
+
+    def with_(self, values: Mapping[str, float]) -> Thresholds:
+        """The same with other values.
+
+        Raises:
+            WrongQuestion: there is no such threshold, or a value is not within its range.
+        """
+        for name, value in values.items():
+            here = row(name)
+            if type(value) not in (int, float) or not here.least <= value <= here.most:
+                raise WrongQuestion(f"{name} is {value!r}, expected {_expected(here)}")
+        return replace(self, **values)
+
+
+_DEFAULTS = Thresholds()
+NAMES = tuple(each.name for each in fields(Thresholds))
+
+
+def row(name: str) -> _Row:
+    """The row of a threshold; WrongQuestion if there is none."""
+    for each in fields(Thresholds):
+        if each.name == name:
+            found: _Row = each.metadata["row"]
+            return found
+    raise WrongQuestion(f"no threshold {name}, expected one of {', '.join(NAMES)}")
+
+
+def written(value: float, unit: str) -> str:
+    """A value as people write it, and as `assigned` reads it.
+
+    >>> written(90, "s"), written(20, "times"), written(2.5, "%")
+    ('90s', '20', '2.5')
+    """
+    return write_duration(value) if unit == "s" else f"{value:g}"
+
+
+def assignments(of: Thresholds) -> list[str]:
+    """What `assigned` makes these thresholds of."""
+    return [f"{name}={written(value, row(name).unit)}" for name, value in of.changed().items()]
+
+
+def _expected(row: _Row) -> str:
+    least, most = written(row.least, row.unit), written(row.most, row.unit)
+    return f"a duration of {least} to {most}" if row.unit == "s" else f"a number of {least} to {most} ({row.unit})"
+
+
+def assigned(texts: Iterable[str], before: Thresholds) -> Thresholds:
+    """Thresholds after assignments such as `stuck_min=45s`; `default` as the value restores the default.
+
+    Raises:
+        WrongQuestion: a text is no assignment, or what it assigns is refused.
+    """
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise WrongQuestion(f"{text!r} is no assignment, expected NAME=VALUE")
+        values[name.strip()] = _value(name.strip(), value.strip())
+    return before.with_(values)
+
+
+def _value(name: str, text: str) -> float:
+    here = row(name)
+    if text == DEFAULT:
+        value: float = getattr(_DEFAULTS, name)
+        return value
+    try:
+        return parse_duration(text) if here.unit == "s" else float(text)
+    except ValueError:
+        raise WrongQuestion(f"{name} is {text!r}, expected {_expected(here)}") from None
+
+
+def of_file(path: Path) -> dict[str, float]:
+    """The values in a TOML file, which has numbers, or texts such as "45s".
+
+    Raises:
+        WrongQuestion: the file cannot be read, or has anything else.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_FILE_BYTES_MAX + 1)
+        if len(content) > _FILE_BYTES_MAX:
+            raise WrongQuestion(f"is larger than {_FILE_BYTES_MAX} bytes")
+        found = tomllib.loads(content.decode())
+        values = {name: _value(name, value) if isinstance(value, str) else value for name, value in found.items()}
+        Thresholds().with_(values)
+    except OSError as error:
+        raise WrongQuestion(f"{path}: {error.strerror}") from None
+    except WrongQuestion as error:
+        raise WrongQuestion(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:  # no TOML, or no UTF-8
+        raise WrongQuestion(f'{path}: {error}; expected lines such as stuck_min = "45s"') from None
+    return values

@@ -1,0 +1,135 @@
+"""Thresholds: what is read from text, files and saved states, what is refused, and that a daemon keeps them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from running import UP, running
+from verbs import brickd, document
+
+from brickd.base.thresholds import NAMES, Thresholds, assigned, assignments, of_file, row, written
+from brickd.errors import WrongQuestion
+
+DEFAULTS = Thresholds()
+
+
+def refusal(*texts: str) -> str:
+    with pytest.raises(WrongQuestion) as refused:
+        assigned(texts, DEFAULTS)
+    return str(refused.value)
+
+
+def test_an_assignment_changes_one_threshold_and_default_restores_it() -> None:
+    changed = assigned(["stuck_min=2m", "stuck_times = 50"], DEFAULTS)
+    assert (changed.stuck_min, changed.stuck_times, changed.stuck_first) == (120, 50, 600)
+    assert changed.changed() == {"stuck_min": 120, "stuck_times": 50}
+    assert changed.ns("stuck_min") == 120_000_000_000
+    assert assigned(["stuck_min=default"], changed).changed() == {"stuck_times": 50}
+    assert assigned([], changed) == changed
+
+
+def test_a_refusal_has_the_name_the_value_seen_and_the_value_expected() -> None:
+    assert refusal("stuck_min=soon") == "stuck_min is 'soon', expected a duration of 1s to 24h"
+    assert refusal("stuck_min=0.9s") == "stuck_min is 0.9, expected a duration of 1s to 24h"
+    assert refusal("stuck_times=1e7") == "stuck_times is 10000000.0, expected a number of 1 to 1e+06 (times)"
+    assert refusal("stuck_times=nan").startswith("stuck_times is nan, expected")
+    assert refusal("stuck") == "'stuck' is no assignment, expected NAME=VALUE"
+    assert refusal("stuk=1") == f"no threshold stuk, expected one of {', '.join(NAMES)}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_default_and_both_ends_of_each_range_are_taken(name: str) -> None:
+    here = row(name)
+    for value in (getattr(DEFAULTS, name), here.least, here.most):
+        assert getattr(assigned([f"{name}={written(value, here.unit)}"], DEFAULTS), name) == value
+    for beyond in (here.least / 2 - 1, here.most * 2):
+        with pytest.raises(WrongQuestion):
+            DEFAULTS.with_({name: beyond})
+
+
+def test_thresholds_come_back_from_their_assignments_and_from_a_saved_state() -> None:
+    changed = assigned(["stuck_min=90s", "stuck_first=1h"], DEFAULTS)
+    assert assignments(changed) == ["stuck_min=90s", "stuck_first=1h"]
+    assert assigned(assignments(changed), DEFAULTS) == changed
+    assert Thresholds.of(changed.changed()) == changed
+    assert Thresholds.of({"of_a_later_brickd": 1.0, "stuck_min": 5}).changed() == {"stuck_min": 5}
+    with pytest.raises(WrongQuestion):
+        Thresholds.of({"stuck_min": -1})
+
+
+def test_a_file_has_numbers_and_texts(tmp_path: Path) -> None:
+    path = tmp_path / "thresholds.toml"
+    path.write_text('# a comment\nstuck_min = "2m"\nstuck_times = 50\nstuck_first = 90.5\n')
+    assert of_file(path) == {"stuck_min": 120, "stuck_times": 50, "stuck_first": 90.5}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("stuk = 1", "no threshold stuk"),
+        ("stuck_min = true", "stuck_min is True, expected a duration of 1s to 24h"),
+        ("stuck_min = [1]", "stuck_min is [1], expected"),
+        ("[stuck]\nmin = 1", "no threshold stuck,"),
+        ("stuck_min: 3", "expected lines such as stuck_min"),
+        ("stuck_min = " + "[" * 20_000, "expected lines such as stuck_min"),
+        ("\udcff", "expected lines such as stuck_min"),
+        ("#" * 70_000, "is larger than 65536 bytes"),
+    ],
+)
+def test_a_file_with_anything_else_is_refused(tmp_path: Path, content: str, reason: str) -> None:
+    path = tmp_path / "thresholds.toml"
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(WrongQuestion, match=f"^{re.escape(str(path))}: ") as refused:
+        of_file(path)
+    assert reason in str(refused.value)
+
+
+def test_a_daemon_does_not_start_with_a_file_that_is_refused(prefix: str, tmp_path: Path) -> None:
+    result = brickd("up", "--thresholds", str(tmp_path / "none"))
+    assert (result.returncode, result.stderr) == (2, f"brickd: {tmp_path / 'none'}: No such file or directory\n")
+
+
+def test_a_daemon_takes_keeps_and_shows_its_thresholds(prefix: str, tmp_path: Path) -> None:
+    path = tmp_path / "thresholds.toml"
+    path.write_text('stuck_min = "45s"\n')
+
+    def values() -> dict[str, float]:
+        return {each["name"]: each["value"] for each in document("set")["thresholds"]}
+
+    with running(command=(*UP, "--thresholds", str(path))) as daemon:
+        assert values() == {each.name: getattr(DEFAULTS, each.name) for each in fields(DEFAULTS)} | {"stuck_min": 45}
+        said = brickd("set", "--threshold", "stuck_times=5").stdout.splitlines()
+        assert said[:2] == [
+            "stuck_min = 45s (default: 30s): A span that is open for less is not reported as stuck.",
+            "stuck_times = 5 (default: 20): A span is not reported as stuck before this multiple of its own p99.",
+        ]
+        assert daemon.until("set")["text"] == "thresholds: stuck_min=45s"
+        refused = brickd("set", "--threshold", "stuck_times=0")
+        assert (refused.returncode, refused.stderr.count("expected a number of 1 to 1e+06")) == (2, 1)
+        daemon.end()
+    with running() as daemon:
+        assert (values()["stuck_min"], values()["stuck_times"]) == (45, 5)
+        brickd("set", "--threshold", "stuck_times=default", "--threshold", "stuck_min=default")
+        assert values()["stuck_min"] == 30
+        daemon.end()
+
+
+@pytest.mark.parametrize("words", [("api", "--threshold", "stuck_min=1m"), ("--spans", "on")])
+def test_a_threshold_is_of_the_daemon_and_a_setting_of_a_service(words: tuple[str, ...]) -> None:
+    result = brickd("set", *words)
+    assert (result.returncode, "brickd set " in result.stderr) == (2, True)
+
+
+def test_the_table_of_the_reference_is_that_of_the_code() -> None:
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    told = re.findall(r"^\| `(\w+)` \| `(.+?)` \| `(.+?)` to `(.+?)` \| (.*) \|$", page, re.MULTILINE)
+    wanted = []
+    for each in fields(DEFAULTS):
+        here = row(each.name)
+        ends = (written(value, here.unit) for value in (getattr(DEFAULTS, each.name), here.least, here.most))
+        wanted.append((each.name, *ends, here.meaning))
+    assert told == wanted
