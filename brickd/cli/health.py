@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from brickd.views.common import Document
 
 _STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
-NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler", "removed")
+_IS = {"stuck": "stuck"}
+NAMES = (
+    *("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler"),
+    *_IS,
+    "removed",
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _diverged(status["diverged"]),
         _weights(status["weights"]),
         _straggler(status["stragglers"], status["judged_age_ns"]),
+        *(_alarm(kind, status["alarms"]) for kind in _IS),
         _few("removed", status["removed"]["unasked_spans"], 0, keeps),
     ]
     return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
@@ -167,3 +173,13 @@ def _straggler(found: Sequence[dict[str, Any]] | None, age_ns: int | None) -> Co
     seen = f"{workers[0]} slow" if workers else "no worker slow"
     more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""
     return _judged("straggler", not workers, seen + more, "none", "brickd stragglers")
+
+
+def _alarm(kind: str, found: Sequence[dict[str, Any]] | None) -> Condition:
+    if found is None:
+        return _judged(kind, True, f"{kind} not checked", "none without a daemon")
+    mine = [each for each in found if each["kind"] == kind]
+    workers = list(dict.fromkeys(name for each in mine for name in each["workers"]))
+    more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""
+    seen = f"{workers[0]}{more} {_IS[kind]}" if workers else f"no worker {_IS[kind]}"
+    return _judged(kind, not workers, seen, "none", mine[0]["command"] if mine else "")

@@ -21,8 +21,10 @@ from pathlib import Path
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
+from brickd.analysis.timing.alarms import Alarm, Alarms
 from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.analysis.timing.monitor import Lookout
+from brickd.analysis.timing.stuck import Stuck
 from brickd.analysis.weights import codec, verdicts
 from brickd.analysis.weights.monitor import Scales, Weighing
 from brickd.analysis.weights.shards import shards_of
@@ -101,7 +103,8 @@ class Daemon:
         self._lookout, self._recordings = Lookout(self.tell), Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.tell)
-        takers: list[Takes] = [self._windows, self._lookout, scales, self._recordings]
+        self._alarms = Alarms(self.tell, lambda: self.thresholds, [Stuck()])
+        takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, self._recordings]
         self._sampler = Sampler(self._used, takers, self._loop.tell_defect)
 
     def tell(self, kind: str, text: str, **of: str | None) -> None:
@@ -211,6 +214,10 @@ class Daemon:
     def stragglers(self) -> StragglerVerdict:
         """The stragglers."""
         return self._lookout.judged().at(time.monotonic_ns())
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The alarms that hold."""
+        return self._alarms.hold()
 
     def compared(self) -> Compared:
         """Where workers differ, and how much was compared."""

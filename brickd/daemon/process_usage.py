@@ -14,6 +14,8 @@ import psutil
 
 from brickd.model.workers import Survey, Usage, Worker
 
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+
 
 class _Look(NamedTuple):
     process: psutil.Process
@@ -43,10 +45,12 @@ class Usages:
                 process = before.process if before is not None and known else psutil.Process(pid)
                 with process.oneshot():
                     times, rss = process.cpu_times(), process.memory_info().rss
+                    stopped = process.status() in _STOPPED
             except psutil.Error:
                 continue
             looks[uuid] = _Look(process, now_ns, round((times.user + times.system) * 1e9))
-            found[uuid] = Usage(_percent(before, looks[uuid]) if before is not None and known else None, rss)
+            percent = _percent(before, looks[uuid]) if before is not None and known else None
+            found[uuid] = Usage(percent, rss, stopped)
         self._looks, self._found = looks, found
 
     def laid_over(self, survey: Survey) -> Survey:

@@ -35,6 +35,7 @@ from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
 if TYPE_CHECKING:
+    from brickd.analysis.timing.alarms import Alarm
     from brickd.analysis.timing.findings import StragglerVerdict
     from brickd.model.windows import Window
 
@@ -129,6 +130,9 @@ class World(Protocol):
     def stragglers(self) -> StragglerVerdict | None:
         """The stragglers; None: nothing compares workers."""
 
+    def alarms(self) -> tuple[Alarm, ...] | None:
+        """What is wrong with single workers; None: nothing watches them."""
+
     def compared(self) -> Compared | None:
         """Where workers differ, and how much was compared; None: nothing compares them."""
 
@@ -216,6 +220,9 @@ class SharedMemory:
 
     def stragglers(self) -> None:
         """None: one look compares no workers."""
+
+    def alarms(self) -> None:
+        """None: one look shows nothing of a worker's past."""
 
     def compared(self) -> Compared | None:
         """What an earlier daemon found."""

@@ -38,10 +38,16 @@ _NOTHING = Background()
 
 
 class Usage(NamedTuple):
-    """CPU, in percent of one processor (None before a second look), and memory of a process."""
+    """What a process takes, and whether it is stopped.
+
+    Attributes:
+        cpu_percent: of one processor; None before a second look.
+        stopped: by a signal or a debugger.
+    """
 
     cpu_percent: float | None
     rss_bytes: int
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

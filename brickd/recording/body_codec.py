@@ -135,7 +135,7 @@ def _worker(worker: Worker) -> str:
     members = {
         "name": worker.name,
         "together": worker.together,
-        "usage": worker.usage,
+        "usage": worker.usage and worker.usage[:2],
         "flags": worker.reading.flags,
         "asked_rate": worker.reading.asked_rate,
         "left_out": f"{worker.reading.left_out:x}",

@@ -188,6 +188,9 @@ class Replay:
             lookout.take(shown.snapshot)
         return lookout.judged()
 
+    def alarms(self) -> None:
+        """None: what was wrong then is among the events."""
+
     def compared(self) -> None:
         """None: to compare all records takes long."""
 

@@ -25,6 +25,7 @@ from brickd.shm.removed_workers import RemovedWorker
 from brickd.views import numerics_summary, removed_summary, weights_summary
 
 if TYPE_CHECKING:
+    from brickd.analysis.timing.alarms import Alarm
     from brickd.analysis.timing.findings import StragglerVerdict
 
 LISTED_MAX = 64  # refused files
@@ -40,6 +41,7 @@ class Seen:
     Attributes:
         workers: those that were asked for.
         slow: stragglers among them; None where they were not compared.
+        alarms: what is wrong with single ones of them.
         refused: files that are no segments; none where only some workers were asked for.
         removed: workers without a segment, of the services that were asked for.
         compared: the comparison of tensors; None where nothing has been compared.
@@ -52,6 +54,7 @@ class Seen:
     workers: Sequence[Worker]
     daemon: DaemonStatus | None = None
     slow: StragglerVerdict | None = None
+    alarms: Sequence[Alarm] | None = None
     refused: Sequence[SegmentRefused] = ()
     removed: Sequence[RemovedWorker] = ()
     compared: Compared | None = None
@@ -66,12 +69,14 @@ class Seen:
         judged, compared = world.stragglers(), world.compared()
         if compared is not None and not compared.since_ns:  # nothing has been compared
             compared = None
-        services = {worker.service for worker in workers}
+        services, alarms = {worker.service for worker in workers}, world.alarms()
+        mine = {worker.name for worker in workers}
         beside = [each for each in world.weighed(found) if each.service in services]
         return cls(
             workers,
             world.daemon(),
-            None if judged is None else judged.about({worker.name for worker in workers}),
+            None if judged is None else judged.about(mine),
+            None if alarms is None else [each for each in alarms if not mine.isdisjoint(each.workers)],
             () if names else found.refused,
             removed_summary.chosen(found, names),
             compared,
@@ -111,6 +116,11 @@ def _slow(seen: Seen) -> Found:
     if not seen.slow.current:
         text = f"no worker is judged now: the last look at all workers was {duration(seen.slow.age_ns)} ago"
         yield text, "brickd events"
+
+
+def _alarms(seen: Seen) -> Found:
+    for alarm in seen.alarms or ():
+        yield alarm.text, alarm.command
 
 
 def _off(seen: Seen) -> Found:
@@ -168,6 +178,7 @@ _KINDS: tuple[Callable[[Seen], Found], ...] = (
     _differing_weights,
     _differing_tensors,
     _uncounted,
+    _alarms,
     _slow,
     _off,
     _without_a_daemon,

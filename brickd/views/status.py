@@ -38,6 +38,7 @@ def answer(world: World, question: StatusQuery) -> Answer:
         "categories": categories(totals),
         "stragglers": [finding.document(rows=False) for finding in slow.findings] if slow and slow.current else None,
         "judged_age_ns": None if slow is None else slow.age_ns,
+        "alarms": None if seen.alarms is None else [alarm.document() for alarm in seen.alarms],
         "diverged": None
         if seen.differing is None
         else [numerics_summary.finding(each, seen.called, whole=False) for each in seen.differing],

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from serving import Daemon, still
 from verbs import LOSING, brickd, document, started
 
+from brickd.analysis.timing.alarms import KINDS
 from brickd.base.paths import runtime
 from brickd.cli.health import NAMES, Bounds, conditions, healthy
 from brickd.model.workers import survey
@@ -164,7 +165,8 @@ def test_an_order_that_cannot_be_is_refused() -> None:
         (("nobody", "--spans", "on"), 4, "no service nobody"),
         (("nobody",), 4, "no service nobody"),
         (("api", "--spans", "perhaps"), 2, "'perhaps' is not one of 'on', 'off'"),
-        ((), 2, "SERVICE"),
+        (("--spans", "on"), 2, "no service is given, expected the name of a service"),
+        (("api", "--threshold", "stuck_min=1m"), 2, "thresholds are of the daemon"),
     ):
         ended = brickd("set", *arguments)
         assert (ended.returncode, ended.stdout) == (code, "")
@@ -261,13 +263,13 @@ def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -
     started(worker)
     assert checked() == (
         0, f"healthy: 0 lost, 0 dead, 0 quarantined, daemon {os.getpid()}, checkpoint written, no numbers compared,"
-        " no weights compared, no worker compared, 0 removed",
+        " no weights compared, no worker compared, stuck not checked, 0 removed",
     )  # fmt: skip
     daemon.end()
     assert checked() == (
         0,
         "healthy: 0 lost, 0 dead, 0 quarantined, no daemon, no checkpoint, no numbers compared,"
-        " no weights compared, no worker compared, 0 removed",
+        " no weights compared, no worker compared, stuck not checked, 0 removed",
     )
 
 
@@ -279,7 +281,8 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
     told = document("status", "--check", code=1)
     assert [(each["name"], each["healthy"]) for each in told["conditions"]] == [
         ("lost", False), ("dead", False), ("quarantined", False), ("daemon", True), ("checkpoint", False),
-        ("diverged", True), ("weights", True), ("straggler", True), ("removed", True),
+        ("diverged", True), ("weights", True), ("straggler", True), ("stuck", True),
+        ("removed", True),
     ]  # fmt: skip
     lost = int(told["conditions"][0]["seen"].split()[0])
     started(worker, BRICKD_SERVICE="batch").kill()
@@ -325,10 +328,17 @@ FACTS = st.none() | st.fixed_dictionaries(
     }
 )
 
-NOBODY = {"diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None, "removed": {"unasked_spans": 0}}
+NOBODY = {
+    **{"diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None, "alarms": None},
+    "removed": {"unasked_spans": 0},
+}
 SITE = {"kernel": "down", "service": "api", "command": "brickd diff api/0 api/1"}
 DIVERGED = st.none() | st.lists(st.just(SITE), max_size=3)
 WEIGHTS = st.none() | st.lists(st.just({"workers": ["api/0", "api/1"], "command": "brickd weights api"}), max_size=3)
+ALARMS = st.none() | st.lists(
+    st.sampled_from(KINDS).map(lambda kind: {"kind": kind, "workers": ["api/0"], "command": "brickd hang api"}),
+    max_size=3,
+)
 SLOW = st.none() | st.lists(st.fixed_dictionaries({"worker": st.sampled_from(["api/0", "api/1"])}), max_size=3)
 
 
@@ -345,6 +355,15 @@ def test_of_several_that_are_told_together_each_one_counts() -> None:
     assert conditions(said, None, Bounds())[1].seen == "3 dead"
 
 
+def test_an_alarm_is_unhealthy_by_its_own_condition() -> None:
+    alarm = {"kind": "stuck", "workers": ["api/0", "api/1"], "command": "brickd hang api"}
+    said: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY, "alarms": [alarm]}
+    (judged,) = [each for each in conditions(said, None, Bounds()) if not each.healthy]
+    assert (judged.name, judged.seen, judged.command) == ("stuck", "api/0 and 1 more stuck", "brickd hang api")
+    (well,) = [each for each in conditions({**said, "alarms": []}, None, Bounds()) if each.name == "stuck"]
+    assert (well.healthy, well.seen) == (True, "no worker stuck")
+
+
 @pytest.mark.parametrize(("ended", "command"), [(True, "brickd up -d"), (False, "brickd doctor")])
 def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command: str) -> None:
     said: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY}
@@ -352,7 +371,7 @@ def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command:
 
 
 @given(
-    WORKERS, FACTS, SLOW, DIVERGED, WEIGHTS, st.integers(0, 2),
+    WORKERS, FACTS, SLOW, DIVERGED, WEIGHTS, ALARMS, st.integers(0, 2),
     st.none() | st.builds(Missing, st.just("it is gone"), st.booleans()),
     st.builds(Bounds, st.integers(0, 9), st.integers(0, 4), st.booleans(), st.lists(st.sampled_from(NAMES)).map(tuple)),
 )  # fmt: skip
@@ -362,12 +381,13 @@ def test_what_is_tolerated_more_is_never_less_healthy(
     slow: list[dict[str, str]] | None,
     diverged: list[dict[str, str]] | None,
     weights: list[dict[str, Any]] | None,
+    alarms: list[dict[str, Any]] | None,
     removed: int,
     missing: Missing | None,
     bounds: Bounds,
 ) -> None:
     age_ns = None if slow is None else 0
-    found = {"diverged": diverged, "weights": weights, "stragglers": slow, "judged_age_ns": age_ns}
+    found = {"diverged": diverged, "weights": weights, "stragglers": slow, "judged_age_ns": age_ns, "alarms": alarms}
     said = {"workers": workers, "daemon": facts, "removed": {"unasked_spans": removed}, **found}
     judged = conditions(said, missing, bounds)
     assert [each.name for each in judged] == list(NAMES)

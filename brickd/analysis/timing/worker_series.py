@@ -27,7 +27,7 @@ ROWS_MAX = 4_096
 # Who waits longest in a collective was there first: the others wait for the one that waits least.
 COLLECTIVE = "collective"
 # The user's own word for a brick whose time says nothing of its worker: it waits for work, or is meant to differ.
-_UNJUDGED = ("wait", "idle")
+UNJUDGED = ("wait", "idle")
 
 Key = tuple[str, str]
 Left = Literal["small", "unjudged", "bounded"]
@@ -80,7 +80,7 @@ def look(slot: Slot, lives: Mapping[str, Life]) -> SlotLook:
     for key in sorted(slot.bricks, key=lambda key: (-sum(share.self_ns for share in slot.bricks[key]), key)):
         shares = slot.bricks[key]
         kind = slot.categories.get(key, "").casefold()
-        if kind in _UNJUDGED:
+        if kind in UNJUDGED:
             left[key] = "unjudged"
             continue
         if len(shares) > room or all(share.self_ns < least_ns for share in shares):

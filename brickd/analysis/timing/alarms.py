@@ -1,0 +1,92 @@
+"""Alarms that need no other worker: those that hold now, and the events of their beginning and end.
+
+Owns: the form of an alarm, which ones hold, their events. Must not know: how a worker is judged, who takes snapshots.
+Invariants: what holds is replaced as a whole, so that any thread may read it; an alarm that goes on logs one event at
+its beginning and one at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from brickd.base.thresholds import Thresholds
+from brickd.base.units import duration, listed
+from brickd.model.event_log import Tell
+from brickd.model.survey_snapshot import Snapshot
+
+Kind = Literal["stuck"]
+KINDS: tuple[Kind, ...] = ("stuck",)
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One thing that is wrong.
+
+    Attributes:
+        subject: tells it from other alarms of its kind in its service, and stays the same while it holds.
+        command: the next one to run.
+    """
+
+    kind: Kind
+    service: str
+    workers: tuple[str, ...]
+    subject: str
+    text: str
+    command: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Tells it from all other alarms."""
+        return self.kind, self.service, self.subject
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "kind": self.kind,
+            "service": self.service,
+            "workers": list(self.workers),
+            "text": self.text,
+            "command": self.command,
+        }
+
+
+class Detector(Protocol):
+    """Finds alarms of one kind."""
+
+    def look(self, snapshot: Snapshot, thresholds: Thresholds) -> Sequence[Alarm]:
+        """All that hold at the next snapshot."""
+
+
+class Alarms:
+    """Takes snapshots, and knows the alarms that hold."""
+
+    def __init__(self, tell: Tell, thresholds: Callable[[], Thresholds], detectors: Sequence[Detector]) -> None:
+        self._tell, self._thresholds, self._detectors = tell, thresholds, detectors
+        self._began_ns: dict[tuple[str, str, str], int] = {}
+        self._hold: tuple[Alarm, ...] = ()
+
+    def hold(self) -> tuple[Alarm, ...]:
+        """The alarms that held at the last snapshot."""
+        return self._hold
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Look for alarms in a snapshot."""
+        thresholds = self._thresholds()
+        found = tuple(alarm for each in self._detectors for alarm in each.look(snapshot, thresholds))
+        before, self._hold = self._hold, found
+        now = {alarm.key: alarm for alarm in found}
+        for key, alarm in now.items():
+            if key not in self._began_ns:
+                self._report(alarm.kind, alarm.text, alarm)
+        for alarm in before:
+            if alarm.key not in now:
+                for_ns = snapshot.now_ns - self._began_ns[alarm.key]
+                text = f"{listed(alarm.workers)}: no longer {alarm.kind}, after {duration(for_ns)}"
+                self._report(f"{alarm.kind}_gone", text, alarm)
+        self._began_ns = {key: self._began_ns.get(key, snapshot.now_ns) for key in now}
+
+    def _report(self, kind: str, text: str, alarm: Alarm) -> None:
+        worker = alarm.workers[0] if len(alarm.workers) == 1 else None
+        self._tell(kind, text, service=alarm.service, worker=worker, command=alarm.command)

@@ -1,0 +1,190 @@
+"""Workers that are stuck: a span that is open far beyond its own past, or a stopped process.
+
+Owns: how long a lane is quiet, and after which time that is too long. Must not know: how the snapshots came about,
+screens. Invariants: a lane in which anything was recorded since is not stuck; a span whose category says that it waits
+for work is never stuck; workers that are stuck in the same place are one alarm.
+
+When a span is stuck:
+
+- Its p99 is known (from the same place in this worker, else in any worker of the service): after `stuck_times` times
+  the p99, and not before `stuck_min`.
+- No worker has completed it, and nothing was recorded below it: after `stuck_first`, while its worker records nothing
+  in any lane. This is a first step that hangs, and a long beginning is not.
+- No worker has completed it, and spans below it were completed: never. This is a worker's loop, which waits for work.
+- Its process is stopped (SIGSTOP, a debugger): after `stuck_min`, whatever is open.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from brickd.analysis.timing.alarms import Alarm
+from brickd.analysis.timing.hang import LanePosition
+from brickd.analysis.timing.worker_series import UNJUDGED
+from brickd.base.thresholds import Thresholds
+from brickd.base.units import duration, listed
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.worker_names import as_argument
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.open_spans import Open, youngest
+from brickd.shm.segment_copy import Reading
+
+_PATHS = 0xFFFF  # the part of an open word that is a path's number
+
+
+class _Quiet(NamedTuple):
+    """Numbers of a lane of which one changes whenever a span begins or ends, and since when none did."""
+
+    activity: tuple[int, ...]
+    since_ns: int
+
+
+class _Stuck(NamedTuple):
+    """One stuck worker; `place` None: its process is stopped."""
+
+    worker: str
+    place: LanePosition | None
+    for_ns: int
+    p99_ns: float | None
+
+
+class Stuck:
+    """Finds stuck workers in snapshots that are taken in turn."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[tuple[str, int], _Quiet] = {}
+        self._stopped: dict[str, int] = {}  # since when, by uuid
+
+    def look(self, snapshot: Snapshot, thresholds: Thresholds) -> list[Alarm]:
+        """The alarms of a snapshot."""
+        alive = [worker for worker in snapshot.survey.workers if worker.reading.alive]
+        self._note(alive, snapshot.now_ns)
+        services: dict[str, list[Worker]] = {}
+        for worker in alive:
+            services.setdefault(worker.service, []).append(worker)
+        return [
+            alarm
+            for service, workers in services.items()
+            for alarm in _alarms(service, self._found(workers, snapshot.now_ns, thresholds))
+        ]
+
+    def _note(self, alive: Sequence[Worker], now_ns: int) -> None:
+        lanes: dict[tuple[str, int], _Quiet] = {}
+        stopped: dict[str, int] = {}
+        for worker in alive:
+            moved = False
+            for number, lane, _ in worker.reading.lanes:
+                if not lane["begun"]:
+                    continue
+                key = worker.reading.uuid, number
+                activity = lane["begun"], lane["summarized"], lane["open"], lane["current"]
+                before = self._lanes.get(key)
+                same = before is not None and before.activity == activity
+                lanes[key] = before if before is not None and same else _Quiet(activity, now_ns)
+                moved |= not same
+            if worker.usage is not None and worker.usage.stopped:
+                since_ns = self._stopped.get(worker.reading.uuid, now_ns)
+                stopped[worker.reading.uuid] = now_ns if moved else since_ns
+        self._lanes, self._stopped = lanes, stopped
+
+    def _found(self, workers: Sequence[Worker], now_ns: int, thresholds: Thresholds) -> Iterator[_Stuck]:
+        least_ns = thresholds.ns("stuck_min")
+        for worker in workers:
+            uuid = worker.reading.uuid
+            if (since_ns := self._stopped.get(uuid)) is not None:
+                if now_ns - since_ns >= least_ns:
+                    yield _Stuck(worker.name, None, now_ns - since_ns, None)
+                continue
+            quiet_ns = {
+                number: now_ns - self._lanes[uuid, number].since_ns
+                for number, lane, _ in worker.reading.lanes
+                if lane["begun"]
+            }
+            all_quiet_ns = min(quiet_ns.values(), default=0)
+            for number, lane, _ in worker.reading.lanes:
+                if quiet_ns.get(number, 0) < least_ns or not lane["current"]:
+                    continue
+                span = youngest(worker.reading, lane)
+                if span is None or span.since_ns is None or _waits(worker.reading, lane["current"] & _PATHS):
+                    continue
+                # What is below it may have ended since it began: it is only known to be quiet since then.
+                for_ns = min(span.since_ns, quiet_ns[number])
+                p99_ns = _p99_ns(worker, span, lane["current"] & _PATHS, workers)
+                if p99_ns is not None:
+                    most_ns = max(least_ns, thresholds.stuck_times * p99_ns)
+                elif _has_children(worker.reading, lane["current"] & _PATHS):
+                    continue
+                else:
+                    most_ns, for_ns = thresholds.ns("stuck_first"), min(for_ns, all_quiet_ns)
+                if for_ns >= max(most_ns, least_ns):
+                    place = LanePosition(span.brick, span.layer, span.path[-2] if len(span.path) > 1 else None)
+                    yield _Stuck(worker.name, place, for_ns, p99_ns)
+
+
+def _waits(reading: Reading, number: int) -> bool:
+    path = reading.paths[number]
+    return path is not None and reading.category(path.name).casefold() in UNJUDGED
+
+
+def _p99_ns(worker: Worker, span: Open, number: int, service: Sequence[Worker]) -> float | None:
+    """The p99 of a span in its own worker; where that has completed none, the largest among the others."""
+    own = _quantile(worker.reading, number)
+    if own is not None:
+        return own
+    others = (_quantile(each.reading, _number(each.reading, span)) for each in service if each is not worker)
+    return max((each for each in others if each is not None), default=None)
+
+
+def _number(reading: Reading, span: Open) -> int:
+    """The number of the path with these names in another worker, or -1."""
+    numbers: dict[int, dict[str, list[int]]] = {}
+    for number, path in enumerate(reading.paths):
+        if path is not None and not path.marks:
+            numbers.setdefault(path.parent, {}).setdefault(reading.name(path.name), []).append(number)
+    found = [-1]
+    for name in span.path:
+        found = [each for parent in found for each in numbers.get(parent, {}).get(name, ())]
+    layer = -1 if span.layer is None else span.layer
+    same = (each for each in found if (path := reading.paths[each]) is not None and path.layer == layer)
+    return next(same, -1)
+
+
+def _quantile(reading: Reading, number: int) -> float | None:
+    """The p99 of a path, in nanoseconds; None: no span of it was completed."""
+    if number < 0:
+        return None
+    count = len(reading.paths)
+    rows, parents = array("i", [-1]) * count, array("i", [-1]) * count
+    rows[number] = 0
+    fold = _reader.Fold()
+    fold.add(reading.summaries, rows, parents, bytes([_reader.PART_OUTER]) * count, reading.tick_ns)
+    row = fold.row(0) if fold.sums() else None
+    return row["p99_ns"] if row is not None and row["count"] else None
+
+
+def _has_children(reading: Reading, number: int) -> bool:
+    """Whether a path directly below it was ever begun: a path is made as its first span begins."""
+    return any(path is not None and path.parent == number and not path.marks for path in reading.paths)
+
+
+def _alarms(service: str, found: Iterable[_Stuck]) -> Iterator[Alarm]:
+    places: dict[LanePosition | None, dict[str, _Stuck]] = {}
+    for each in found:
+        workers = places.setdefault(each.place, {})
+        workers[each.worker] = max(each, workers.get(each.worker, each), key=lambda one: one.for_ns)
+    for place, stuck in places.items():
+        names = tuple(stuck)
+        least = min(stuck.values(), key=lambda one: one.for_ns)
+        are, its = ("are", "their processes are") if len(names) > 1 else ("is", "its process is")
+        if place is None:
+            why = f"{its} stopped (SIGSTOP, or a debugger) for at least {duration(least.for_ns)}"
+        else:
+            where = place.brick if place.layer is None else f"{place.brick} (layer {place.layer})"
+            usual = "it was never completed" if least.p99_ns is None else f"its p99 is {duration(least.p99_ns)}"
+            why = f"in {where} for {duration(least.for_ns)}; {usual}"
+        text = f"{listed(names)} {are} stuck{':' if place is None else ''} {why}"
+        subject = "" if place is None else f"{place.within}/{place.brick}/{place.layer}"
+        yield Alarm("stuck", service, names, subject or "stopped", text, f"brickd hang {as_argument(service)}")

@@ -1,0 +1,256 @@
+"""Stuck workers: which open spans are reported, after which time, and what real workers that are stopped look like."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import psutil
+import pytest
+from faults import Start, until_stopped
+from machines import Machine, machine
+from made_up import MadeUp
+from running import until
+
+from brickd.analysis.timing.alarms import Alarm, Alarms
+from brickd.analysis.timing.stuck import Stuck
+from brickd.base.thresholds import Thresholds
+from brickd.daemon.process_usage import Usages
+from brickd.model.event_log import Log
+from brickd.model.survey_snapshot import EVERY_NS, Snapshot
+from brickd.model.workers import Survey, Usage, Worker
+from brickd.shm.ledger import ledger_of
+
+SECOND = 1_000_000_000
+QUICK = Thresholds().with_({"stuck_min": 30, "stuck_times": 20, "stuck_first": 600})
+
+
+class Made:
+    """A worker that never ran: completed spans of `step`, and what it has open since a time."""
+
+    def __init__(self, number: int = 0, *, category: str | None = None, calls: int = 100, ms: float = 10) -> None:
+        self.name, self.number, self.usage = f"api/{number}", number, Usage(0.0, 0)
+        made = MadeUp(service="api")
+        made.begin("loop")
+        for _ in range(calls):
+            made.begin("step", category=category)
+            made.spend(round(ms * 1e6))
+            made.end()
+        if not calls:
+            made.begin("step", category=category)
+            made.stack.pop()
+        made.begin("load")
+        self.reading = made.reading()
+        self.lanes: dict[int, dict[str, int]] = {}
+
+    def path(self, name: str) -> int:
+        (number,) = (
+            number
+            for number, path in enumerate(self.reading.paths)
+            if path is not None and self.reading.name(path.name) == name
+        )
+        return number
+
+    def opens(self, name: str, began_ns: int, *, lane: int = 0, begun: int = 1) -> None:
+        """What is the youngest open span of a lane since a time."""
+        word = (began_ns >> 8) << 16 | self.path(name)
+        self.lanes[lane] = {"begun": begun, "summarized": 0, "open": 1, "current": word, "thread": 7}
+
+    def closes(self, *, lane: int = 0, begun: int = 1) -> None:
+        self.lanes[lane] = {"begun": begun, "summarized": begun, "open": 0, "current": 0, "thread": 7}
+
+    def worker(self, now_ns: int, *, alive: bool = True) -> Worker:
+        lanes: Any = [(number, lane, {}) for number, lane in self.lanes.items()]
+        header: Any = {**self.reading.header, "uuid": bytes([self.number]) * 16}
+        reading = replace(self.reading, header=header, lanes=lanes, now_ticks=now_ns, pid=1 if alive else None)
+        return Worker(self.name, reading, ledger_of(replace(reading, lanes=[])), usage=self.usage)
+
+
+def looks(
+    *workers: Made, until: float, since: float = 0, thresholds: Thresholds = QUICK, alive: bool = True
+) -> Sequence[Alarm]:
+    """The alarms of the last of the looks that a daemon takes every ten seconds."""
+    stuck, alarms = Stuck(), []
+    for seconds in range(round(since), round(until) + 1, 10):
+        now_ns = seconds * SECOND
+        survey = Survey([each.worker(now_ns, alive=alive) for each in workers], [])
+        alarms = stuck.look(Snapshot(now_ns, now_ns, survey), thresholds)
+    return alarms
+
+
+def texts(alarms: Sequence[Alarm]) -> list[str]:
+    return [each.text for each in alarms]
+
+
+def test_a_span_far_beyond_its_own_p99_is_stuck_after_half_a_minute() -> None:
+    made = Made()
+    made.opens("step", 0)
+    assert looks(made, until=20) == []
+    (alarm,) = looks(made, until=30)
+    assert alarm.text == "api/0 is stuck in step for 30.0 s; its p99 is 10.0 ms"
+    assert (alarm.kind, alarm.service, alarm.workers, alarm.command) == ("stuck", "api", ("api/0",), "brickd hang api")
+
+
+def test_a_span_is_not_stuck_within_twenty_times_its_p99() -> None:
+    made = Made(ms=5_000)  # p99 of 5 s, so 100 s
+    made.opens("step", 0)
+    assert looks(made, until=90) == []
+    assert len(looks(made, until=110)) == 1
+
+
+def test_a_lane_in_which_anything_happens_is_not_stuck_and_its_time_counts_from_the_last_of_it() -> None:
+    made, stuck = Made(), Stuck()
+    found = []
+    for seconds in range(0, 80, 10):
+        made.opens("step", 0, begun=1 + min(seconds // 10, 3))  # something is begun below it, up to 30 s
+        survey = Survey([made.worker(seconds * SECOND)], [])
+        found.append(texts(stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK)))
+    assert [bool(each) for each in found] == [False] * 6 + [True] * 2
+    assert "for 30.0 s" in found[6][0]
+
+
+def test_the_time_is_that_of_the_span_where_its_lane_was_quiet_for_longer() -> None:
+    """A worker that was idle for a minute, and began a span 20 s ago."""
+    made, stuck = Made(), Stuck()
+    made.closes()
+    for seconds in (0, 60):
+        assert stuck.look(Snapshot(seconds * SECOND, 0, Survey([made.worker(seconds * SECOND)], [])), QUICK) == []
+    made.opens("step", 60 * SECOND)
+    for seconds, count in ((70, 0), (90, 0), (100, 1)):
+        alarms = stuck.look(Snapshot(seconds * SECOND, 0, Survey([made.worker(seconds * SECOND)], [])), QUICK)
+        assert len(alarms) == count, seconds
+
+
+def test_a_loop_that_waits_for_work_is_not_stuck() -> None:
+    made = Made()
+    made.opens("loop", 0)
+    assert looks(made, until=3_600) == []
+
+
+@pytest.mark.parametrize("category", ["wait", "Idle"])
+def test_a_span_whose_category_says_that_it_waits_is_not_stuck(category: str) -> None:
+    made = Made(category=category)
+    made.opens("step", 0)
+    assert looks(made, until=600) == []
+
+
+def test_a_first_span_is_stuck_after_ten_minutes_in_which_its_worker_records_nothing() -> None:
+    made = Made()
+    made.opens("load", 0)
+    assert looks(made, until=590) == []
+    assert texts(looks(made, until=600)) == ["api/0 is stuck in load for 10.0 min; it was never completed"]
+    stuck = Stuck()
+    for seconds in range(0, 1_200, 10):
+        made.closes(lane=1, begun=1 + seconds // 10)  # another thread works
+        survey = Survey([made.worker(seconds * SECOND)], [])
+        assert stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK) == []
+
+
+def test_a_first_span_is_judged_by_the_p99_of_the_other_workers() -> None:
+    new, others = Made(0, calls=0), [Made(1, ms=5_000), Made(2, ms=10)]
+    new.opens("step", 0)
+    assert looks(new, *others, until=90) == []
+    (alarm,) = looks(new, *others, until=110)
+    assert alarm.workers == ("api/0",)
+    assert "its p99 is 5.0 s" in alarm.text
+
+
+def test_workers_that_are_stuck_in_one_place_are_one_alarm_and_other_places_are_others() -> None:
+    workers = [Made(number) for number in range(5)]
+    for each in workers[:4]:
+        each.opens("step", each.number * SECOND)
+    workers[4].usage = Usage(0.0, 0, stopped=True)
+    step, stopped = looks(*workers, until=60)
+    assert step.workers == ("api/0", "api/1", "api/2", "api/3")
+    assert step.text == "api/0, api/1, api/2 and 1 more are stuck in step for 57.0 s; its p99 is 10.0 ms"
+    assert stopped.text == "api/4 is stuck: its process is stopped (SIGSTOP, or a debugger) for at least 1.0 min"
+
+
+def test_a_stopped_process_is_stuck_whatever_is_open_and_one_that_goes_on_meanwhile_is_not() -> None:
+    made, stuck = Made(), Stuck()
+    made.usage = Usage(0.0, 0, stopped=True)
+    made.closes()
+    assert looks(made, until=20) == []
+    assert len(looks(made, until=30)) == 1
+    for seconds in range(0, 120, 10):
+        made.closes(begun=1 + seconds // 20)  # it went on, and was stopped again
+        survey = Survey([made.worker(seconds * SECOND)], [])
+        assert stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK) == []
+
+
+def test_a_dead_worker_is_not_stuck() -> None:
+    made = Made()
+    made.opens("step", 0)
+    assert looks(made, until=600, alive=False) == []
+
+
+def test_an_alarm_logs_its_beginning_and_its_end_once() -> None:
+    made, log = Made(), Log()
+    alarms = Alarms(log.add, lambda: QUICK, [Stuck()])
+    for seconds in range(0, 100, 10):
+        if seconds < 60:
+            made.opens("step", 0)
+        else:
+            made.closes(begun=2)
+        alarms.take(Snapshot(seconds * SECOND, 0, Survey([made.worker(seconds * SECOND)], [])))
+        assert bool(alarms.hold()) == (30 <= seconds < 60)
+    events = [(each.kind, each.service, each.worker, each.text, each.command) for each in log.since(0).events]
+    assert events == [
+        ("stuck", "api", "api/0", "api/0 is stuck in step for 30.0 s; its p99 is 10.0 ms", "brickd hang api"),
+        ("stuck_gone", "api", "api/0", "api/0: no longer stuck, after 30.0 s", "brickd hang api"),
+    ]
+
+
+# ---- real workers
+
+PROGRAM = """
+step = brick.brick("step")
+for _ in range(20):
+    with step: pass
+step.start()
+pause()
+step.stop()
+pause()
+"""
+
+
+def alarms_of(here: Machine, usages: Usages, stuck: Stuck, number: int) -> Sequence[Alarm]:
+    here.tick()
+    found = here.survey()
+    usages.look(found, number * EVERY_NS)
+    least = QUICK.with_({"stuck_min": 1, "stuck_times": 1})
+    return stuck.look(Snapshot.of(usages.laid_over(found), number * EVERY_NS, 0), least)
+
+
+def test_a_real_worker_that_is_stopped_is_stuck_until_it_goes_on(worker: Start, prefix: str) -> None:
+    process = worker(PROGRAM, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    process.paused()
+    process.go()
+    process.paused()
+    usages, stuck = Usages(), Stuck()
+    with machine(prefix) as here:
+        assert alarms_of(here, usages, stuck, 0) == []
+        process.process.send_signal(signal.SIGSTOP)
+        until_stopped(process.pid)
+        assert alarms_of(here, usages, stuck, 1) == []
+        (alarm,) = alarms_of(here, usages, stuck, 2)
+        assert alarm.text == "api/0 is stuck: its process is stopped (SIGSTOP, or a debugger) for at least 10.0 s"
+        process.process.send_signal(signal.SIGCONT)
+        until(lambda: psutil.Process(process.pid).status() != psutil.STATUS_STOPPED)
+        assert alarms_of(here, usages, stuck, 3) == []
+
+
+def test_a_real_worker_that_waits_in_a_span_is_stuck_in_it(worker: Start, prefix: str) -> None:
+    process = worker(PROGRAM, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    process.paused()
+    stuck = Stuck()
+    with machine(prefix) as here:
+        survey = here.survey()
+        (seen,) = survey.workers
+        hour = replace(seen, reading=replace(seen.reading, now_ticks=(seen.reading.now_ticks or 0) + 10**13))
+        for number in range(2):
+            alarms = stuck.look(Snapshot.of(replace(survey, workers=[hour]), number * 3600 * SECOND, 0), QUICK)
+        (alarm,) = alarms
+    assert alarm.text.startswith("api/0 is stuck in step for 1.0 h; its p99 is ")
