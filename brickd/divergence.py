@@ -113,17 +113,17 @@ class Divergence:
         first = self.document["first"]
         if first is None:
             return None
-        said = first[side]
-        step = said.get("step")
+        evidence = first[side]
+        step = evidence.get("step")
         return KernelTrace(
-            said["worker"],
+            evidence["worker"],
             first["kernel"],
             first["layer"],
-            said.get("position", first["position"]),
+            evidence.get("position", first["position"]),
             None if step is None else int(step, 16),
-            said["checksum"],
-            said.get("fnv1a"),
-            said,
+            evidence["checksum"],
+            evidence.get("fnv1a"),
+            evidence,
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from brick_agent._core import _source_hash, _tell
+from brick_agent._core import _send_source, _source_hash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ class Source(int):
     text: str | None
     name: str | None
     path: str | None
-    told: int
+    next_piece: int
     uses: int
 
     def __new__(cls, text: str, name: str | None, path: str | None) -> Self:
         """Make the source of a text, of which nothing was sent."""
         self = super().__new__(cls, _source_hash(text))
         self.text, self.name, self.path = text, name, path
-        self.told = self.uses = 0
+        self.next_piece = self.uses = 0
         return self
 
     def __repr__(self) -> str:
         """The name that brickd uses."""
         return f"<source {self:016x}>"
 
-    def tell(self) -> None:
+    def send(self) -> None:
         """Send the rest at use 1, 2, 4, 8 and so on, since a ring may stay full."""
         text = self.text
         if text is None:
@@ -48,8 +48,8 @@ class Source(int):
         self.uses += 1
         if self.uses & (self.uses - 1):
             return
-        self.told = max(told := _tell(text, self.name, self.path, int(self), self.told), 0)
-        if told == _ALL:
+        self.next_piece = max(next_piece := _send_source(text, self.name, self.path, int(self), self.next_piece), 0)
+        if next_piece == _ALL:
             self.text = None
 
 
@@ -59,7 +59,7 @@ _known: dict[tuple[int, int], Source] = {}
 
 def _forked() -> None:
     for each in list(_known.values()):
-        each.told = each.uses = 0  # a child has sent nothing
+        each.next_piece = each.uses = 0  # a child has sent nothing
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -76,7 +76,7 @@ def source(text: str | Source, /, *, name: str | None = None, path: str | os.Pat
     <source 2457de3a2a827c90>
     """
     if isinstance(text, Source):
-        text.tell()
+        text.send()
         return text
     if not isinstance(text, str):
         if os.environ.get("BRICKD_STRICT") == "1":
@@ -90,9 +90,9 @@ def source(text: str | Source, /, *, name: str | None = None, path: str | os.Pat
         if len(_known) < KNOWN_MAX:
             known = _known.setdefault(key, known)
         else:
-            _tell(None, None, None, int(known), 0)  # counts
+            _send_source(None, None, None, int(known), 0)  # counts
             known.text = None
-    known.tell()
+    known.send()
     return known
 
 

@@ -71,10 +71,10 @@ struct brick_text {
 /* The hash by which a source is known: FNV-1a of 64 bits over its bytes. */
 uint64_t brick_source_hash(const char *text, size_t length);
 
-/* Writes the source into the event ring, piece by piece, from piece *told on, which is 0 at first; as many as there is room
+/* Writes the source into the event ring, piece by piece, from piece *piece on, which is 0 at first; as many as there is room
  * for. BRICK_REFUSED: some pieces are left for a later call; without it none is. A text of more than a mebibyte is counted
  * as dropped. */
-unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *told);
+unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *piece);
 
 #ifdef __cplusplus
 }

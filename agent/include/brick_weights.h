@@ -91,8 +91,8 @@ struct brick_weights {
     uint64_t share_ppm;         /* of the time, in millionths, at most a million; 0: 5,000 */
     /* The writer's. */
     const void *segment;
-    uint64_t read, told; /* of the present scan: up to these tensors */
-    uint64_t gone;       /* how many are */
+    uint64_t read, recorded; /* of the present scan: up to these tensors */
+    uint64_t gone;           /* how many are */
     uint64_t step, asked, loads, began_ns, seen_ns, next_ns, next_ticks;
     int64_t credit; /* millionths of ns */
     uint32_t busy, loading, begun, moved, stopped;

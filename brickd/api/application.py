@@ -226,7 +226,7 @@ class Application:
 
     def _view(self, path: str, question: type[Asked], answer: Callable[[World, Asked], Answer], help: str) -> Endpoint:
         async def answered(asked: Asked) -> Response:
-            return Reply(await self._in_thread(lambda: _told(answer(self._served, asked))))
+            return Reply(await self._in_thread(lambda: _with_words(answer(self._served, asked))))
 
         return Endpoint("GET", f"/{path}", question, answered, help)
 
@@ -248,10 +248,10 @@ class Application:
         before = await self._in_thread(hang.look, self._served, question)
         if before.workers:
             await asyncio.sleep(question.watch)
-        return Reply(await self._in_thread(lambda: _told(hang.answer(self._served, question, before))))
+        return Reply(await self._in_thread(lambda: _with_words(hang.answer(self._served, question, before))))
 
     async def _events(self, question: EventsQuery) -> Response:
-        return Reply(_told(events.answer(self._served, question)))
+        return Reply(_with_words(events.answer(self._served, question)))
 
     async def _events_stream(self, question: EventsQuery) -> Response:
         log = self._served.events
@@ -261,7 +261,7 @@ class Application:
         asked = StatusQuery(question.names, question.over)
 
         async def document() -> bytes:
-            return await self._in_thread(lambda: _told(status.answer(self._served, asked)))
+            return await self._in_thread(lambda: _with_words(status.answer(self._served, asked)))
 
         await document()  # what cannot be answered is refused before the stream begins
         return event_stream.EventStream(
@@ -350,7 +350,7 @@ class Application:
         return Reply(error_body("defect", message), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def _told(answer: Answer) -> bytes:
+def _with_words(answer: Answer) -> bytes:
     """The document and, in it, what is to be said beside it."""
     return encoded({**answer.document, "words": answer.words})
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from brickd.base import escape
-from brickd.cli.output import say
+from brickd.cli.output import print_message
 from brickd.cli.shell_completion import VARIABLE, answer
 from brickd.errors import BrickdError, Exit
 from brickd.query.verbs import VERBS
@@ -119,10 +119,10 @@ def main() -> int:
     except (KeyboardInterrupt, click.Abort):
         return _INTERRUPTED
     except BrickdError as error:
-        say(str(error))
+        print_message(str(error))
         return error.exit_code
     except click.ClickException as error:
-        say(_one_line(error))
+        print_message(_one_line(error))
         return Exit.TROUBLE
     except OSError as error:
         return _after_os_error(error)
@@ -156,7 +156,7 @@ def _after_os_error(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if unread:
         return Exit.OK
-    say(str(error))
+    print_message(str(error))
     return Exit.TROUBLE
 
 
@@ -175,4 +175,4 @@ def _show_defect() -> None:
     with contextlib.suppress(OSError):
         for line in traceback.format_exc().splitlines():
             click.echo(escape.text(line), err=True)
-    say("this is a defect of brickd: please report it with the lines above")
+    print_message("this is a defect of brickd: please report it with the lines above")

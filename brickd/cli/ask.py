@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from brickd.cli import progress
-from brickd.cli.output import say
+from brickd.cli.output import print_message
 from brickd.client import client
 from brickd.query.query import Query, to_query
 from brickd.views import fetch_answer
@@ -36,5 +36,5 @@ def ask_daemon(name: str, question: Query, *, post: bool = False) -> Document:
 def noted(answer: FetchedAnswer) -> Document:
     """Print the notes about an answer; return its document."""
     for words in answer.words:
-        say(words)
+        print_message(words)
     return answer.document

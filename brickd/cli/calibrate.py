@@ -20,7 +20,7 @@ from brickd.base.paths import runtime
 from brickd.base.timestamps import rfc3339
 from brickd.cli import progress
 from brickd.cli import table as tables
-from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.table import Column
 from brickd.errors import BrickdError, PeaksRefused
 
@@ -97,7 +97,7 @@ def _known(path: Path) -> Sequence[Device]:
     try:
         return peaks.load(path)
     except PeaksRefused as error:
-        say(f"{error}; it is replaced now")
+        print_message(f"{error}; it is replaced now")
         return ()
 
 
@@ -106,9 +106,9 @@ def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
     from brickd.analysis.roofline.calibration import measure
 
     try:
-        found = measure(quick=quick, progress=lambda device, what: progress.tell(f"calibrating: {device}, {what}"))
+        found = measure(quick=quick, progress=lambda device, what: progress.show(f"calibrating: {device}, {what}"))
     finally:
-        progress.tell("")
+        progress.show("")
     if not found.devices:
         why = "; ".join(f"{what}: {why}" for what, why in found.skipped)
         raise BrickdError(f"nothing could be measured ({why}); the known peaks stay")

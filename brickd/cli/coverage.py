@@ -67,8 +67,8 @@ def coverage(question: CoverageQuery, recordings: Sequence[str], output: str) ->
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not document["services"]:
-        said = "nothing to compare: no worker has said what its tensors come to (brick.checksum, brick.weights)"
-        return [escape.text(said, screen.width)]
+        text = "nothing to compare: no worker has said what its tensors come to (brick.checksum, brick.weights)"
+        return [escape.text(text, screen.width)]
     lines: list[str] = []
     for service in document["services"]:
         lines += [*([""] if lines else []), *_service(service, document, screen)]
@@ -98,13 +98,13 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
 
 def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
     words = thinned["fingerprints"]
-    said = "no fingerprints" if words == OFF else f"fingerprints of one step of {words.removeprefix('1/')}"
+    text = "no fingerprints" if words == OFF else f"fingerprints of one step of {words.removeprefix('1/')}"
     if thinned["instrumented"]:
-        said += " of instrumented models"
+        text += " of instrumented models"
     if thinned["workers"] < thinned["of"]:
-        said += f" in {thinned['workers']} of {units.many(thinned['of'], 'worker')}"
+        text += f" in {thinned['workers']} of {units.many(thinned['of'], 'worker')}"
     command = f"brickd set {as_argument(service)} --fingerprints all"
-    return said if source == "recording" else f"{said} ({command})"
+    return text if source == "recording" else f"{text} ({command})"
 
 
 def _finding(finding: dict[str, Any]) -> dict[str, str]:

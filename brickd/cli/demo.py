@@ -21,7 +21,7 @@ import click
 
 from brickd.base.paths import runtime
 from brickd.cli.diff import diff
-from brickd.cli.output import say
+from brickd.cli.output import print_message
 from brickd.cli.query_options import ParameterType
 from brickd.cli.status import status
 from brickd.cli.stragglers import stragglers
@@ -58,7 +58,9 @@ def demo(seconds: float) -> None:
     if importlib.util.find_spec("brick_agent") is None:
         raise BrickdError("the demo's workers need brick-agent, which is not installed here: pip install ./agent")
     with _place(), _running() as processes:
-        say("a daemon and four replicas of a transformer: one has a flipped bit in a weight, one is slow at one kernel")
+        print_message(
+            "a daemon and four replicas of a transformer: one has a flipped bit in a weight, one is slow at one kernel"
+        )
         began = time.monotonic()
         for share, line, why in _TYPED:
             _until(began + share * seconds, processes)
@@ -66,7 +68,7 @@ def demo(seconds: float) -> None:
             verb, *words = line.split()
             _VERBS[verb].main(words, standalone_mode=False)
             click.echo()
-    say("the workers have ended and removed their segments; instrument your own: see docs/getting-started.md")
+    print_message("the workers have ended and removed their segments; instrument your own: see docs/getting-started.md")
 
 
 @contextlib.contextmanager

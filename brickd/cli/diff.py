@@ -146,7 +146,8 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
         yield f"missing{where}: {', '.join(lacking[:4])}"
     for other in document["others"]:
         count = f", {units.count(other['diverged'])} diverged" if other["diverged"] else ""
-        yield f"by {other['evidence']}: {_said(other['verdict'])}, {units.many(other['compared'], 'comparison')}{count}"
+        compared = units.many(other["compared"], "comparison")
+        yield f"by {other['evidence']}: {_spell(other['verdict'])}, {compared}{count}"
 
 
 def _unseen(seen: dict[str, Any]) -> Iterator[str]:
@@ -195,7 +196,7 @@ def _layer(layer: int | None) -> str:
     return "" if layer is None else str(layer)
 
 
-def _said(value: str | None) -> str:
+def _spell(value: str | None) -> str:
     return "" if value is None else value.replace("_", " ")
 
 
@@ -230,8 +231,8 @@ _SITES_OF = (
     Figure(Column("DIVERGED", "right"), "diverged", units.count),
     Figure(Column("MISSING", "right", spare=3), "missing", units.count),
     Figure(Column("ERROR", "right", spare=2), "relative_error", _error),
-    Figure(Column("VERDICT"), "verdict", _said),
-    Figure(Column("BLAME"), "blame", _said),
+    Figure(Column("VERDICT"), "verdict", _spell),
+    Figure(Column("BLAME"), "blame", _spell),
 )
 _SITES_APART = (
     Figure(Column("SITE"), "kernel", str),

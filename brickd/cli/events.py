@@ -15,7 +15,7 @@ import click
 from brickd.base import escape
 from brickd.base.units import plural
 from brickd.cli.ask import ask_daemon, asked
-from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.query_options import asks
 from brickd.client import client
 from brickd.errors import NoDaemon
@@ -46,18 +46,18 @@ def events(question: EventsQuery, recordings: Sequence[str], *, follow: bool, ou
 def _follow(question: EventsQuery, output: str) -> NoReturn:
     if output == "csv":
         raise click.UsageError("--follow prints lines of text or of JSON, and no csv")
-    for name, said in client.ask("events/stream", to_query(question)).events():
+    for name, event in client.ask("events/stream", to_query(question)).events():
         if name == "missed":
-            _missed(said["missed"])
+            _missed(event["missed"])
         else:
-            emit(said, "table" if output == "table" else "jsonl", table=partial(_render, [said]))
+            emit(event, "table" if output == "table" else "jsonl", table=partial(_render, [event]))
             sys.stdout.flush()
     raise NoDaemon("the daemon has ended")
 
 
 def _missed(count: int) -> None:
     if count:
-        say(f"{plural(count, 'event')} before these are forgotten")
+        print_message(f"{plural(count, 'event')} before these are forgotten")
 
 
 def _render(events: Sequence[Event], seen: Screen) -> list[str]:

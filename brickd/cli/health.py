@@ -149,9 +149,9 @@ def _checkpoint(facts: dict[str, Any] | None) -> Condition:
 def _diverged(found: Sequence[dict[str, Any]] | None) -> Condition:
     if found is None:
         return _judged("diverged", True, "no numbers compared", "none without a daemon")
-    said = f"{found[0]['kernel']} of {found[0]['service']} diverged" if found else "nothing diverged"
+    text = f"{found[0]['kernel']} of {found[0]['service']} diverged" if found else "nothing diverged"
     more = f" and {plural(len(found) - 1, 'more site')}" if len(found) > 1 else ""
-    return _judged("diverged", not found, said + more, "none", found[0]["command"] if found else "")
+    return _judged("diverged", not found, text + more, "none", found[0]["command"] if found else "")
 
 
 def _weights(found: Sequence[dict[str, Any]] | None) -> Condition:

@@ -72,7 +72,7 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
             sys.stdout.writelines(line + "\n" for line in table(screen()))
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     """Tell the person something, in one line on stderr."""
     # Where stderr is gone too, nobody is left to tell.
     with contextlib.suppress(OSError):

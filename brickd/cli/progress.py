@@ -47,16 +47,16 @@ def reading() -> Iterator[Reads]:
         nonlocal due, shown
         if (now := time.monotonic()) >= due:
             due, shown = now + _AGAIN_SECONDS, True
-            tell(f"reading {path}: {units.size(at)} of {units.size(of)}")
+            show(f"reading {path}: {units.size(at)} of {units.size(of)}")
 
     try:
         yield reads
     finally:
         if shown:
-            tell("")
+            show("")
 
 
-def tell(line: str) -> None:
+def show(line: str) -> None:
     """Write one line over the last one; "": erase it."""
     if sys.stderr.isatty():
         room = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS) - 1)

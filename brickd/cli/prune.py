@@ -13,7 +13,7 @@ from brickd.base import units
 from brickd.base.escape import text as escaped
 from brickd.base.paths import runtime
 from brickd.cli.ask import ask_daemon, asked
-from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.progress import watch
 from brickd.cli.query_options import asks
 from brickd.client.client import TurnedAway
@@ -71,7 +71,7 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
         "refused": [{"segment": one.path, "reason": one.reason} for one in outcome.refused],
     }
     for one in outcome.refused:
-        say(f"left alone: {one}{_hint(one, refused)}")
+        print_message(f"left alone: {one}{_hint(one, refused)}")
 
     def table(_: Screen) -> list[str]:
         would = "would " if dry_run else ""
@@ -128,7 +128,7 @@ def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
             with Home(runtime()) as home:
                 return home.forget(prefix(), dead)
         except (DaemonRefused, CheckpointRefused) as error:
-            say(f"nothing that a daemon kept is forgotten: {error}")
+            print_message(f"nothing that a daemon kept is forgotten: {error}")
             return 0
 
 

@@ -22,7 +22,7 @@ import click
 from brickd.base import escape, units
 from brickd.base.paths import runtime
 from brickd.cli import progress, recording_fetch
-from brickd.cli.output import emit, say
+from brickd.cli.output import emit, print_message
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_workers
 from brickd.client import client
@@ -109,7 +109,7 @@ def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
         document = _here(order, out)
     if document["why"] not in ("asked", "over", "exited"):
         ended = "the daemon ended" if document["why"] == "daemon_ended" else "by a defect of brickd: brickd events"
-        say(f"ended before its time: {ended}")
+        print_message(f"ended before its time: {ended}")
     return document, complete
 
 
@@ -155,14 +155,14 @@ def _followed(
     document: Document = {}
     with _signals(ended) as taken:
         for _, document in begun:
-            say(_begun(order, document))
+            print_message(_begun(order, document))
         try:
             for name, document in messages:
-                progress.tell(_progress(document))
+                progress.show(_progress(document))
                 if name == "done":
                     return document
         finally:
-            progress.tell("")
+            progress.show("")
     path, command = document["files"][-1]["path"], f"brickd record --fetch {document['recording']}"
     raise NoDaemon(f"the daemon has ended; its recording is in {path} ({command})")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from brickd.base import units
 from brickd.cli import progress
-from brickd.cli.output import say
+from brickd.cli.output import print_message
 from brickd.client import client
 from brickd.errors import BrickdError
 from brickd.model.worker_names import as_argument
@@ -45,11 +45,11 @@ def fetch(recording: str, files: list[dict[str, Any]], first: Path) -> bool:
             if not _linked(path, out, asked):
                 _copied(out, asked, each["bytes"])
         except KeyboardInterrupt:
-            say(f"{out}: interrupted: {_stays(path, recording)}")
+            print_message(f"{out}: interrupted: {_stays(path, recording)}")
             raise
         except (BrickdError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            say(f"{out}: {reason}: {_stays(path, recording)}")
+            print_message(f"{out}: {reason}: {_stays(path, recording)}")
         else:
             each["path"] = os.fspath(out)
             fetched += 1
@@ -98,7 +98,7 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
     try:
         client.ask("record/remove", to_query(asked), post=True).document()
     except BrickdError as error:
-        say(f"{out} is there, and with the daemon as well: {error}")
+        print_message(f"{out} is there, and with the daemon as well: {error}")
 
 
 def _settled(directory: Path) -> None:
@@ -118,6 +118,6 @@ def _shown(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:
             yield piece
             received += len(piece)
             if time.monotonic() - begun >= _QUIET_SECONDS:
-                progress.tell(f"fetching {units.size(received)} of {units.size(length)}")
+                progress.show(f"fetching {units.size(received)} of {units.size(length)}")
     finally:
-        progress.tell("")
+        progress.show("")

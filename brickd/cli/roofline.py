@@ -23,7 +23,7 @@ from brickd.base.units import NOBODY
 from brickd.cli import roofline_svg, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
-from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.errors import BrickdError
@@ -40,7 +40,7 @@ _FIGURES = (
     Figure(Column("DISTANCE", "right"), "distance", str),
     Figure(Column("TO GAIN", "right"), "to_gain_ns", units.duration),
 )
-_SAID = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
+_LACKING = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
 
 
 @click.command()
@@ -65,11 +65,11 @@ def roofline(question: RooflineQuery, recordings: Sequence[str], svg: Path | Non
       brickd roofline --device gpu0 --type bfloat16
     """  # noqa: D301
     bricks = BricksQuery(question.names, by=question.by, category=question.category, over=question.over)
-    told = asked("bricks", bricks, recordings=recordings)
+    totals = asked("bricks", bricks, recordings=recordings)
     device = chosen(peaks.load(peaks.place(runtime())), question)
-    found = document(told, device, question, here())
+    found = document(totals, device, question, here())
     for line in _elsewhere(found):
-        say(line)
+        print_message(line)
     if svg is not None:
         _draw(svg, found)
     emit(found, output, table=lambda screen: _render(found, screen), rows="bricks")
@@ -142,6 +142,6 @@ def _above(entries: Sequence[dict[str, Any]], device: dict[str, Any]) -> list[st
 def _unknown(unknown: Sequence[dict[str, Any]]) -> list[str]:
     if not unknown:
         return []
-    kinds = Counter(" and ".join(_SAID[key] for key in entry["missing"]) for entry in unknown)
-    told = "; ".join(f"{units.count(number)} without {what}" for what, number in sorted(kinds.items()))
-    return [f"{units.plural(len(unknown), 'brick is', 'bricks are')} unknown, and in no order: {told}"]
+    kinds = Counter(" and ".join(_LACKING[key] for key in entry["missing"]) for entry in unknown)
+    counts = "; ".join(f"{units.count(number)} without {what}" for what, number in sorted(kinds.items()))
+    return [f"{units.plural(len(unknown), 'brick is', 'bricks are')} unknown, and in no order: {counts}"]

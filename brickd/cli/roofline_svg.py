@@ -88,7 +88,7 @@ def _places(bricks: Sequence[Mapping[str, Any]], across: Axis, height: Axis) -> 
         x, y = across.place(brick["flops_per_byte"]), height.place(brick["flops_per_second"])
         radius = round(_RADIUS_MIN + (_RADIUS_MAX - _RADIUS_MIN) * (brick["total_ns"] / longest) ** 0.5, 1)
         kind = "above" if brick["above_roof"] else "ours"
-        yield drawing.titled(f'<circle class="place {kind}" cx="{x}" cy="{y}" r="{radius}"/>', _said(brick))
+        yield drawing.titled(f'<circle class="place {kind}" cx="{x}" cy="{y}" r="{radius}"/>', _tooltip(brick))
         if number < _NAMED:
             on_the_left = x > (_LEFT + _RIGHT) / 2
             beside = x - radius - 3 if on_the_left else x + radius + 3
@@ -96,7 +96,7 @@ def _places(bricks: Sequence[Mapping[str, Any]], across: Axis, height: Axis) -> 
             yield drawing.text(round(beside, 1), y + 4, name, "number" if on_the_left else "")
 
 
-def _said(brick: Mapping[str, Any]) -> str:
+def _tooltip(brick: Mapping[str, Any]) -> str:
     return (
         f"{brick['name']}: {units.count(brick['flops_per_second'])}FLOP/s, {brick['flops_per_byte']:.3g} FLOP/byte, "
         f"{units.percent(brick['of_roof_percent'])} of the roof ({brick['limit']}), {units.duration(brick['total_ns'])}"

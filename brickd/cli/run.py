@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from brickd import launch
-from brickd.cli.output import say
+from brickd.cli.output import print_message
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -29,4 +29,4 @@ def run(command: tuple[str, ...], service: str | None, fingerprints: str | None)
     Examples:
       brickd run --service api -- uvicorn app:app --workers 4
     """  # noqa: D301
-    return launch.run(command, service=service, fingerprints=fingerprints, log=say)
+    return launch.run(command, service=service, fingerprints=fingerprints, log=print_message)

@@ -146,8 +146,8 @@ def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
     """One line for all services with fingerprints or weights."""
     if not document["numerics"]:
         return []
-    said = wording.numerics(document["numerics"], command(document, "brickd coverage"))
-    return [escape.text(f"numerics  {said}", screen.width)]
+    text = wording.numerics(document["numerics"], command(document, "brickd coverage"))
+    return [escape.text(f"numerics  {text}", screen.width)]
 
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
@@ -164,9 +164,9 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
         for worker in rest:
             states["healthy" if _healthy(worker, odd) else "in trouble"] += worker["together"]
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
-        said = ", ".join(f"{n} {state}" for state, n in states.items())
+        text = ", ".join(f"{n} {state}" for state, n in states.items())
         spans = f"{units.count(min(each))} to {units.many(max(each), 'span')} each"
-        lines.append(f"…{said}, {spans}: {_next(document, 'workers')}")
+        lines.append(f"…{text}, {spans}: {_next(document, 'workers')}")
     return lines
 
 

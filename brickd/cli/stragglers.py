@@ -53,10 +53,10 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     findings, compared = document["stragglers"], document["compared"]
     age = units.duration(compared["age_ns"])
     if not compared["current"]:
-        said = f"no worker is judged now: the last look at the workers was {age} ago"
-        return [escape.text(f"{said} ({command(document, 'brickd events')})")]
+        text = f"no worker is judged now: the last look at the workers was {age} ago"
+        return [escape.text(f"{text} ({command(document, 'brickd events')})")]
     lines = [f"as of {age} ago: there was no look at the workers since"] if compared["age_ns"] > _OLD_NS else []
-    lines += [screen.paint(escape.text(f"! {said}", screen.width), "yellow") for said in document["headlines"]]
+    lines += [screen.paint(escape.text(f"! {headline}", screen.width), "yellow") for headline in document["headlines"]]
     for finding in findings[:_BRICKS]:
         lines += ["", *_side_by_side(finding, screen)]
     for line in wording.more(len(findings) - _BRICKS, "more brick", " in which one of them is slow: --json"):
@@ -91,10 +91,10 @@ def _nobody(document: dict[str, Any]) -> Iterator[str]:
     verdict = "no worker is slow" if judged else "no worker is judged"
     yield f"{verdict}: {units.many(judged, 'brick was', 'bricks were')} compared over {seconds}"
     for service in compared["services"]:
-        said = f"{service['service']}: {units.many(service['workers'], 'worker')}"
-        said += f", {units.many(service['bricks_judged'], 'brick')} compared"
+        line = f"{service['service']}: {units.many(service['workers'], 'worker')}"
+        line += f", {units.many(service['bricks_judged'], 'brick')} compared"
         why = [f"{units.count(service[key])} {what}" for key, what in _WHY_NOT if service[key]]
-        yield said + (f"; not compared: {', '.join(why)}" if why else "")
+        yield line + (f"; not compared: {', '.join(why)}" if why else "")
     for each in document["passed_over"]:
         yield f"{each['worker']} stands out in {each['brick']} and is not called slow: {each['reason']}"
 

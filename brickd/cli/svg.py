@@ -47,14 +47,14 @@ def opening(title: str, width: int, height: int, style: str = "") -> list[str]:
     ]
 
 
-def text(x: float, y: float, said: str, kind: str = "") -> str:
+def text(x: float, y: float, content: str, kind: str = "") -> str:
     """A line of it."""
-    return f'<text x="{x}" y="{y}"' + (f' class="{kind}"' if kind else "") + f">{_safe(said)}</text>"
+    return f'<text x="{x}" y="{y}"' + (f' class="{kind}"' if kind else "") + f">{_safe(content)}</text>"
 
 
-def titled(shape: str, said: str) -> str:
+def titled(shape: str, content: str) -> str:
     """A finished shape without content, and what is said where somebody points at it."""
-    return f"<g><title>{_safe(said)}</title>{shape}</g>"
+    return f"<g><title>{_safe(content)}</title>{shape}</g>"
 
 
 @dataclass(frozen=True)
@@ -83,5 +83,5 @@ class Axis:
             yield self.place(10.0**decade), decade
 
 
-def _safe(said: str) -> str:
-    return html.escape(escape.text(said))
+def _safe(content: str) -> str:
+    return html.escape(escape.text(content))

@@ -46,19 +46,19 @@ def named(node: Entry) -> str:
         moved = node["transfer"]
         took_back = f", {_of(moved['returned'], moved['transfers'])} returned" if moved["returned"] else ""
         return f"{moved['direction']} {name}  {units.size(moved['moved_bytes'])}{took_back}"
-    said = [name]
+    parts = [name]
     if node["definitions"]:
         first, *others = node["definitions"]
         line = "" if first["line"] is None else f":{first['line']}"
-        said.append(f"({first['file']}{line}{f', …{len(others)} more' if others else ''})")
+        parts.append(f"({first['file']}{line}{f', …{len(others)} more' if others else ''})")
     if node["task"] is not None:
         polls, yields = node["task"]["polls"], node["task"]["yields"]
-        said.append(f" {units.many(polls, 'poll')}, {units.many(yields, 'yield')}")
+        parts.append(f" {units.many(polls, 'poll')}, {units.many(yields, 'yield')}")
     if node["elements"]:
-        said.append(f" ({units.count(node['elements'])} elem)")
+        parts.append(f" ({units.count(node['elements'])} elem)")
     if node["needs"]:
-        said.append(f" needs {_needed(node['needs'])}")
-    return " ".join(said)
+        parts.append(f" needs {_needed(node['needs'])}")
+    return " ".join(parts)
 
 
 def _needed(needs: Sequence[Entry]) -> str:
@@ -160,8 +160,8 @@ def critical(document: Entry, screen: Screen) -> list[str]:
         lines.append(escape.text(f"need each other in a circle, and count as one: {names}{rest}", screen.width))
     lines += wording.more(len(path["cycles"]) - _CIRCLES, "more circle")
     for each in document["unresolved_needs"][:_UNRESOLVED]:
-        said = f"{each['name']}{_inside(each)} needs {each['needs']}, which is nowhere"
-        lines.append(escape.text(said, screen.width))
+        line = f"{each['name']}{_inside(each)} needs {each['needs']}, which is nowhere"
+        lines.append(escape.text(line, screen.width))
     if (more := len(document["unresolved_needs"]) - _UNRESOLVED) > 0:
         lines.append(f"…{units.count(more)} more of what is nowhere")
     return lines
@@ -170,11 +170,11 @@ def critical(document: Entry, screen: Screen) -> list[str]:
 def _steps(steps: Sequence[Entry], length_ns: int, screen: Screen) -> Iterator[str]:
     """Those that take the longest, in the order of the path."""
     largest = sorted(range(len(steps)), key=lambda number: (-steps[number]["own_ns"], number))[:_STEPS]
-    told = [steps[n] | {"share_percent": 100 * steps[n]["own_ns"] / length_ns} for n in sorted(largest)]
-    yield from tables.figures(_shown(_PATH, told), told, screen.width)
-    if len(steps) > len(told):
-        rest_ns = sum(step["own_ns"] for step in steps) - sum(step["own_ns"] for step in told)
-        yield f"…{units.count(len(steps) - len(told))} more: {units.duration(rest_ns)}"
+    shown = [steps[n] | {"share_percent": 100 * steps[n]["own_ns"] / length_ns} for n in sorted(largest)]
+    yield from tables.figures(_shown(_PATH, shown), shown, screen.width)
+    if len(steps) > len(shown):
+        rest_ns = sum(step["own_ns"] for step in steps) - sum(step["own_ns"] for step in shown)
+        yield f"…{units.count(len(steps) - len(shown))} more: {units.duration(rest_ns)}"
 
 
 def _slack(document: Entry, screen: Screen) -> Iterator[str]:
@@ -185,10 +185,10 @@ def _slack(document: Entry, screen: Screen) -> Iterator[str]:
         yield escape.text("nothing has slack: each of them waits for the one before", screen.width)
         return
     inside = {node["id"]: node["name"] for node in nodes}
-    told = [node | {"inside": inside.get(node["parent"])} for node in loose[:_SLACK]]
-    yield from tables.figures(_shown(_LOOSE, told), told, screen.width)
-    if len(loose) > len(told):
-        yield f"…{units.count(len(loose) - len(told))} more with slack"
+    shown = [node | {"inside": inside.get(node["parent"])} for node in loose[:_SLACK]]
+    yield from tables.figures(_shown(_LOOSE, shown), shown, screen.width)
+    if len(loose) > len(shown):
+        yield f"…{units.count(len(loose) - len(shown))} more with slack"
 
 
 def _shown(figures: Sequence[Figure], entries: Sequence[Entry]) -> list[Figure]:

@@ -21,7 +21,7 @@ from brickd.base import escape
 from brickd.base.paths import Runtime, runtime
 from brickd.base.thresholds import of_file
 from brickd.cli import logfile
-from brickd.cli.output import emit, output_options, say
+from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import ParameterType
 from brickd.errors import DaemonRefused
 from brickd.query.parameters import Whole
@@ -53,7 +53,7 @@ def up(detach: bool, numerics_bytes: int, thresholds: Path | None, output: str) 
     here = runtime()
     values = {} if thresholds is None else of_file(thresholds)
 
-    def tell(pid: int) -> None:
+    def report(pid: int) -> None:
         socket, log = os.fspath(here.socket), os.fspath(here.log) if detach else None
         document = {"schema_version": 1, "pid": pid, "socket": socket, "log": log}
         line = f"the daemon runs: process {pid}, {escape.text(socket)}"
@@ -61,9 +61,9 @@ def up(detach: bool, numerics_bytes: int, thresholds: Path | None, output: str) 
         sys.stdout.flush()
 
     if detach:
-        _detach(here, numerics_bytes, values, tell)
+        _detach(here, numerics_bytes, values, report)
     else:
-        _run(here, numerics_bytes, values, lambda: tell(os.getpid()))
+        _run(here, numerics_bytes, values, lambda: report(os.getpid()))
 
 
 def _run(here: Runtime, numerics_bytes: int, values: Mapping[str, float], ready: Callable[[], None]) -> None:
@@ -103,10 +103,10 @@ def _run(here: Runtime, numerics_bytes: int, values: Mapping[str, float], ready:
             watching.cancel()
 
         asyncio.run(serve())
-    say("the daemon has ended")
+    print_message("the daemon has ended")
 
 
-def _detach(here: Runtime, numerics_bytes: int, values: Mapping[str, float], tell: Callable[[int], None]) -> None:
+def _detach(here: Runtime, numerics_bytes: int, values: Mapping[str, float], report: Callable[[int], None]) -> None:
     try:
         here.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = logfile.opened(here.log)
@@ -128,7 +128,7 @@ def _detach(here: Runtime, numerics_bytes: int, values: Mapping[str, float], tel
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         if pipe.read():
-            tell(pid)
+            report(pid)
             return
     os.waitpid(pid, 0)
     lines = here.log.read_bytes()[begin:].decode("utf-8", "replace").splitlines()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from brickd.base import escape
-from brickd.cli.output import Screen, emit, say, screen
+from brickd.cli.output import Screen, emit, print_message, screen
 from brickd.views.fetch_answer import FetchedAnswer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def again(seconds: float, find: Callable[[], FetchedAnswer], table: Table, outpu
     """Show what is found, every so many seconds, until somebody ends it."""
     if output not in ("table", "json"):
         raise click.UsageError(f"--watch prints screens or JSON, a document in a line, and no {output}")
-    drawn, said = output == "table" and sys.stdout.isatty(), tuple[str, ...]()
+    drawn, printed = output == "table" and sys.stdout.isatty(), tuple[str, ...]()
     if drawn:
         sys.stdout.write(_CLEAR)
     due = time.monotonic()
@@ -43,9 +43,9 @@ def again(seconds: float, find: Callable[[], FetchedAnswer], table: Table, outpu
             _draw([*table(found.document, seen), *beside])
         else:
             _print(found, table, output)
-            for words in found.words if found.words != said else ():
-                say(words)
-            said = found.words
+            for words in found.words if found.words != printed else ():
+                print_message(words)
+            printed = found.words
         sys.stdout.flush()
         now = time.monotonic()
         due = max(due + seconds, now)

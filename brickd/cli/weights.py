@@ -21,7 +21,7 @@ from brickd.base.units import NOBODY
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import ask_daemon, asked
-from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
@@ -119,17 +119,17 @@ def _rescanned(question: WeightsQuery, seconds: float) -> tuple[Document, bool]:
         late = [worker for worker in here if not _has_read(worker, before, now_ns - began_ns)]
         if not late or now_ns - began_ns >= seconds * 1e9:
             break
-        progress.tell(f"{units.many(len(here) - len(late), 'worker')} of {len(here)} have read their weights once more")
+        progress.show(f"{units.many(len(here) - len(late), 'worker')} of {len(here)} have read their weights once more")
         time.sleep(_AGAIN_SECONDS)
-    progress.tell("")
+    progress.show("")
     for worker in late[:8]:
         have = f"{worker['tensors']} of {worker['tensors_watched']} tensors are known"
         why = "they are read at the ends of steps"
-        say(f"{worker['worker']} has not read all of its weights in {seconds:g} s, {have}: {why}")
+        print_message(f"{worker['worker']} has not read all of its weights in {seconds:g} s, {have}: {why}")
     if len(late) > 8:
-        say(f"nor have {len(late) - 8} more")
+        print_message(f"nor have {len(late) - 8} more")
     for name in sorted(rescanning - {worker["worker"] for worker in here}):
-        say(f"{name} ended meanwhile")
+        print_message(f"{name} ended meanwhile")
     return document, not late
 
 
@@ -142,21 +142,21 @@ def _save(path: Path, document: Document) -> None:
     from brickd.analysis.weights.manifest import save
 
     manifest = save(path, document["tensors"])
-    say(f"{units.many(len(manifest.tensors), 'tensor')} of {manifest.service} written to {path}")
+    print_message(f"{units.many(len(manifest.tensors), 'tensor')} of {manifest.service} written to {path}")
     for worker in document["workers"]:
         if (known := worker["tensors"]) < (watched := worker["tensors_watched"]):
-            say(f"{worker['worker']}: {known} of {watched} tensors are known, the others are not in it")
+            print_message(f"{worker['worker']}: {known} of {watched} tensors are known, the others are not in it")
 
 
 # ---- the screen
 
 
 def _render(document: Document, screen: Screen, manifest: str) -> list[str]:
-    lines = [screen.paint(escape.text(said, screen.width), "yellow") for said in document["headlines"]]
+    lines = [screen.paint(escape.text(headline, screen.width), "yellow") for headline in document["headlines"]]
     several = len(document["services"]) > 1
     for service in document["services"]:
-        if said := _verdict(service, manifest):
-            lines.append(escape.text(f"{service['service']}: {said}" if several else said, screen.width))
+        if verdict := _verdict(service, manifest):
+            lines.append(escape.text(f"{service['service']}: {verdict}" if several else verdict, screen.width))
     if not document["services"]:
         lines.append(NOBODY)
     if "tensors" in document:
@@ -170,17 +170,17 @@ def _render(document: Document, screen: Screen, manifest: str) -> list[str]:
 def _verdict(service: Mapping[str, Any], manifest: str) -> str:
     if service["verdict"] == "nothing":
         return "nothing to compare"
-    said = f"{service['equal']} of {units.many(service['workers'], 'worker')} equal"
-    said += f" to {manifest}" if manifest else ""
-    said += f", {units.many(service['compared'], 'tensor')}"
-    return said if service["age_ns"] is None else f"{said}, {units.duration(service['age_ns'])} ago"
+    text = f"{service['equal']} of {units.many(service['workers'], 'worker')} equal"
+    text += f" to {manifest}" if manifest else ""
+    text += f", {units.many(service['compared'], 'tensor')}"
+    return text if service["age_ns"] is None else f"{text}, {units.duration(service['age_ns'])} ago"
 
 
 def _differing(document: Document, screen: Screen) -> Iterator[str]:
     rows = document["differing"]
     shown = rows if len(rows) <= _ROWS else rows[: _ROWS - 1]
-    told = [{**row, "error": _error(row), "wanted": _wanted(row)} for row in shown]
-    yield from tables.figures(_ROWS_SHOWN, told, screen.width)
+    filled = [{**row, "error": _error(row), "wanted": _wanted(row)} for row in shown]
+    yield from tables.figures(_ROWS_SHOWN, filled, screen.width)
     for line in wording.more(document["differing_count"] - len(shown), "more line", ": --json"):
         yield escape.text(line, screen.width)
 

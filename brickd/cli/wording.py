@@ -117,8 +117,8 @@ def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverag
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
     unseen = [*([] if by_weights else ["weights (none given)"]), *_weights_unseen(by_weights), *unseen]
-    said = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input, coverage)]
-    return " · ".join([*said, *([f"unseen: {', '.join(unseen)}"] if unseen else [])])
+    parts = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input, coverage)]
+    return " · ".join([*parts, *([f"unseen: {', '.join(unseen)}"] if unseen else [])])
 
 
 def _total(services: Iterable[dict[str, Any]], part: str, key: str) -> int:

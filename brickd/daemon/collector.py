@@ -35,7 +35,7 @@ from brickd.daemon.drain_order import DrainResult, DrainTurns
 from brickd.daemon.roster import Roster
 from brickd.daemon.segment_directory import Directory
 from brickd.errors import SegmentOverBudget, SegmentRefused
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.shm import _reader, removed_file
 from brickd.shm.memory_budget import Ration
 from brickd.state.checkpoint import encode
@@ -95,7 +95,7 @@ class Collector:
         self,
         memory: Memory,
         keep: Callable[[bytes], None],
-        tell: Tell,
+        log_event: LogEvent,
         *,
         workers_max: int = WORKERS_MAX,
         numerics: Numerics | None = None,
@@ -109,14 +109,14 @@ class Collector:
         """
         self.memory = memory
         self._clock = clock
-        self.directory = Directory(memory.prefix, tell, STILL_NS, clock)
-        self.roster = Roster(memory, self.directory, tell, workers_max, numerics)
+        self.directory = Directory(memory.prefix, log_event, STILL_NS, clock)
+        self.roster = Roster(memory, self.directory, log_event, workers_max, numerics)
         self.trouble = ""
         self.ending = threading.Event()
-        self.watch = None if numerics is None else Watch(numerics, tell, memory.compared)
+        self.watch = None if numerics is None else Watch(numerics, log_event, memory.compared)
         if self.watch is not None:
             memory.compared = self.watch.compared
-        self._keep, self._tell, self._starve = keep, tell, starve
+        self._keep, self._log_event, self._starve = keep, log_event, starve
         # Another thread sets these two as well: never are they set to what they were before something was done.
         self._dirty = False
         self._urgent = False
@@ -295,7 +295,7 @@ class Collector:
                 text = (
                     f"{each.name}: what an earlier daemon had read is not known any more; deferred work may be missing"
                 )
-                self._tell("break", text, service=each.service, worker=each.name)
+                self._log_event("break", text, service=each.service, worker=each.name)
             if each.moved(now_ns):
                 self._dirty = True
             if self.roster.crowded or each.segment.worker() is not None:
@@ -317,7 +317,7 @@ class Collector:
         seldom = each.reported is Ration.SELDOM
         less = "its totals are read once a minute" if seldom else "its spans and events are not read"
         text = f"{each.name} {each.account.why}; {less}"
-        self._tell("rationed", text, service=each.service, worker=each.name, command="brickd workers")
+        self._log_event("rationed", text, service=each.service, worker=each.name, command="brickd workers")
 
     # ---- keep
 
@@ -340,11 +340,11 @@ class Collector:
             self._dirty = True
             if not self.trouble:
                 text = f"the checkpoint cannot be written ({error.strerror}): events stay in their rings, the dead stay"
-                self._tell("checkpoint_failed", text, command="brickd doctor")
+                self._log_event("checkpoint_failed", text, command="brickd doctor")
             self.trouble = error.strerror or str(error)
             return
         if self.trouble:
-            self._tell("checkpoint_written", "the checkpoint can be written again")
+            self._log_event("checkpoint_written", "the checkpoint can be written again")
         self.trouble = ""
         self._publish(events=True)
         until_ns = self._clock() + TICK_NS
@@ -362,7 +362,9 @@ class Collector:
             new = self.roster.fold(found.removed)
         if new:
             who = f"{plural(sum(each.counts.spans for each in new), 'span')} of {plural(len(new), 'removed worker')}"
-            self._tell("workers_removed", f"{who} counted: no daemon had kept their totals", command="brickd workers")
+            self._log_event(
+                "workers_removed", f"{who} counted: no daemon had kept their totals", command="brickd workers"
+            )
         return found.content
 
     def _empty(self, records: bytes) -> None:

@@ -80,37 +80,37 @@ class Daemon:
         self._home, self._memory = home, memory
         # The last events of a killed daemon have numbers that were not saved: no number is given twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
-        self._telling = threading.Lock()
+        self._log_lock = threading.Lock()
         memory.closed = False
         lost = [each for each in (broken, unweighed) if each]
         self._broken = "; ".join(lost) or None
         for each in lost:
-            self.tell("break", each)
+            self.log_event("break", each)
         filed = Filed(runtime().sources)
         filed.tidy()
-        memory.sources.go_into(filed, self.tell)
+        memory.sources.go_into(filed, self.log_event)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
         self._numerics = Numerics(numerics_bytes, weights)
         self._weights_kept, self._weights_news, self._weights_kept_ns = weights.changes, weights.news, 0
         self._shed: Callable[[], None] = lambda: None
         self._starved_ns = -_STARVED_AGAIN_NS
         self._collector = Collector(
-            memory, self._keep, self.tell, workers_max=workers_max, numerics=self._numerics, starve=self._starve
+            memory, self._keep, self.log_event, workers_max=workers_max, numerics=self._numerics, starve=self._starve
         )
         self._collector.roster.stays = stays
-        self._loop = Loop(self._collector, self.tell)
+        self._loop = Loop(self._collector, self.log_event)
         self._usages, self._windows = Usages(), Windows()
-        self._lookout, self._recordings = Lookout(self.tell), Recordings(self)
+        self._lookout, self._recordings = Lookout(self.log_event), Recordings(self)
         self._weighing = Weighing(weights)
-        scales = Scales(self._weighing, self.tell)
-        self._alarms = Alarms(self.tell, lambda: self.thresholds, [Stuck()])
+        scales = Scales(self._weighing, self.log_event)
+        self._alarms = Alarms(self.log_event, lambda: self.thresholds, [Stuck()])
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, self._recordings]
-        self._sampler = Sampler(self._used, takers, self._loop.tell_defect)
+        self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
-    def tell(self, kind: str, text: str, **of: str | None) -> None:
+    def log_event(self, kind: str, text: str, **of: str | None) -> None:
         """Log an event; the next daemon numbers its events from here on."""
         number = self.events.add(kind, text, **of).number
-        with self._telling:  # threads of the API log, too: the first to log may come here last
+        with self._log_lock:  # threads of the API log, too: the first to log may come here last
             self._memory.newest_event = max(self._memory.newest_event, number)
 
     def _keep(self, content: bytes) -> None:
@@ -138,7 +138,7 @@ class Daemon:
             self._starved_ns = now_ns
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             text = f"no file descriptor was left, of {most:,} that are allowed: all clients were closed"
-            self.tell("starved", text, command="brickd doctor")
+            self.log_event("starved", text, command="brickd doctor")
 
     def _keep_weights(self) -> None:
         """Save the weights before the checkpoint that counts them; drop those of forgotten workers."""
@@ -154,7 +154,7 @@ class Daemon:
     def restore(self) -> None:
         """Make a removed runtime directory again; DaemonRefused if that fails."""
         if self._home.restore(self.prefix):
-            self.tell("restored", "the runtime directory had been removed: it was made and taken again")
+            self.log_event("restored", "the runtime directory had been removed: it was made and taken again")
 
     # ---- its life
 
@@ -170,7 +170,7 @@ class Daemon:
         self._collector.change()  # it is kept at once that this one has not come to its end
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
-        self.tell("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
+        self.log_event("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
         self._loop.start()
         self._sampler.start()
 
@@ -305,7 +305,7 @@ class Daemon:
             collector.change()
             roster.command(order.service)
         self._loop.wake()
-        self.tell("set", f"{wish.text()} for {plural(obeyed.workers, 'worker')}", service=order.service)
+        self.log_event("set", f"{wish.text()} for {plural(obeyed.workers, 'worker')}", service=order.service)
         return obeyed
 
     @property
@@ -326,7 +326,7 @@ class Daemon:
             self._collector.change()
         self._loop.wake()
         changed = ", ".join(assignments(thresholds)) or "all of them the defaults"
-        self.tell("set", f"thresholds: {changed}")
+        self.log_event("set", f"thresholds: {changed}")
 
     def rescan(self, order: Rescanning) -> list[str]:
         """Have workers read their weights once more; which."""
@@ -392,7 +392,7 @@ class Daemon:
         if first is None:
             for old in self.shelf.make_room():
                 text = f"{old.files[0].path}: removed with all its files: {ROOM} newer recordings are kept, and no more"
-                self.tell("recording_removed", text)
+                self.log_event("recording_removed", text)
         return recorder
 
     def end_recording(self, order: EndRecording) -> None:

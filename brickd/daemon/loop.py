@@ -18,7 +18,7 @@ from collections import deque
 
 from brickd.base import escape
 from brickd.daemon.collector import LOOK_NS, SECOND, Collector
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.shm import _reader
 
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
@@ -33,9 +33,9 @@ _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
 class Loop:
     """The thread that ticks a collector; it last did at `came_round_ns`, a monotonic time."""
 
-    def __init__(self, collector: Collector, tell: Tell) -> None:
+    def __init__(self, collector: Collector, log_event: LogEvent) -> None:
         self.came_round_ns = time.monotonic_ns()
-        self._collector, self._tell = collector, tell
+        self._collector, self._log_event = collector, log_event
         self._beginning = os.fsencode(collector.memory.prefix)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = collector.ending
@@ -65,10 +65,10 @@ class Loop:
         self.wake()
         self._thread.join()
 
-    def tell_defect(self) -> None:
+    def log_defect(self) -> None:
         """Tell what was raised, within its `except`."""
         lines = traceback.format_exc().splitlines()
-        self._tell("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
+        self._log_event("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
         with contextlib.suppress(OSError):  # the log's disk is full, or its reader has gone
             for line in lines:
                 print(escape.text(line), file=sys.stderr, flush=True)
@@ -83,13 +83,13 @@ class Loop:
             try:
                 look = self._round(fds, look=look)
             except Exception:  # whatever it is, the next round may do better
-                self.tell_defect()
+                self.log_defect()
                 look = False  # what was not seen is found in time
                 self._ending.wait(_AFTER_A_DEFECT_SECONDS)
         try:
             self._collector.end(time.monotonic_ns())
         except Exception:
-            self.tell_defect()
+            self.log_defect()
         if watch is not None:
             os.close(watch)
 
@@ -124,5 +124,5 @@ class Loop:
         except OSError as error:
             each = LOOK_NS // SECOND
             text = f"{_reader.DIRECTORY} cannot be watched ({error.strerror}): it is looked into each {each} s"
-            self._tell("blind", text, command="brickd doctor")
+            self._log_event("blind", text, command="brickd doctor")
             return None

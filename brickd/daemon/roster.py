@@ -22,7 +22,7 @@ from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.segment_directory import Directory
 from brickd.errors import NotPermitted, SegmentConsumed, SegmentCopy, SegmentRefused, SegmentUndrained
 from brickd.model.deferred_overlay import lifted
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.model.retained_workers import Background, RetainedTotals, RetainedWorker
 from brickd.model.worker_names import named
 from brickd.model.worker_origins import Lately, Origin
@@ -57,7 +57,7 @@ class Roster:
     """
 
     def __init__(
-        self, memory: Memory, directory: Directory, tell: Tell, workers_max: int, numerics: Numerics | None
+        self, memory: Memory, directory: Directory, log_event: LogEvent, workers_max: int, numerics: Numerics | None
     ) -> None:
         self.memory = memory
         self.directory = directory
@@ -66,7 +66,7 @@ class Roster:
         self.changed = self.crowded = False
         self.stays = True
         self.lock, self.reading = threading.Lock(), threading.Lock()
-        self._tell = tell
+        self._log_event = log_event
         self._workers_max, self._numerics = workers_max, numerics
         self._over: list[Attached] = []  # still to be closed
         self._came: list[Attached] = []  # with this look
@@ -226,7 +226,7 @@ class Roster:
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
             text = f"{before.name} lives: it had lost its lock; events after it was taken for dead may be missing"
-            self._tell("worker_returned", text, service=each.service, worker=before.name)
+            self._log_event("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]
             if (other := self.attached.get(lost)) is None:  # its segment was removed while no daemon ran
@@ -250,14 +250,14 @@ class Roster:
                 self._command(self.attached[who.uuid])
                 if who.alive:
                     text = f"{name} is process {who.pid or who.header['pid']}, drained from {who.file}"
-                    self._tell("worker_found", text, service=who.service, worker=name)
+                    self._log_event("worker_found", text, service=who.service, worker=name)
 
     def _forget_missed(self) -> None:
         with self.lock:
             for uuid in [uuid for uuid in self.memory.known if uuid not in self.attached]:
                 known = self.memory.known.pop(uuid)
                 text = f"{known.name or uuid} ended while no daemon ran: its totals went with its segment"
-                self._tell("worker_missed", text)
+                self._log_event("worker_missed", text)
 
     # ---- they leave
 
@@ -276,7 +276,7 @@ class Roster:
             kind, text = "worker_moved", f"goes on in {each.heir.segment.name}: somebody had removed its segment"
         elif each.drain.ended:
             kind, text = "worker_ended", "ended; what it recorded is kept"
-        self._tell(kind, f"{each.name} {text}", service=each.service, worker=each.name)
+        self._log_event(kind, f"{each.name} {text}", service=each.service, worker=each.name)
         return True
 
     def forget(self, uuids: Collection[str]) -> None:

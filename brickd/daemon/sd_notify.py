@@ -27,11 +27,11 @@ class Manager:
 
     def ready(self, status: str) -> None:
         """The daemon answers."""
-        self._tell("READY=1", f"MAINPID={os.getpid()}", f"STATUS={status}", wait=_PATIENCE_SECONDS)
+        self._send("READY=1", f"MAINPID={os.getpid()}", f"STATUS={status}", wait=_PATIENCE_SECONDS)
 
     def stopping(self) -> None:
         """The daemon ends."""
-        self._tell("STOPPING=1", "STATUS=ending", wait=_PATIENCE_SECONDS)
+        self._send("STOPPING=1", "STATUS=ending", wait=_PATIENCE_SECONDS)
 
     async def watch(self, still_ns: Callable[[], int]) -> None:
         """Send signs of life from this loop while the working loop comes round (`still_ns`)."""
@@ -39,10 +39,10 @@ class Manager:
             return
         while True:
             if still_ns() < max(self.every_ns, _CALM_NS):
-                self._tell("WATCHDOG=1")
+                self._send("WATCHDOG=1")
             await asyncio.sleep(self.every_ns / 1e9)
 
-    def _tell(self, *lines: str, wait: float = 0.0) -> None:
+    def _send(self, *lines: str, wait: float = 0.0) -> None:
         if not self._address:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:

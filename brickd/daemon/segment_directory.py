@@ -19,7 +19,7 @@ from brickd.errors import (
     SegmentUndrained,
     SegmentUnpublished,
 )
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.shm import _reader
 from brickd.shm.segment_files import (
     EXHAUSTED,
@@ -68,7 +68,9 @@ class Directory:
         starved: at the last look no file descriptor was left.
     """
 
-    def __init__(self, prefix: str, tell: Tell, patience_ns: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self, prefix: str, log_event: LogEvent, patience_ns: int, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         """Begin with no file known.
 
         A file may stay unpublished for `patience_ns`. After that it is removed, or as long as its worker lives looked
@@ -78,7 +80,7 @@ class Directory:
         self.others: Owners = NO_OWNERS
         self.listing_ns = 0
         self.waits = self.starved = False
-        self._prefix, self._tell, self._patience_ns, self._clock = prefix, tell, patience_ns, clock
+        self._prefix, self._log_event, self._patience_ns, self._clock = prefix, log_event, patience_ns, clock
         self._blind = ""
         self._unpublished: dict[str, _Unpublished] = {}
 
@@ -109,7 +111,7 @@ class Directory:
             self.listing_ns = self._clock() - began_ns
         except OSError as error:
             self.starved = error.errno in EXHAUSTED
-            self._tell_blind(error.strerror or str(error))
+            self._log_blind(error.strerror or str(error))
             return False
         self._blind = ""
         for gone in self.quarantined.keys() - set(there):
@@ -148,7 +150,7 @@ class Directory:
             except NotPermitted:  # another user's file took its name since it was listed
                 continue
         if untold:
-            self._tell("quarantined", f"and {untold:,} more files", command="brickd workers")
+            self._log_event("quarantined", f"and {untold:,} more files", command="brickd workers")
         return True
 
     def _rests(self, unpublished: _Unpublished, now_ns: int) -> bool:
@@ -170,7 +172,7 @@ class Directory:
         if before is not None and before.refused.reason == error.reason:
             return False
         if not quiet:
-            self._tell("quarantined", f"{file}: {error.reason}", command="brickd doctor")
+            self._log_event("quarantined", f"{file}: {error.reason}", command="brickd doctor")
         return quiet
 
     def refused(self) -> dict[str, SegmentRefused]:
@@ -182,10 +184,10 @@ class Directory:
             if not isinstance(each.refused, SegmentUndrained)
         }
 
-    def _tell_blind(self, why: str) -> None:
+    def _log_blind(self, why: str) -> None:
         if why != self._blind:
             text = f"{_reader.DIRECTORY} cannot be listed ({why}): who starts now is not seen"
-            self._tell("blind", text, command="brickd doctor")
+            self._log_event("blind", text, command="brickd doctor")
         self._blind = why
 
 

@@ -72,7 +72,7 @@ class Gathered:
         self._survey = Survey(
             [self._taken(number, each, found) for number, found in enumerate(surveys) for each in found.workers],
             [refused for found in surveys for refused in found.refused],
-            words=tuple(said for found in surveys for said in found.words),
+            words=tuple(line for found in surveys for line in found.words),
             removed=tuple(each for found in surveys for each in found.removed),
         )
 

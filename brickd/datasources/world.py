@@ -273,8 +273,8 @@ class SharedMemory:
         for worker in of:
             with contextlib.suppress(SegmentRefused, NotPermitted), open_segment(worker.reading.file) as segment:
                 for lane, _, _ in worker.reading.lanes:
-                    _, told = _reader.pieces(segment.ring(lane, events=True)[1])
-                    sources.take(worker.reading.uuid, told)
+                    _, pieces = _reader.pieces(segment.ring(lane, events=True)[1])
+                    sources.take(worker.reading.uuid, pieces)
         return sources
 
     def files(self) -> Sequence[str]:

@@ -107,11 +107,11 @@ def _ended(place: Runtime) -> str:
 
 def _asked(found: DaemonFacts) -> DaemonFacts:
     try:
-        said = client.ask("").document()
+        document = client.ask("").document()
     except BrickdError as error:
         return found._replace(silence=str(error))
-    pid = said.get("pid") if found.pid is None else found.pid
-    return found._replace(pid=pid, trouble=str(said.get("checkpoint_problem") or ""))
+    pid = document.get("pid") if found.pid is None else found.pid
+    return found._replace(pid=pid, trouble=str(document.get("checkpoint_problem") or ""))
 
 
 def judge(daemon: DaemonFacts) -> list[CheckResult]:

@@ -68,7 +68,7 @@ class Past(Protocol):
         """The events after the one of this number."""
 
 
-class Tell(Protocol):
+class LogEvent(Protocol):
     """`Log.add`, for modules that report events and do not know the log."""
 
     def __call__(

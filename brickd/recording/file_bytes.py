@@ -33,7 +33,7 @@ class RecordingBytes:
         self.trouble = ""
         self._fd = fd
         self._reads = reads
-        self._told = 0
+        self._reported_at = 0
 
     @property
     def size(self) -> int:
@@ -50,8 +50,8 @@ class RecordingBytes:
 
     def read(self, offset: int, length: int) -> bytes:
         """As much of it as is there."""
-        if not 0 <= offset - self._told < _STEP_BYTES:
-            self._told = offset
+        if not 0 <= offset - self._reported_at < _STEP_BYTES:
+            self._reported_at = offset
             self._reads(self.path, offset, self.size)
         pieces: list[bytes] = []
         try:

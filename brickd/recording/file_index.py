@@ -208,8 +208,8 @@ class RecordedEvents:
         if not newest:
             return Page((), 0, 0)
         events = tuple(event for event in newest if event.number > number)
-        told = newest[-1].number - max(number, self._first - 1)
-        return Page(events, max(0, told - len(events)), newest[-1].number)
+        newer = newest[-1].number - max(number, self._first - 1)
+        return Page(events, max(0, newer - len(events)), newest[-1].number)
 
     def _newest(self) -> list[Event]:
         return [self._events[number] for number in sorted(self._events)[-self._kept :]]

@@ -48,7 +48,7 @@ def weights(of: Weights, spool: _reader.Spool) -> tuple[dict[int, bytes], dict[s
     """Weights redacted as the spool redacts records; changes `of`, which must be a copy."""
     contents, tensors, workers = of.kept()
     held = {number for holds in workers.values() for column in (holds.now, holds.firsts) for number in column} - {0}
-    left = {number: spool.tensors(said) for number, said in contents.items() if number in held}
+    left = {number: spool.tensors(content) for number, content in contents.items() if number in held}
     for holds in workers.values():
         for number, named in enumerate(holds.named):
             if named:

@@ -12,7 +12,7 @@ from brickd.base import json_values
 from brickd.base.json_values import plain
 from brickd.shm import _reader
 
-_SAID_BYTES_MAX = 1 << 22
+_REPLY_BYTES_MAX = 1 << 22
 
 
 class Rings:
@@ -52,5 +52,5 @@ def read_numbers(body: bytes) -> dict[str, int]:
     with json_values.validating():
         return {
             json_values.text(uuid): json_values.whole(number)
-            for uuid, number in json_values.document(body, _SAID_BYTES_MAX).items()
+            for uuid, number in json_values.document(body, _REPLY_BYTES_MAX).items()
         }

@@ -52,7 +52,7 @@ class Recorder:
         self._ended_ns = 0
         self._why: Why | None = None
         self._asked: Why | None = None
-        self._told = ""
+        self._logged_trouble = ""
         self._watchers: list[Callable[[], object]] = []
         self._waiting: deque[Snapshot] = deque()
         self._rings = Rings(order.names, spans=order.spans)
@@ -143,7 +143,7 @@ class Recorder:
     def _run(self) -> None:
         try:
             whom = ", ".join(self._order.names) or "everybody"
-            self._source.tell("recording_began", f"{whom} is recorded: {self.path}")
+            self._source.log_event("recording_began", f"{whom} is recorded: {self.path}")
             self._writer.weigh()
             with self._source.events.watched(self._spool.wake):
                 why = self._until_over()
@@ -154,18 +154,18 @@ class Recorder:
         finally:
             self._source.drain_into(self._rings, None)
             self._volumes.leave()
-            self._tell_end()
+            self._log_end()
             self._spool.end()
             self.over.set()
             for wake in tuple(self._watchers):
                 wake()
 
-    def _tell_end(self) -> None:
+    def _log_end(self) -> None:
         self._ended_ns = time.monotonic_ns()
         text = f"{self.path}: {_ENDS[self._why] if self._why else 'ended by a defect of brickd'}"
         unclaimed = self._why in ("left", "daemon_ended")
         command = f"brickd record --fetch {self.id}" if unclaimed else None
-        self._source.tell("recording_ended", text, command=command)
+        self._source.log_event("recording_ended", text, command=command)
 
     def _until_over(self) -> Why:
         """Write what comes until it is over: why it is."""
@@ -187,20 +187,20 @@ class Recorder:
                 return "exited"
             if writer.turn():
                 self._spool.wake()  # more may wait than that file had room for
-            self._tell_trouble()
+            self._log_trouble()
 
     def _patience_ms(self, until: int | None) -> int:
         most = _LOOK_WITH_SPANS_MS if self._order.spans else _LOOK_MS
         return most if until is None else max(0, min(most, -((time.monotonic_ns() - until) // 1_000_000)))
 
-    def _tell_trouble(self) -> None:
+    def _log_trouble(self) -> None:
         trouble = self._volumes.trouble
-        if trouble and not self._told:
+        if trouble and not self._logged_trouble:
             text = f"nothing can be recorded now: {trouble}; what is missing is counted"
-            self._source.tell("recording_failed", text, command="brickd status")
-        elif self._told and not trouble:
-            self._source.tell("recording_resumed", "it can be recorded again")
-        self._told = trouble
+            self._source.log_event("recording_failed", text, command="brickd status")
+        elif self._logged_trouble and not trouble:
+            self._source.log_event("recording_resumed", "it can be recorded again")
+        self._logged_trouble = trouble
 
 
 class Recordings:

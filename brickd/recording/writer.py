@@ -58,7 +58,7 @@ class RecordingInput(Protocol):
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
         """Copy the records of these rings into a spool; None: stop after those made by now."""
 
-    def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
+    def log_event(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Log an event."""
 
 

@@ -27,7 +27,7 @@ SITES_MAX = 4096
 SLOW_PERCENT = 25  # a smaller difference of speed is left out: for a while a machine favours one worker
 _OFF_MAX = 64
 # Of what is judged at a site, what it is called by, first of all.
-_SAY = (
+_RANKS = (
     Verdict.DIVERGED,
     Verdict.ROUTING,
     Verdict.INCOMPLETE,
@@ -207,7 +207,7 @@ def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
     """In the order of execution; beyond the limit only those that differ."""
     judged: dict[int, Difference] = {}
     for each in leads.differences:
-        if each.site not in judged or _says_more(each, judged[each.site]):
+        if each.site not in judged or _outranks(each, judged[each.site]):
             judged[each.site] = each
     shown = leads.matched.sites
     if len(shown) > SITES_MAX:
@@ -217,8 +217,8 @@ def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
     ]
 
 
-def _says_more(one: Difference, than: Difference) -> bool:
-    return _SAY.index(one.judgement.verdict) < _SAY.index(than.judgement.verdict)
+def _outranks(one: Difference, than: Difference) -> bool:
+    return _RANKS.index(one.judgement.verdict) < _RANKS.index(than.judgement.verdict)
 
 
 def _site(site: Site, found: SiteFound, difference: Difference | None) -> Document:

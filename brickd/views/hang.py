@@ -100,6 +100,6 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
 def of_recording(world: Replay, question: HangQuery) -> Answer:
     """Look at what was there before, and at what was there then."""
     earlier = world.before()
-    said = answer(world, question, look(earlier, question))
+    found = answer(world, question, look(earlier, question))
     apart = units.duration(world.now_ns() - earlier.now_ns())
-    return replace(said, words=(f"the last two snapshots are compared, {apart} apart", *said.words))
+    return replace(found, words=(f"the last two snapshots are compared, {apart} apart", *found.words))

@@ -36,7 +36,7 @@ def answer(world: World, question: StragglersQuery) -> Answer:
             "current": judged.current,
             "services": [each.document() for each in judged.coverage if each.service in services],
         },
-        "headlines": [said for _, said in mine.headlines()],
+        "headlines": [headline for _, headline in mine.headlines()],
         "stragglers": [finding.document() for finding in mine.findings],
         "passed_over": [each.document() for each in mine.passed],
     }

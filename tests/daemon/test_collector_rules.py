@@ -32,9 +32,13 @@ class Loop(Collector):
     def __init__(self, prefix: str, clock: Callable[[], int] = int) -> None:
         self.kept: list[bytes] = []
         self.tried, self.full, self.starved = 0, False, 0
-        self.told: list[str] = []
+        self.logged: list[str] = []
         super().__init__(
-            Memory(prefix), self._save, lambda kind, *_, **__: self.told.append(kind), clock=clock, starve=self._starved
+            Memory(prefix),
+            self._save,
+            lambda kind, *_, **__: self.logged.append(kind),
+            clock=clock,
+            starve=self._starved,
         )
 
     def _save(self, content: bytes) -> None:
@@ -106,7 +110,7 @@ def test_without_a_descriptor_left_the_loop_asks_for_some_and_looks_again_in_a_s
     with monkeypatch.context() as out:
         out.setattr(os, "scandir", exhausted)
         loop.tick(0)
-    assert (loop.starved, loop.told, loop.files) == (1, ["blind"], [])
+    assert (loop.starved, loop.logged, loop.files) == (1, ["blind"], [])
     loop.tick(SECOND - 1)
     assert loop.files == []
     loop.tick(SECOND)
@@ -216,7 +220,7 @@ def test_what_an_earlier_daemon_had_read_and_nobody_knows_any_more_is_told_once(
         made.add(0, "event", events({"sequence": 1}))
         loop.tick(0)
         ((uuid, attached),) = loop.roster.attached.items()
-        assert (attached.drain.breaks, "break" in loop.told) == (0, False)
+        assert (attached.drain.breaks, "break" in loop.logged) == (0, False)
         loop.end(0)
         told: list[str] = []
         memory = Memory(prefix, known={uuid: RetainedWorker("api/0", [Cursor(0, 100, 100, 100, 0)])})
@@ -320,7 +324,7 @@ def test_while_the_memory_cannot_be_kept_the_dead_and_events_stay_and_it_is_told
         loop.change()
         for at in (1, SECOND - 1, SECOND, SECOND + 1, 2 * SECOND):
             loop.tick(at)
-        assert (loop.tried, loop.told.count("checkpoint_failed"), loop.trouble) == (3, 1, "No space left on device")
+        assert (loop.tried, loop.logged.count("checkpoint_failed"), loop.trouble) == (3, 1, "No space left on device")
         assert (SHM / f"{prefix}dead").exists()
         assert int(made.line(0)["event"][0]) == 0
         loop.full = False
@@ -328,7 +332,7 @@ def test_while_the_memory_cannot_be_kept_the_dead_and_events_stay_and_it_is_told
         assert (loop.tried, loop.trouble) == (3, "No space left on device"), "not before the next second"
         loop.tick(3 * SECOND)
         loop.tick(4 * SECOND)
-        assert (loop.told.count("checkpoint_written"), loop.trouble) == (1, "")
+        assert (loop.logged.count("checkpoint_written"), loop.trouble) == (1, "")
         assert not (SHM / f"{prefix}dead").exists()
         assert int(made.line(0)["event"][0]) == 1
 

@@ -217,7 +217,7 @@ def test_a_checkpoint_that_is_not_replaced_is_named_with_the_command_that_moves_
 def test_of_two_threads_that_tell_at_once_the_last_number_is_kept(prefix: str) -> None:
     with Home(runtime()) as home:
         daemon = Daemon(home)
-        others = [threading.Thread(target=daemon.tell, args=("second", ""))]
+        others = [threading.Thread(target=daemon.log_event, args=("second", ""))]
 
         def between() -> None:  # the first has its number
             while others:
@@ -226,7 +226,7 @@ def test_of_two_threads_that_tell_at_once_the_last_number_is_kept(prefix: str) -
                 other.join()
 
         with daemon.events.watched(between):
-            daemon.tell("first", "")
+            daemon.log_event("first", "")
         assert [event.kind for event in daemon.events.since(0).events] == ["first", "second"]
         assert daemon._memory.newest_event == daemon.events.since(0).newest
         os.close(daemon._loop._wake)

@@ -44,16 +44,16 @@ class Loop:
     """A collector, what it told and what it kept."""
 
     def __init__(self, prefix: str) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.logged: list[tuple[str, str]] = []
         self.kept = b""
-        self.collector = Collector(Memory(prefix), self._keep, self._tell, clock=int)
+        self.collector = Collector(Memory(prefix), self._keep, self._log_event, clock=int)
         self.prefix = prefix
 
     def _keep(self, content: bytes) -> None:
         self.kept = content
 
-    def _tell(self, kind: str, text: str, **_: object) -> None:
-        self.told.append((kind, text))
+    def _log_event(self, kind: str, text: str, **_: object) -> None:
+        self.logged.append((kind, text))
 
     def tick(self, seconds: float, *, look: bool = False) -> None:
         self.collector.tick(round(seconds * SECOND), look=look)
@@ -100,7 +100,7 @@ def test_rings_of_a_segment_over_the_limit_are_not_read_and_its_totals_are(
         limit(monkeypatch, kept=cost.kept + cost.detail - 1)
         assert len(loop.found().workers) == 2
         loop.tick(1)
-        assert [text for kind, text in loop.told if kind == "rationed"] == [
+        assert [text for kind, text in loop.logged if kind == "rationed"] == [
             f"costly/0 {each.account.why}; its spans and events are not read"
         ]
         assert "of memory: the limit for one segment is" in each.account.why
@@ -143,7 +143,7 @@ def test_a_segment_that_is_read_seldom_is_told_once(prefix: str, loop: Loop, mon
             assert loop.found().workers[0].ledger.spans["begun"] == 0, "as it was when it was first read so"
             record(costly, second)
             loop.tick(second)
-        texts = [text for kind, text in loop.told if kind == "rationed"]
+        texts = [text for kind, text in loop.logged if kind == "rationed"]
         assert texts == [f"costly/0 {loop.one('costly').account.why}; its totals are read once a minute"]
 
 

@@ -74,7 +74,7 @@ def test_what_is_taken_in_is_told_once(prefix: str) -> None:
     append(prefix, ONE, 5)
     append(prefix, TWO, 7)
     told: list[tuple[str, str]] = []
-    with machine(prefix, tell=lambda kind, text, **_: told.append((kind, text))) as daemon:
+    with machine(prefix, log_event=lambda kind, text, **_: told.append((kind, text))) as daemon:
         daemon.tick()
         append(prefix, ONE, 5)
         daemon.tick()

@@ -33,13 +33,13 @@ class Life:
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self.kept, self.second = prefix, b"", 0
-        self.told: list[tuple[str, str]] = []
+        self.logged: list[tuple[str, str]] = []
         self.loop: Collector
         self.start()
 
     def start(self) -> None:
         memory = decode(self.kept) if self.kept else Memory(self.prefix)
-        self.loop = Collector(memory, self._keep, lambda kind, text, **_: self.told.append((kind, text)), clock=int)
+        self.loop = Collector(memory, self._keep, lambda kind, text, **_: self.logged.append((kind, text)), clock=int)
 
     def _keep(self, content: bytes) -> None:
         self.kept = content
@@ -112,9 +112,9 @@ def test_the_segment_of_a_worker_that_is_remembered_is_told_if_it_cannot_be_remo
     remembered(life, prefix, uuid)
     irremovable(prefix, monkeypatch)
     descriptors = len(os.listdir("/proc/self/fd"))
-    life.told.clear()
+    life.logged.clear()
     life.tick()
-    assert life.told == [("quarantined", f"{prefix}dead: {DENIED}")]
+    assert life.logged == [("quarantined", f"{prefix}dead: {DENIED}")]
     assert life.loop.directory.refused()[f"{prefix}dead"].reason == DENIED
     assert life.memory.buried == [uuid.hex()]
     assert len(os.listdir("/proc/self/fd")) == descriptors
@@ -243,7 +243,7 @@ def test_who_is_known_and_has_no_segment_any_more_is_told_to_be_missed(life: Lif
     (SHM / f"{prefix}0").unlink()
     life.tick()
     missed = "api/0 ended while no daemon ran: its totals went with its segment"
-    assert ("worker_missed", missed) in life.told
+    assert ("worker_missed", missed) in life.logged
     assert life.loop.memory.known == {}
 
 
@@ -263,7 +263,7 @@ def test_who_went_on_in_another_segment_while_no_daemon_ran_is_not_missed_and_ke
     assert list(life.loop.memory.known) == [new.hex()]
     (known,) = life.loop.memory.known.values()
     assert (known.name, known.deferred.counts) == ("api/7", before.deferred.counts)
-    assert "worker_missed" not in [kind for kind, _ in life.told]
+    assert "worker_missed" not in [kind for kind, _ in life.logged]
 
 
 def test_who_is_known_is_not_missed_while_a_file_waits_that_may_be_its_own(
@@ -329,7 +329,7 @@ def test_a_worker_that_was_taken_for_dead_and_goes_on_is_told_and_keeps_its_name
     (known,) = life.loop.memory.known.values()
     assert (life.loop.memory.gone, known.name, life.shown()) == ({}, "api/7", 1)
     assert known.deferred.counts["orphaned"] == gone.reading.deferred["orphaned"] > 0
-    assert "worker_returned" in [kind for kind, _ in life.told]
+    assert "worker_returned" in [kind for kind, _ in life.logged]
 
 
 def test_what_a_dead_worker_had_handed_to_devices_is_orphaned(life: Life, prefix: str) -> None:

@@ -69,11 +69,11 @@ def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
 
 def judge(world: World) -> None:
     refused = world.faults.refused
-    quarantined = [said for said in world.told if said[0] == "quarantined"]
+    quarantined = [said for said in world.logged if said[0] == "quarantined"]
     assert refused or all(world.copies.intersection(re.findall(r"[^\s:,]+", text)) for _, _, text in quarantined), (
         "nothing but copies, and what they are taken for"
     )
-    broken = [said for said in world.told if said[0] == "break"]
+    broken = [said for said in world.logged if said[0] == "break"]
     assert not broken or world.damaged or world.copies_drained, "an earlier copy has less than was read before"
     survey = world.survey()
     found = {each.reading.uuid: each for each in survey.workers}
@@ -205,7 +205,7 @@ def test_a_damaged_checkpoint_is_a_visible_break_and_nothing_counts_twice(seeds:
     broken = [world for world in worlds if world.damaged]
     assert len(broken) * 12 > len(seeds)
     for world in broken:
-        assert [said for said in world.told if said[0] == "break"], "it is told"
+        assert [said for said in world.logged if said[0] == "break"], "it is told"
 
 
 # ---- mutants: what the simulation must see
@@ -515,7 +515,7 @@ def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
             writer.finish()
         for _ in range(4):
             world.tick(1.0)
-        assert [said for said in world.told if said[0] == "quarantined" and "KeyError" in said[2]]
+        assert [said for said in world.logged if said[0] == "quarantined" and "KeyError" in said[2]]
         found = {worker.reading.uuid: worker.reading.deferred for worker in world.survey().workers}
         for writer in world.writers[1:]:
             assert found[writer.uuid.hex()]["started"] == len(writer.history.starts)
@@ -544,7 +544,7 @@ def test_deferred_work_goes_along_with_a_segment_that_was_removed_while_no_daemo
         world.tick(1.0)
         (worker,) = world.survey().workers
         assert worker.reading.deferred["started"] == len(lost.history.starts)
-        assert not [said for said in world.told if said[0] == "worker_missed"]
+        assert not [said for said in world.logged if said[0] == "worker_missed"]
     finally:
         world.close()
 

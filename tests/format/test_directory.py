@@ -28,9 +28,9 @@ class Looks:
     """A directory whose files are all unpublished, and each time that one of them is opened."""
 
     def __init__(self, prefix: str) -> None:
-        self.told: list[str] = []
+        self.logged: list[str] = []
         self.opened: list[tuple[str, int]] = []
-        self.directory = Directory(prefix, lambda kind, text, **_: self.told.append(f"{kind}: {text}"), STILL_NS)
+        self.directory = Directory(prefix, lambda kind, text, **_: self.logged.append(f"{kind}: {text}"), STILL_NS)
 
     def at(self, now_ns: int) -> None:
         def attach(file: str) -> None:
@@ -70,7 +70,7 @@ def test_a_file_that_stays_unpublished_is_looked_at_as_often_as_the_others(prefi
     # Its worker has died.
     looks.at(15 * SECOND)
     assert not list(SHM.glob(f"{prefix}*"))
-    assert (looks.told, looks.directory.quarantined) == ([], {})
+    assert (looks.logged, looks.directory.quarantined) == ([], {})
 
 
 def test_a_file_that_is_removed_after_it_was_listed_is_not_told(prefix: str) -> None:

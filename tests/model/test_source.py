@@ -43,7 +43,7 @@ with brick.span("ffn"):
 report(ptx.text is None)
 while os.read(0, 1):
     ptx.uses = 0  # as if it were used twice as often
-    ptx.tell()
+    ptx.send()
     report(ptx.text is None)
 """
 
@@ -52,7 +52,7 @@ def text_of(length: int) -> bytes:
     return b"0123456789abcdefghijklmnopqrstuvwxyz\n" * (length // 37) + b"z" * (length % 37)
 
 
-def teller(worker: Start, length: int, **environment: str) -> Worker:
+def sender(worker: Start, length: int, **environment: str) -> Worker:
     """A worker that has told as much of its source as there was room for."""
     source = f'"0123456789abcdefghijklmnopqrstuvwxyz\\n" * {length // 37} + "z" * {length % 37}'
     process: Worker = worker(TELLS.format(text=source), **({"BRICKD_SERVICE": "api"} | environment))
@@ -90,7 +90,7 @@ def until_known(daemon: Any, known: int = 1) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 39, 40, 41, 100_000])
 def test_a_text_comes_out_as_it_was_told_with_a_daemon_and_without(worker: Start, length: int) -> None:
-    process, text = teller(worker, length), text_of(length)
+    process, text = sender(worker, length), text_of(length)
     known = fnv1a(text)
     assert shown(known) == text, "out of the ring"
     with running() as daemon:
@@ -105,7 +105,7 @@ def test_a_text_comes_out_as_it_was_told_with_a_daemon_and_without(worker: Start
 
 
 def test_the_longest_text_is_told_as_there_is_room_and_a_daemon_may_come_late(worker: Start) -> None:
-    process, text = teller(worker, MEBIBYTE), text_of(MEBIBYTE)
+    process, text = sender(worker, MEBIBYTE), text_of(MEBIBYTE)
     known = _reader.source_hash(text)
     assert not more(process), "its ring is full, and nobody reads it"
     missing = brickd("source", f"{known:016x}")
@@ -126,7 +126,7 @@ def _account(process: Worker) -> tuple[Any, Any]:
 
 
 def test_a_text_that_is_too_long_is_counted_as_that_and_no_ring_is_blamed(worker: Start) -> None:
-    process, text = teller(worker, MEBIBYTE + 1), text_of(MEBIBYTE + 1)
+    process, text = sender(worker, MEBIBYTE + 1), text_of(MEBIBYTE + 1)
     (loss,) = losses(*_account(process))
     assert (loss.kind, str(loss)) == ("sources", f"1 source not sent: {TOO_LONG}")
     missing = brickd("source", f"{_reader.source_hash(text):016x}")
@@ -146,7 +146,7 @@ report(ptx.text is None)
 os.read(0, 1)
 brick.finalize()
 ptx.uses = 0
-ptx.tell()
+ptx.send()
 report(ptx.text is None)
 pause()
 """
@@ -165,7 +165,7 @@ pause()
 
 def test_eight_workers_with_one_text_have_one_file(worker: Start) -> None:
     for number in range(8):
-        teller(worker, 30_000, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
+        sender(worker, 30_000, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
     with running() as daemon:
         until_known(daemon)
         daemon.once("/status", lambda said: said["ledger"]["events"]["in_ring"] == 0)
@@ -200,7 +200,7 @@ def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
 ) -> None:
     checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
     # When all is told something else happens, so that daemons have something to do.
-    busy = TELLS.replace("    ptx.tell()\n", "    ptx.tell()\n    brick.brick('k').defer()\n    brick.finalize()\n")
+    busy = TELLS.replace("    ptx.send()\n", "    ptx.send()\n    brick.brick('k').defer()\n    brick.finalize()\n")
     process = worker(busy.format(text=f"'x' * {MEBIBYTE}"), BRICKD_SERVICE="api")
     process.heard()
     events: list[str] = []
@@ -230,7 +230,7 @@ def test_a_daemon_that_is_killed_while_it_writes_a_text_leaves_it_to_the_next(
     worker: Start, prefix: str, compiled: Compile, kill: str
 ) -> None:
     checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
-    teller(worker, 50_000)
+    sender(worker, 50_000)
     known = fnv1a(text_of(50_000))
     with mortal(compiled, f"{kill}:1", "rename") as daemon:
         daemon.over()
@@ -246,7 +246,7 @@ def test_a_daemon_that_is_killed_while_it_writes_a_text_leaves_it_to_the_next(
 
 @pytest.mark.parametrize("by", ["the daemon", "itself"])
 def test_a_recording_has_the_texts_that_were_told_before_it_began(worker: Start, tmp_path: Path, by: str) -> None:
-    process, file, known = teller(worker, 5_000), str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
+    process, file, known = sender(worker, 5_000), str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
     with running() as daemon:
         until_known(daemon)
         if by == "itself":
@@ -277,7 +277,7 @@ def test_a_recording_has_the_texts_that_are_told_while_it_is_made(worker: Start,
 
 
 def test_a_redacted_recording_has_no_texts_and_says_so(worker: Start, tmp_path: Path) -> None:
-    teller(worker, 5_000)
+    sender(worker, 5_000)
     file, known = str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
     with running() as daemon:
         until_known(daemon)
@@ -394,7 +394,7 @@ def test_what_was_told_and_is_not_kept_is_counted_beside_the_list(worker: Start)
         """
 with brick.span("ffn"):
     brick.kernel("k", 1, 1, source=5)
-    _core._tell("a lie", None, None, 5, 0)
+    _core._send_source("a lie", None, None, 5, 0)
     pause()
 """,
         BRICKD_SERVICE="api",
@@ -418,9 +418,9 @@ text = "the text"
 with brick.span("ffn"):
     hash = _core._source_hash(text)
     brick.kernel("k", 1, 1, source=hash)
-    _core._tell(text, None, None, hash, 0)
+    _core._send_source(text, None, None, hash, 0)
     pause()
-    _core._tell("a forged text", None, None, hash, 0)
+    _core._send_source("a forged text", None, None, hash, 0)
     pause()
 """,
         BRICKD_SERVICE="api",

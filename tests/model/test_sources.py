@@ -120,12 +120,12 @@ def test_a_forked_child_tells_what_its_parent_had_not_told_to_its_end(worker: St
         """
 text = "x" * 40 * 3000
 ptx = brick.source(text)
-assert ptx.told < 3000
+assert ptx.next_piece < 3000
 child = os.fork()
 if child == 0:
-    assert ptx.told == 0
+    assert ptx.next_piece == 0
     brick.kernel("k", source=ptx)
-    report([os.getpid(), ptx.told])
+    report([os.getpid(), ptx.next_piece])
     pause()
     os._exit(0)
 os.waitpid(child, 0)

@@ -110,8 +110,8 @@ def test_a_source_is_known_by_the_hash_of_its_text(text: bytes) -> None:
 @given(st.data())
 def test_any_order_and_any_interleaving_gives_the_texts(data: st.DataObject) -> None:
     every = {fnv1a(text): text for text in data.draw(st.lists(TEXTS, min_size=1, max_size=3))}
-    tellers = data.draw(st.integers(1, 3))
-    stream = [(str(who), piece) for who in range(tellers) for text in every.values() for piece in told.told(text, b"n")]
+    senders = data.draw(st.integers(1, 3))
+    stream = [(str(who), piece) for who in range(senders) for text in every.values() for piece in told.told(text, b"n")]
     made = Sources()
     for who, piece in data.draw(st.permutations(stream)):
         if data.draw(st.booleans()):
@@ -122,12 +122,12 @@ def test_any_order_and_any_interleaving_gives_the_texts(data: st.DataObject) -> 
 
 
 @given(st.data(), TEXTS.filter(bool), st.integers(1, 5))
-def test_what_several_tell_parts_of_is_put_together(data: st.DataObject, text: bytes, tellers: int) -> None:
+def test_what_several_tell_parts_of_is_put_together(data: st.DataObject, text: bytes, senders: int) -> None:
     made, known = Sources(), fnv1a(text)
     labels = [*part(known, NAME, b"name" * 20), *part(known, PATH, b"/a/path")]
     rest = [*part(known, TEXT, text), told.end(known, 80, 7, len(text))]
     for piece in data.draw(st.permutations(labels)) + data.draw(st.permutations(rest)):
-        made.take(str(data.draw(st.integers(1, tellers))), [piece])
+        made.take(str(data.draw(st.integers(1, senders))), [piece])
     assert texts(made) == {known: text}
     assert made.heads()[known] == SourceHead("name" * 20, "/a/path", len(text))
 

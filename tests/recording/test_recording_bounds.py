@@ -134,7 +134,7 @@ def test_a_file_that_is_old_is_followed_by_another_once_a_snapshot_stands_in_it(
 
 def test_four_snapshots_wait_for_a_disk_and_a_fifth_is_counted(path: Path) -> None:
     machine, written = Machine(), threading.Event()
-    machine.tell = lambda *_, **__: written.wait()  # type: ignore[assignment,method-assign]
+    machine.log_event = lambda *_, **__: written.wait()  # type: ignore[assignment,method-assign]
     recorder = Recorder(Recording(), path, machine)
     for number in range(5):
         recorder.take(Snapshot.of(machine.survey(), number, number))

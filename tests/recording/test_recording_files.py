@@ -84,7 +84,7 @@ class Machine(SharedMemory):
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
         rings.into(spool)
 
-    def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
+    def log_event(self, kind: str, text: str, *, command: str | None = None) -> None:
         self.events.add(kind, text, command=command)
 
 

@@ -34,14 +34,14 @@ def file(tmp_path: Path) -> str:
     return os.fspath(path)
 
 
-def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, tell: Callable[[], object]) -> str:
+def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, show: Callable[[], object]) -> str:
     """What a terminal of this width is told."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     termios.tcsetwinsize(theirs, (24, columns))
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        tell()
+        show()
         os.set_blocking(ours, False)
         said = b""
         with suppress(BlockingIOError):
@@ -59,7 +59,7 @@ def test_on_a_terminal_it_is_shown_how_far_a_recording_was_read(file: str, monke
 
 
 def test_a_terminal_that_does_not_say_how_wide_it_is_has_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert on_terminal(0, monkeypatch, lambda: progress.tell("x" * 100)) == f"\r{'x' * 78}…\x1b[K"
+    assert on_terminal(0, monkeypatch, lambda: progress.show("x" * 100)) == f"\r{'x' * 78}…\x1b[K"
 
 
 def test_where_nobody_looks_nothing_is_shown(

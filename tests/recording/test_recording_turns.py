@@ -167,7 +167,7 @@ def test_records_that_no_file_has_room_for_are_counted_and_no_other_file_is_begu
         made.rings.take("a", drain)
         work(r, drain, 0, 100)
         for _ in range(3):
-            machine.tell("said", "something")
+            machine.log_event("said", "something")
             assert not made.round()
         assert "no records fit beside a snapshot in 65,536 bytes: allow more with --max-size" in made.volumes.trouble
         made.writer.end("asked")

@@ -20,14 +20,14 @@ def _run() -> None:
         daemon = Daemon(home)
         told = 0
 
-        def tell() -> None:
+        def log_event() -> None:
             nonlocal told
             page = daemon.events.since(told)
             told = page.newest
             os.write(1, "".join(f"{event.kind}: {event.text}\n" for event in page.events).encode())
 
-        tell()
-        with daemon.events.watched(tell):
+        log_event()
+        with daemon.events.watched(log_event):
             daemon.start()
             signal.sigwait({signal.SIGTERM})
             daemon.end()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from brickd.daemon.collector import SECOND, Collector
 from brickd.model.brick_totals import bricks
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import Windows
 from brickd.model.workers import Survey, survey
@@ -23,10 +23,10 @@ class Machine:
         prefix: str,
         memory: Memory | None = None,
         keep: Callable[[bytes], None] | None = None,
-        tell: Tell = lambda *_, **__: None,
+        log_event: LogEvent = lambda *_, **__: None,
     ) -> None:
         self.kept = b""
-        self.loop = Collector(memory or Memory(prefix), keep or self._keep, tell, clock=int)
+        self.loop = Collector(memory or Memory(prefix), keep or self._keep, log_event, clock=int)
         self.windows, self.now_ns = Windows(), time.monotonic_ns()
         self.tick()
 
@@ -67,9 +67,9 @@ def machine(
     prefix: str,
     memory: Memory | None = None,
     keep: Callable[[bytes], None] | None = None,
-    tell: Tell = lambda *_, **__: None,
+    log_event: LogEvent = lambda *_, **__: None,
 ) -> Iterator[Machine]:
-    made = Machine(prefix, memory, keep, tell)
+    made = Machine(prefix, memory, keep, log_event)
     try:
         yield made
     finally:

@@ -460,7 +460,7 @@ class World:
     now_ns: int = 0
     writers: list[Writer] = field(default_factory=list)
     daemon: Collector | None = None
-    told: list[tuple[str, str, str]] = field(default_factory=list)
+    logged: list[tuple[str, str, str]] = field(default_factory=list)
     kills: int = 0
     slow: bool = False
     damage: float = 0.0
@@ -532,9 +532,9 @@ class World:
         try:
             memory = checkpoint.load(self.path) or Memory(self.prefix)
         except CheckpointRefused as error:
-            self.told.append(("break", "", str(error)))
+            self.logged.append(("break", "", str(error)))
             memory = Memory(self.prefix)
-        self.daemon = collector.Collector(memory, self._keep, self._tell, clock=int)
+        self.daemon = collector.Collector(memory, self._keep, self._log_event, clock=int)
 
     def _keep(self, content: bytes) -> None:
         assert self.daemon is not None
@@ -542,8 +542,8 @@ class World:
         checkpoint.save(self.path, content)
         self.folding |= folding
 
-    def _tell(self, kind: str, text: str, *, worker: str | None = None, **_: str | None) -> None:
-        self.told.append((kind, worker or "", text))
+    def _log_event(self, kind: str, text: str, *, worker: str | None = None, **_: str | None) -> None:
+        self.logged.append((kind, worker or "", text))
 
     def survey(self) -> Survey:
         """All workers, as the daemon that runs now shows them."""

@@ -134,8 +134,8 @@ def _choice(every: Sequence[Part], most: int, only: Sequence[str]) -> list[Part]
     else:
         rank = _Rank(every)
         groups = sorted(_groups(part for part in every if _counts(part)), key=rank)
-        telling = [group for group in groups if rank(group)[0] < _REST]
-        groups = telling if len(telling) > 1 else groups
+        ranked = [group for group in groups if rank(group)[0] < _REST]
+        groups = ranked if len(ranked) > 1 else groups
     found: list[Part] = []
     for group in groups:
         found += _spread(group, most - len(found))

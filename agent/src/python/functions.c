@@ -222,7 +222,7 @@ static PyMethodDef core_methods[] = {
     {"_launched_by", core_launched_by, METH_VARARGS, "Mark a launch by a brick that was recorded when it was over."},
     {"_task_ended", core_task_ended, METH_O, "Mark the span of a brick that was just recorded as the last one of a task."},
     {"_source_hash", core_source_hash, METH_O, "The hash of a source's text."},
-    {"_tell", core_tell, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; returns the next piece, -1 after the last. None: count a drop."},
+    {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; returns the next piece, -1 after the last. None: count a drop."},
     {"_totals", core_totals, METH_NOARGS, "What this process has recorded: the length of a tick, torn entries, paths, the ledger."},
     {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
     {"enable", core_enable, METH_NOARGS, core_enable_doc},

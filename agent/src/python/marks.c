@@ -274,21 +274,21 @@ PyObject *core_task_ended(PyObject *module, PyObject *brick)
     return done(brick_task_ended(number, core_key()));
 }
 
-PyObject *core_tell(PyObject *module, PyObject *args)
+PyObject *core_send_source(PyObject *module, PyObject *args)
 {
     struct brick_text source;
     Py_ssize_t length;
     unsigned long long hash, from;
-    if (!PyArg_ParseTuple(args, "z#zzKK:_tell", &source.text, &length, &source.name, &source.path, &hash, &from))
+    if (!PyArg_ParseTuple(args, "z#zzKK:_send_source", &source.text, &length, &source.name, &source.path, &hash, &from))
         return NULL;
     source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* counted as one that is too long */
     if (core_open_once() != 0)
         return NULL;
-    uint64_t told = from;
-    const unsigned outcome = brick_is_off() ? BRICK_REFUSED : brick_source_tell(&source, hash, core_key(), &told);
+    uint64_t piece = from;
+    const unsigned outcome = brick_is_off() ? BRICK_REFUSED : brick_source_tell(&source, hash, core_key(), &piece);
     if ((outcome & BRICK_JOINED) != 0)
         core_watch();
-    return PyLong_FromLongLong((outcome & BRICK_REFUSED) != 0 ? (long long)told : -1);
+    return PyLong_FromLongLong((outcome & BRICK_REFUSED) != 0 ? (long long)piece : -1);
 }
 
 PyObject *core_source_hash(PyObject *module, PyObject *text)

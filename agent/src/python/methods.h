@@ -36,7 +36,7 @@ PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t give
 PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_launched_by(PyObject *module, PyObject *args);
 PyObject *core_task_ended(PyObject *module, PyObject *brick);
-PyObject *core_tell(PyObject *module, PyObject *args);
+PyObject *core_send_source(PyObject *module, PyObject *args);
 PyObject *core_source_hash(PyObject *module, PyObject *text);
 
 /* checksum.c */

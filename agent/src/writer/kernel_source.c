@@ -36,14 +36,14 @@ static void write_piece(struct brick_source_piece *r, const struct part *parts, 
     r->piece = which << 30 | (uint32_t)number;
 }
 
-unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *told)
+unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *piece)
 {
     const uint64_t lengths[] = {label_length(source->name), label_length(source->path), source->length};
     const struct part parts[] = {{source->name, lengths[0]}, {source->path, lengths[1]}, {source->text, lengths[2]},
                                  {(const char *)lengths, sizeof lengths}};
     const uint64_t all = pieces_of(lengths[0]) + pieces_of(lengths[1]) + pieces_of(lengths[2]) + 1;
     unsigned outcome = BRICK_DONE;
-    if (*told >= all)
+    if (*piece >= all)
         return outcome;
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
     if (t == NULL)
@@ -51,16 +51,16 @@ unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const
     if (source->length > BRICK_SOURCE_MAX) {
         brick_event_attempt(t);
         outcome |= brick_event_dropped(t, BRICK_KIND_SOURCE);
-        *told = all;
+        *piece = all;
     }
-    while (*told < all) {
+    while (*piece < all) {
         struct brick_source_piece *r = (struct brick_source_piece *)brick_event_slot(t, t->event_ring.slots / 8 * 3);
         if (r == NULL) {
             outcome |= BRICK_REFUSED;
             break;
         }
         brick_event_attempt(t);
-        write_piece(r, parts, (*told)++);
+        write_piece(r, parts, (*piece)++);
         r->hash = hash;
         brick_event_publish(t, r, BRICK_KIND_SOURCE, 1);
     }

@@ -254,11 +254,11 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
 /* Records the next one that was read. 0: no room now, or no lane. */
 static int record_next(struct brick_weights *w)
 {
-    const struct brick_weight *one = &w->each[w->told];
+    const struct brick_weight *one = &w->each[w->recorded];
     const uint16_t slots = BRICK_CHECKED_SLOTS(0);
     unsigned outcome = BRICK_DONE;
     if (one->taken.dtype == 0) {
-        w->told++;
+        w->recorded++;
         return 1;
     }
     struct brick_thread *t = brick_enter(NULL, &outcome, ARRIVES_QUESTION);
@@ -278,7 +278,7 @@ static int record_next(struct brick_weights *w)
         brick_event_dropped(t, BRICK_KIND_CHECKED);
     }
     brick_event_over(t, brick_ticks(brick_agent.clock));
-    w->told += r != NULL || never;
+    w->recorded += r != NULL || never;
     return r != NULL || never;
 }
 
@@ -297,16 +297,16 @@ static void follow(struct brick_weights *w)
     if (s == w->segment)
         return;
     w->segment = s;
-    w->told = 0;
+    w->recorded = 0;
     w->asked = asked_now();
     publish_count(w);
 }
 
-static int has_more(const struct brick_weights *w) { return w->told < w->count; }
+static int has_more(const struct brick_weights *w) { return w->recorded < w->count; }
 
 static void begin_scan(struct brick_weights *w, uint64_t now)
 {
-    w->read = w->told = 0;
+    w->read = w->recorded = 0;
     w->began_ns = now;
     w->begun = w->moved = 0;
     w->asked = asked_now();
@@ -316,7 +316,7 @@ static void slice(struct brick_weights *w, uint64_t until)
 {
     int room = 1, readable = 1;
     while (!__atomic_load_n(&w->stopped, __ATOMIC_RELAXED)) {
-        if (room && w->told < w->read)
+        if (room && w->recorded < w->read)
             room = record_next(w);
         else if (readable && w->read < w->count)
             readable = read_on(w, until);

@@ -19,7 +19,7 @@ from brickd.analysis.numerics.match import match
 from brickd.analysis.numerics.online_state import Case, DivergentSite, ServiceSite
 from brickd.base.timestamps import local
 from brickd.base.units import plural, relative
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.model.worker_names import as_argument, as_arguments
 from brickd.shm import _reader
 from brickd.shm.sites import Site
@@ -125,25 +125,25 @@ def _headline(found: Sequence[DivergentSite], called: Called, now_ns: int) -> st
     return f"{who(found[0], called)} since {since}: {what(found[0])}{more}"
 
 
-def tell_finding(tell: Tell, finding: DivergentSite) -> None:
+def announce_finding(log_event: LogEvent, finding: DivergentSite) -> None:
     """Report a new finding."""
     called = Called(finding.workers)
     named = [called.name(finding, uuid) for uuid in finding.outliers]
     worker = named[0] if len(named) == 1 else None
     text = f"{who(finding, called)}: {what(finding)}"
-    tell("diverged", text, service=finding.place.service, worker=worker, command=command(finding, called))
+    log_event("diverged", text, service=finding.place.service, worker=worker, command=command(finding, called))
 
 
-def tell_joined(tell: Tell, finding: DivergentSite, fresh: Sequence[str]) -> None:
+def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence[str]) -> None:
     """Report further outliers of a known finding."""
     called = Called(finding.workers)
     for uuid in fresh:
         text = f"{called.name(finding, uuid)} differs from the others: {where(finding.place)}"
         name = finding.workers.get(uuid) or None
-        tell("diverged_more", text, service=finding.place.service, worker=name, command=command(finding, called))
+        log_event("diverged_more", text, service=finding.place.service, worker=name, command=command(finding, called))
 
 
-def tell_number(tell: Tell, finding: DivergentSite, who: Sequence[str], places: int) -> None:
+def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[str], places: int) -> None:
     """Report how many places a worker, or two that disagree, have by now."""
     called = Called(finding.workers)
     names = [called.name(finding, uuid) for uuid in who]
@@ -151,24 +151,24 @@ def tell_number(tell: Tell, finding: DivergentSite, who: Sequence[str], places: 
     service = finding.place.service
     name = finding.workers.get(who[0]) or None if len(who) == 1 else None
     text = f"{verdict} at {plural(places, 'site')} by now"
-    tell("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
+    log_event("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
 
 
 EXPLAINED = "is computed in several numeric classes: what differed there was no more than that"
 UNREPEATED = "does not repeat in most workers: it is not compared any more"
 
 
-def tell_withdrawn(tell: Tell, place: ServiceSite, why: str) -> None:
+def announce_withdrawn(log_event: LogEvent, place: ServiceSite, why: str) -> None:
     """Report that a finding no longer holds; `why`: EXPLAINED or UNREPEATED."""
     command = f"brickd coverage {as_argument(place.service)}"
-    tell("diverged_withdrawn", f"{where(place)} {why}", service=place.service, command=command)
+    log_event("diverged_withdrawn", f"{where(place)} {why}", service=place.service, command=command)
 
 
 _EACH_MAX = 8  # places of a worker of which each is told; then their number is, whenever it has doubled
 
 
-def tell_news(
-    tell: Tell,
+def announce_news(
+    log_event: LogEvent,
     before: Iterable[DivergentSite],
     new: Sequence[DivergentSite],
     joined: Sequence[tuple[DivergentSite, Sequence[str]]],
@@ -181,18 +181,18 @@ def tell_news(
     for finding in new:
         own = [who for who in _whose(finding) if _is_few(now, who)]
         if own:
-            tell_finding(tell, finding)
+            announce_finding(log_event, finding)
             others = [uuid for uuid, *rest in own if not rest and uuid != finding.named[0]]
-            tell_joined(tell, finding, [uuid for uuid in others if (uuid,) not in reported | known.keys()])
+            announce_joined(log_event, finding, [uuid for uuid in others if (uuid,) not in reported | known.keys()])
         reported.update(own)
         more |= dict.fromkeys((who for who in _whose(finding) if who not in own), finding)
     for finding, fresh in joined:
         own = [(uuid,) for uuid in fresh if _is_few(now, (uuid,))]
-        tell_joined(tell, finding, [uuid for (uuid,) in own])
+        announce_joined(log_event, finding, [uuid for (uuid,) in own])
         more |= {(uuid,): finding for uuid in fresh if (uuid,) not in own}
     for who, finding in more.items():
         if known[who] <= _EACH_MAX or now[who].bit_length() > known[who].bit_length():
-            tell_number(tell, finding, who, now[who])
+            announce_number(log_event, finding, who, now[who])
 
 
 def _whose(finding: DivergentSite) -> list[tuple[str, ...]]:

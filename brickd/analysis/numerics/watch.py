@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from brickd.analysis.numerics.announce import EXPLAINED, UNREPEATED, tell_news, tell_withdrawn
+from brickd.analysis.numerics.announce import EXPLAINED, UNREPEATED, announce_news, announce_withdrawn
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, Learning
 from brickd.analysis.numerics.online_state import (
@@ -32,7 +32,7 @@ from brickd.analysis.numerics.online_state import (
 from brickd.analysis.numerics.place_quota import PlaceQuota
 from brickd.analysis.numerics.place_state import Fate, GroupVerdict, PlaceLook, fate, judge_group
 from brickd.analysis.numerics.tally import Tally
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.shm import records
 
 _MARKS_MAX = 4_096  # looks: more than an hour
@@ -52,7 +52,7 @@ class Watch:
     def __init__(
         self,
         numerics: Numerics,
-        tell: Tell,
+        log_event: LogEvent,
         before: Compared | None = None,
         questions: int = QUESTIONS_MAX,
     ) -> None:
@@ -61,7 +61,7 @@ class Watch:
         self.compared = replace(
             before, since_ns=before.since_ns or now_ns, window_since_ns=now_ns, window_bytes=numerics.bytes_max, held=0
         )
-        self._numerics, self._tell = numerics, tell
+        self._numerics, self._log_event = numerics, log_event
         self._tally = Tally(numerics, before.sites)
         self._unlooked_before = before.unlooked
         self._turns = JudgeTurns(questions)
@@ -99,7 +99,7 @@ class Watch:
         if waiting or self.compared.doubts:
             learning = Learning(self._numerics.fingerprints, self._turns, roll.living, dict(self.compared.apart))
             round_ = _Round(
-                self._numerics, self.compared, self._tally, roll, self._tell, at_ns, set(self._seen), learning
+                self._numerics, self.compared, self._tally, roll, self._log_event, at_ns, set(self._seen), learning
             )
             self._looked += sum(map(round_.judge, waiting))
             self.compared = round_.settled()
@@ -131,7 +131,7 @@ class _Round:
     before: Compared
     tally: Tally
     roll: Roll
-    tell: Tell
+    log_event: LogEvent
     at_ns: int
     seen: set[tuple[int, bool]]
     learning: Learning
@@ -227,13 +227,13 @@ class _Round:
                     joined.append((found, fresh))
             elif state is Fate.DOUBTED:
                 if finding is not None:
-                    tell_withdrawn(self.tell, place, UNREPEATED)
+                    announce_withdrawn(self.log_event, place, UNREPEATED)
                 room = kept.doubt(place, now)
             else:
                 room = kept.trust(place)
             if room and look.fingerprints:
                 self.tally.judge(place.service, self._sites[place], look.fingerprints)
-        tell_news(self.tell, before.findings.values(), new, joined)
+        announce_news(self.log_event, before.findings.values(), new, joined)
         return replace(
             before,
             findings=kept.findings,
@@ -249,7 +249,7 @@ class _Round:
             return finding
         if not all(self.learning.explains(place, case) for case in (finding.first, finding.newest)):
             return finding
-        tell_withdrawn(self.tell, place, EXPLAINED)
+        announce_withdrawn(self.log_event, place, EXPLAINED)
         return None
 
     def _found(

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from brickd.base.thresholds import Thresholds
 from brickd.base.units import duration, listed
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 
 Kind = Literal["stuck"]
@@ -62,8 +62,10 @@ class Detector(Protocol):
 class Alarms:
     """Takes snapshots, and knows the alarms that hold."""
 
-    def __init__(self, tell: Tell, thresholds: Callable[[], Thresholds], detectors: Sequence[Detector]) -> None:
-        self._tell, self._thresholds, self._detectors = tell, thresholds, detectors
+    def __init__(
+        self, log_event: LogEvent, thresholds: Callable[[], Thresholds], detectors: Sequence[Detector]
+    ) -> None:
+        self._log_event, self._thresholds, self._detectors = log_event, thresholds, detectors
         self._began_ns: dict[tuple[str, str, str], int] = {}
         self._hold: tuple[Alarm, ...] = ()
 
@@ -89,4 +91,4 @@ class Alarms:
 
     def _report(self, kind: str, text: str, alarm: Alarm) -> None:
         worker = alarm.workers[0] if len(alarm.workers) == 1 else None
-        self._tell(kind, text, service=alarm.service, worker=worker, command=alarm.command)
+        self._log_event(kind, text, service=alarm.service, worker=worker, command=alarm.command)

@@ -188,8 +188,8 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
     everywhere = [place for place in stuck if stuck[place][0] == len(living)]
     elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
     # Where those that live go on elsewhere, that all stand in one place is their way of life: no dead one is missed.
-    telling = elsewhere if any(worker.moves for worker in living) else stuck
-    for place, (inside, _) in telling.items():
+    candidates = elsewhere if any(worker.moves for worker in living) else stuck
+    for place, (inside, _) in candidates.items():
         if len(workers) < 2 * inside < 2 * len(workers):
             return verdict("most_wait", place, _odd((each for each in workers if place not in each.stuck), elsewhere))
     rare = {place: each for place, each in stuck.items() if 2 * each[0] < len(workers)}

@@ -15,7 +15,7 @@ from brickd.analysis.timing.stragglers import SLOTS, judge
 from brickd.analysis.timing.worker_series import Life, SlotLook, look
 from brickd.base.timestamps import Moment
 from brickd.base.units import duration
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.worker_names import as_argument
 from brickd.model.worker_totals import slot
@@ -24,8 +24,8 @@ from brickd.model.worker_totals import slot
 class Lookout:
     """Takes snapshots, and knows the stragglers."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, log_event: LogEvent) -> None:
+        self._log_event = log_event
         self._before: Snapshot | None = None
         self._looks: deque[SlotLook] = deque(maxlen=SLOTS)
         self._named: dict[About, Moment] = {}
@@ -62,4 +62,4 @@ class Lookout:
 
     def _report(self, kind: str, text: str, service: str, worker: str) -> None:
         command = f"brickd stragglers {as_argument(service)}"
-        self._tell(kind, text, service=service, worker=worker, command=command)
+        self._log_event(kind, text, service=service, worker=worker, command=command)

@@ -15,7 +15,7 @@ from brickd.analysis.weights.replicas import judge, refused
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 from brickd.base.units import plural
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
@@ -58,8 +58,8 @@ def _about(worker: Worker) -> tuple[object, ...]:
 class Scales:
     """Takes snapshots, and reports which workers differ."""
 
-    def __init__(self, weighing: Weighing, tell: Tell) -> None:
-        self._weighing, self._tell = weighing, tell
+    def __init__(self, weighing: Weighing, log_event: LogEvent) -> None:
+        self._weighing, self._log_event = weighing, log_event
         self._differ: dict[tuple[str, str], ComparedWorker] = {}
 
     def take(self, snapshot: Snapshot) -> None:
@@ -75,16 +75,16 @@ class Scales:
             for found, text, _ in each.headlines():
                 if (each.service, found.uuid) not in before:
                     command = f"brickd weights {as_argument(each.service)}"
-                    self._tell("weights_differ", text, service=each.service, worker=found.name, command=command)
+                    self._log_event("weights_differ", text, service=each.service, worker=found.name, command=command)
         for about, found in before.items():
             if about not in self._differ:
-                self._tell_equal(found, judged)
+                self._log_equal(found, judged)
 
-    def _tell_equal(self, was: ComparedWorker, judged: list[WeightsVerdict]) -> None:
+    def _log_equal(self, was: ComparedWorker, judged: list[WeightsVerdict]) -> None:
         now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
         if now is not None and now.state == "equal":
             text = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
         else:
             text = f"{was.name}: its weights differ from nobody's any more, for there is nothing to compare them with"
         command = f"brickd weights {as_argument(was.service)}"
-        self._tell("weights_equal", text, service=was.service, worker=was.name, command=command)
+        self._log_event("weights_equal", text, service=was.service, worker=was.name, command=command)

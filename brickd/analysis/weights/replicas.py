@@ -193,7 +193,7 @@ class _Shard:
             alone = self._alone if self._group == [only] else "missing"
             only.reasons["generation" if len(generations) > 1 else alone] += 1
             if only.changed(number):
-                self._tell(number, tensor, generation, "changed", only.holds.firsts[number], (), classes)
+                self._add_row(number, tensor, generation, "changed", only.holds.firsts[number], (), classes)
 
     def _compare(self, number: int, tensor: Tensor, generation: int, classes: Sequence[Alike]) -> None:
         self.compared.add(number)
@@ -207,9 +207,9 @@ class _Shard:
             return
         why, reference = _decided(number, contents)
         odd = [each for each in classes if each.now(number) != reference]
-        self._tell(number, tensor, generation, why, reference, contents.get(reference, ()), odd)
+        self._add_row(number, tensor, generation, why, reference, contents.get(reference, ()), odd)
 
-    def _tell(
+    def _add_row(
         self,
         number: int,
         tensor: Tensor,

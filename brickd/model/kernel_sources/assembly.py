@@ -27,7 +27,7 @@ _NUMBER = (1 << _PART_BITS) - 1
 _PARTS = range(_reader.SOURCE_END)  # name, path, text
 _LENGTHS = struct.Struct("<3Q")
 _MOST = (_reader.SOURCE_LABEL, _reader.SOURCE_LABEL, _reader.SOURCE_MAX)
-_ENDS_MAX = 64  # tellers of one source who say how long it is
+_ENDS_MAX = 64  # senders of one source who say how long it is
 _OTHER_BYTES = 160  # what a piece takes that is kept beside another one
 _HEAD_BYTES_MAX = 1 << 14
 
@@ -135,14 +135,14 @@ class _Part:
 
 
 class Making:
-    """A source in the making; `refuted`: every length that a teller gave came to another hash."""
+    """A source in the making; `refuted`: every length that a sender gave came to another hash."""
 
-    def __init__(self, hash_: int, teller: str) -> None:
-        self.hash, self.teller = hash_, teller
+    def __init__(self, hash_: int, sender: str) -> None:
+        self.hash, self.sender = hash_, sender
         self.refuted = False
         self._parts = [_Part() for _ in _PARTS]
         self._ends: dict[str, Lengths] = {}
-        self._others: dict[str, dict[int, bytes]] = {}  # by teller and piece, what is said otherwise
+        self._others: dict[str, dict[int, bytes]] = {}  # by sender and piece, what is said otherwise
         self._text = ""
 
     @property
@@ -158,30 +158,30 @@ class Making:
             return SourceHead(self._label(0, name, ""), self._label(1, path, ""), text, here)
         return SourceHead("", "", None, here)
 
-    def put(self, teller: str, piece: int, sent: bytes) -> bool:
+    def put(self, sender: str, piece: int, sent: bytes) -> bool:
         """Take consecutive pieces, from the one of this number on; False: they are invalid."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         self._text = ""
         if part == _reader.SOURCE_END:
             if (lengths := lengths_of(number, sent)) is None:
                 return False
-            self._ends.pop(teller, None)
-            self._ends[teller] = lengths
+            self._ends.pop(sender, None)
+            self._ends[sender] = lengths
             if len(self._ends) > _ENDS_MAX:
                 del self._ends[next(iter(self._ends))]
             return True
         possible = -(-_MOST[part] // PIECE) - number
         if possible > 0:
             for each, other in self._parts[part].put(number, sent[: possible * PIECE]):
-                self._others.setdefault(teller, {})[part << _PART_BITS | each] = other
+                self._others.setdefault(sender, {})[part << _PART_BITS | each] = other
         return possible * PIECE >= len(sent)
 
-    def source(self, teller: str) -> KernelSource | None:
-        """The whole source, if it is here now that this teller sent more of it."""
-        ends = {teller: self._ends[teller]} if teller in self._ends else self._ends
+    def source(self, sender: str) -> KernelSource | None:
+        """The whole source, if it is here now that this sender sent more of it."""
+        ends = {sender: self._ends[sender]} if sender in self._ends else self._ends
         tried: set[tuple[int, str]] = set()
         for by, lengths in ends.items():
-            for over in (by, teller):
+            for over in (by, sender):
                 length = lengths[_reader.SOURCE_TEXT]
                 which = (length, over if over in self._others else "")
                 if which in tried or (text := self._joined(_reader.SOURCE_TEXT, length, over)) is None:
@@ -194,15 +194,15 @@ class Making:
         return None
 
     def differing(self, source: KernelSource) -> set[str]:
-        """The workers that sent another text than the whole source; "" for pieces of no one teller."""
-        sent = [(teller, *each) for teller, others in self._others.items() for each in others.items()]
-        found = {teller for teller, piece, text in sent if not source.agrees(piece, text)}
-        found |= {teller for teller, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}
+        """The workers that sent another text than the whole source; "" for pieces of no one sender."""
+        sent = [(sender, *each) for sender, others in self._others.items() for each in others.items()]
+        found = {sender for sender, piece, text in sent if not source.agrees(piece, text)}
+        found |= {sender for sender, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}
         first = self._joined(_reader.SOURCE_TEXT, len(source.text), "")
         return found if first == source.text else found | {""}
 
     def _joined(self, part: int, length: int, over: str) -> bytes | None:
-        """The first bytes of a part, as one of its tellers has it; None: incomplete."""
+        """The first bytes of a part, as one of its senders has it; None: incomplete."""
         pieces, of = -(-length // PIECE), self._parts[part]
         if of.here.count(1, 0, pieces) < pieces:
             return None
@@ -220,15 +220,15 @@ class Making:
         """As JSON: made once, as long as nothing is sent."""
         if not self._text:
             parts = [[_packed(part.text), _packed(part.here)] for part in self._parts]
-            others = {teller: [list(sent), _packed(b"".join(sent.values()))] for teller, sent in self._others.items()}
-            self._text = plain([self.teller, self.refuted, parts, self._ends, others])
+            others = {sender: [list(sent), _packed(b"".join(sent.values()))] for sender, sent in self._others.items()}
+            self._text = plain([self.sender, self.refuted, parts, self._ends, others])
         return self._text
 
     @classmethod
     def of(cls, hash_: int, document: Sequence[Any]) -> Making:
         """What `text` said."""
-        teller, refuted, parts, ends, others = document
-        self = cls(hash_, unicode(teller))
+        sender, refuted, parts, ends, others = document
+        self = cls(hash_, unicode(sender))
         self.refuted = flag(refuted)
         self._parts = [_part(text, here, most) for (text, here), most in zip(parts, _MOST, strict=True)]
         for by, lengths in limited(ends, _ENDS_MAX).items():

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from brickd.base.json_values import bits, limited, pieces, plain, unicode, whole
 from brickd.base.units import plural
-from brickd.model.event_log import Tell
+from brickd.model.event_log import LogEvent
 from brickd.model.kernel_sources.assembly import PIECE, KernelSource, Making, SourceHead, packed_source, unpacked_source
 from brickd.model.kernel_sources.files import Filed
 
@@ -65,19 +65,19 @@ class Sources:
         self._in_files: set[int] = set()
         self._touched: set[int] = set()  # of these, sent since the last look at the files
         self._cache: OrderedDict[int, KernelSource] = OrderedDict()
-        self._tell: Tell = _drop_event
+        self._log_event: LogEvent = _drop_event
         self._trouble = ""
         self._lock = threading.Lock()
 
-    def go_into(self, filed: Filed, tell: Tell = _drop_event) -> None:
+    def go_into(self, filed: Filed, log_event: LogEvent = _drop_event) -> None:
         """Write whole sources into files from now on."""
-        self._filed, self._tell = filed, tell
+        self._filed, self._log_event = filed, log_event
         self._in_files = set(filed.hashes())
         for hash_ in self._in_files & self._making.keys():
             self._size -= self._making.pop(hash_).size
 
-    def take(self, teller: str, sent: Pieces, service: str | None = None, worker: str | None = None) -> None:
-        """Take pieces, in any order, from the worker with the uuid `teller`."""
+    def take(self, sender: str, sent: Pieces, service: str | None = None, worker: str | None = None) -> None:
+        """Take pieces, in any order, from the worker with the uuid `sender`."""
         of: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
         for hash_, piece, text in sent:
             of[hash_].append((piece, text))
@@ -88,10 +88,10 @@ class Sources:
                 if source is None and is_new and begun == MAKING_MAX:
                     self._drop(hash_, sum(len(text) for _, text in each) // PIECE)
                 elif source is None:
-                    is_whole = self._make(teller, hash_, each, service, worker)
+                    is_whole = self._make(sender, hash_, each, service, worker)
                     begun += is_new and not is_whole
                 elif not all(source.agrees(piece, text) for piece, text in each):
-                    self._differ(source, {teller}, service, worker)
+                    self._differ(source, {sender}, service, worker)
                 else:
                     self._touched.add(hash_)
 
@@ -111,15 +111,15 @@ class Sources:
         return source
 
     def _make(
-        self, teller: str, hash_: int, sent: list[tuple[int, bytes]], service: str | None, worker: str | None
+        self, sender: str, hash_: int, sent: list[tuple[int, bytes]], service: str | None, worker: str | None
     ) -> bool:
         """Take pieces of a source that is not whole; return whether it is now."""
-        making = self._making.setdefault(hash_, Making(hash_, teller))
+        making = self._making.setdefault(hash_, Making(hash_, sender))
         before = making.size
-        for _ in filter(None, [not making.put(teller, piece, text) for piece, text in sent]):
+        for _ in filter(None, [not making.put(sender, piece, text) for piece, text in sent]):
             self._count("refused", f"what is told of source {hash_:016x} cannot be", service, worker)
         was_refuted = making.refuted
-        if (source := making.source(teller)) is not None:
+        if (source := making.source(sender)) is not None:
             del self._making[hash_]
             self._whole[hash_] = source
             self._differ(source, making.differing(source))
@@ -135,13 +135,13 @@ class Sources:
         return False
 
     def _differ(
-        self, source: KernelSource, tellers: set[str], service: str | None = None, worker: str | None = None
+        self, source: KernelSource, senders: set[str], service: str | None = None, worker: str | None = None
     ) -> None:
-        for teller in tellers:
-            if (source.hash, teller) in self._differing:
+        for sender in senders:
+            if (source.hash, sender) in self._differing:
                 continue
             if len(self._differing) < DIFFERING_MAX:
-                self._differing[source.hash, teller] = None
+                self._differing[source.hash, sender] = None
             text = f"two texts have the hash {source.hash:016x}: the first one stays"
             self._count("differing", text, service, worker, f"brickd source {source.hash:016x}")
 
@@ -158,18 +158,18 @@ class Sources:
         so_often = self.counts[what]
         if so_often & (so_often - 1) == 0:
             again = f" ({so_often:,} times by now)" if so_often > 1 else ""
-            self._tell(f"source_{what}", f"{text}{again}", service=service, worker=worker, command=command)
+            self._log_event(f"source_{what}", f"{text}{again}", service=service, worker=worker, command=command)
 
     def _limit(self) -> None:
-        """Drop the oldest sources of the teller with most, down to 7/8: not again for each piece."""
+        """Drop the oldest sources of the sender with most, down to 7/8: not again for each piece."""
         taken: Counter[str] = Counter()
         for making in self._making.values():
-            taken[making.teller] += making.size + 1  # so that one of which nothing is here counts
+            taken[making.sender] += making.size + 1  # so that one of which nothing is here counts
         while len(self._making) > MAKING_MAX // 8 * 7 or self._size > MAKING_BYTES_MAX // 8 * 7:
-            teller = max(taken, key=taken.__getitem__)
-            hash_ = next(hash_ for hash_, making in self._making.items() if making.teller == teller)
+            sender = max(taken, key=taken.__getitem__)
+            hash_ = next(hash_ for hash_, making in self._making.items() if making.sender == sender)
             gone = self._making.pop(hash_)
-            taken[teller] -= gone.size + 1
+            taken[sender] -= gone.size + 1
             self._size -= gone.size
             self._drop(hash_, gone.head().pieces or 0)
 
@@ -198,7 +198,7 @@ class Sources:
             written.append(source.hash)
         if trouble and not self._trouble:
             text = f"sources cannot be written ({trouble}): {self._filed.directory}; they stay in the checkpoint"
-            self._tell("sources_unwritten", text)
+            self._log_event("sources_unwritten", text)
         self._trouble = trouble
         removed = self._filed.make_room()
         with self._lock:
@@ -232,7 +232,7 @@ class Sources:
                 "counts": [plain(self.counts)],
                 "making": pieces({f"{hash_:016x}": [each.text()] for hash_, each in self._making.items()}),
                 "whole": pieces({f"{hash_:016x}": [packed_source(each)] for hash_, each in self._whole.items()}),
-                "differing": [plain([(f"{hash_:016x}", teller) for hash_, teller in self._differing])],
+                "differing": [plain([(f"{hash_:016x}", sender) for hash_, sender in self._differing])],
             }
         )
 
@@ -247,5 +247,5 @@ class Sources:
         sources = map(unpacked_source, document["whole"].values())
         self._whole = {source.hash: source for source in sources}
         differing = limited(document["differing"], DIFFERING_MAX)
-        self._differing = {(bits(hash_, 64), unicode(teller)): None for hash_, teller in differing}
+        self._differing = {(bits(hash_, 64), unicode(sender)): None for hash_, sender in differing}
         return self
