@@ -1,4 +1,4 @@
-"""The memory limits of this process's control groups, version 1 or 2.
+"""The memory limits of a process's control groups, version 1 or 2, and what is left of memory for a process.
 
 Owns: which limit leaves the least room. Must not know: who asks, how much room is enough. Invariant: a limit binds all
 groups below it, so each group above is asked too.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from brickd.base.machine import number, read
 
@@ -32,10 +33,30 @@ class Limit:
         return max(0, self.limit_bytes - self.used_bytes)
 
 
-def observe(root: Path = Path("/")) -> Limit | None:
-    """The limit that leaves the least room; None: there is no limit."""
-    limits = [limit for line in (read(root / "proc/self/cgroup") or "").splitlines() for limit in _above(line, root)]
+class Room(NamedTuple):
+    """How much memory a process may still take, and what limits it."""
+
+    bytes: int
+    of: str
+
+
+def observe(root: Path = Path("/"), process: str = "self") -> Limit | None:
+    """The limit of a process that leaves the least room; None: there is no limit."""
+    lines = (read(root / "proc" / process / "cgroup") or "").splitlines()
+    limits = [limit for line in lines for limit in _above(line, root)]
     return min(limits, key=lambda limit: limit.room_bytes, default=None)
+
+
+def room(pid: int, root: Path = Path("/")) -> Room | None:
+    """What a process may still take of its control groups and of the machine; None: not known."""
+    found = []
+    if (limit := observe(root, str(pid))) is not None:
+        found.append(Room(limit.room_bytes, limit.file))
+    for line in (read(root / "proc/meminfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable" and value.split()[:1] and value.split()[0].isdecimal():
+            found.append(Room(int(value.split()[0]) * 1024, "of this machine"))
+    return min(found, default=None)
 
 
 def _above(line: str, root: Path) -> Iterator[Limit]:

@@ -51,6 +51,10 @@ class Thresholds:
         "A span that no worker of the service has completed yet, in a worker that completes nothing else, is reported"
         " as stuck after this time.",
     )
+    memory_over: float = _row(
+        600, "s", 300, 86_400, "The memory of a worker must only grow for this time before it is reported."
+    )
+    memory_growth: float = _row(1, "MiB/min", 0.01, 1e6, "A worker whose memory grows by less is not reported.")
 
     def ns(self, name: str) -> int:
         """A duration in nanoseconds."""

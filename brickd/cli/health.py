@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from brickd.views.common import Document
 
 _STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
-_IS = {"stuck": "stuck"}
+_IS = {"stuck": "stuck", "memory": "growing"}
 NAMES = (
     *("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler"),
     *_IS,

@@ -23,6 +23,7 @@ from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
 from brickd.analysis.timing.alarms import Alarm, Alarms
 from brickd.analysis.timing.findings import StragglerVerdict
+from brickd.analysis.timing.growing_memory import GrowingMemory
 from brickd.analysis.timing.monitor import Lookout
 from brickd.analysis.timing.stuck import Stuck
 from brickd.analysis.weights import codec, verdicts
@@ -103,7 +104,7 @@ class Daemon:
         self._lookout, self._recordings = Lookout(self.log_event), Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
-        self._alarms = Alarms(self.log_event, lambda: self.thresholds, [Stuck()])
+        self._alarms = Alarms(self.log_event, lambda: self.thresholds, [Stuck(), GrowingMemory()])
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, self._recordings]
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 

@@ -7,17 +7,18 @@ its beginning and one at its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from brickd.base.thresholds import Thresholds
 from brickd.base.units import duration, listed
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 
-Kind = Literal["stuck"]
-KINDS: tuple[Kind, ...] = ("stuck",)
+Kind = Literal["stuck", "memory"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_GONE: Mapping[Kind, str] = {"stuck": "no longer stuck", "memory": "memory does not grow any more"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Alarms:
         for alarm in before:
             if alarm.key not in now:
                 for_ns = snapshot.now_ns - self._began_ns[alarm.key]
-                text = f"{listed(alarm.workers)}: no longer {alarm.kind}, after {duration(for_ns)}"
+                text = f"{listed(alarm.workers)}: {_GONE[alarm.kind]}, after {duration(for_ns)}"
                 self._report(f"{alarm.kind}_gone", text, alarm)
         self._began_ns = {key: self._began_ns.get(key, snapshot.now_ns) for key in now}
 

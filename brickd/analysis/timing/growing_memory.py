@@ -1,0 +1,126 @@
+"""Workers whose memory only grows.
+
+Owns: what counts as growth, its slope, the time until the memory is full. Must not know: how the memory of a process is
+read, screens. Invariants: a worker is named only at a level that it never had in the last hour, so that no sawtooth is
+named after its first fall; one that grew and stays is not named; the history of a worker has at most `_KEPT` values.
+
+The resident memory of each part of the time (a tenth of `memory_over`) is the least that was seen in it: what is freed
+again within it leaves no trace. The slope is that of Theil and Sen over the last ten parts. A worker is named where
+
+- the slope is at least `memory_growth`, also in the second half alone (half of it, which is the noise of five parts),
+- no part is below an earlier one by more than a tenth of all growth,
+- the last part is above everything that was seen before these ten, up to six times `memory_over` ago.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from brickd.analysis.timing.alarms import Alarm
+from brickd.analysis.timing.stats import median
+from brickd.base.cgroups import Room, room
+from brickd.base.thresholds import Thresholds
+from brickd.base.units import duration, size
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.worker_names import as_argument
+from brickd.model.workers import Worker
+
+_PARTS = 10
+_KEPT = 6 * _PARTS
+_STAYS = 0.5  # so much of the slope is enough to stay named
+_FALLS = 0.1  # so much of all growth may be lost again
+_MIB = 1 << 20
+_MINUTE_NS = 60_000_000_000
+
+
+@dataclass(slots=True)
+class _History:
+    """The least resident memory in each part of the time; the last part goes on.
+
+    Attributes:
+        part: the number of the last part.
+    """
+
+    part: int
+    least: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT + 1))
+
+    def add(self, part: int, rss_bytes: int) -> None:
+        """Take the next value; after a part without any, everything begins again."""
+        if self.least and part == self.part:
+            self.least[-1] = min(self.least[-1], rss_bytes)
+            return
+        if part != self.part + 1:
+            self.least.clear()
+        self.least.append(rss_bytes)
+        self.part = part
+
+
+class GrowingMemory:
+    """Finds workers whose memory only grows in snapshots that are taken in turn; `room`: what is left for a process."""
+
+    def __init__(self, room: Callable[[int], Room | None] = room) -> None:
+        self._room = room
+        self._part_ns = 0
+        self._histories: dict[str, _History] = {}
+        self._named: set[str] = set()
+
+    def look(self, snapshot: Snapshot, thresholds: Thresholds) -> list[Alarm]:
+        """The alarms of a snapshot."""
+        part_ns = thresholds.ns("memory_over") // _PARTS
+        if part_ns != self._part_ns:
+            self._part_ns, self._histories = part_ns, {}
+        part, histories = snapshot.now_ns // part_ns, {}
+        found = []
+        for worker in snapshot.survey.workers:
+            if worker.usage is None or not worker.reading.alive:
+                continue
+            uuid = worker.reading.uuid
+            history = histories[uuid] = self._histories.get(uuid) or _History(part)
+            history.add(part, worker.usage.rss_bytes)
+            ease = _STAYS if uuid in self._named else 1.0
+            *least, now = history.least
+            slope = grows(least, now)  # bytes each part
+            if slope * _MINUTE_NS / part_ns >= ease * thresholds.memory_growth * _MIB:
+                found.append((worker, slope / part_ns))
+        self._histories = histories
+        self._named = {worker.reading.uuid for worker, _ in found}
+        return [self._alarm(worker, slope, thresholds) for worker, slope in found]
+
+    def _alarm(self, worker: Worker, bytes_per_ns: float, thresholds: Thresholds) -> Alarm:
+        assert worker.usage is not None
+        left = self._room(worker.reading.pid or 0)
+        until = "how much is left is not known"
+        if left is not None:
+            until = f"{size(left.bytes)} are left ({left.of}), for {duration(left.bytes / bytes_per_ns)} at this rate"
+        text = (
+            f"{worker.name}: memory grows by {bytes_per_ns * _MINUTE_NS / _MIB:.1f} MiB/min for"
+            f" {duration(thresholds.ns('memory_over'))} and more, now {size(worker.usage.rss_bytes)}; {until}"
+        )
+        command = f"brickd workers {as_argument(worker.service)}"
+        return Alarm("memory", worker.service, (worker.name,), worker.name, text, command)
+
+
+def grows(least: Sequence[int], now: int) -> float:
+    """The slope of the last ten parts if the values only grow up to the part that goes on, else 0.
+
+    >>> grows([5] * 3 + list(range(10)), 9), grows(range(10), 9), grows(range(10), 7), grows(range(9), 9)
+    (1.0, 1.0, 0.0, 0.0)
+    """
+    last, before = least[-_PARTS:], least[:-_PARTS]
+    if len(last) < _PARTS or last[-1] <= max(before, default=0):
+        return 0.0
+    highest, fall = last[0], 0
+    for value in (*last, now):
+        highest = max(highest, value)
+        fall = max(fall, highest - value)
+    slope = _slope(last)
+    steady = _slope(last[_PARTS // 2 :]) >= slope / 2
+    return slope if steady and fall <= _FALLS * (last[-1] - last[0]) else 0.0
+
+
+def _slope(values: Iterable[int]) -> float:
+    """Theil and Sen: the median of the slopes of all pairs."""
+    return median([(after - before) / (j - i) for (i, before), (j, after) in combinations(enumerate(values), 2)])
