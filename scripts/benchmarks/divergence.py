@@ -37,7 +37,7 @@ _CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # of each step
 _COVERED = 0.9  # of what the healthy record is compared, or nothing is said
 _ERROR_MIN = 1e-6  # of what a sketch tells
 
-Told = dict[str, list[Verdict]]
+Verdicts = dict[str, list[Verdict]]
 
 
 def run(place: Workplace, quick: bool, seed: int | None = None) -> Report:
@@ -81,7 +81,7 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
     def fault(chance: random.Random) -> Fault:
         return drawn_for_an_operator(chance, 2, SIZE, MOMENTS)
 
-    def ask(services: Sequence[str]) -> Told:
+    def ask(services: Sequence[str]) -> Verdicts:
         # However small a difference is, its size is to be told.
         run = of_kernels(place, services, "--by", "run", "--rtol", "0")
         return {"input": of_kernels(place, services, "--by", "input"), "run": run}
@@ -114,7 +114,7 @@ def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[
     def fault(chance: random.Random) -> Fault:
         return drawn_for_an_operator(chance, 4, SIZE, MOMENTS)
 
-    def ask(services: Sequence[str]) -> Told:
+    def ask(services: Sequence[str]) -> Verdicts:
         return {"input": of_services(place, services, "--by", "input"), "online": of_findings(place, services)}
 
     trials = drawn_trials("classes", runs, seed, fault, 4, prompts, frozenset((2, 3)))
@@ -124,7 +124,7 @@ def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[
 
 
 def _tried(
-    place: Workplace, trials: Sequence[Trial], ask: Callable[[Sequence[str]], Told], at_once: int = _AT_ONCE
+    place: Workplace, trials: Sequence[Trial], ask: Callable[[Sequence[str]], Verdicts], at_once: int = _AT_ONCE
 ) -> dict[str, list[Trial]]:
     """The trials with what was said of them, by the class of evidence."""
     done: dict[str, list[Trial]] = {}
@@ -138,12 +138,12 @@ def _tried(
 
 
 def _batch(
-    place: Workplace, daemon: Running, batch: Sequence[Trial], ask: Callable[[Sequence[str]], Told]
+    place: Workplace, daemon: Running, batch: Sequence[Trial], ask: Callable[[Sequence[str]], Verdicts]
 ) -> dict[str, list[Trial]]:
     with replicas(place, [each.service for each in batch]) as reports:
         daemon.until(lambda: daemon.status()["ledger"]["events"]["in_ring"] == 0, "checksums are not fetched")
-        said = ask([each.service.name for each in batch])
+        answers = ask([each.service.name for each in batch])
     return {
-        by: [trial.told(reports, verdict) for trial, verdict in zip(batch, verdicts, strict=True)]
-        for by, verdicts in said.items()
+        by: [trial.outcome(reports, verdict) for trial, verdict in zip(batch, verdicts, strict=True)]
+        for by, verdicts in answers.items()
     }

@@ -30,7 +30,7 @@ def run(place: Workplace, quick: bool) -> Report:
 
 
 @contextmanager
-def told(place: Workplace, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(place: Workplace, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A module of ours that ends with its standard input."""
     command = [sys.executable, "-m", *arguments]
     with subprocess.Popen(
@@ -49,7 +49,7 @@ def _line(stream: IO[str] | None) -> str:
 
 
 def _sparse(place: Workplace, seconds: float) -> Table:
-    with told(place, "benchmarks.sparse", str(SEGMENTS)) as files:
+    with started(place, "benchmarks.sparse", str(SEGMENTS)) as files:
         title = f"{SEGMENTS} maximal sparse segments under the prefix, {int(_line(files.stdout)) / _MB:.0f} MB in all"
         progress("a look without a daemon")
         alone = _row("status without a daemon, s", _timed(lambda: place.python("-m", "brickd", "status")), _STATUS_S)
@@ -73,7 +73,7 @@ def _strangers(place: Workplace, seconds: float) -> Table:
 def _beside(place: Workplace, title: str, seconds: float, then: Callable[[], None]) -> list[dict[str, Any]]:
     """What a daemon takes, and an honest worker loses, beside files that are there or come then."""
     progress(title)
-    with running(place) as daemon, told(place, "benchmarks.beside") as worker:
+    with running(place) as daemon, started(place, "benchmarks.beside") as worker:
         _line(worker.stdout)
         then()
         until, answers, resident = time.monotonic() + seconds, [], 0

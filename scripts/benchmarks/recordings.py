@@ -31,9 +31,9 @@ def recording(place: Workplace, name: str, *options: str) -> Iterator[Path]:
     assert process.stderr is not None
     with process:
         try:
-            said = process.stderr.readline()
-            if b"recording" not in said:
-                raise RuntimeError(f"brickd record did not begin: {said.decode()}")
+            line = process.stderr.readline()
+            if b"recording" not in line:
+                raise RuntimeError(f"brickd record did not begin: {line.decode()}")
             yield file
         finally:
             process.send_signal(signal.SIGINT)

@@ -96,13 +96,13 @@ def by_statistics(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
 def by_norms(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
     """Of each request, the likeliest token by its tensors' norms, of which each sketch is an estimate."""
     found, norms, own = _sketched(seen), known.statistics[:, _L2::_NUMBERS], _sketched(known)
-    told = (found > 0).all(axis=0) & (norms > 0).all(axis=0) & (own > 0).all(axis=0)
-    if not told.any():
+    usable = (found > 0).all(axis=0) & (norms > 0).all(axis=0) & (own > 0).all(axis=0)
+    if not usable.any():
         return np.zeros(len(found), np.int64)
     # How far estimates are off, and how far together, the own ones tell.
-    off = np.log(own[:, told] / norms[:, told])
+    off = np.log(own[:, usable] / norms[:, usable])
     whitening = np.linalg.cholesky(np.linalg.inv(np.cov(off.T) + 1e-4 * np.eye(off.shape[1])))
-    return _closest(np.log(found[:, told]) @ whitening, (np.log(norms[:, told]) + off.mean(axis=0)) @ whitening)
+    return _closest(np.log(found[:, usable]) @ whitening, (np.log(norms[:, usable]) + off.mean(axis=0)) @ whitening)
 
 
 def _sketched(of: Recorded) -> Matrix:
@@ -147,8 +147,8 @@ def by_frequency(seen: Recorded, commonest: Sequence[int]) -> NDArray[np.int64]:
 
 def _nearest(seen: Matrix, known: Matrix) -> NDArray[np.int64]:
     spread = known.std(axis=0)
-    told = spread > 0  # what is the same for all tokens tells none from another
-    return _closest(seen[:, told] / spread[told], known[:, told] / spread[told])
+    usable = spread > 0  # what is the same for all tokens tells none from another
+    return _closest(seen[:, usable] / spread[usable], known[:, usable] / spread[usable])
 
 
 def _closest(seen: Matrix, known: Matrix) -> NDArray[np.int64]:

@@ -76,12 +76,12 @@ def run(place: Workplace, quick: bool) -> Report:
 def _modules(place: Workplace, rounds: int) -> Table:
     rows = []
     with running(place):
-        for name, said in (("timed", "off"), ("timed, one step of 64 fingerprinted", ""), ("fingerprinted", "all")):
+        for name, setting in (("timed", "off"), ("timed, one step of 64 fingerprinted", ""), ("fingerprinted", "all")):
             progress(f"an instrumented module, {name}")
-            variables = {"BRICKD_FINGERPRINTS": said, **_ROOMY}
+            variables = {"BRICKD_FINGERPRINTS": setting, **_ROOMY}
             found = place.ask("wrapped", rounds, **variables)
             of, empty = found["instrumented"], found["wrapped"]
-            has_goal = said == "off"
+            has_goal = setting == "off"
             rows.append(
                 {
                     "case": name,

@@ -54,17 +54,17 @@ class Trial:
     @property
     def near(self) -> bool:
         """Whether it is said at which operator of which layer."""
-        fault, said = self.service.fault, self.verdict.first
+        fault, first = self.service.fault, self.verdict.first
         assert isinstance(fault, OperatorFault)
-        return self.found and said is not None and said[:2] == fault.place[:2]
+        return self.found and first is not None and first[:2] == fault.place[:2]
 
     @property
     def estimated(self) -> bool:
         """Whether the error is known well enough."""
-        said = self.verdict.error
-        return self.found and said is not None and self.error / FACTOR <= said <= self.error * FACTOR
+        error = self.verdict.error
+        return self.found and error is not None and self.error / FACTOR <= error <= self.error * FACTOR
 
-    def told(self, reports: Sequence[Report], verdict: Verdict) -> Trial:
+    def outcome(self, reports: Sequence[Report], verdict: Verdict) -> Trial:
         """The same, with what became of it."""
         fault = self.service.fault
         if fault is None:
@@ -198,12 +198,12 @@ def _is_bad(trial: Trial, good: Callable[[Trial], bool], fit: Callable[[Trial], 
 
 
 def _short(trial: Trial) -> str:
-    fault, said = trial.service.fault, trial.verdict
-    answer = said.said if said.first is None else f"{said.said} at {_where(said.first)}"
+    fault, verdict = trial.service.fault, trial.verdict
+    answer = verdict.text if verdict.first is None else f"{verdict.text} at {_where(verdict.first)}"
     if fault is None:
         return f"nothing wrong, {answer}"
     where = fault.tensor if isinstance(fault, WeightFault) else _where(fault.place)
-    error = f", error {said.error:.2g} for {trial.error:.2g}" if said.error is not None else ""
+    error = f", error {verdict.error:.2g} for {trial.error:.2g}" if verdict.error is not None else ""
     return f"{fault.change.kind} of worker {fault.worker} in {where}: {answer}{error}"
 
 

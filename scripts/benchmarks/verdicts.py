@@ -24,14 +24,14 @@ class Verdict(NamedTuple):
         first: where they do first: a run of an operator, or a worker and its tensor.
         error: by how much, as it is estimated; None: it does not say.
         comparisons: how many it rests on.
-        said: the same as it was said.
+        text: the same as it was said.
     """
 
     differs: bool | None
     first: OperatorCall | tuple[str, str] | None = None
     error: float | None = None
     comparisons: int = 0
-    said: str = ""
+    text: str = ""
 
 
 UNKNOWN = Verdict(None)
@@ -53,7 +53,7 @@ def of_kernels(place: Workplace, services: Iterable[str], *how: str) -> list[Ver
 def kernels(document: Mapping[str, Any]) -> Verdict:
     """What such an answer says."""
     if "error" in document:
-        return Verdict(None, said=document["error"])
+        return Verdict(None, text=document["error"])
     first, where = document["first"], None
     if first is not None:
         layer = -1 if first["layer"] is None else first["layer"]
@@ -84,13 +84,13 @@ def of_findings(place: Workplace, services: Iterable[str]) -> list[Verdict]:
 def findings(document: Mapping[str, Any]) -> Verdict:
     """What such an answer says; which of all runs of an operator is kept is by chance."""
     if "error" in document:
-        return Verdict(None, said=document["error"])
+        return Verdict(None, text=document["error"])
     found = [each for each in document["findings"] if each["evidence"] == "input"]
     where = None
     if found:
         layer = -1 if found[0]["layer"] is None else found[0]["layer"]
-        said = found[0]["first"]["other"]
-        where = OperatorCall(found[0]["kernel"], layer, _number(said["step"]), _number(said["position"]))
+        other = found[0]["first"]["other"]
+        where = OperatorCall(found[0]["kernel"], layer, _number(other["step"]), _number(other["position"]))
     compared = sum(each["input"]["compared"] for each in document["services"] if each["input"] is not None)
     error = found[0]["relative_error"] if found else None
     return Verdict(bool(found), where, error, compared, "diverged" if found else "identical")
@@ -104,7 +104,7 @@ def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
 def weights(document: Mapping[str, Any]) -> Verdict:
     """What such an answer says; where is said if it is one tensor of one worker, which it is."""
     if "error" in document:
-        return Verdict(None, said=document["error"])
+        return Verdict(None, text=document["error"])
     rows, where = document["differing"], None
     if document["differing_count"] == 1 and rows[0]["why"] != "disagree":
         where = rows[0]["worker"], called(rows[0]["tensor"], rows[0]["layer"], rows[0]["expert"])

@@ -129,11 +129,11 @@ def measure(tree: Path, python: Path, count: int, processes: int, files: Sequenc
 def tests_of(found: Mapping[str, Mapping[str, object]]) -> Known:
     """What the plugin noted."""
     tests = Known()
-    for name, said in found.items():
-        reached, seconds = said["reached"], said["seconds"]
+    for name, outcome in found.items():
+        reached, seconds = outcome["reached"], outcome["seconds"]
         assert isinstance(reached, list)
         assert isinstance(seconds, float)
-        if not said["passed"]:
+        if not outcome["passed"]:
             tests.failed.append(name)
             continue
         tests.seconds[name] = seconds

@@ -131,11 +131,11 @@ class Churn:
         self._samples.first = self._daemon.weighed()
         self.began_s = time.monotonic()
         self._plan_daemon_kills()
-        until_s, told_s = self.began_s + self._wanted.seconds, 0.0
+        until_s, reported_s = self.began_s + self._wanted.seconds, 0.0
         while (now_s := time.monotonic()) < until_s:
-            if now_s - told_s >= SAMPLE_S:
-                told_s = now_s
-                progress(self._said(until_s - now_s))
+            if now_s - reported_s >= SAMPLE_S:
+                reported_s = now_s
+                progress(self._progress(until_s - now_s))
             self._replenish()
             if not self._detailed:
                 self._ask_for_details()
@@ -174,10 +174,10 @@ class Churn:
             if fd in by_fd:
                 population.gone(by_fd[fd])
             elif fd == population.fd:
-                for life in population.hear():
+                for life in population.receive():
                     self._plan_life(life)
             else:
-                daemon.hear()
+                daemon.receive()
                 self._turn_until_s = time.monotonic() + _TURN_S
 
     def _finish(self, progress: Callable[[str], None]) -> None:
@@ -205,7 +205,7 @@ class Churn:
         while not self._samples.take(population, daemon).settled and time.monotonic() < deadline_s:
             self._pass(_REST_S)
 
-    def _said(self, left_s: float) -> str:
+    def _progress(self, left_s: float) -> str:
         counts = self._population.counts
         return (
             f"{left_s:.0f} s left; {len(self._population.living)} workers of {counts['started']:,}, {counts['kills']:,}"

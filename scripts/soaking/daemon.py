@@ -38,19 +38,19 @@ class Daemon:
     def __init__(self, place: Workplace) -> None:
         self._place = place
         self._process: subprocess.Popen[bytes] | None = None
-        self._said = (place.folder / "daemon.log").open("ab")
+        self._log = (place.folder / "daemon.log").open("ab")
         self.ready = False
         self.life = 0
         self.kills = 0
 
     def start(self) -> None:
-        """Begin; `hear` says when it answers."""
+        """Begin; `receive` says when it answers."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "brickd", "up"],
             env=self._place.environment,
             cwd=self._place.folder,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._log,
         )
         self.life += 1
 
@@ -61,7 +61,7 @@ class Daemon:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """It says something: that it answers, or by its end that it does not.
 
         Raises:
@@ -107,7 +107,7 @@ class Daemon:
         if self._process is not None:
             self._process.kill()
             self._over()
-        self._said.close()
+        self._log.close()
 
     def ask(self, verb: str, *arguments: str) -> Any:
         """What a verb says, with a daemon or without."""

@@ -64,25 +64,25 @@ class Herd:
     def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
         """Take note of who comes and goes, for so long or until something holds; whether it does."""
         assert self._nursery.stdout is not None
-        hears, deadline_s = self._nursery.stdout.fileno(), time.monotonic() + seconds
+        output_fd, deadline_s = self._nursery.stdout.fileno(), time.monotonic() + seconds
         while not until():
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 return False
             poll, whose = select.poll(), {pidfd: pid for pid, pidfd in self.living.items()}
-            for fd in (hears, *whose):
+            for fd in (output_fd, *whose):
                 poll.register(fd, select.POLLIN)
             for fd, _ in poll.poll(min(left_s, 0.1) * 1000):
-                if fd == hears:
-                    self._hear(os.read(hears, 1 << 16))
+                if fd == output_fd:
+                    self._receive(os.read(output_fd, 1 << 16))
                 else:
                     os.close(self.living.pop(whose[fd]))
         return True
 
-    def _hear(self, said: bytes) -> None:
-        if not said:
+    def _receive(self, received: bytes) -> None:
+        if not received:
             raise RuntimeError("the process that forks the workers has ended: see what it wrote")
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        *lines, self._rest = (self._rest + received).split(b"\n")
         for line in lines:
             number, how = line.split()
             self.came += how == b"ordered"

@@ -91,7 +91,7 @@ def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found
     recorded = sum(n for (name, _), n in found.counts.items() if name != KERNEL)
     details = ledger.details["consumed"] + ledger.details["lost_with_daemon"] + ledger.details_dropped.total()
     events = ledger.events["consumed"] + dropped.total()
-    told = done["defer"].plus(done["measured"]).plus(done["finalize"])
+    ordered = done["defer"].plus(done["measured"]).plus(done["finalize"])
     checks = [
         within("spans begun, and those of threads without a lane", spans["begun"] + spans["no_lane"], done["spans"]),
         within("spans begun, less summarized, rejected, open, abandoned", spans["unpublished"], cut),
@@ -106,7 +106,7 @@ def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found
             "span details wanted, less consumed, dropped, lost with a daemon", found.attempts["details"] - details, cut
         ),
         within("events wanted, less consumed and dropped", found.attempts["events"] - events, cut),
-        within("events wanted", found.attempts["events"], told),
+        within("events wanted", found.attempts["events"], ordered),
         equal("span details and events left in rings", ledger.details["in_ring"] + ledger.events["in_ring"], 0),
         within(
             "deferred starts, read or dropped",

@@ -106,18 +106,18 @@ class Population:
     def order(self, plan: Plan) -> None:
         """Have one born."""
         self._plans[plan.number] = plan
-        self._say(plan.json())
+        self._send(plan.json())
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(line.encode() + b"\n")
         self._nursery.stdin.flush()
 
-    def hear(self) -> list[Life]:
+    def receive(self) -> list[Life]:
         """Those that told of themselves now; to be called once there is something to hear."""
-        said = os.read(self.fd, 1 << 16)
-        self.listening = bool(said)
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        received = os.read(self.fd, 1 << 16)
+        self.listening = bool(received)
+        *lines, self._rest = (self._rest + received).split(b"\n")
         return [self._begin(*line.decode().split()) for line in lines]
 
     def _begin(self, number: str, pid: str, segment: str) -> Life:
@@ -194,7 +194,7 @@ class Population:
 
     def close(self) -> None:
         """No more are ordered; those that are there are heard of until `listening` ends."""
-        self._say("")
+        self._send("")
 
     def leave(self) -> None:
         """End whatever is there still."""

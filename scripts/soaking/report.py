@@ -109,8 +109,8 @@ class Report:
 def as_json(figures: Mapping[str, Any], checks: Sequence[Check]) -> str:
     """A report for machines."""
     passed = all(check.passed for check in checks)
-    said = [asdict(check) for check in checks]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "passed": passed, **figures, "checks": said}, indent=1)
+    rows = [asdict(check) for check in checks]
+    return json.dumps({"schema_version": SCHEMA_VERSION, "passed": passed, **figures, "checks": rows}, indent=1)
 
 
 def as_text(rows: Sequence[tuple[str, str]], checks: Sequence[Check]) -> str:

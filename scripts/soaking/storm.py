@@ -203,7 +203,7 @@ class _Storm:
     def _start_daemon(self) -> None:
         self._daemon.start()
         while not self._daemon.ready:
-            self._daemon.hear()
+            self._daemon.receive()
 
     def _kill_daemon(self) -> None:
         self._daemon.kill()

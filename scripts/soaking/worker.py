@@ -74,10 +74,10 @@ def _batch(account: Account, number: int, plan: Plan) -> None:
 def _work(plan: Plan, folder: Path, leash: int) -> None:
     """Until SIGTERM, or until nobody holds the other end of the leash."""
     account = Account(folder / plan.number)
-    told, tells = os.pipe()
-    for end in (told, tells):
+    order_read, order_written = os.pipe()
+    for end in (order_read, order_written):
         os.set_blocking(end, False)
-    signal.set_wakeup_fd(tells)
+    signal.set_wakeup_fd(order_written)
     for order in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(order, lambda *_: None)
     os.environ |= {"BRICKD_SERVICE": plan.service, "BRICKD_WORKER": plan.worker, "BRICKD_LANES": str(plan.lanes)}
@@ -92,10 +92,10 @@ def _work(plan: Plan, folder: Path, leash: int) -> None:
     def ends_within(seconds: float) -> bool:
         nonlocal hurried
         hurried = max(hurried - 1, 0)
-        heard = select.select([told, leash], [], [], 0.0 if hurried else seconds)[0]
-        if leash in heard:
+        readable = select.select([order_read, leash], [], [], 0.0 if hurried else seconds)[0]
+        if leash in readable:
             os.kill(os.getpid(), signal.SIGKILL)
-        orders = os.read(told, 64) if heard else b""
+        orders = os.read(order_read, 64) if readable else b""
         if signal.SIGUSR1 in orders:
             hurried = _HURRIED
         return signal.SIGTERM in orders

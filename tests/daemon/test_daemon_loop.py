@@ -52,7 +52,7 @@ def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_n
         (wake,) = eventfds() - others
         read = 0
 
-        def log_event() -> None:
+        def queue_defects() -> None:
             nonlocal read
             page = daemon.events.since(read)
             read = page.newest
@@ -60,7 +60,7 @@ def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_n
                 if event.kind == "defect":
                     told.put(event)
 
-        with daemon.events.watched(log_event):
+        with daemon.events.watched(queue_defects):
             daemon.start()
             try:
                 with open("/dev/null", "r+b") as null:

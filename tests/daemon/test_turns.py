@@ -37,7 +37,7 @@ def ticked(order: DrainTurns, goes_on: Callable[[], bool] = lambda: True) -> lis
     return [each.each.segment.name for each in found]
 
 
-def log_event(made: list[Rings]) -> None:
+def write_event(made: list[Rings]) -> None:
     for r in made:
         r.add(0, "event", events({"sequence": r.heads.get((0, "event"), 0) + 1}))
 
@@ -50,7 +50,7 @@ def fill(r: Rings) -> None:
 def test_all_are_drained_where_a_tick_has_room_for_all() -> None:
     with segments(4) as (made, attached):
         order = DrainTurns(attached)
-        log_event(made)
+        write_event(made)
         assert ticked(order) == ["0", "1", "2", "3"]
         assert not order.unreached
 
@@ -70,7 +70,7 @@ def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
     with segments(6) as (made, attached):
         order, heavy = DrainTurns(attached), [made[number] for number in (costly, 4, 5)]
         cheap = [r for r in made if r not in heavy]
-        log_event(made)
+        write_event(made)
         quiet = quiet_bytes(order)
         for r in heavy:
             fill(r)
@@ -79,11 +79,11 @@ def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
         order.arrange()
         seen = []
         for _ in range(6):
-            log_event(cheap)
+            write_event(cheap)
             for r in heavy:
                 if r.heads[0, "span"] == attached[made.index(r)].drain.cursors()[0][0]:
                     fill(r)
-                    log_event([r])
+                    write_event([r])
             taken = ticked(order)
             assert taken[:3] == [str(made.index(r)) for r in cheap]
             seen += taken[3:]
@@ -95,18 +95,18 @@ def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = DrainTurns(attached)
-        log_event(made)
+        write_event(made)
         quiet = quiet_bytes(order)
 
         def unreached(limit: int) -> list[str]:
             """Of a tick after one in which the first took a whole ring more than the others."""
             fill(made[0])
-            log_event(made[1:])
+            write_event(made[1:])
             monkeypatch.setattr(drain_order, "TICK_BYTES", 1 << 30)
             ticked(order)
             monkeypatch.setattr(drain_order, "TICK_BYTES", limit)
             order.arrange()
-            log_event(made)
+            write_event(made)
             ticked(order)
             return [each.segment.name for each in order.unreached]
 
@@ -123,13 +123,13 @@ def test_those_that_are_drained_in_every_tick_take_half_of_it_and_no_more(monkey
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = DrainTurns(attached)
-        log_event(made)
+        write_event(made)
         monkeypatch.setattr(drain_order, "TICK_BYTES", 4 * quiet_bytes(order))
         order.arrange()
         times = iter([True, False])
-        log_event(made)
+        write_event(made)
         assert ticked(order, lambda: next(times)) == ["0", "1"]
-        log_event(made)
+        write_event(made)
         assert ticked(order) == ["0", "1", "2"], "the third was not reached, and is not drained before those"
 
 
@@ -137,7 +137,7 @@ def test_a_tick_stops_after_a_piece_where_there_is_no_time_for_another(monkeypat
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = DrainTurns(attached)
-        log_event(made)
+        write_event(made)
         assert ticked(order, lambda: False) == ["0"]
         assert order.unreached == attached[1:]
         assert ticked(order, lambda: False) == ["1"]

@@ -18,16 +18,16 @@ def _run() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with Home(runtime()) as home:
         daemon = Daemon(home)
-        told = 0
+        read = 0
 
-        def log_event() -> None:
-            nonlocal told
-            page = daemon.events.since(told)
-            told = page.newest
+        def read_events() -> None:
+            nonlocal read
+            page = daemon.events.since(read)
+            read = page.newest
             os.write(1, "".join(f"{event.kind}: {event.text}\n" for event in page.events).encode())
 
-        log_event()
-        with daemon.events.watched(log_event):
+        read_events()
+        with daemon.events.watched(read_events):
             daemon.start()
             signal.sigwait({signal.SIGTERM})
             daemon.end()

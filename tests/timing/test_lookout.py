@@ -51,7 +51,7 @@ class Watch:
     def begin(self, number: int) -> Worker:
         return self._start(PROGRAM, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD="1")
 
-    def log_event(self, order: str, *numbers: int, gemm_ns: int = 1_000_000, reduce_ns: int = 1_000_000) -> None:
+    def send(self, order: str, *numbers: int, gemm_ns: int = 1_000_000, reduce_ns: int = 1_000_000) -> None:
         """Have them all do it, and wait until they have."""
         for number in numbers:
             stdin = self.workers[number].process.stdin
@@ -86,20 +86,20 @@ def test_a_worker_that_is_stopped_for_some_slots_and_goes_on_is_not_named(worker
     with machine(prefix) as here:
         watch = Watch(here, worker, len(ALL))
         for _ in range(4):
-            watch.log_event("work", *ALL)
+            watch.send("work", *ALL)
             watch.look()
-        watch.log_event("enter", 5)
+        watch.send("enter", 5)
         watch.signal(5, signal.SIGSTOP)
         for slot in range(2):
             # The others come to wait for it: what each had begun ends when it goes on.
-            watch.log_event("work", *others, reduce_ns=1_000_000)
+            watch.send("work", *others, reduce_ns=1_000_000)
             judged = watch.look()
             assert (judged.findings, judged.coverage[0].workers, slot) == ((), 8, slot)
         watch.signal(5, signal.SIGCONT)
-        watch.log_event("leave", 5)
+        watch.send("leave", 5)
         for slot in range(7):
-            watch.log_event("work", *others, reduce_ns=1_000_000 + 1_000_000_000 * (slot == 0))
-            watch.log_event("work", 5)
+            watch.send("work", *others, reduce_ns=1_000_000 + 1_000_000_000 * (slot == 0))
+            watch.send("work", 5)
             assert watch.look().findings == ()
         assert watch.told() == []
 
@@ -109,18 +109,18 @@ def test_where_all_are_stopped_at_once_nobody_is_named(worker: Start, prefix: st
         watch = Watch(here, worker, 4)
         these = range(4)
         for _ in range(4):
-            watch.log_event("work", *these)
+            watch.send("work", *these)
             watch.look()
-        watch.log_event("enter", *these)
+        watch.send("enter", *these)
         for number in these:
             watch.signal(number, signal.SIGSTOP)
         for _ in range(2):
             assert watch.look().findings == ()
         for number in these:
             watch.signal(number, signal.SIGCONT)
-        watch.log_event("leave", *these)
+        watch.send("leave", *these)
         for _ in range(6):
-            watch.log_event("work", *these)
+            watch.send("work", *these)
             assert watch.look().findings == ()
         assert watch.told() == []
 
@@ -129,15 +129,15 @@ def test_who_succeeds_a_slow_worker_under_its_name_is_not_slow_for_that(worker: 
     with machine(prefix) as here:
         watch = Watch(here, worker, 4)
         for _ in range(5):
-            watch.log_event("work", 0, 1, 2)
-            watch.log_event("work", 3, gemm_ns=2_000_000)
+            watch.send("work", 0, 1, 2)
+            watch.send("work", 3, gemm_ns=2_000_000)
             judged = watch.look()
         assert [finding.about.worker for finding in judged.findings] == ["api/3"]
         watch.workers[3].kill()
         watch.workers[3] = watch.begin(3)
         watch.workers[3].heard()
         for slot in range(6):
-            watch.log_event("work", *range(4))
+            watch.send("work", *range(4))
             judged = watch.look()
             names = [each.name for each in here.survey().workers if each.reading.alive]
             assert (sorted(names), judged.findings, slot) == ([f"api/{n}" for n in range(4)], (), slot)

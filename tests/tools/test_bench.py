@@ -239,7 +239,7 @@ def test_a_fleet_records_and_leaves_nothing() -> None:
 
 
 def test_sparse_segments_are_believed_claim_all_that_there_can_be_and_take_little() -> None:
-    with workplace() as place, hostile.told(place, "benchmarks.sparse", "2") as files:
+    with workplace() as place, hostile.started(place, "benchmarks.sparse", "2") as files:
         assert files.stdout is not None
         taken = int(files.stdout.readline())
         names = find(place.environment["BRICKD_SHM_PREFIX"])

@@ -100,8 +100,8 @@ def test_what_nobody_could_localise_is_to_be_found_and_no_more() -> None:
             "case", tried, Wanted(99, 99, 0), 7, lambda each: each.localised, lambda each: trials.measurable(each, 0)
         )
 
-    told = found(DIVERGED._replace(first=None))
-    assert [told[key] for key in ("runs", "found", "localisable", "localised", "passed")] == [2, 2, 1, 1, True]
+    outcome = found(DIVERGED._replace(first=None))
+    assert [outcome[key] for key in ("runs", "found", "localisable", "localised", "passed")] == [2, 2, 1, 1, True]
     missed = found(EQUAL)
     assert [missed[key] for key in ("runs", "found", "localisable", "localised", "passed")] == [2, 1, 1, 1, False]
     assert missed["note"] == "s: zeroed row of worker 1 in mlp.down 1 2 17: identical"
@@ -142,7 +142,7 @@ def test_the_answer_of_diff_is_read() -> None:
     assert verdicts.kernels(document | {"verdict": "within"}).differs is False
     for unknown in ("incomplete", "not_comparable"):
         assert verdicts.kernels(document | {"verdict": unknown}).differs is None
-    assert verdicts.kernels({"error": "no such worker"}) == Verdict(None, said="no such worker")
+    assert verdicts.kernels({"error": "no such worker"}) == Verdict(None, text="no such worker")
     without = verdicts.kernels(document | {"first": first | {"kernel": "norm", "layer": None}})
     assert without.first == OperatorCall("norm", -1, 2, 17)
 
@@ -165,7 +165,7 @@ def test_the_answer_of_weights_is_read() -> None:
     assert whole == Verdict(True, ("s/2", "norm.weight"), None, 27, "differ")
     assert of_weights(verdict="equal") == Verdict(False, None, None, 27, "equal")
     assert of_weights(verdict="nothing").differs is None
-    assert verdicts.weights({"error": "no such worker"}) == Verdict(None, said="no such worker")
+    assert verdicts.weights({"error": "no such worker"}) == Verdict(None, text="no such worker")
 
 
 def test_damage_of_one_weight_is_nowhere_if_several_differ_or_nobody_knows_who_is_odd() -> None:
@@ -185,7 +185,7 @@ def test_what_brickd_says_of_a_damaged_worker_and_of_healthy_ones_is_read_as_it_
         Service("weight", 3, (), fault=strike),
         Service("operator", 2, prompt, fault=replace(OPERATOR)),
     ]
-    with workplace() as place, running(place) as daemon, replicas(place, services) as told:
+    with workplace() as place, running(place) as daemon, replicas(place, services) as outcome:
         daemon.until(lambda: daemon.status()["ledger"]["events"]["in_ring"] == 0, "checksums are not fetched")
         weights = verdicts.of_weights(place, ["healthy", "weight", "nobody"])
         by_input = verdicts.of_kernels(place, ["healthy", "operator", "nobody"], "--by", "input")
@@ -198,7 +198,7 @@ def test_what_brickd_says_of_a_damaged_worker_and_of_healthy_ones_is_read_as_it_
     ]
     assert [(each.differs, each.first) for each in by_input] == [(False, None), (True, PLACE), (None, None)]
     assert (by_run.differs, by_run.first) == (True, PLACE)
-    (report,) = (each for each in told if each[:2] == ("operator", 1))
+    (report,) = (each for each in outcome if each[:2] == ("operator", 1))
     assert trial(OPERATOR, by_run, error=report.error).estimated
 
 
@@ -215,16 +215,16 @@ def test_replicas_answer_tell_whether_they_were_struck_and_leave_nothing() -> No
         Service("never", 1, prompt, fault=replace(OPERATOR, worker=0, place=PLACE._replace(step=99))),
     ]
     with workplace() as place:
-        with replicas(place, services) as told:
+        with replicas(place, services) as outcome:
             assert len(find(place.environment["BRICKD_SHM_PREFIX"])) == 6
         assert find(place.environment["BRICKD_SHM_PREFIX"]) == []
-    by_name = {each[:2]: each for each in told}
+    by_name = {each[:2]: each for each in outcome}
     assert {name for name, each in by_name.items() if each.struck} == {("operator", 1), ("weight", 0)}
     one, other = by_name["healthy", 0], by_name["healthy", 1]
     assert one.tokens == other.tokens == by_name["operator", 0].tokens == by_name["never", 0].tokens
     assert len(one.tokens) == 5
     assert 0 < by_name["operator", 1].error <= 1
-    assert trial(OPERATOR, EQUAL).told([Report("s", 1, True, 0.5, [])], DIVERGED) == trial(
+    assert trial(OPERATOR, EQUAL).outcome([Report("s", 1, True, 0.5, [])], DIVERGED) == trial(
         OPERATOR, DIVERGED, error=0.5
     )
 

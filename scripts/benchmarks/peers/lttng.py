@@ -69,8 +69,8 @@ class _Session:
 def _lttng(*arguments: str) -> str:
     """What went wrong."""
     done = subprocess.run(["lttng", "--no-sessiond", *arguments], capture_output=True, text=True, check=False)
-    said = " ".join((done.stderr or done.stdout).split())
-    return "" if done.returncode == 0 else f"lttng {arguments[0]}: exit status {done.returncode}: {said}"
+    output = " ".join((done.stderr or done.stdout).split())
+    return "" if done.returncode == 0 else f"lttng {arguments[0]}: exit status {done.returncode}: {output}"
 
 
 def cases(folder: Path) -> list[Case]:
@@ -78,8 +78,8 @@ def cases(folder: Path) -> list[Case]:
     for name in TOOLS:
         needs.tool(name, _DEBIAN)
     if HOME not in os.environ:
-        said = (folder / LOG).read_text().strip().splitlines() or ["it said nothing"]
-        raise needs.AbsentError(f"lttng-sessiond did not start: {said[-1]}")
+        output = (folder / LOG).read_text().strip().splitlines() or ["it said nothing"]
+        raise needs.AbsentError(f"lttng-sessiond did not start: {output[-1]}")
     session = _Session(folder / f"brickd-bench-{os.getpid()}")
     # Only now: its constructor registers this process with the daemon, and waits until the events are on.
     events = needs.library(folder / "liblttng_events.so", ("gcc", *_FLAGS, _SOURCE, "-llttng-ust", "-ldl"), _DEBIAN)

@@ -49,8 +49,8 @@ def compiled(target: Path, command: Sequence[str | Path], whence: str = "") -> P
     if not target.exists():
         done = subprocess.run([*command, "-o", target], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
-            raise AbsentError(f"{Path(command[0]).name} failed: {said}" + _from(whence))
+            output = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
+            raise AbsentError(f"{Path(command[0]).name} failed: {output}" + _from(whence))
     return target
 
 
