@@ -85,6 +85,7 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
         lines.append(escape.text(_thinned(name, thinned, document["source"]), screen.width))
     lines += [wording.problem(_finding(each), screen) for each in findings[:_FINDINGS]]
     lines += wording.more(len(findings) - _FINDINGS, "more site", " where workers differ: --json")
+    lines += wording.unproven((each for each in document["evidence"] if each["service"] == name), document, screen)
     rows = [*_rows(each for each in document["sites"] if each["service"] == name)]
     lines += tables.lines(_COLUMNS, rows[:_ROWS], screen.width) if rows else []
     lines += wording.more(len(rows) - _ROWS, "more row", ": --json")

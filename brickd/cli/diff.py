@@ -15,7 +15,7 @@ from brickd.base import escape, units
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import noted
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
@@ -27,7 +27,7 @@ _LINES = 24
 _BEFORE, _SITES_MIN, _APART = 2, 3, 5
 _BRICKS = 3
 _DIFFER = ("diverged", "routing")
-_FAILS = ("diverged", "within", "incomplete")
+_FAILS = ("diverged", "within", "incomplete", "unproven")
 
 
 @click.command()
@@ -44,7 +44,8 @@ _FAILS = ("diverged", "within", "incomplete")
     "fails",
     type=click.Choice(_FAILS),
     multiple=True,
-    help="Exit 1 also for this verdict; diverged always exits 1. May be given several times.",
+    help="Exit 1 also for this verdict; diverged always exits 1. With unproven: exit 1 if no computed value could be"
+    " compared. May be given several times.",
 )
 @output_options
 def diff(question: DiffQuery, every: bool, context: int | None, fails: Sequence[str], output: str) -> Exit:
@@ -63,9 +64,20 @@ def diff(question: DiffQuery, every: bool, context: int | None, fails: Sequence[
     """  # noqa: D301
     document = noted(diff_operands.find(question, progress.reading))
     emit(document, output, table=lambda screen: _render(document, screen, every, context), rows="sites")
+    if "unproven" in fails and _is_unproven(document):
+        if document["verdict"] == "not_comparable":
+            print_message(f"unproven: {document['reasons'][0]}")
+        return Exit.DIFFERS
     diff_operands.require_comparable(document)
     fail = any(document[each] for each in ("within", "incomplete") if each in fails)
     return Exit.DIFFERS if fail or document["verdict"] in (*_DIFFER, *fails) else Exit.OK
+
+
+def _is_unproven(document: dict[str, Any]) -> bool:
+    """Whether nothing that was computed was compared; by weights, whether no weight was."""
+    classes = document["evidence_classes"]
+    outputs = [each for each in classes if each["evidence"] != "weights"]
+    return all(each["verdict"] == "unproven" for each in outputs or classes)
 
 
 def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None) -> list[str]:
@@ -144,7 +156,17 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
     if lacking:
         where = "" if document["evidence"] == "weights" else ", in steps that both have"
         yield f"missing{where}: {', '.join(lacking[:4])}"
+    yield from _other_classes(document)
+
+
+def _other_classes(document: dict[str, Any]) -> Iterator[str]:
+    """The verdicts by evidence that does not lead; the headlines say where no output was compared."""
+    for each in document["evidence_classes"]:
+        if each["verdict"] == "unproven" and each["evidence"] == "weights" != document["evidence"]:
+            yield f"by weights: unproven: {each['why']}"
     for other in document["others"]:
+        if other["verdict"] == "not_comparable":
+            continue
         count = f", {units.count(other['diverged'])} diverged" if other["diverged"] else ""
         compared = units.many(other["compared"], "comparison")
         yield f"by {other['evidence']}: {_spell(other['verdict'])}, {compared}{count}"

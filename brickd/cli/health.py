@@ -17,6 +17,7 @@ from brickd.cli.ask import noted
 from brickd.cli.output import Screen, emit
 from brickd.errors import Exit
 from brickd.query.parameters import Choices, Switch, Whole
+from brickd.query.queries import OUTPUTS_BY
 from brickd.query.query import Query, given
 from brickd.views.fetch_answer import FetchedAnswer, Missing
 from brickd.views.next_command import command as next_command
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from brickd.views.common import Document
 
 _STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
+REQUIRED = ("weights", "outputs", "row", "history")
 _IS = {"stuck": "stuck", "memory": "growing"}
 NAMES = (
     *("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler"),
     *_IS,
-    "removed",
+    *("removed", "workers"),
 )
 
 
@@ -47,6 +49,14 @@ class Bounds(Query):
     ignore: tuple[str, ...] = given(
         Choices(NAMES, "With --check: do not check this condition. May be given several times."), ()
     )
+    require: tuple[str, ...] = given(
+        Choices(
+            REQUIRED,
+            "With --check: this class of evidence must be proven equal in each service. May be given several times.",
+        ),
+        (),
+    )
+    allow_empty: bool = given(Switch("With --check: it is healthy if there is no worker at all."), False)
 
 
 class Condition(NamedTuple):
@@ -103,6 +113,8 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _straggler(status["stragglers"], status["judged_age_ns"]),
         *(_alarm(kind, status["alarms"]) for kind in _IS),
         _few("removed", status["removed"]["unasked_spans"], 0, keeps),
+        _workers(workers, empty=bounds.allow_empty),
+        *(_required(each, status) for each in dict.fromkeys(bounds.require)),
     ]
     return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
 
@@ -118,6 +130,34 @@ def _judged(name: str, healthy: bool, seen: str, wanted: str, command: str | Non
 
 def _few(name: str, seen: int, most: int, command: str) -> Condition:
     return _judged(name, seen <= most, f"{seen} {name}", f"at most {most}" if most else "none", command)
+
+
+def _workers(workers: Sequence[Document], *, empty: bool) -> Condition:
+    seen = plural(sum(worker["together"] for worker in workers), "worker") if workers else "no worker"
+    wanted = "any number" if empty else "at least one (--allow-empty accepts none)"
+    return _judged("workers", empty or bool(workers), seen, wanted, "brickd doctor")
+
+
+def _required(what: str, status: Document) -> Condition:
+    """Whether a class of evidence is equal in each service that has a live worker; in all where none lives."""
+    classes = OUTPUTS_BY if what == "outputs" else (what,)
+    proofs = [each for each in living(status) if each["evidence"] in classes]
+    diverged = [each for each in proofs if each["verdict"] == "diverged"]
+    unproven = [each for each in proofs if each["verdict"] == "unproven"]
+    wanted = f"{what} proven in each service"
+    if not (worst := diverged + unproven):
+        seen = f"{what} equal in {plural(len(proofs), 'service')}" if proofs else f"no service, so no {what}"
+        return _judged(f"require {what}", True, seen, wanted)
+    more = f" and in {plural(len(worst) - 1, 'more service')}" if len(worst) > 1 else ""
+    why = "" if worst[0]["why"] is None else f" ({worst[0]['why']})"
+    seen = f"{what} {worst[0]['verdict']} in {worst[0]['service']}{why}{more}"
+    return _judged(f"require {what}", False, seen, wanted, worst[0]["command"] or "brickd version")
+
+
+def living(status: Document) -> list[dict[str, Any]]:
+    """The verdicts on services with a live worker; on all where none lives."""
+    live = {worker["service"] for worker in status["workers"] if worker["state"] == "live"}
+    return [each for each in status["evidence"] if each["service"] in live or not live]
 
 
 def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condition:

@@ -18,7 +18,7 @@ from brickd.base.units import NOBODY
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
-from brickd.cli.health import Bounds
+from brickd.cli.health import Bounds, living
 from brickd.cli.health import check as checked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import ParameterType, asks
@@ -104,7 +104,8 @@ def render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not document["workers"]:
         return [NOBODY, *_problems(document, screen), *wording.removed(document["removed"], screen)]
     lines = _services(document, screen) + _problems(document, screen)
-    lines += wording.removed(document["removed"], screen) + _numerics(document, screen) + _workers(document, screen)
+    lines += wording.removed(document["removed"], screen) + _numerics(document, screen) + _unproven(document, screen)
+    lines += _workers(document, screen)
     return lines + _bricks(document, screen, LINES - len(lines))
 
 
@@ -114,7 +115,10 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
         if worker["service"] is not None:
             services.setdefault(worker["service"], []).append(worker)
     count = len(document["problems"])
-    verdict = "no problem" if not count else units.many(count, "PROBLEM", "PROBLEMS")
+    unproven = sum(each["verdict"] == "unproven" and each["recorded"] for each in living(document))
+    verdict = units.many(count, "PROBLEM", "PROBLEMS") if count else "no problem"
+    if unproven and not count:
+        verdict += f", {unproven:,} unproven"
     lines = []
     for name, workers in list(services.items())[:_SERVICES]:
         spans = sum(worker["ledger"]["spans"]["summarized"] for worker in workers)
@@ -127,7 +131,7 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
         lines.append(escape.text(name, room) + facts)
     then = f"; one alone: {_next(document, 'status')} SERVICE"
     lines += wording.more(len(services) - _SERVICES, "more service", then)
-    painted = screen.paint(verdict, "red" if count else "green")
+    painted = screen.paint(verdict, "red" if count else "yellow" if unproven else "green")
     lines[:1] = [f"{lines[0]}  {painted}" if lines else painted]
     return lines
 
@@ -148,6 +152,11 @@ def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
         return []
     text = wording.numerics(document["numerics"], command(document, "brickd coverage"))
     return [escape.text(f"numerics  {text}", screen.width)]
+
+
+def _unproven(document: dict[str, Any], screen: Screen) -> list[str]:
+    lines = wording.unproven(living(document), document, screen)
+    return lines[:_SERVICES] + wording.more(len(lines) - _SERVICES, "more service", " with something unproven: --json")
 
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:

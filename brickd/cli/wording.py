@@ -13,6 +13,7 @@ from typing import Any
 from brickd.base import escape, units
 from brickd.cli.output import Screen
 from brickd.cli.table import Column, Figure
+from brickd.views.next_command import command
 
 _BOUND = "≤"
 _UNSEEN = (
@@ -121,6 +122,34 @@ def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverag
     return " · ".join([*parts, *([f"unseen: {', '.join(unseen)}"] if unseen else [])])
 
 
+_CALLED = {"weights": "weights", "input": "outputs"}
+
+
+def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], screen: Screen) -> list[str]:
+    """What nothing proves of each service, and the next command, as finished lines."""
+    services: dict[str, list[dict[str, Any]]] = {}
+    for each in evidence:
+        if each["verdict"] == "unproven" and each["evidence"] in _CALLED:
+            services.setdefault(each["service"], []).append(each)
+    lines = []
+    for service, rows in services.items():
+        recorded = [each for each in rows if each["recorded"]]
+        if not recorded and len(rows) == len(_CALLED):
+            lines.append(escape.text(f"unproven  {service}: no fingerprints, no weights", screen.width))
+            continue
+        why = ", ".join(f"{_CALLED[each['evidence']]} ({each['why']})" for each in rows)
+        following = [*rows, *recorded][-1]["command"]
+        lines.append(_with_command(f"unproven  {service}: {why}", command(document, following), screen))
+    return lines
+
+
+def _with_command(text: str, following: str, screen: Screen) -> str:
+    """A text and the next command, as a finished line: the text is cut, the command never."""
+    following = escape.text(following)
+    room = None if screen.width is None else max(20, screen.width - escape.width(following) - 2)
+    return screen.paint(escape.text(text, room), "yellow") + f"  {following}"
+
+
 def _total(services: Iterable[dict[str, Any]], part: str, key: str) -> int:
     return sum(service[part][key] for service in services)
 
@@ -168,6 +197,4 @@ def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def problem(found: dict[str, str], screen: Screen) -> str:
     """A problem and the next command as a finished line: the text is cut, the command never."""
-    command = escape.text(found["command"])
-    room = None if screen.width is None else max(20, screen.width - escape.width(command) - 4)
-    return screen.paint(f"! {escape.text(found['text'], room)}", "yellow") + f"  {command}"
+    return _with_command(f"! {found['text']}", found["command"], screen)

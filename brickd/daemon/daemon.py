@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from brickd.analysis.evidence_news import EvidenceNews
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
@@ -104,8 +105,9 @@ class Daemon:
         self._lookout, self._recordings = Lookout(self.log_event), Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
+        news = EvidenceNews(self.compared, self._weighing, self.log_event)
         self._alarms = Alarms(self.log_event, lambda: self.thresholds, [Stuck(), GrowingMemory()])
-        takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, self._recordings]
+        takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, news, self._recordings]
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
     def log_event(self, kind: str, text: str, **of: str | None) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from brickd.analysis.numerics import fingerprint_export
 from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
+from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.client import client
 from brickd.client.client import NoAnswer
 from brickd.client.protocol import FINGERPRINTS
@@ -100,6 +101,13 @@ class Gathered:
             if mine:
                 part.world.add_fingerprints(mine, numerics, _mark(number))
         return numerics
+
+    def compared(self) -> None:
+        """None: nothing compares all of them all the time."""
+
+    def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
+        """Nothing, likewise."""
+        return ()
 
 
 def _mark(number: int) -> str:

@@ -49,6 +49,8 @@ class CoverageQuery(Query):
 
 
 EvidenceName = Literal["weights", "input", "run"]
+PROVEN_BY = ("weights", "input", "row", "history")  # the classes of evidence that every service has a verdict by
+OUTPUTS_BY = ("input",)  # those of them that compare what workers compute
 _ALL = 2**64 - 1
 _DIGITS = re.compile(r"[0-9a-fA-F]{16}")
 _NUMBER = re.compile(r"-?[0-9]{1,20}")

@@ -22,7 +22,7 @@ from brickd.model.workers import Worker
 from brickd.query.queries import CoverageQuery
 from brickd.shm import _reader
 from brickd.shm.sampling import words_of
-from brickd.views import numerics_summary, weights_summary
+from brickd.views import evidence_summary, numerics_summary, weights_summary
 from brickd.views.common import Answer, ChosenWorkers, Document, begun, chosen
 from brickd.views.numerics_summary import about
 from brickd.views.weights_summary import TensorSeen
@@ -52,6 +52,7 @@ def answer(world: World, question: CoverageQuery) -> Answer:
             {**each, "thinned": _thinned(each["service"], workers)}
             for each in numerics_summary.summaries(compared, judged, workers) or ()
         ],
+        "evidence": evidence_summary.of_coverage(world, them.survey, workers, compared, judged),
         "findings": [
             *(weights_summary.findings(judged, workers, partial=partial) or ()),
             *(numerics_summary.finding(each, called) for each in about(compared, workers, partial=partial)),

@@ -16,11 +16,15 @@ from brickd.analysis.numerics import diagnosis
 from brickd.analysis.numerics.blame import Verdict
 from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare
 from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.errors import WrongQuestion
 from brickd.model.workers import Survey, Worker, select
 from brickd.query.queries import DiffQuery, step_number
+from brickd.views import diff_evidence, numerics_summary
 from brickd.views.common import Answer, Sourced, begun, foreign_words
 from brickd.views.diff_document import Sides, document, nothing
+from brickd.views.diff_evidence import KnownFinding
 from brickd.views.diff_weights import Weighed, why_none
 
 _PATTERN = frozenset("*?[")
@@ -35,6 +39,14 @@ class Comparable(Sourced, Protocol):
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """The fingerprints of some of them."""
+        ...
+
+    def compared(self) -> Compared | None:
+        """Where workers differ; None: nothing compares them all the time."""
+        ...
+
+    def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
+        """The verdicts on the weights of a survey's workers."""
         ...
 
 
@@ -68,9 +80,21 @@ def answer(world: Comparable, question: DiffQuery) -> Answer:
     chosen = _chosen(sides, question, weighed)
     if isinstance(chosen, NothingCompared):
         verdict = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
+        verdict |= {"known": []}
         return Answer({**begun(world), **verdict}, found.words + foreign_words(found))
     verdict = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights)
+    findings = _findings(world, found, workers)
+    verdict["headlines"][1:1] = diff_evidence.headline(findings, verdict["outlier"])
+    verdict |= {"known": [each._asdict() for each in findings]}
     return Answer({**begun(world), **verdict}, (*found.words, *_ignored(question, verdict["evidence"])))
+
+
+def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> list[KnownFinding]:
+    """What a daemon found over all workers; nothing without one."""
+    if world.source != "daemon":
+        return []
+    called = numerics_summary.called_now(found.workers)
+    return diff_evidence.known(world.compared(), world.weighed(found), called, workers)
 
 
 def _ignored(question: DiffQuery, leads: str) -> Iterator[str]:

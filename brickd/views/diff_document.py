@@ -19,7 +19,7 @@ from brickd.analysis.weights.verdicts import Differing
 from brickd.base.units import or_none, percent, plural
 from brickd.model.workers import Worker
 from brickd.shm.sites import Site
-from brickd.views import diff_weights
+from brickd.views import diff_evidence, diff_weights
 from brickd.views.common import Document
 from brickd.views.diff_weights import Weighed
 
@@ -62,7 +62,18 @@ def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_w
     times = None if apart is None else _times(sides, apart)
     if times is not None and Verdict(part["verdict"]).differs:
         part["headlines"] += _slower(times)
-    return {**part, "outputs": _outputs(outputs), "others": others, "weights": weighed.summary(), "timing": times}
+    return {
+        **part,
+        "outputs": _outputs(outputs),
+        "others": others,
+        "evidence_classes": _classes(sides, outputs, weighed),
+        "weights": weighed.summary(),
+        "timing": times,
+    }
+
+
+def _classes(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, keys: bool = False) -> list[Document]:
+    return diff_evidence.classes(outputs, weighed, [worker.service for worker in sides.workers], other_keys=keys)
 
 
 def _other(outputs: Comparison) -> Document:
@@ -105,6 +116,7 @@ def nothing(
         part |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
     part |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
     part |= {"reasons": [why], "outputs": _outputs(tried), "others": []}
+    part |= {"evidence_classes": _classes(sides, tried, weighed, keys=other_keys)}
     return {**part, "weights": weighed.summary(), "timing": None}
 
 

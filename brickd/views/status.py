@@ -10,7 +10,7 @@ from brickd.datasources.world import World
 from brickd.model.brick_totals import bricks, categories
 from brickd.query.queries import StatusQuery
 from brickd.shm.ledger import Ledger
-from brickd.views import numerics_summary, removed_summary
+from brickd.views import evidence_summary, numerics_summary, removed_summary
 from brickd.views.common import Answer, begun, chosen, counted
 from brickd.views.problems import Seen, problems
 from brickd.views.workers import entries
@@ -44,6 +44,7 @@ def answer(world: World, question: StatusQuery) -> Answer:
         else [numerics_summary.finding(each, seen.called, whole=False) for each in seen.differing],
         "weights": seen.weights,
         "numerics": numerics_summary.summaries(seen.compared, seen.beside, workers),
+        "evidence": evidence_summary.of_status(world, found, workers, seen.compared, seen.beside),
         "problems": problems(seen),
     }
     return Answer(document, words)

@@ -47,7 +47,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     document = status()
     assert list(document) == [
         "schema_version", "source", "daemon", "ledger", "removed", "workers", "over", "over_ns", "bricks", "categories",
-        "stragglers", "judged_age_ns", "alarms", "diverged", "weights", "numerics", "problems",
+        "stragglers", "judged_age_ns", "alarms", "diverged", "weights", "numerics", "evidence", "problems",
     ]  # fmt: skip
     assert list(document["workers"][0]) == [
         "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "together", "set",
@@ -192,7 +192,7 @@ def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: s
     assert max(map(len, lines)) <= 80
     assert "PROBLEMS" in lines[0]
     assert "more problems: brickd workers" in lines[5]
-    assert lines[-1] == "…31 more bricks: brickd bricks"
+    assert lines[-1] == "…32 more bricks: brickd bricks"
 
 
 def test_inspect_shows_a_worker_by_name_and_a_segment_by_file(worker: Start, prefix: str) -> None:

@@ -122,9 +122,10 @@ def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, pref
         assert said["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
         unlike = said["sites"][0]["unlike"]  # one, or two where the outlier spoke before another
         screen = brickd("coverage", "api", COLUMNS="120").stdout.splitlines()
-        assert screen[11].startswith("since ")
-        assert screen[1:11] == [
+        assert screen[12].startswith("since ")
+        assert screen[1:12] == [
             f"! mlp layer 1: api/1 differs, 1 case looked at  {said['findings'][0]['command']}",
+            "unproven  api: weights (none watched)  brickd weights api",
             "KERNEL     LAYERS  BY     STATE                         FINGERPRINTS  COMPARED  UNLIKE  EVICTED",
             f"mlp             1  input  differs                                  9         9       {unlike}        0",
             "embedding       -  -      off: sensitive                           0         0       0        0",
@@ -143,8 +144,8 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
         workers(worker, (0, 1))
         said = settled(daemon, 2 * OF_A_ROUND)
     assert list(said) == [
-        "schema_version", "source", "since", "window", "unlooked", "services", "findings", "sites",
-        "bricks_without_sites", "words",
+        "schema_version", "source", "since", "window", "unlooked", "services", "evidence", "findings",
+        "sites", "bricks_without_sites", "words",
     ]  # fmt: skip
     assert list(said["window"]) == ["bytes", "fingerprints", "since", "oldest_age_ns"]
     (service,) = said["services"]

@@ -157,7 +157,7 @@ def test_replicas_under_live_traffic_of_their_own_are_neither_equal_nor_diverged
         first, second, *_ = ended.stdout.splitlines()
         assert (ended.returncode, ended.stderr) == (0, "")
         assert first == f"by weights: identical, {service}/0 and {service}/1: 1 tensor"
-        assert second.startswith("  outputs not compared (0 of 8 fingerprints): 8 without ")
+        assert second.startswith("  outputs unproven (0 of 8 fingerprints compared): 8 without ")
         assert second.endswith(" (did they do the same work? --by run)")
     assert document("diff", "bare", "--by", "run", code=1)["verdict"] == "diverged"
     assert document("diff", "seen", "--by", "weights")["verdict"] == "identical"
@@ -258,7 +258,7 @@ def test_other_experts_are_a_verdict_that_fails_as_any_that_differs(worker: Star
 
 
 OTHER = {"BRICKD_SERVICE": "batch"}
-TIMED = {"source", "recording", "recordings"}
+TIMED = {"source", "recording", "recordings", "command"}
 
 
 def still(value: Any, names: dict[str, str]) -> Any:

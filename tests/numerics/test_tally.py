@@ -5,6 +5,7 @@ from __future__ import annotations
 from test_watch import BAD, GOOD, HERE, Service
 
 from brickd.analysis.numerics.online_state import ServiceSite, SiteCounts
+from brickd.analysis.numerics.recent_counts import FingerprintCounts as Counts
 from brickd.analysis.numerics.tally import Tally
 from brickd.shm.sites import WorkerNames
 
@@ -16,15 +17,15 @@ def test_a_look_adds_what_came_since_the_last_one_and_says_how_many_met() -> Non
     service = Service(2)
     tally = Tally(service.numerics, {HERE: SiteCounts("other", 5)})
     service.say(GOOD, BAD)
-    assert tally.take(API) == {"api": 2}
+    assert tally.take(API) == {"api": Counts(2, met=2)}
     assert tally[HERE] == SiteCounts("other", 7, met=2, unlike=1)
     service.say(GOOD, GOOD, given=8)
     service.say(GOOD, GOOD, given=9)
-    assert tally.take(API) == {"api": 4}
+    assert tally.take(API) == {"api": Counts(4, met=4)}
     assert tally[HERE] == SiteCounts("other", 11, met=6, unlike=1)
     assert tally.take(API) == {}
     service.say(GOOD, given=10)
-    assert tally.take(API) == {}, "nobody else had that to do"
+    assert tally.take(API) == {"api": Counts(1)}, "no other worker had these inputs"
 
 
 def test_of_a_service_of_which_nobody_is_known_nothing_is_counted_and_it_begins_anew() -> None:
@@ -41,7 +42,7 @@ def test_of_a_service_of_which_nobody_is_known_nothing_is_counted_and_it_begins_
     service.say(GOOD, GOOD, given=10)
     assert tally.take({"other"}) == {}
     service.say(GOOD, GOOD, given=11)
-    assert tally.take(API) == {"api": 2}
+    assert tally.take(API) == {"api": Counts(2, met=2)}
     assert tally[HERE] == SiteCounts("other", 2, met=2)
 
 

@@ -82,7 +82,7 @@ def test_a_healthy_fleet_whose_requests_are_unique_has_equal_weights_and_no_outp
     first, second, *_ = (ended := brickd("diff", "api")).stdout.splitlines()
     assert (ended.returncode, ended.stderr) == (0, "")
     assert first.startswith("by weights: identical, api/0, api/1 and api/2: ")
-    assert second.startswith(f"  outputs not compared (0 of {fingerprints:,} fingerprints): ")
+    assert second.startswith(f"  outputs unproven (0 of {fingerprints:,} fingerprints compared): ")
     assert second.endswith("(did they do the same work? --by run)")
     assert brickd("status", "--check").returncode == 0
 

@@ -11,6 +11,7 @@ from made_up import HOSTILE, MadeUp
 from said import Said, Tensor
 
 from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.datasources.world import Source
 from brickd.model.workers import Survey, Worker
 from brickd.query.queries import DiffQuery
@@ -105,6 +106,13 @@ class Sided:
         numerics = Numerics()
         self.add_fingerprints(of, numerics)
         return numerics
+
+    def compared(self) -> None:
+        """None: nothing compares them all the time."""
+
+    def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
+        """Nothing, likewise."""
+        return ()
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Have it heard beside what others said."""

@@ -140,7 +140,7 @@ def test_equal_weights_lead_where_no_output_is_comparable_and_how_many_were_not_
         assert (said["evidence"], said["verdict"], said["first"]) == ("weights", "identical", None)
         assert said["headlines"] == [
             "by weights: identical, api/0 and api/1: 1 tensor",
-            f"outputs not compared (0 of {fingerprints} fingerprints): "
+            f"outputs unproven (0 of {fingerprints} fingerprints compared): "
             f"{fingerprints} without a counterpart in another worker"
             " (did they do the same work? --by run)",
         ]
@@ -153,7 +153,7 @@ def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
     sides = [chain(born, sites=(SCORES, MLP)) + weights(norm=1) for born in (None, SCORES)]
     said = compared(*sides, process=watched(1))
     assert (said["evidence"], said["verdict"], said["diverged"]) == ("weights", "identical", 0)
-    assert said["headlines"][1].startswith("outputs not compared (0 of 12 fingerprints): 3 of stateful kernels ")
+    assert said["headlines"][1].startswith("outputs unproven (0 of 12 fingerprints compared): 3 of stateful kernels ")
     assert said["outputs"]["compared"] == 0
 
 
@@ -178,7 +178,7 @@ def test_weights_lead_where_they_are_all_that_was_said_and_where_they_differ() -
         "identical",
         [
             "by weights: identical, api/0 and api/1: 1 tensor",
-            "outputs not compared: no fingerprints are here (brick.checksum in the engine records them)",
+            "outputs unproven: no fingerprints are here (brick.checksum in the engine records them)",
         ],
     )
     said = compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=2), process=watched(1))

@@ -176,11 +176,11 @@ def outputs_not_compared(tried: Comparison) -> str:
     """Why no output was compared, and what to do."""
     fingerprints = tried.matched.fingerprints
     if not fingerprints:
-        return "outputs not compared: no fingerprints are here (brick.checksum in the engine records them)"
+        return "outputs unproven: no fingerprints are here (brick.checksum in the engine records them)"
     lone = sum(site.lone for site in tried.matched.sites)
     alone = [f"{lone:,} without a counterpart in another worker"] if lone else []
     reasons = ", ".join([*_reasons(tried), *alone])
-    return f"outputs not compared (0 of {plural(fingerprints, 'fingerprint')}): {reasons}{_next(tried)}"
+    return f"outputs unproven (0 of {plural(fingerprints, 'fingerprint')} compared): {reasons}{_next(tried)}"
 
 
 def _next(tried: Comparison) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from brickd.analysis.numerics import recent_counts
+from brickd.analysis.numerics.recent_counts import Recent
 from brickd.base.json_values import I32_MAX, pieces, plain, require, unicode, whole
 from brickd.shm import _reader
 from brickd.shm.records import events
@@ -192,6 +194,7 @@ class Compared:
         oldest_ns: when the oldest of these came, since 1970, or later; 0: there is none.
         apart: by place the workers of two numeric classes, if any are known.
         latest: by service.
+        recent: by service, the counts of the last hour.
         unlooked: how many that differ were not looked at: more of one place than are, or they had left.
         unkept: by service how often a finding was not kept, or left, for want of room.
     """
@@ -208,6 +211,7 @@ class Compared:
     latest: Mapping[str, Latest] = field(default_factory=dict)
     unlooked: int = 0
     unkept: Mapping[str, int] = field(default_factory=dict)
+    recent: Mapping[str, Recent] = field(default_factory=dict)
 
     def of_services(self, services: Collection[str]) -> Compared:
         """The state without findings of other services."""
@@ -218,6 +222,7 @@ class Compared:
             apart={place: each for place, each in self.apart.items() if place.is_of(services)},
             latest={service: latest for service, latest in self.latest.items() if service in services},
             unkept={service: n for service, n in self.unkept.items() if service in services},
+            recent={service: slots for service, slots in self.recent.items() if service in services},
         )
 
     def without(self, workers: Collection[str]) -> Compared:
@@ -257,6 +262,7 @@ class Compared:
                 "latest": [plain(self.latest)],
                 "unlooked": [plain(self.unlooked)],
                 "unkept": [plain(self.unkept)],
+                "recent": [plain({service: recent_counts.plain(slots) for service, slots in self.recent.items()})],
             }
         )
 
@@ -273,6 +279,11 @@ class Compared:
             latest={unicode(service): Latest(*map(whole, each)) for service, each in document["latest"].items()},
             unlooked=whole(document["unlooked"]),
             unkept={unicode(service): whole(count) for service, count in document["unkept"].items()},
+            # Older documents do not say when what was counted.
+            recent={
+                unicode(service): recent_counts.of_document(rows)
+                for service, rows in document.get("recent", {}).items()
+            },
         )
 
 

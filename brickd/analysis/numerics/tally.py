@@ -7,12 +7,12 @@ counted.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.online_state import OTHERS, SITES_MAX, ServiceSite, SiteCounts
+from brickd.analysis.numerics.recent_counts import FingerprintCounts
 from brickd.shm.sites import plain
 
 
@@ -39,13 +39,13 @@ class Tally:
         """A copy of all counts."""
         return self._sites.copy()
 
-    def take(self, services: Collection[str]) -> Mapping[str, int]:
-        """Add what was counted since the last look; return how many more met, by service."""
+    def take(self, services: Collection[str]) -> Mapping[str, FingerprintCounts]:
+        """Add what was counted since the last look; return that, by service."""
         if nobody := self._services.difference(services):
             self._services -= nobody
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in nobody}
             self._forget(number for number, places in self._places.items() if places.service in nobody)
-        met, strangers = Counter[str](), set[int]()
+        news, strangers = dict[str, FingerprintCounts](), set[int]()
         for number, site, *more in self._numerics.fingerprints.counts():
             place, category = self._placed(number, site)
             if not place.is_of(services):
@@ -55,10 +55,12 @@ class Tally:
             if before.category != category and site == plain(site):  # it is what is compared
                 before = before._replace(category=category)
             self._sites[place] = before.and_(*more)
-            met[place.service] += more[2]
-        self._services.update(service for service in met if service)
+            new = SiteCounts(category, *more)
+            counts = FingerprintCounts(new.fingerprints, new.bare, new.stateful, new.met)
+            news[place.service] = news.get(place.service, FingerprintCounts()).plus(counts)
+        self._services.update(service for service in news if service)
         self._forget(strangers)
-        return {service: n for service, n in met.items() if n}
+        return news
 
     def judge(self, service: str, site: int, times: int) -> None:
         """Count judgements at a site."""

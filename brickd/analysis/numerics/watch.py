@@ -31,6 +31,7 @@ from brickd.analysis.numerics.online_state import (
 )
 from brickd.analysis.numerics.place_quota import PlaceQuota
 from brickd.analysis.numerics.place_state import Fate, GroupVerdict, PlaceLook, fate, judge_group
+from brickd.analysis.numerics.recent_counts import added
 from brickd.analysis.numerics.tally import Tally
 from brickd.model.event_log import LogEvent
 from brickd.shm import records
@@ -94,7 +95,7 @@ class Watch:
         if fingerprints.end == self._judged_end and not self.waits:
             return self.compared
         self._judged_end, at_ns, roll = fingerprints.end, time.time_ns(), call()
-        waiting, met = fingerprints.unlike(), self._tally.take(roll.services)
+        waiting, news = fingerprints.unlike(), self._tally.take(roll.services)
         waiting = list(dict.fromkeys((*self._turns.begin(), *waiting)))
         if waiting or self.compared.doubts:
             learning = Learning(self._numerics.fingerprints, self._turns, roll.living, dict(self.compared.apart))
@@ -109,15 +110,19 @@ class Watch:
         while self._marks[0][0] <= fingerprints.first:
             self._marks.popleft()
         known = self.compared.of_services(roll.services)
-        latest = dict(known.latest)
-        for service, more in met.items():
-            latest[service] = Latest(more + (latest[service].met if service in latest else 0), at_ns)
+        latest, recent = dict(known.latest), dict(known.recent)
+        for service, counts in news.items():
+            if counts.met:
+                latest[service] = Latest(counts.met + (latest[service].met if service in latest else 0), at_ns)
+            if service:
+                recent[service] = added(recent.get(service, ()), at_ns, counts)
         self.compared = replace(
             known,
             held=fingerprints.end - fingerprints.first,
             oldest_ns=self._marks[0][1],
             sites=self._tally.sites(),
             latest=latest,
+            recent=recent,
             unlooked=self._unlooked_before + fingerprints.unlike_all - self._looked,
         )
         return self.compared

@@ -1,0 +1,63 @@
+"""Events when a class of a service's evidence becomes unproven, and when it is proven again.
+
+Owns: how long nothing must have been compared, and those sentences. Must not know: how a verdict comes about.
+Invariants: a change is reported once; a class is reported as proven only after it was reported as unproven; a service
+without a live worker is forgotten, so that stopping it is no news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from brickd.analysis.evidence_verdicts import Comparisons, EvidenceVerdict, verdicts
+from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.weights.monitor import Weighing
+from brickd.base.units import plural
+from brickd.model.event_log import LogEvent
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.worker_names import as_argument
+from brickd.query.queries import OUTPUTS_BY
+
+GRACE_NS = 60_000_000_000  # workers that have just started have compared nothing yet
+
+
+class EvidenceNews:
+    """Takes snapshots, and reports which classes are unproven."""
+
+    def __init__(self, compared: Callable[[], Compared], weighing: Weighing, log_event: LogEvent) -> None:
+        self._compared, self._weighing, self._log_event = compared, weighing, log_event
+        self._since: dict[tuple[str | None, str], int] = {}
+        self._reported: set[tuple[str | None, str]] = set()
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Report what has changed in services that have a live worker."""
+        workers = [worker for worker in snapshot.survey.workers if worker.together == 1]
+        living = {each.service for each in workers if each.reading.alive}
+        workers = [each for each in workers if each.service in living]
+        of = Comparisons(self._compared(), self._weighing.judged(snapshot.survey.workers), snapshot.at_ns)
+        found = {(each.service, each.evidence): each for each in verdicts(of, workers) if each.recorded}
+        self._since = {about: ns for about, ns in self._since.items() if about in found and found[about].unproven}
+        self._reported &= found.keys()
+        for about, verdict in found.items():
+            if not verdict.unproven:
+                self._prove(about, verdict)
+                continue
+            since_ns = self._since.setdefault(about, snapshot.now_ns)
+            if snapshot.now_ns - since_ns >= GRACE_NS and about not in self._reported:
+                self._reported.add(about)
+                text = f"{_called(verdict)} unproven: {verdict.why}"
+                self._log_event("evidence_unproven", text, service=verdict.service, command=verdict.command)
+
+    def _prove(self, about: tuple[str | None, str], verdict: EvidenceVerdict) -> None:
+        if about not in self._reported:
+            return
+        self._reported.discard(about)
+        if verdict.verdict == "equal" and verdict.service is not None:
+            what = plural(verdict.compared, "tensor" if verdict.evidence == "weights" else "fingerprint")
+            text = f"{_called(verdict)} proven equal again: {what} compared"
+            command = f"brickd coverage {as_argument(verdict.service)}"
+            self._log_event("evidence_proven", text, service=verdict.service, command=command)
+
+
+def _called(verdict: EvidenceVerdict) -> str:
+    return "outputs" if verdict.evidence in OUTPUTS_BY else verdict.evidence

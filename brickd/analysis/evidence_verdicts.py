@@ -1,0 +1,196 @@
+"""Verdict of a service by each class of evidence: equal, diverged or unproven.
+
+Owns: the three verdicts, over which window a comparison counts, why a class is unproven, the next command. Must not
+know: how workers are compared, screens. Invariants: a class in which nothing was compared is never equal; every
+unproven class has its reason in words; a finding makes its class diverged, however old the comparison is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, within
+from brickd.analysis.weights.verdicts import WeightsVerdict
+from brickd.base.units import count, duration, plural
+from brickd.model.worker_names import as_argument
+from brickd.model.workers import Worker
+from brickd.query.queries import PROVEN_BY
+
+Proof = Literal["equal", "diverged", "unproven"]
+
+LATER = "not available in this version"
+# Weights are read again each hour by default, and a reading may take as long: a pause of three hours is none of these.
+WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
+_REASONS = {
+    "alone": "without a counterpart in another worker",
+    "stateful": "of stateful kernels",
+    "without_inputs": "without inputs",
+    "missing": "that no other worker has",
+    "generation": "of another generation",
+    "key": "of another key",
+    "unread": "not read yet",
+    "unreadable": "that cannot be read",
+    "no_room": "without room for their records",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceVerdict:
+    """The verdict by one class of evidence.
+
+    Attributes:
+        service: None: of workers that were chosen by name.
+        evidence: one of PROVEN_BY, or `run`.
+        recorded: whether there is anything to compare.
+        looked_at: how many fingerprints, or tensors of weights, could have been compared.
+        compared: how many of them were.
+        not_comparable: how many were not, by reason.
+        window_ns: comparisons before that do not count; None: all that is known counts.
+        why: of an unproven class: the reason in words.
+        command: the next one to run; None: the class is equal.
+    """
+
+    service: str | None
+    evidence: str
+    verdict: Proof
+    recorded: bool = False
+    looked_at: int = 0
+    compared: int = 0
+    not_comparable: Mapping[str, int] = field(default_factory=dict)
+    window_ns: int | None = None
+    why: str | None = None
+    command: str | None = None
+
+    @property
+    def unproven(self) -> bool:
+        """Whether nothing was compared."""
+        return self.verdict == "unproven"
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "service": self.service,
+            "evidence": self.evidence,
+            "verdict": self.verdict,
+            "recorded": self.recorded,
+            "looked_at": self.looked_at,
+            "compared": self.compared,
+            "not_comparable": dict(self.not_comparable),
+            "window_ns": self.window_ns,
+            "why": self.why,
+            "command": self.command,
+        }
+
+
+class Comparisons(NamedTuple):
+    """What a service's verdicts are formed of.
+
+    Attributes:
+        compared: the comparison of fingerprints; None: nothing compares them.
+        weights: the comparisons of weights, of any services.
+        now_ns: since 1970; None: all that was ever compared counts.
+        idle: why nothing compares fingerprints now, and the next command; None: something does.
+    """
+
+    compared: Compared | None
+    weights: Sequence[WeightsVerdict]
+    now_ns: int | None
+    idle: tuple[str, str] | None = None
+
+
+def verdicts(of: Comparisons, workers: Collection[Worker]) -> list[EvidenceVerdict]:
+    """The verdicts on the services of some workers, by each class."""
+    weights = {each.service: each for each in of.weights}
+    found = []
+    for service in dict.fromkeys(worker.service for worker in workers):
+        members = [worker for worker in workers if worker.service == service]
+        found += [_by_weights(service, weights.get(service)), _by_input(service, of, members)]
+        found += [EvidenceVerdict(service, each, "unproven", why=LATER) for each in PROVEN_BY[2:]]
+    return found
+
+
+def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
+    command = f"brickd weights {as_argument(service)}"
+    if judged is None or not any(worker.known or worker.watched for worker in judged.workers):
+        return EvidenceVerdict(service, "weights", "unproven", why="none watched", command=command)
+    unseen = {
+        "unread": sum(worker.unread for worker in judged.workers),
+        "unreadable": sum(worker.unreadable for worker in judged.workers),
+        "no_room": sum(worker.refused for worker in judged.workers),
+    }
+    reasons = dict(judged.reasons()) | {reason: n for reason, n in unseen.items() if n}
+    proof = proof_of(differ=judged.verdict == "differ", compared=judged.compared if judged.verdict == "equal" else 0)
+    age_ns, why = judged.age_ns, None
+    if proof == "equal" and age_ns is not None and age_ns > WEIGHTS_WINDOW_NS:
+        proof, why, command = "unproven", f"not compared for {duration(age_ns)}", f"{command} --rescan"
+    elif proof == "unproven":
+        why = uncompared("tensor", judged.tensors, reasons) if judged.tensors else "not read yet"
+    return EvidenceVerdict(
+        service,
+        "weights",
+        proof,
+        True,
+        judged.tensors,
+        judged.compared,
+        reasons,
+        WEIGHTS_WINDOW_NS,
+        why,
+        None if proof == "equal" else command,
+    )
+
+
+def _by_input(service: str, of: Comparisons, workers: Collection[Worker]) -> EvidenceVerdict:
+    sites = any(site is not None for worker in workers for site in worker.reading.sites)
+    compared = of.compared or Compared()
+    counts = _counted(compared, service, of.now_ns)
+    found = {"alone": counts.alone, "stateful": counts.stateful, "without_inputs": counts.without_inputs}
+    reasons = {reason: n for reason, n in found.items() if n}
+    proof = proof_of(differ=any(place.service == service for place in compared.findings), compared=counts.compared)
+    why, command = None, None if proof == "equal" else f"brickd coverage {as_argument(service)}"
+    if proof == "unproven" and sites and of.idle is not None:
+        why, command = of.idle
+    elif proof == "unproven" and counts.fingerprints:
+        why = uncompared("fingerprint", counts.fingerprints, reasons)
+    elif proof == "unproven":
+        window = "" if of.now_ns is None or not sites else f" in the last {duration(WINDOW_NS)}"
+        why = f"no fingerprints{window}"
+    return EvidenceVerdict(
+        service,
+        "input",
+        proof,
+        sites or counts.fingerprints > 0,
+        counts.fingerprints,
+        counts.compared,
+        reasons,
+        None if of.now_ns is None else WINDOW_NS,
+        why,
+        command,
+    )
+
+
+def _counted(compared: Compared, service: str, now_ns: int | None) -> FingerprintCounts:
+    """The fingerprints of a service that count."""
+    if now_ns is not None:
+        return within(compared.recent.get(service, ()), now_ns)
+    total = FingerprintCounts()
+    for place, counts in compared.sites.items():
+        if place.service == service:
+            total = total.plus(FingerprintCounts(counts.fingerprints, counts.bare, counts.stateful, counts.met))
+    return total
+
+
+def proof_of(*, differ: bool, compared: int) -> Proof:
+    """The verdict of a class in which something differs, and so much was compared."""
+    return "diverged" if differ else "equal" if compared else "unproven"
+
+
+def uncompared(what: str, looked_at: int, reasons: Mapping[str, int]) -> str:
+    """That none of them was compared, and the reasons, the most frequent first."""
+    most = sorted(reasons.items(), key=lambda each: -each[1])
+    if [reason for reason, _ in most] in ([], ["alone"]):
+        return f"0 of {plural(looked_at, what)} had a counterpart"
+    why = ", ".join(f"{count(n)} {_REASONS.get(reason, reason.replace('_', ' '))}" for reason, n in most)
+    return f"0 of {plural(looked_at, what)} compared: {why}"

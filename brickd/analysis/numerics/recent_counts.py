@@ -1,0 +1,91 @@
+"""Counts of a service's fingerprints over the last hour, in slots of five minutes.
+
+Owns: how long a comparison proves anything, and the counts that tell. Must not know: sites, screens. Invariants: a
+service has at most SLOTS slots, whatever the clock does; what is older than the window, or lies in the future, does not
+count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from brickd.base.json_values import listed, whole
+
+SLOT_NS = 300_000_000_000
+SLOTS = 12
+WINDOW_NS = SLOTS * SLOT_NS
+
+
+class FingerprintCounts(NamedTuple):
+    """Counts of fingerprints.
+
+    Attributes:
+        fingerprints: all of them.
+        without_inputs: nothing shows what they must be compared with.
+        stateful: a state that no input shows decides their output.
+        met: another worker had the same inputs.
+    """
+
+    fingerprints: int = 0
+    without_inputs: int = 0
+    stateful: int = 0
+    met: int = 0
+
+    def plus(self, other: FingerprintCounts) -> FingerprintCounts:
+        """The sum."""
+        return FingerprintCounts(*map(sum, zip(self, other, strict=True)))
+
+    @property
+    def compared(self) -> int:
+        """How many were compared: never more than could be, though some met another worker's after their slot."""
+        return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful))
+
+    @property
+    def alone(self) -> int:
+        """How many could be compared, and met no other worker's."""
+        return max(0, self.fingerprints - self.without_inputs - self.stateful - self.compared)
+
+
+class RecentSlot(NamedTuple):
+    """What was counted in one slot; `number`: its begin since 1970, in lengths of a slot."""
+
+    number: int
+    counts: FingerprintCounts
+
+
+Recent = tuple[RecentSlot, ...]
+
+
+def added(recent: Recent, at_ns: int, counts: FingerprintCounts) -> Recent:
+    """The slots with further counts, without those that do not count any more."""
+    number = at_ns // SLOT_NS
+    kept = _current(recent, number)
+    if kept and kept[-1].number == number:
+        return (*kept[:-1], RecentSlot(number, kept[-1].counts.plus(counts)))
+    return (*kept, RecentSlot(number, counts))
+
+
+def within(recent: Recent, now_ns: int) -> FingerprintCounts:
+    """The sum of the slots that count now."""
+    total = FingerprintCounts()
+    for _, counts in _current(recent, now_ns // SLOT_NS):
+        total = total.plus(counts)
+    return total
+
+
+def _current(recent: Recent, number: int) -> Recent:
+    return tuple(each for each in recent if number - SLOTS < each.number <= number)
+
+
+def plain(recent: Recent) -> list[list[int]]:
+    """As JSON has it."""
+    return [[each.number, *each.counts] for each in recent]
+
+
+def of_document(rows: Any) -> Recent:
+    """What `plain` wrote."""
+    slots = (
+        RecentSlot(whole(number), FingerprintCounts._make(map(whole, counts)))
+        for number, *counts in listed(rows, SLOTS)
+    )
+    return tuple(sorted(slots))

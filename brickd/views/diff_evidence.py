@@ -1,0 +1,119 @@
+"""Every class of evidence in `diff`: its verdict, and what the daemon found over all workers of the service.
+
+Owns: the schema of both. Must not know: how workers are compared, which evidence leads, screens. Invariants: a class in
+which nothing was compared is unproven; what the daemon found of a worker is stated wherever that worker is compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from brickd.analysis.evidence_verdicts import EvidenceVerdict, proof_of, uncompared
+from brickd.analysis.numerics.announce import Called, command, headlines
+from brickd.analysis.numerics.comparison import Comparison
+from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.weights.verdicts import WeightsVerdict
+from brickd.model.worker_names import as_argument
+from brickd.model.workers import Worker
+from brickd.views.diff_weights import Weighed
+
+_KNOWN_MAX = 8
+
+
+class KnownFinding(NamedTuple):
+    """What a daemon found of some workers, over all workers of their service."""
+
+    evidence: str
+    workers: list[str]
+    text: str
+    command: str
+
+    @property
+    def headline(self) -> str:
+        """The sentence next to a comparison of some of the workers."""
+        by = "weights: " if self.evidence == "weights" else ""
+        return f"over all workers: {by}{self.text}"
+
+
+def known(
+    compared: Compared | None, weights: Sequence[WeightsVerdict], called: Called, workers: Collection[Worker]
+) -> list[KnownFinding]:
+    """The findings that name one of the workers as the one that differs, those on weights first."""
+    return [*_by_weights(weights, workers), *_by_input(compared or Compared(), called, workers)][:_KNOWN_MAX]
+
+
+def _by_weights(weights: Sequence[WeightsVerdict], workers: Collection[Worker]) -> Iterator[KnownFinding]:
+    names = {worker.name for worker in workers}
+    for judged in weights:
+        for line in judged.headlines():
+            if line.found.state == "differs" and line.found.name in names:
+                following = f"brickd weights {as_argument(judged.service)}"
+                yield KnownFinding("weights", [line.found.name], line.text, following)
+
+
+def _by_input(compared: Compared, called: Called, workers: Collection[Worker]) -> Iterator[KnownFinding]:
+    uuids = {worker.reading.uuid for worker in workers}
+    about = [finding for finding in compared.findings.values() if uuids.intersection(finding.outliers)]
+    for finding, text in headlines(about, called, time.time_ns()):
+        named = [called.name(finding, uuid) for uuid in finding.named]
+        yield KnownFinding("input", named, text, command(finding, called))
+
+
+def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
+    """What is to be stated next to a comparison: nothing where it names the same worker by itself."""
+    others = [each for each in found if each.workers != [outlier]]
+    return [others[0].headline] if others else []
+
+
+def classes(
+    outputs: Comparison | None, weighed: Weighed, services: Collection[str], *, other_keys: bool
+) -> list[dict[str, Any]]:
+    """The verdict by each class that was asked for, the strongest first; `other_keys`: no checksums are comparable."""
+    service = next(iter(services)) if len(set(services)) == 1 else None
+    found = [_weights(weighed, service)]
+    if outputs is not None:
+        found.append(_outputs(outputs, service, other_keys=other_keys))
+    return [each.document() for each in found]
+
+
+def _weights(weighed: Weighed, service: str | None) -> EvidenceVerdict:
+    recorded = any(worker.known or worker.watched for each in weighed.judged for worker in each.workers)
+    tensors, reasons = sum(each.tensors for each in weighed.judged), dict(weighed.reasons)
+    proof = proof_of(differ=weighed.diverged > 0, compared=weighed.compared)
+    why = None
+    if proof == "unproven":
+        why = uncompared("tensor", tensors, reasons) if tensors else "not read yet" if recorded else "none watched"
+    following = None if proof == "equal" else f"brickd weights{'' if service is None else f' {as_argument(service)}'}"
+    return EvidenceVerdict(
+        service, "weights", proof, recorded, tensors, weighed.compared, reasons, why=why, command=following
+    )
+
+
+def _outputs(found: Comparison, service: str | None, *, other_keys: bool) -> EvidenceVerdict:
+    looked_at, compared, diverged = found.matched.fingerprints, found.compared, found.diverged
+    counts = {
+        "alone": sum(site.lone for site in found.matched.sites),
+        "without_inputs": sum(site.bare for site in found.matched.sites),
+        "lost": found.incomplete,
+    }
+    reasons = {reason: n for reason, n in (found.not_comparable | counts).items() if n}
+    if other_keys:
+        compared, diverged, reasons = 0, 0, {"key": looked_at}
+    proof = proof_of(differ=diverged > 0, compared=compared)
+    why = None
+    if proof == "unproven":
+        why = uncompared("fingerprint", looked_at, reasons) if looked_at else "no fingerprints"
+    following = None if proof == "equal" else f"brickd coverage{'' if service is None else f' {as_argument(service)}'}"
+    return EvidenceVerdict(
+        service,
+        str(found.evidence),
+        proof,
+        looked_at > 0,
+        looked_at,
+        compared,
+        reasons,
+        why=why,
+        command=following,
+    )

@@ -1,0 +1,300 @@
+"""Equal, diverged or unproven: the verdict of a service by each class of evidence, and the events about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from made_up import MadeUp
+from weighed import Weighed, several
+
+from brickd.analysis.evidence_news import GRACE_NS, EvidenceNews
+from brickd.analysis.evidence_verdicts import (
+    LATER,
+    WEIGHTS_WINDOW_NS,
+    Comparisons,
+    EvidenceVerdict,
+    uncompared,
+    verdicts,
+)
+from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, KeptEvidence, ServiceSite, SiteCounts
+from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, added
+from brickd.analysis.weights.monitor import Weighing
+from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
+from brickd.cli.health import Bounds, conditions
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.workers import Survey, Worker
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import SiteKey
+
+NOW = 10 * WINDOW_NS
+HERE = ServiceSite("api", "mlp", 3)
+IDLE = ("no daemon compares them", "brickd up -d")
+
+
+def member(name: str = "api/0", *, sites: bool = True, alive: bool = True) -> Worker:
+    """A worker that never ran, with one site or none."""
+    reading = MadeUp(service=name.partition("/")[0]).reading()
+    reading = replace(reading, sites=[SiteKey(1, 3, 0)] if sites else [], pid=1 if alive else None)
+    return Worker(name, reading, ledger_of(reading))
+
+
+def counted(counts: FingerprintCounts, service: str = "api", at_ns: int = NOW) -> Compared:
+    return Compared(since_ns=1, recent={service: added((), at_ns, counts)})
+
+
+def differing(compared: Compared, service: str = "api") -> Compared:
+    case = Case(1, KeptEvidence("a", b"", "", ""), KeptEvidence("b", b"", "", ""))
+    place = HERE._replace(service=service)
+    found = DivergentSite(place, "ffn", 1, {"a": "api/0", "b": "api/1"}, {"b": 1}, frozenset(), case, case)
+    return replace(compared, findings={place: found})
+
+
+def of(
+    compared: Compared | None,
+    *workers: Worker,
+    weights: list[WeightsVerdict] | None = None,
+    now_ns: int | None = NOW,
+    idle: tuple[str, str] | None = None,
+) -> dict[str, EvidenceVerdict]:
+    found = verdicts(Comparisons(compared, weights or [], now_ns, idle), workers or [member()])
+    return {each.evidence: each for each in found}
+
+
+def test_nothing_that_was_compared_is_unproven_and_says_how_many_had_no_counterpart() -> None:
+    found = of(counted(FingerprintCounts(43_503)))["input"]
+    assert (found.verdict, found.recorded, found.looked_at, found.compared) == ("unproven", True, 43_503, 0)
+    assert found.why == "0 of 43,503 fingerprints had a counterpart"
+    assert (dict(found.not_comparable), found.window_ns) == ({"alone": 43_503}, WINDOW_NS)
+    assert found.command == "brickd coverage api"
+
+
+def test_one_comparison_makes_a_class_equal_and_a_finding_makes_it_diverged() -> None:
+    one = counted(FingerprintCounts(10, met=1))
+    found = of(one)["input"]
+    assert (found.verdict, found.compared, found.why, found.command) == ("equal", 1, None, None)
+    found = of(differing(one))["input"]
+    assert (found.verdict, found.command) == ("diverged", "brickd coverage api")
+    assert of(differing(one, "other"))["input"].verdict == "equal"
+    assert of(differing(counted(FingerprintCounts(10))))["input"].verdict == "diverged"
+
+
+def test_what_was_compared_more_than_an_hour_ago_proves_nothing_now() -> None:
+    old = counted(FingerprintCounts(10, met=10), at_ns=NOW - WINDOW_NS)
+    assert of(old)["input"].why == "no fingerprints in the last 1.0 h"
+    assert of(old)["input"].verdict == "unproven"
+    everything = replace(
+        old, sites={HERE: SiteCounts("ffn", 10, met=10), HERE._replace(service="b"): SiteCounts("", 1)}
+    )
+    whole = of(everything, now_ns=None)["input"]
+    assert (whole.verdict, whole.looked_at, whole.window_ns) == ("equal", 10, None)
+
+
+def test_each_reason_is_counted_the_most_frequent_first() -> None:
+    found = of(counted(FingerprintCounts(100, without_inputs=20, stateful=50)))["input"]
+    assert dict(found.not_comparable) == {"alone": 30, "stateful": 50, "without_inputs": 20}
+    assert found.why == (
+        "0 of 100 fingerprints compared: 50 of stateful kernels, 30 without a counterpart in another worker,"
+        " 20 without inputs"
+    )
+    assert uncompared("tensor", 3, {"backend": 2}) == "0 of 3 tensors compared: 2 backend"
+
+
+def test_a_service_without_fingerprints_and_weights_is_unproven_and_records_nothing() -> None:
+    found = of(None, member(sites=False), idle=IDLE)
+    assert [(each.verdict, each.recorded) for each in found.values()] == [("unproven", False)] * 4
+    assert [each.why for each in found.values()] == ["none watched", "no fingerprints", LATER, LATER]
+    assert list(found) == ["weights", "input", "row", "history"]
+
+
+def test_where_nothing_compares_fingerprints_that_is_the_reason() -> None:
+    found = of(None, idle=IDLE)["input"]
+    assert (found.verdict, found.recorded, found.why, found.command) == ("unproven", True, *IDLE)
+    kept = of(differing(Compared(1)), idle=IDLE)["input"]
+    assert (kept.verdict, kept.why) == ("diverged", None), "what an earlier daemon found still holds"
+
+
+def test_each_service_has_verdicts_of_its_own() -> None:
+    compared = counted(FingerprintCounts(3, met=3), "b")
+    found = verdicts(Comparisons(compared, [], NOW), [member("a/0"), member("b/0"), member("b/1")])
+    assert [(each.service, each.verdict) for each in found if each.evidence == "input"] == [
+        ("a", "unproven"),
+        ("b", "equal"),
+    ]
+
+
+def weights(weighed: Weighed) -> EvidenceVerdict:
+    return of(None, weights=[weighed.judged()])["weights"]
+
+
+def test_weights_are_unproven_until_two_workers_hold_the_same_tensor() -> None:
+    weighed = several("api/0", "api/1", watched=2)
+    found = weights(weighed)
+    assert (found.verdict, found.recorded, found.why, found.command) == (
+        "unproven",
+        True,
+        "not read yet",
+        "brickd weights api",
+    )
+    weighed.say("api/0", 1)
+    found = weights(weighed)
+    assert (found.looked_at, found.compared) == (1, 0)
+    assert found.why == ("0 of 1 tensor compared: 3 not read yet, 1 without a counterpart in another worker")
+    weighed.say("api/1", 1)
+    assert weights(weighed).verdict == "equal"
+    weighed.say("api/1", 2)
+    found = weights(weighed)
+    assert (found.verdict, found.command) == ("diverged", "brickd weights api")
+
+
+def test_weights_that_were_compared_hours_ago_are_unproven() -> None:
+    row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, WEIGHTS_WINDOW_NS, 7, compared=1)
+
+    def judged(age_ns: int | None) -> EvidenceVerdict:
+        return of(None, weights=[WeightsVerdict("api", (replace(row, age_ns=age_ns),), 1, 1, (), 0)])["weights"]
+
+    assert judged(WEIGHTS_WINDOW_NS).verdict == "equal"
+    late = judged(WEIGHTS_WINDOW_NS + 1)
+    assert (late.verdict, late.why, late.command) == (
+        "unproven",
+        "not compared for 3.0 h",
+        "brickd weights api --rescan",
+    )
+    assert judged(None).verdict == "equal", "of workers that have ended the time is not known"
+
+
+# ---- events
+
+
+class News:
+    """What is reported of one service, snapshot by snapshot."""
+
+    def __init__(self, *workers: Worker) -> None:
+        self.compared = Compared()
+        self.workers = list(workers) or [member()]
+        self.told: list[tuple[str, str]] = []
+        weighing = cast(Weighing, SimpleNamespace(judged=lambda _: []))
+        self._news = EvidenceNews(lambda: self.compared, weighing, self._tell)
+
+    def _tell(self, kind: str, text: str, **more: str | None) -> None:
+        assert (more["service"], more["command"]) == ("api", "brickd coverage api")
+        self.told.append((kind, text))
+
+    def take(self, after_ns: int, counts: FingerprintCounts | None = None) -> None:
+        if counts is not None:
+            self.compared = counted(counts)
+        self._news.take(Snapshot(after_ns, NOW, Survey(self.workers, [])))
+
+
+UNPROVEN = ("evidence_unproven", "outputs unproven: 0 of 9 fingerprints had a counterpart")
+PROVEN = ("evidence_proven", "outputs proven equal again: 2 fingerprints compared")
+
+
+def test_what_stays_unproven_is_reported_once_and_so_is_that_it_is_proven_again() -> None:
+    news = News()
+    news.take(0, FingerprintCounts(9))
+    news.take(GRACE_NS - 1)
+    assert news.told == []
+    for after_ns in (GRACE_NS, 2 * GRACE_NS, 3 * GRACE_NS):
+        news.take(after_ns)
+    assert news.told == [UNPROVEN]
+    for after_ns in (4 * GRACE_NS, 5 * GRACE_NS):
+        news.take(after_ns, FingerprintCounts(11, met=2))
+    assert news.told == [UNPROVEN, PROVEN]
+    news.take(6 * GRACE_NS, FingerprintCounts(9))
+    news.take(7 * GRACE_NS)
+    assert news.told == [UNPROVEN, PROVEN, UNPROVEN]
+
+
+def test_a_class_that_is_compared_in_time_is_no_news_and_its_time_begins_anew() -> None:
+    news = News()
+    news.take(0, FingerprintCounts(9))
+    news.take(1, FingerprintCounts(11, met=2))
+    news.take(GRACE_NS, FingerprintCounts(9))
+    news.take(2 * GRACE_NS - 1)
+    assert news.told == []
+
+
+def test_what_diverges_after_it_was_unproven_is_not_called_proven() -> None:
+    news = News()
+    news.take(0, FingerprintCounts(9))
+    news.take(GRACE_NS)
+    news.compared = differing(news.compared)
+    news.take(2 * GRACE_NS)
+    news.take(3 * GRACE_NS, FingerprintCounts(11, met=2))
+    assert news.told == [UNPROVEN]
+
+
+def test_a_service_that_records_nothing_and_one_that_has_ended_are_no_news() -> None:
+    for workers in ([member(sites=False)], [member(alive=False)]):
+        news = News(*workers)
+        news.take(0)
+        news.take(GRACE_NS)
+        assert news.told == []
+    news = News()
+    news.take(0, FingerprintCounts(9))
+    news.take(GRACE_NS)
+    news.workers = [member(alive=False)]
+    news.take(2 * GRACE_NS)
+    news.workers = [member()]
+    news.take(3 * GRACE_NS, FingerprintCounts(11, met=2))
+    assert news.told == [UNPROVEN]
+
+
+# ---- status --check
+
+
+def status(**more: Any) -> dict[str, Any]:
+    proofs = [
+        EvidenceVerdict("api", "weights", "equal"),
+        EvidenceVerdict("api", "input", "unproven", why="no daemon compares them", command="brickd up -d"),
+        EvidenceVerdict("api", "row", "unproven", why=LATER),
+        EvidenceVerdict("b", "weights", "diverged", command="brickd weights b"),
+        EvidenceVerdict("b", "input", "equal"),
+    ]
+    worker = {"lost": 0, "together": 1, "set": None, "drained": True}
+    return {
+        "workers": [{**worker, "service": "api", "state": "live"}, {**worker, "service": "b", "state": "live"}],
+        "evidence": [each.document() for each in proofs],
+        "daemon": None, "diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None,
+        "removed": {"unasked_spans": 0}, "alarms": None,
+    } | more  # fmt: skip
+
+
+def judged(said: Mapping[str, Any], **bounds: Any) -> dict[str, tuple[bool, str, str | None]]:
+    found = conditions(dict(said), None, Bounds(**bounds))
+    return {each.name: (each.healthy, each.seen, each.command) for each in found}
+
+
+def test_a_required_class_is_unhealthy_where_it_is_unproven_or_diverged() -> None:
+    found = judged(status(), require=("weights", "outputs", "row"))
+    assert found["require weights"] == (False, "weights diverged in b", "brickd weights b")
+    assert found["require outputs"] == (False, "outputs unproven in api (no daemon compares them)", "brickd up -d")
+    assert found["require row"] == (False, f"row unproven in api ({LATER})", "brickd version")
+    assert not [name for name in judged(status()) if name.startswith("require")]
+
+
+def test_a_required_class_that_is_equal_in_each_live_service_is_healthy() -> None:
+    said = status()
+    said["workers"][0]["state"] = "ended"
+    assert judged(said, require=("outputs",))["require outputs"] == (True, "outputs equal in 1 service", None)
+    said["workers"][1]["state"] = "ended"
+    assert not judged(said, require=("outputs",))["require outputs"][0], "where none lives all of them count"
+
+
+def test_how_many_services_are_unproven_is_said_behind_the_first() -> None:
+    said = status()
+    said["evidence"][4]["verdict"] = "unproven"
+    seen = judged(said, require=("outputs",))["require outputs"][1]
+    assert seen == "outputs unproven in api (no daemon compares them) and in 1 more service"
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_no_worker_at_all_is_unhealthy_unless_it_is_allowed(*, allow: bool) -> None:
+    found = judged(status(workers=[], evidence=[]), allow_empty=allow, require=("weights",))
+    assert found["workers"] == (allow, "no worker", None if allow else "brickd doctor")
+    assert found["require weights"][:2] == (True, "no service, so no weights")
+    assert judged(status(), allow_empty=allow)["workers"][:2] == (True, "2 workers")

@@ -1,0 +1,108 @@
+"""Where nothing proves that workers agree, every screen says so: real workers, with and without a daemon."""
+
+from __future__ import annotations
+
+from faults import Start
+from running import running
+from test_coverage import OF_A_ROUND, settled, workers
+from verbs import brickd, document, started
+
+# Each computes something else: no fingerprint has a counterpart. Weights are the same in all.
+ALONE = """
+from array import array
+import numpy as np
+brick.init()
+if WEIGHTS:
+    brick.weights({"w": array("f", [1, 2])})
+x = np.arange(4, dtype="f")
+for step in range(3):
+    brick.checksum("mlp", x + step, input=x + 100 * NUMBER + step, layer=0)
+pause()
+"""
+
+
+def alone(worker: Start, *, weights: bool = False) -> None:
+    for number in range(2):
+        program = f"NUMBER, WEIGHTS = {number + 1}, {weights}\n{ALONE}"
+        started(worker, program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
+
+
+def test_where_no_fingerprint_has_a_counterpart_no_screen_says_that_all_is_well(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        alone(worker)
+        settled(daemon, 6)
+        screen = brickd("status", COLUMNS="140").stdout.splitlines()
+        assert screen[0].endswith("  no problem, 1 unproven")
+        why = "outputs (0 of 6 fingerprints had a counterpart)"
+        line = f"unproven  api: weights (none watched), {why}  brickd coverage api"
+        assert line in screen
+        assert brickd("coverage", COLUMNS="140").stdout.splitlines()[1] == line
+        ended = brickd("status", "--check", "--require", "outputs")
+        assert ended.returncode == 1
+        assert ended.stdout.startswith("unhealthy: outputs unproven in api (0 of 6 fingerprints had a counterpart), ")
+        assert brickd("status", "--check").returncode == 0
+        assert brickd("diff", "api").returncode == 6
+        ended = brickd("diff", "api", "--fail-on", "unproven")
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr.startswith("brickd: unproven: nothing of api/0 and api/1 is comparable")
+
+
+def test_equal_weights_do_not_prove_outputs(worker: Start, prefix: str) -> None:
+    alone(worker, weights=True)
+    said = document("diff", "api")
+    assert (said["evidence"], said["verdict"]) == ("weights", "identical")
+    assert [(each["evidence"], each["verdict"], each["looked_at"]) for each in said["evidence_classes"]] == [
+        ("weights", "equal", 1),
+        ("input", "unproven", 6),
+    ]
+    assert said["headlines"][1].startswith("outputs unproven (0 of 6 fingerprints compared): ")
+    ended = brickd("diff", "api", "--fail-on", "unproven")
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert brickd("diff", "api", "--by", "weights", "--fail-on", "unproven").returncode == 0
+    ended = brickd("status", "--check", "--require", "weights", "--require", "outputs")
+    assert ended.stdout.startswith("unhealthy: outputs unproven in api (no daemon compares them), ")
+    assert brickd("status", "--check", "--require", "weights").returncode == 0
+    assert brickd("status", "--check", "--require", "history").returncode == 1
+
+
+def test_equal_outputs_are_proven_though_no_weights_are_watched(worker: Start, prefix: str) -> None:
+    workers(worker, (0, 0))
+    said = document("diff", "api")
+    assert [(each["evidence"], each["verdict"]) for each in said["evidence_classes"]] == [
+        ("weights", "unproven"),
+        ("input", "equal"),
+    ]
+    ended = brickd("diff", "api", "--fail-on", "unproven")
+    assert (ended.returncode, "by weights: unproven: none watched" in ended.stdout) == (0, True)
+    assert brickd("diff", "api", "--by", "weights", "--fail-on", "unproven").returncode == 1
+
+
+def test_a_service_that_records_no_numbers_is_unproven_in_few_words(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    screen = brickd("status").stdout.splitlines()
+    assert screen[0].endswith("  no problem")
+    assert screen[1] == "unproven  api: no fingerprints, no weights"
+    proofs = document("status")["evidence"]
+    assert {(each["service"], each["verdict"], each["recorded"]) for each in proofs} == {("api", "unproven", False)}
+
+
+def test_no_worker_at_all_is_unhealthy_unless_that_is_allowed(prefix: str) -> None:
+    ended = brickd("status", "--check")
+    assert (ended.returncode, ended.stdout.split(" (")[0]) == (1, "unhealthy: no worker, expected at least one")
+    assert brickd("status", "--check", "--allow-empty").returncode == 0
+
+
+def test_a_pair_of_workers_is_told_which_one_the_daemon_named(worker: Start, prefix: str) -> None:
+    workers(worker, (0, 1, 0))
+    with running() as daemon:
+        settled(daemon, 3 * OF_A_ROUND)
+        daemon.until("diverged")
+        said = document("diff", "api/0", "api/1", code=1)
+        assert said["outlier"] is None
+        assert said["headlines"][1].startswith("over all workers: api/1 differs from the others since ")
+        (known,) = said["known"]
+        assert (known["evidence"], known["workers"]) == ("input", ["api/1"])
+        said = document("diff", "api", code=1)
+        assert (said["outlier"], len(said["known"])) == ("api/1", 1)
+        assert not any(line.startswith("over all") for line in said["headlines"])
+        assert document("diff", "api/0", "api/2")["known"] == []
