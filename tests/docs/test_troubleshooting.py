@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import get_args
 
 from conftest import ROOT
@@ -63,21 +64,30 @@ def quoted() -> list[str]:
 
 def literals(node: ast.AST) -> str:
     """The constant text below a node; what varies is a zero byte."""
-    return "\0".join(
-        each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
-    )
+    return texts(ast.walk(node))
+
+
+def texts(nodes: Iterable[ast.AST]) -> str:
+    """The constant text of nodes."""
+    return "\0".join(each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str))
 
 
 @cache
+def texts_and_raises(path: Path) -> tuple[str, list[ast.Raise]]:
+    """The constant text of a module, and its `raise` statements; several tests ask for the same modules."""
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    return texts(nodes), [node for node in nodes if isinstance(node, ast.Raise)]
+
+
 def sources() -> str:
     """All texts that brickd and the agent may print."""
-    texts = [
-        literals(ast.parse(path.read_text()))
+    found = [
+        texts_and_raises(path)[0]
         for folder in ("brickd", "agent/brick_agent")
         for path in sorted((ROOT / folder).rglob("*.py"))
     ]
-    texts += [re.sub(r'"\s*\n\s*"', "", path.read_text()) for path in sorted((ROOT / "agent" / "src").rglob("*.c"))]
-    return "\0".join(texts)
+    found += [re.sub(r'"\s*\n\s*"', "", path.read_text()) for path in sorted((ROOT / "agent" / "src").rglob("*.c"))]
+    return "\0".join(found)
 
 
 def test_every_message_of_the_page_is_one_that_is_printed() -> None:
@@ -89,8 +99,8 @@ def test_every_message_of_the_page_is_one_that_is_printed() -> None:
 def refusals() -> Iterator[tuple[str, str]]:
     """Where something is refused, and the text."""
     for path in sorted((ROOT / "brickd").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
+        for node in texts_and_raises(path)[1]:
+            if not isinstance(node.exc, ast.Call):
                 continue
             made = node.exc.func
             name = made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import brick_agent
@@ -41,12 +42,30 @@ def modules() -> dict[str, Path]:
     return found
 
 
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements, also those inside of others. To walk through their expressions takes longer than to parse."""
+    for statement in body:
+        yield statement
+        for part in ("body", "orelse", "finalbody"):
+            yield from statements(getattr(statement, part, []))
+        for part in ("handlers", "cases"):
+            for branch in getattr(statement, part, ()):
+                yield from statements(branch.body)
+
+
+@functools.cache  # several tests ask for the same modules
+def imports_and_classes(path: Path) -> tuple[list[ast.Import | ast.ImportFrom], list[str]]:
+    found = [*statements(ast.parse(path.read_text()).body)]
+    imports = [node for node in found if isinstance(node, ast.Import | ast.ImportFrom)]
+    return imports, [node.name for node in found if isinstance(node, ast.ClassDef)]
+
+
 def imported(path: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports_and_classes(path)[0]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        elif node.module is not None:
             within = {f"{node.module}.{alias.name}" for alias in node.names}
             names |= within if within <= modules().keys() else within | {node.module}
     return {name for name in names if name in modules() or name.split(".")[0] == "brick_agent"}
@@ -101,9 +120,9 @@ def test_four_modules_are_outside_of_the_rooms() -> None:
 def test_a_public_class_name_means_one_thing() -> None:
     homes = defaultdict(list)
     for path in (path for root in ("brickd", "agent/brick_agent") for path in (ROOT / root).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].append(path)
+        for name in imports_and_classes(path)[1]:
+            if not name.startswith("_"):
+                homes[name].append(path)
     twice = {name for name, paths in homes.items() if len(paths) > 1}
     assert twice == {"KernelTrace"}  # public in both distributions, which never import each other
 
