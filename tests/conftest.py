@@ -39,11 +39,13 @@ from brickd.shm.segment_files import find
 if TYPE_CHECKING:
     from serving import Daemon
 
-# The same few examples at each run where somebody waits; many, which --hypothesis-seed draws, by night.
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
+# The same few examples at each run where somebody waits, some more before a change lands; many, which --hypothesis-seed
+# draws, by night.
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
+settings.register_profile("landing", derandomize=True, deadline=None, max_examples=25)
 SHRUNK = [phase for phase in Phase if phase != Phase.explain]  # which can take longer than all the examples
 settings.register_profile("nightly", derandomize=False, deadline=None, max_examples=250, phases=SHRUNK, print_blob=True)
-settings.load_profile("quick")
+settings.load_profile(os.environ.get("TESTS_PROFILE", "quick"))
 
 # A shell's background jobs, and what nohup starts, ignore these, and so would every process of the tests.
 for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

@@ -21,6 +21,7 @@ BUDGET_SECONDS = 60.0  # of tests for one mutant, as long as they took without o
 _SLOWER = 4.0
 _PATIENCE_SECONDS = 30.0
 _FAILED, _NO_TESTS = 1, 5
+_THOSE = ("-m", "not slow and not nightly")  # the fast ones, and those of a little more
 _UNNAMED = f"pytest ended with {_FAILED}"
 
 
@@ -106,13 +107,13 @@ def isolated(command: Iterable[str | Path]) -> list[str]:
 
 
 def _environment(python: Path, **more: str) -> dict[str, str]:
-    return os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}", **more}
+    return os.environ | {"TESTS_PROFILE": "landing", "PATH": f"{python.parent}:{os.environ['PATH']}", **more}
 
 
 def measure(tree: Path, python: Path, count: int, processes: int, files: Sequence[str] = ()) -> Known:
     """Run the fast tests, those of these files or all, without a mutant."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["-q", "-n", str(processes), "--dist", "worksteal", "-p", "mutation.reached"]
+        options = ["-q", "-n", str(processes), "--dist", "worksteal", "-p", "mutation.reached", *_THOSE]
         command = isolated([python, "-P", "-m", "pytest", *options, *files])
         more = {"MUTANTS_FOLDER": folder, "MUTANTS_COUNT": str(count), "PYTHONPATH": str(tree / "scripts")}
         environment = _environment(python, **more)
@@ -162,7 +163,7 @@ def _killer(tree: Path, python: Path, part: Mapping[str, float], number: int) ->
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "tests"
         names.write_text("\n".join(part))
-        options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
+        options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "--tb=no", *_THOSE]
         command = isolated([python, "-P", "-m", "pytest", *options, f"@{names}"])
         environment = _environment(python, MUTANT_CHOSEN=str(number), TMPDIR=folder)
         try:

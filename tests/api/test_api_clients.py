@@ -68,6 +68,7 @@ def test_clients_who_spoke_are_not_taken_for_silent_ones(path: Path) -> None:
         assert [answer(rest(client)).status for client in asking] == 60 * [200]
 
 
+@pytest.mark.ci
 def test_fifty_clients_who_read_nothing_do_not_keep_the_next_from_being_answered(path: Path) -> None:
     limits = Limits(connections=10, backlog=4, streams=100, take_seconds=PATIENT)
     with serving(path, limits) as daemon, ExitStack() as clients:

@@ -279,6 +279,7 @@ def test_colours_are_for_terminals_and_no_color_is_honoured(endings: dict[str, s
     assert printed == {"": painted, "1": b"1 PROBLEM"}
 
 
+@pytest.mark.ci
 def test_the_width_is_that_of_the_terminal_unless_columns_says_otherwise(endings: dict[str, str], ending: Run) -> None:
     assert on_a_terminal(endings, 80)[1] == b"width 80"
     assert on_a_terminal(endings, 0)[1] == b"width None"

@@ -70,6 +70,7 @@ def test_a_tab_offers_options_and_choices() -> None:
     assert tab("completion", "") == list(SHELLS)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_a_tab_offers_recordings_where_one_may_be_asked(tmp_path: Path) -> None:
     for name in ("run.brick", "run.1.brick", "notes.txt", "$(touch owned).brick"):
@@ -196,6 +197,7 @@ def loaded_at(words: str, cword: int) -> set[str]:
     return {module for module in result.stderr.split() if module.partition(".")[0] in ("brickd", "numpy")}
 
 
+@pytest.mark.ci
 def test_a_tab_on_a_verb_loads_no_verb_and_one_behind_it_loads_that_verb_alone() -> None:
     base = ("base", "base.escape", "base.locks", "errors")
     words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.shell_completion", "query", "query.verbs")}

@@ -226,6 +226,7 @@ def test_a_watched_status_is_drawn_over_the_last_one_on_a_terminal(worker: Start
         assert lines[0].startswith(b"api  1 live")
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_what_is_said_beside_a_watched_status_is_said_once() -> None:
     runtime().checkpoint.write_bytes(b"no checkpoint")

@@ -150,6 +150,7 @@ def test_a_command_below_which_recording_is_forbidden_is_begun_as_it_is(by: str)
 HOOKS = "import sys; print([type(each).__module__ for each in sys.meta_path].count('brick_agent._torch.autoload'))"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("inner", BY)
 @pytest.mark.parametrize("outer", BY)
 def test_a_run_within_a_run_is_one(outer: str, inner: str) -> None:
@@ -188,6 +189,7 @@ def test_an_interpreter_without_brick_agent_is_told_of_once() -> None:
     assert "pip install" in line
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("stderr", ["&-", "/dev/full"])
 def test_a_host_with_nobody_to_tell_begins_as_it_would_have(stderr: str, tmp_path: Path) -> None:
     (tmp_path / "brick_agent.py").write_text("raise ValueError('broken')")

@@ -115,6 +115,7 @@ def test_what_a_dead_worker_recorded_counts(worker: Start) -> None:
     assert {row["state"] for verb in ("workers", "hang") for row in document(*words(verb))[ASKED[verb]]} == {"dead"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("verb", ASKED)
 def test_a_reader_that_went_away_ends_it_in_silence(worker: Start, verb: str) -> None:
     started(worker)

@@ -273,6 +273,7 @@ def test_categories_that_refer_to_one_another_without_end_can_be_added_up(kept: 
     assert (len(together.names), together.category(len(kept.names))) == (5_001 + len(kept.names), "n1")
 
 
+@pytest.mark.ci
 def test_a_sum_has_no_more_names_than_a_checkpoint_may_hold(kept: Reading) -> None:
     together = kept
     for worker in range(3):

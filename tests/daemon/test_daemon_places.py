@@ -83,6 +83,7 @@ def consumer(file: str) -> int | None:
         return segment.consumer()
 
 
+@pytest.mark.ci
 def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(prefix: str, worker: Start) -> None:
     nothing = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
     command = ("unshare", "-U", "-r", "sh", "-c", nothing, "sh")
@@ -143,6 +144,7 @@ def theirs(nobody: list[str], prefix: str) -> list[str]:
     return nobody
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_a_directory_that_cannot_be_listed_is_told(theirs: list[str]) -> None:
     hidden = 'mount -t tmpfs -o mode=0733 none /dev/shm && exec "$@"'

@@ -220,6 +220,7 @@ def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_t
         assert len(find(prefix)) == 2
 
 
+@pytest.mark.ci
 def test_a_signal_that_is_ignored_as_the_daemon_begins_stays_ignored(prefix: str) -> None:
     with running(IGNORING) as daemon:
         assert {signal.SIGINT, signal.SIGHUP} <= ignored(daemon.pid)

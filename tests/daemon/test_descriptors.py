@@ -80,6 +80,7 @@ def kept() -> dict[str, int]:
     return {each.name: each.deferred.counts["bounded"] for each in memory.known.values()}
 
 
+@pytest.mark.ci
 def test_half_open_clients_stop_neither_the_checkpoint_nor_new_workers(worker: Start, prefix: str) -> None:
     with running(before=("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")) as daemon:
         one = worker(WORKING, BRICKD_SERVICE="one")
@@ -100,6 +101,7 @@ def test_half_open_clients_stop_neither_the_checkpoint_nor_new_workers(worker: S
         assert not kinds & {"checkpoint_failed", "starved", "quarantined", "defect"}
 
 
+@pytest.mark.ci
 def test_streams_take_half_of_the_places_and_the_next_are_refused(prefix: str) -> None:
     with running(before=("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")) as daemon, ExitStack() as clients:
         said = []
@@ -179,6 +181,7 @@ def test_a_worker_for_which_no_descriptor_was_left_is_looked_for_again_after_a_s
     loop.end(12 * SECOND)
 
 
+@pytest.mark.ci
 def test_a_daemon_may_have_as_many_files_as_its_hard_limit_says(prefix: str) -> None:
     with running(before=("sh", "-c", 'ulimit -S -n 40; exec "$@"', "sh")) as daemon:
         soft, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)

@@ -204,6 +204,7 @@ def test_a_dead_segment_whose_rings_have_no_end_is_quarantined_with_what_was_rea
         assert loop.collector.memory.gone == {}
 
 
+@pytest.mark.ci
 def test_a_dead_segment_with_much_in_its_rings_is_read_to_its_end_in_several_ticks(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ def test_every_event_counts_once_in_thousands_of_orders(seeds: range, tmp_path: 
     assert kills > len(seeds)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 500), marks=pytest.mark.nightly)], ids=str)
 def test_a_damaged_checkpoint_is_a_visible_break_and_nothing_counts_twice(seeds: range, tmp_path: Path) -> None:
     worlds = [simulate(seed, tmp_path, damage=0.5) for seed in seeds]

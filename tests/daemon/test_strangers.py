@@ -208,6 +208,7 @@ pause()
 """
 
 
+@pytest.mark.ci
 def test_every_file_and_socket_is_its_users_alone_whatever_the_umask(worker: Start, prefix: str) -> None:
     without_umask = ("sh", "-c", 'umask 0; exec "$@"', "sh")
     worker(KEYED, before=without_umask, BRICKD_SERVICE="api").paused()

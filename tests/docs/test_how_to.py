@@ -23,14 +23,16 @@ NEEDS: dict[str, Sequence[str]] = {
     "instrument-torch": ("torch",),
 }
 RUN = [page for page in PAGES if any(not each.elsewhere for each in commands((HOW_TO / f"{page}.md").read_text()))]
-FAST = {"find-a-hang"}
+QUICK = {"find-a-hang"}
 
 
 def text(page: str) -> str:
     return (HOW_TO / f"{page}.md").read_text()
 
 
-@pytest.mark.parametrize("page", [page if page in FAST else pytest.param(page, marks=pytest.mark.slow) for page in RUN])
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.ci if page in QUICK else pytest.mark.slow) for page in RUN]
+)
 def test_a_reader_who_types_what_a_page_says_sees_what_it_shows(page: str, prefix: str, tmp_path: Path) -> None:
     for module in NEEDS.get(page, ()):
         pytest.importorskip(module, reason=f"{module} is not installed: .ci/run does it")

@@ -74,6 +74,7 @@ def test_the_quick_start_of_the_readme_shows_what_it_says(reader: Typist) -> Non
     reader.follow(text)
 
 
+@pytest.mark.ci
 def test_the_example_of_a_kill_in_the_middle_of_a_span_shows_what_it_says(reader: Typist) -> None:
     _, _, text = (ROOT / "docs" / "explanation" / "how-it-works.md").read_text().partition("\nTry it with a worker")
     assert "kill -9 %1" in text

@@ -118,6 +118,7 @@ def test_a_segment_with_holes_reads_as_the_same_bytes_without_any(
         assert segment.extent().blocks == len({(lane, path // BLOCK) for lane, path in totals})
 
 
+@pytest.mark.ci
 def test_blocks_of_summaries_that_are_holes_are_not_read() -> None:
     image = bytearray(forge.empty(lanes=1, paths=65472, names=64, sites=64))
     image += bytes(forge.regions(image)["size"] - len(image))

@@ -78,6 +78,7 @@ def test_what_needs_what_it_stands_in_waits_for_nothing() -> None:
     assert (found.length_ns, found.cycles) == (30, [])
 
 
+@pytest.mark.ci
 def test_neither_depth_nor_length_is_too_much() -> None:
     deep = [Piece(None, 1), *(Piece(n, 1) for n in range(10_000))]
     assert critical(deep).length_ns == 10_001
@@ -85,6 +86,7 @@ def test_neither_depth_nor_length_is_too_much() -> None:
     assert critical(long).length_ns == 10_001
 
 
+@pytest.mark.ci
 def test_needs_of_what_stands_deep_in_others_are_found_in_few_steps() -> None:
     # Two chains beside each other: a step for each piece above would be 10^8 of them.
     one = [Piece(None, 1), *(Piece(n, 1) for n in range(10_000))]

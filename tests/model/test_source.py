@@ -225,6 +225,7 @@ def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
     assert only.name == f"{known:016x}"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kill", KILLS)
 def test_a_daemon_that_is_killed_while_it_writes_a_text_leaves_it_to_the_next(
     worker: Start, prefix: str, compiled: Compile, kill: str

@@ -188,6 +188,7 @@ def test_a_recording_is_compared_as_what_it_was_made_of(worker: Start, prefix: s
     assert [each["fingerprints"] for each in said["sites"]] == [9, 0, 9, 9, 9, 9, 9]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("action", ["kill-before", "kill-after", "kill-half"])
 def test_daemons_that_die_as_they_keep_what_they_found_lose_no_finding_and_count_nothing_twice(
     action: str, worker: Start, prefix: str, compiled: Compile
@@ -280,6 +281,7 @@ def test_who_was_pruned_is_held_against_nobody_who_comes_later(worker: Start, pr
         assert [each["kind"] for each in daemon.ask("/events")["events"]].count("diverged") == 1
 
 
+@pytest.mark.ci
 def test_a_daemon_that_is_to_hold_nothing_compares_nothing_and_says_so(worker: Start, prefix: str) -> None:
     with running(command=(*UP, "--numerics-bytes", "0")) as daemon:
         workers(worker, (0, 1))
@@ -376,6 +378,7 @@ def test_survey_of_nobody_has_nothing_to_compare(daemon: Daemon) -> None:
     assert Path(runtime().directory).is_dir()
 
 
+@pytest.mark.ci
 def test_what_the_window_lost_of_a_finding_is_compared_as_it_was_kept(worker: Start, prefix: str) -> None:
     rounds = 8  # of fewer records than the least window has room for
     with running(command=(*UP, "--numerics-bytes", "1")) as daemon:

@@ -250,6 +250,7 @@ def test_so_many_speakers_are_known_and_who_was_silent_longest_goes() -> None:
     assert "first" in numerics.producers
 
 
+@pytest.mark.ci
 def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     said = Said(Tensor(1), IN).slots()
@@ -284,6 +285,7 @@ def test_a_service_that_comes_back_stands_beside_nobody_of_those_that_it_had() -
     assert numerics.service(numbers[0]) == ""
 
 
+@pytest.mark.ci
 def test_beyond_so_many_sites_the_others_have_numbers_for_names() -> None:
     sites = Sites()
     numbers = [sites.number(Site(f"k{n}", 0, "other")) for n in range(SITES_MAX + 1)]

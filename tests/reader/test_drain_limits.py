@@ -31,6 +31,7 @@ def test_a_pass_copies_so_many_slots_whatever_a_head_claims(ring: str) -> None:
         assert os.fstat(r.fd).st_blocks * 512 < 1 << 20
 
 
+@pytest.mark.ci
 def test_what_a_pass_has_no_slots_left_for_comes_with_the_next() -> None:
     with rings(lanes=2, span_slots=1 << 17, event_slots=1 << 17) as r:
         many = PASS_SLOTS - 10

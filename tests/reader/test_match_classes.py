@@ -91,6 +91,7 @@ def test_where_both_had_too_few_contents_in_a_context_those_of_all_contexts_tell
     }  # fmt: skip
 
 
+@pytest.mark.ci
 def test_of_more_contexts_than_are_looked_at_those_that_are_tell_for_the_others() -> None:
     two = ([said({n: what}, params=n)[0] for n in range(5_000)] for what in (USUAL, OTHER))
     assert classes(matched(*two)) == {"WITHIN": 5_000}

@@ -20,6 +20,7 @@ CLOCK = 1
 SAID = [Said(Tensor(1), (Tensor(7),))]
 
 
+@pytest.mark.ci
 def test_of_more_worlds_than_a_byte_has_numbers_each_worker_is_one_of_its_own() -> None:
     worlds = Gathered([WorldPart(f"{number}.brick", Sided([SAID])) for number in range(257)])
     workers = worlds.survey().workers

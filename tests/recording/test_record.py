@@ -152,6 +152,7 @@ def test_ctrl_c_ends_a_recording_without_a_daemon_as_well(worker: Start, tmp_pat
     assert document("status", str(file))["workers"][0]["name"] == "api/0"
 
 
+@pytest.mark.ci
 def test_a_signal_that_is_ignored_as_a_recording_begins_stays_ignored(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with recording("-o", str(tmp_path / "run.brick"), under=IGNORING) as process:

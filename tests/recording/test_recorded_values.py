@@ -58,6 +58,7 @@ def test_with_values_all_is_in_it_and_it_says_what_that_gives_away(worker: Start
     assert told == [(fnv1a, mean, l2) for _, fnv1a, mean, l2, _ in engine.told]
 
 
+@pytest.mark.ci
 def test_no_file_of_a_set_has_values_nor_has_one_that_nobody_fetched(worker: Start, tmp_path: Path) -> None:
     with running() as daemon:
         arguments = ("--max-size", "65536", "--files", "100")

@@ -425,6 +425,7 @@ def test_events_that_were_not_recorded_are_missed(tmp_path: Path) -> None:
         assert [world.events.since(since).missed for since in (0, 4, 5, 6, 7, 8, 9, 10)] == [2, 2, 2, 2, 1, 0, 0, 0]
 
 
+@pytest.mark.ci
 def test_what_is_held_of_a_recording_does_not_grow_with_it(file: Path, tmp_path: Path) -> None:
     bodies_of = {kind: body for kind, _, _, body in chunks(file)}
     table = json.loads(bodies_of[_reader.CHUNK_TABLES])

@@ -148,6 +148,7 @@ def test_a_snapshot_that_no_file_has_room_for_is_told_in_words_and_no_other_file
     made.writer.end("asked")
 
 
+@pytest.mark.ci
 def test_a_snapshot_that_is_longer_than_a_chunk_may_be_is_told_in_words(tmp_path: Path) -> None:
     machine = Many()
     made = Written(tmp_path / "run.brick", machine, max_size=1 << 30)

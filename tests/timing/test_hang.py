@@ -117,6 +117,7 @@ def test_hang_names_the_one_that_is_stuck_while_most_move(worker: Start) -> None
     assert {row["state"] for row in rows[1:]} == {"moving"}
 
 
+@pytest.mark.ci
 @pytest.mark.interpreter
 def test_a_stopped_worker_is_stuck_where_it_stands(worker: Start) -> None:
     workers = service(worker, [MOVING] * 3)

@@ -178,6 +178,7 @@ def test_damage_of_one_weight_is_nowhere_if_several_differ_or_nobody_knows_who_i
 # ---- what brickd says --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 def test_what_brickd_says_of_a_damaged_worker_and_of_healthy_ones_is_read_as_it_is() -> None:
     prompt, strike = (tuple(range(16)),), WeightFault(1, WEIGHT.tensor, Change(Kind.SCALE, 1, 0))
     services = [
@@ -205,6 +206,7 @@ def test_what_brickd_says_of_a_damaged_worker_and_of_healthy_ones_is_read_as_it_
 # ---- the replicas ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 def test_replicas_answer_tell_whether_they_were_struck_and_leave_nothing() -> None:
     prompt = (tuple(range(16)),)
     weight = drawn_for_a_weight(random.Random(1), 1, drawn(SIZE, SEED))
@@ -259,6 +261,7 @@ def test_attacks_find_what_the_same_key_recorded_and_statistics_need_none() -> N
     assert all(recovery.at_chance(found, 1024, 256) for found in right.values() if found < 1024)
 
 
+@pytest.mark.ci
 def test_norms_of_sketches_tell_tokens_to_whoever_has_another_key() -> None:
     def row(token: int, key: int) -> tuple[list[float], list[float]]:
         tensors = np.random.default_rng(token).standard_normal((48, 64)) * (1 + token % 7)

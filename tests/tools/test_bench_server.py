@@ -38,6 +38,7 @@ def test_at_most_one_of_a_hundred_takes_longer_than_the_p99(seconds: list[float]
     assert sum(each > found for each in seconds) <= len(seconds) / 100
 
 
+@pytest.mark.ci
 def test_a_server_that_answers_late_is_seen() -> None:
     chance = random.Random(3)
     plain, late = (

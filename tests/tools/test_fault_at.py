@@ -106,6 +106,7 @@ def test_each_effect_is_told_before_it_begins(tmp_path: Path, compiled: Compile)
     assert errors(process) == [0] * len(STEPS)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("action", "numbers"),
     [("kill-before", (1, RENAME)), ("kill-after", (1, RENAME, UNLINK)), ("kill-half", range(1, len(STEPS) + 1))],

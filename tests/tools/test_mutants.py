@@ -212,6 +212,7 @@ def little(folder: Path) -> Known:
     return known(("tests/test_little.py::test_one", [1, 2], 0.01), ("tests/test_little.py::test_two", [1, 2], 0.01))
 
 
+@pytest.mark.ci
 def test_a_mutant_is_killed_by_the_test_that_fails_and_survives_those_that_pass(tmp_path: Path) -> None:
     found = little(tmp_path)
     one, two, three = (trials.attempt(tmp_path, Path(sys.executable), found, number, "x.py") for number in (1, 2, 3))
@@ -220,6 +221,7 @@ def test_a_mutant_is_killed_by_the_test_that_fails_and_survives_those_that_pass(
     assert (two.tests, two.reaching, two.by) == (2, 2, "")
 
 
+@pytest.mark.ci
 def test_what_an_import_comes_to_is_reached_by_each_test_and_a_call_by_its_own(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "changed.py").write_text(

@@ -201,11 +201,13 @@ def users(tmp_path: Path, prefix: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.ci
 def test_a_run_begins_clean_whatever_the_environment_says(tmp_path: Path, users: dict[str, str]) -> None:
     ended = run(tmp_path, CLEAN, "-p", "no:xdist", **users)
     assert ended.returncode == 0, ended.stdout
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("options", [("-p", "no:xdist"), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=str)
 def test_a_run_that_touches_the_users_places_fails_and_names_them(
     tmp_path: Path, users: dict[str, str], options: tuple[str, ...]
@@ -230,6 +232,7 @@ def test_a_run_that_touches_the_users_places_fails_and_names_them(
         assert f"{path}: created" in ended.stdout
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("hangs", ["", "1"], ids=["fails", "hangs"])
 def test_a_test_that_fails_or_hangs_leaves_no_process_and_no_segment(tmp_path: Path, hangs: str) -> None:
     told = tmp_path / "told"

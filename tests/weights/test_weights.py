@@ -593,6 +593,7 @@ def of_experts(count: int) -> bytes:
     return slots.tobytes()
 
 
+@pytest.mark.ci
 def test_so_many_tensors_of_a_service_are_known() -> None:
     numerics = Numerics()
     producer = numerics.producer("u", "api", lambda: WorkerNames([None, ("w", 0)], [None, (1, 0, 0)]), "")

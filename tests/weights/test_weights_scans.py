@@ -360,6 +360,7 @@ def engine(compiled: Compile) -> Path:
 LOADED = [("layers.*.w", 0), ("experts.*.w", -1), ("large", -1)]
 
 
+@pytest.mark.ci
 def test_an_engine_loads_its_weights_and_scrubs_them_in_slices(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         assert order(process, "l") == [5]

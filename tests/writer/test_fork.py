@@ -241,6 +241,7 @@ def test_a_child_forked_while_other_threads_intern_names_loses_none(compiled: Co
         assert process.end() == 0
 
 
+@pytest.mark.ci
 def test_threads_of_the_parent_do_not_reach_into_a_child(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
@@ -309,6 +310,7 @@ pause()
     assert found == ([5, 10] if call == "disable" else [])
 
 
+@pytest.mark.ci
 def test_two_hundred_children_at_once_are_counted_exactly(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")

@@ -252,6 +252,7 @@ def only_uuid(prefix: str) -> str | None:
     return found[0].uuid if len(found) == 1 else None
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("how", WAYS)
 def test_a_thread_that_records_all_the_while_is_counted_exactly(lost: os.PathLike[str], prefix: str, how: str) -> None:
     with native(lost) as process:  # type: ignore[arg-type]

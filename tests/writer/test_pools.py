@@ -69,6 +69,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("method", "how"),
     [("fork", "executor"), ("spawn", "executor"), ("forkserver", "executor"), ("fork", "pool")],
@@ -118,6 +119,7 @@ def test_threads_that_init_at_once_open_one_segment(worker: Start, prefix: str) 
     assert spans(got)["begun"] == spans(got)["summarized"]
 
 
+@pytest.mark.ci
 def test_greenlets_of_gevent_keep_their_own_spans(worker: Start, prefix: str) -> None:
     got = record(
         worker,

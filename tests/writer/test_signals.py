@@ -84,6 +84,7 @@ def test_a_handler_after_every_instruction_of_a_record_corrupts_nothing(
         assert process.end() == 0
 
 
+@pytest.mark.ci
 @needs_x86
 def test_a_handler_that_forks_in_the_middle_of_a_record_leaves_the_parents_ledger_exact(
     compiled: Compile, prefix: str
@@ -122,6 +123,7 @@ def test_a_handler_after_every_instruction_of_deferred_work_corrupts_nothing(com
         assert process.end() == 0
 
 
+@pytest.mark.ci
 @needs_x86
 def test_a_handler_that_forks_in_the_middle_of_deferred_work_leaves_parent_and_children_exact(
     compiled: Compile, prefix: str
