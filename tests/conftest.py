@@ -58,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # the process that distributes the tests, or runs them all
         config.pluginmanager.register(Untouched(users_places()))
     base = ExitStack()
+    base.callback(sandbox.remove_unused)
     base.enter_context(apart())
     config.add_cleanup(base.close)
 

@@ -12,6 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -48,14 +49,51 @@ def started_in(prefix: str) -> Iterator[int]:
                 yield int(process.name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A prefix, its directory, and how that was when it was made."""
+
+    prefix: str
+    folder: Path
+    made: tuple[object, ...]
+
+
+# Most tests leave their places as they were: these serve the next one. To make and remove them took longer than such a
+# test does.
+_unused: list[_Place] = []
+
+
+def _state(folder: Path) -> tuple[object, ...]:
+    """Changes with whatever happens to the directories, or in them."""
+    found = [(each, os.stat(each)) for each in (folder, folder / "run")]
+    return tuple((s.st_ino, s.st_mode, s.st_uid, s.st_gid, s.st_ctime_ns, *os.listdir(path)) for path, s in found)
+
+
+def _new_place() -> _Place:
+    folder = Path(tempfile.mkdtemp(prefix="brickd-"))  # short: a socket's path has 107 bytes
+    folder.chmod(0o711)  # another user may be let into the runtime directory, and sees nothing else
+    (folder / "run").mkdir(0o700)
+    return _Place(f"{PREFIX}{uuid.uuid4().hex[:8]}-", folder, _state(folder))
+
+
+def _remove(place: _Place, segments: list[str]) -> None:
+    shutil.rmtree(place.folder, ignore_errors=True)
+    for name in segments:
+        file = SHM / name
+        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+
+
+def remove_unused() -> None:
+    """Leave nothing behind: the last that this process does."""
+    while _unused:
+        _remove(_unused.pop(), [])
+
+
 @contextmanager
 def apart() -> Iterator[str]:
     """A prefix, and directories, that nothing else uses; what is left there is removed at the end."""
-    prefix = f"{PREFIX}{uuid.uuid4().hex[:8]}-"
-    folder = Path(tempfile.mkdtemp(prefix="brickd-"))  # short: a socket's path has 107 bytes
-    folder.chmod(0o711)  # another user may be let into the runtime directory, and sees nothing else
-    run = folder / "run"
-    run.mkdir(0o700)
+    place = _unused.pop() if _unused else _new_place()
+    prefix, folder, run = place.prefix, place.folder, place.folder / "run"
     variables = {
         "BRICKD_SHM_PREFIX": prefix,
         "BRICKD_RUNTIME_DIR": str(run),
@@ -66,9 +104,15 @@ def apart() -> Iterator[str]:
     try:
         with within(variables):
             yield prefix
+    except BaseException:
+        place = _Place(prefix, folder, ())  # whatever failed there may go on
+        raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        for name in os.listdir(SHM):  # glob compiles the pattern anew for each prefix
-            if name.startswith(prefix):
-                file = SHM / name
-                file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+        segments = [name for name in os.listdir(SHM) if name.startswith(prefix)]
+        untouched = False
+        with suppress(OSError):
+            untouched = not segments and _state(folder) == place.made
+        if untouched:
+            _unused.append(place)
+        else:
+            _remove(place, segments)
