@@ -75,6 +75,16 @@ def test_attention_may_have_it_from_its_cache(site: Site) -> None:
     assert judged(Said(GOOD, SAME), Said(WRONG, OTHERS), site).blame == Blame.PROPAGATED
 
 
+@pytest.mark.parametrize(("one", "other", "born"), [
+    (_reader.CHECKED_STATELESS, _reader.CHECKED_STATELESS, Blame.CULPRIT),
+    (_reader.CHECKED_STATELESS, 0, Blame.HERE_OR_CACHE),
+    (0, _reader.CHECKED_STATELESS, Blame.HERE_OR_CACHE),
+    (_reader.CHECKED_STATELESS, _reader.CHECKED_STATEFUL, Blame.HERE_OR_CACHE),
+])  # fmt: skip
+def test_an_attention_whose_workers_report_no_state_has_it_from_nowhere_else(one: int, other: int, born: Blame) -> None:
+    assert judged(Said(GOOD, SAME, flags=one), Said(WRONG, SAME, flags=other), ATTENTION).blame == born
+
+
 @pytest.mark.parametrize(
     "kernel",
     [

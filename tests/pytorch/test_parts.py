@@ -96,6 +96,14 @@ def test_what_tells_most_is_looked_at() -> None:
     assert found == [("lm_head", None), *each, ("model", None), ("layers.*", 0), ("layers.*", 1)]
 
 
+def test_what_holds_an_attention_or_all_layers_is_looked_at_though_no_norm_is_in_it() -> None:
+    layer = Module(attention=Attention(output=Linear()), intermediate=Linear(), output=Linear())
+    bert = Module(embeddings=Linear(), encoder=Module(layer=Layers(**{"0": layer})), pooler=Linear())
+    assert names(module_selection.chosen(Module(bert=bert, classifier=Linear()), 64)) == [
+        ("classifier", None), ("bert.encoder.layer.*.attention", 0), ("bert", None), ("bert.encoder.layer.*", 0),
+    ]  # fmt: skip
+
+
 def test_categories_are_guessed_and_a_part_of_an_attention_is_none() -> None:
     found = {part.name: part.category for part in module_selection.parts(llama(1))}
     assert {name: kind for name, kind in found.items() if kind} == {

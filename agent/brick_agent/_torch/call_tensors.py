@@ -70,6 +70,11 @@ class Passed:
             self.take(each, f"{of}.{name}" if of else str(name), depth)
         self.more |= len(what) > _ITEMS_MAX
 
+    @property
+    def has_place(self) -> bool:
+        """Whether there is a cache, or the place of one."""
+        return self._cache is not None
+
     def cached(self) -> bool | None:
         """Whether the call depends on a cache; None without a cache.
 
@@ -109,4 +114,5 @@ def _holds(cache: Any, layer: int | None) -> bool | None:
 
 def _is_cache(name: str, what: Any) -> bool:
     """Whether an argument is a cache, or the place of one."""
-    return name.rpartition(".")[2].startswith(_CACHES) or "Cache" in type(what).__name__
+    own = name.rpartition(".")[2]
+    return own == "cache" or own.startswith(_CACHES) or "Cache" in type(what).__name__

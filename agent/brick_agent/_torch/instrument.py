@@ -16,6 +16,7 @@ import weakref
 from brick_agent._core import _watched, brick, checksum, take, weights
 from brick_agent._torch.call_tensors import given
 from brick_agent._torch.module_selection import around_layers, chosen, closed, is_compiled
+from brick_agent._torch.module_state import ModuleState
 from brick_agent._torch.steps import stepped
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from brick_agent._torch.module_selection import Part
 
     _This = weakref.ReferenceType[Any] | None  # to the module that is the first argument
+    _Taken = tuple[Passed, list[Any], list[Any] | None]
     _Make = Callable[[Callable[..., Any], _This], Callable[..., Any]]
 
 SITES = 64
@@ -226,7 +228,7 @@ class _Site:
         self._brick = brick(part.name, part.category)
         self._name, self._layer, self._backend = part.name, part.layer, backend
         self._module = weakref.ref(part.module)
-        self._remembers = _remembers(part)
+        self._state = ModuleState(part)
         self._how = "compiled" if any(map(is_compiled, part.module.modules())) else "eager"
 
     def watched(self, plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
@@ -241,27 +243,26 @@ class _Site:
 
         return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of)
 
-    def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Passed, list[Any]] | None:
-        """The arguments and their fingerprints; None: not recorded."""
+    def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> _Taken | None:
+        """The arguments, their fingerprints, and what the part keeps; None: not recorded."""
         try:
             if _transformed(self._torch):
                 return None
             own = bool(args) and args[0] is self._module()  # the first argument of a method
             passed = given(self._torch.Tensor, args[own:], keywords, self._layer)
-            return passed, [take(self._brick, each, layer=self._layer) for each in passed.tensors]
+            before = [take(self._brick, each, layer=self._layer) for each in passed.tensors]
+            return passed, before, self._state.look(passed)
         except Exception as error:
             _complain(f"what {self._name} was given is not recorded: {error}")
             return None
 
-    def _record(self, passed: Passed, before: list[Any], result: Any) -> None:
+    def _record(self, passed: Passed, before: list[Any], kept: list[Any] | None, result: Any) -> None:
         try:
             module = self._module()
             training = module is None or module.training
-            outputs = given(self._torch.Tensor, (result,), {}).tensors[:_OUTPUTS_MAX]
-            # Random numbers in training, caches, and what was not searched are in no input.
-            cache = passed.cached()
-            stateful = True if training or cache or passed.more else False if cache is False else self._remembers
-            for number, output in enumerate(outputs):
+            returned = given(self._torch.Tensor, (result,), {})
+            stateful = training or self._state.decides(kept, passed, returned)
+            for number, output in enumerate(returned.tensors[:_OUTPUTS_MAX]):
                 checksum(
                     self._brick if number == 0 else f"{self._name}[{number}]",
                     output,
@@ -279,13 +280,6 @@ def _transformed(torch: Any) -> bool:
     """Whether arguments stand for many tensors or derivatives, and have no numbers of their own."""
     inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
     return inside is not None and inside() is not None
-
-
-def _remembers(part: Part) -> bool | None:
-    """Whether a part may keep earlier results; None: its name decides."""
-    inside = [type(each).__name__.lower() for each in part.module.modules()]
-    caches = any("cache" in name.lower() for name, _ in part.module.named_buffers())
-    return True if caches or any("attention" in kind for kind in inside) else None
 
 
 class _Backend:

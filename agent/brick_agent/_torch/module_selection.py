@@ -82,12 +82,14 @@ def parts(model: Any) -> list[Part]:
 
 def around_layers(model: Any) -> list[Any]:
     """The modules that hold all layers: engines that compute the head apart call these."""
-    holders: list[tuple[str, Any]] = []
-    every = [part for part in parts(model) if not part.closed]
+    return [part.module for part in _holders([part for part in parts(model) if not part.closed])]
+
+
+def _holders(every: Sequence[Part]) -> list[Part]:
+    """The parts that hold all layers, the outermost first."""
     layers = [f"{part.qualified}." for part in every if part.layer is not None]
-    if layers:
-        holders = [(f"{part.qualified}.", part.module) for part in every if part.layer is None]
-    return [module for name, module in holders if all(layer.startswith(name) for layer in layers)]
+    above = [part for part in every if part.layer is None] if layers else []
+    return [part for part in above if all(layer.startswith(f"{part.qualified}.") for layer in layers)]
 
 
 def is_compiled(module: Any) -> bool:
@@ -158,15 +160,19 @@ _REST = 4
 
 
 class _Rank:
-    """The order: the head, attentions, MLPs, parents of norms, closed parts, the rest by depth."""
+    """The order: the head, attentions, MLPs, parents of norms and attentions, closed parts, the rest by depth.
 
-    def __init__(self, every: Iterable[Part]) -> None:
-        norms = {part.module for part in every if part.category == "norm"}
+    What holds all layers, which is the model without its head, ranks with the parents.
+    """
+
+    def __init__(self, every: Sequence[Part]) -> None:
+        inside = {part.module for part in every if part.category in ("norm", "attention")}
         self._above = {
             id(part.module)
             for part in every
-            if _is_closed(part.module) or any(child in norms for child in part.module.children())
+            if _is_closed(part.module) or any(child in inside for child in part.module.children())
         }
+        self._above.update(id(part.module) for part in _holders(every)[:1])
 
     def __call__(self, group: list[Part]) -> tuple[int, int]:
         part = group[0]

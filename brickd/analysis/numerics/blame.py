@@ -147,7 +147,7 @@ def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: Decode
 
 def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: MatchRow) -> Blame:
     """Where the difference of two outputs was born."""
-    here = Blame.HERE_OR_CACHE if is_stateful(site) or _stateful(one) or _stateful(other) else Blame.CULPRIT
+    here = Blame.HERE_OR_CACHE if _stateful(site, one) or _stateful(site, other) else Blame.CULPRIT
     if not (_given(one) and _given(other)):
         return Blame.UNKNOWN
     if _equal(one.inputs, other.inputs):
@@ -184,8 +184,10 @@ def _more(one: DecodedFingerprint) -> bool:
     return bool(one.record["flags"] & _reader.CHECKED_MORE)
 
 
-def _stateful(one: DecodedFingerprint) -> bool:
-    return bool(one.record["flags"] & _reader.CHECKED_STATEFUL)
+def _stateful(site: Site, one: DecodedFingerprint) -> bool:
+    """Whether a state may have decided: what the worker reports of the call counts, else the name of the site."""
+    flags = one.record["flags"]
+    return bool(flags & _reader.CHECKED_STATEFUL or (is_stateful(site) and not flags & _reader.CHECKED_STATELESS))
 
 
 def _equal(some: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> bool:

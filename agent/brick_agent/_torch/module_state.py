@@ -1,0 +1,169 @@
+"""Whether the output of a part may depend on more than the arguments of its call.
+
+Owns: what is looked for in a part (caches, attributes that a call changes, active dropout), and the rule that decides
+per call. Must not know: checksums, which parts are selected. Invariants: nothing is computed with tensors; only a
+part's attention modules and those with buffers are looked at, and only in a sampled call; what is not known counts as
+state.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+import sys
+import types
+import weakref
+
+from brick_agent._torch.module_selection import category
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from brick_agent._torch.call_tensors import Passed
+    from brick_agent._torch.module_selection import Part
+
+_CACHE = re.compile(r"(?<![a-z])kv(?![a-z])|(?<![a-z])(kv)?caches?(?![a-z])", re.IGNORECASE)
+_PLAIN = (bool, int, float, str, bytes, complex, type(None))
+_FIXED = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType)
+_ITEMS_MAX = 64
+_KINDS_MAX = 1024  # of attributes' values, whose handling is remembered
+
+
+class _Handling(enum.Enum):
+    """How the value of an attribute is looked at."""
+
+    CONSTANT = enum.auto()  # its identity tells
+    TENSOR = enum.auto()  # its version does
+    CONTAINER = enum.auto()  # what it contains does, where that is constant
+    CACHE = enum.auto()
+
+
+_CONSTANT = _Handling.CONSTANT
+
+
+class _UnknownStateError(Exception):
+    """A module is gone, or keeps something that a look cannot follow."""
+
+
+class ModuleState:
+    """What a part may keep from one call to the next."""
+
+    def __init__(self, part: Part) -> None:
+        self._usual = vars(sys.modules["torch"].nn.Module()).keys()
+        inside = [(name.rpartition(".")[2], each) for name, each in part.module.named_modules()]
+        attentions = [each for name, each in inside if _attends(name, each)]
+        if part.category == "attention":
+            attentions.append(part.module)
+        self._attends = bool(attentions)
+        self._plain = part.category in ("ffn", "norm")
+        self._caches = any(_CACHE.search(name) for name, _ in part.module.named_buffers())
+        watched = [*attentions, *(each for _, each in inside if vars(each).get("_buffers"))] if attentions else []
+        # One of each class: a look must stay cheap, and those of a class keep the same.
+        self._watched = [weakref.ref(each) for each in {type(each): each for each in reversed(watched)}.values()]
+        self._dropouts = [weakref.ref(each) for _, each in inside if "dropout" in type(each).__name__.lower()]
+
+    def look(self, passed: Passed) -> list[Any] | None:
+        """What the part keeps, where that decides; None: nothing is known, or a cache."""
+        if not self._attends or passed.has_place:
+            return None
+        try:
+            return self._kept()
+        except Exception:
+            return None
+
+    def decides(self, before: list[Any] | None, passed: Passed, returned: Passed) -> bool | None:
+        """Whether a state decided too, after a call; None: the name of the part decides."""
+        cache = passed.cached()
+        if cache or passed.more or self._caches or any(map(_drops, self._dropouts)):
+            return True
+        if cache is False:  # it was given none, or an empty one that it filled
+            return False
+        if not self._attends:
+            return False if self._plain else None
+        if before is None or returned.caches or not _several_tokens(passed.tensors):
+            return True
+        now = self.look(passed)
+        return now is None or not _same(before, now)
+
+    def _kept(self) -> list[Any]:
+        """The attributes of the watched modules, and the versions of tensors among them."""
+        kept: list[Any] = []
+        for this in self._watched:
+            module = this()
+            if module is None:
+                raise _UnknownStateError
+            held = vars(module)
+            for name in held.keys() - self._usual:
+                value = held[name]
+                kept.append(value)
+                if (handling := _handling(type(value))) is not _CONSTANT:  # type: ignore[arg-type]
+                    kept += _further(name, value, handling)
+            for value in held["_buffers"].values():
+                if value is not None:
+                    kept += value, value._version
+        return kept
+
+
+def _further(name: str, value: Any, handling: _Handling) -> Sequence[Any]:
+    """What tells of a value besides its identity whether a call changes it."""
+    if handling is _Handling.CACHE or _is_cache(name):
+        raise _UnknownStateError
+    if handling is _Handling.TENSOR:
+        return (value._version,)
+    inside = _inside(value)
+    if len(inside) > _ITEMS_MAX or any(_handling(type(each)) is not _CONSTANT for each in inside):  # type: ignore[arg-type]
+        raise _UnknownStateError
+    return inside
+
+
+@functools.lru_cache(maxsize=_KINDS_MAX)
+def _handling(kind: type) -> _Handling:
+    torch, name = sys.modules["torch"], kind.__name__.lower()
+    if issubclass(kind, torch.Tensor):
+        return _Handling.TENSOR
+    if "cache" in name:
+        return _Handling.CACHE
+    if issubclass(kind, (*_FIXED, torch.nn.Module)) or kind.__module__ == "torch" or "config" in name:
+        return _Handling.CONSTANT
+    return _Handling.CONTAINER
+
+
+@functools.lru_cache(maxsize=_KINDS_MAX)
+def _is_cache(name: str) -> bool:
+    return _CACHE.search(name) is not None
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    return list(getattr(value, "__dict__", {}).values())
+
+
+def _attends(name: str, module: Any) -> bool:
+    kind = type(module).__name__
+    return "attention" in kind.lower() or category(name, kind) == "attention"
+
+
+def _drops(this: weakref.ReferenceType[Any]) -> bool:
+    module = this()
+    return module is None or bool(module.training)
+
+
+def _several_tokens(tensors: Sequence[Any]) -> bool:
+    """Whether a call is given whole sequences: one token alone, or tokens without borders, attend to what is kept."""
+    if not tensors:
+        return False
+    first = tensors[0]
+    shape = first.shape[:-1] if first.is_floating_point() else first.shape
+    return len(shape) >= 2 and shape[-1] > 1
+
+
+def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:
+    return len(before) == len(now) and all(
+        a is b or (isinstance(a, _PLAIN) and type(a) is type(b) and a == b) for a, b in zip(before, now, strict=True)
+    )

@@ -1,0 +1,292 @@
+"""Which calls of an attention are compared: those whose arguments show all that decides.
+
+In a process of its own each variant of a module is called; its records say whether a state decided too. Two workers
+with one model then show what is compared, and where a fault in one attention is found.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import pytest
+from checksums import recorded
+from faults import Start
+from running import running, until
+from verbs import document, started
+
+from brickd.base.paths import runtime
+from brickd.shm import _reader
+
+pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
+
+ATTENTION = """
+import torch, warnings
+from torch import nn
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+torch.manual_seed(3)
+class Attention(nn.Module):
+    def __init_subclass__(cls): cls.__name__ += "Attention"
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out, self.calls, self.scales = nn.Linear(8, 24), nn.Linear(8, 8), 0, [0.5]
+        self.register_buffer("mask", torch.ones(1))
+    def forward(self, x, *more, **keywords):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return self.out(nn.functional.scaled_dot_product_attention(q, k, v) * self.mask)
+x = torch.randn(2, 3, 8)
+"""
+VARIANTS = """
+class DynamicCache:
+    def __init__(self, *tokens): self.tokens = tokens
+    def __len__(self): return len(self.tokens)
+    def get_seq_length(self, layer=0): return self.tokens[0]
+class Kept: seen = None
+class Plain(Attention): pass
+class Counts(Attention):
+    def forward(self, x): self.calls += 1; return super().forward(x)
+class Appends(Attention):
+    def __init__(self): super().__init__(); self.kept = []
+    def forward(self, x): self.kept.append(x); return super().forward(x)
+class Replaces(Attention):
+    def __init__(self): super().__init__(); self.last = torch.zeros(1)
+    def forward(self, x): self.last = x; return super().forward(x)
+class Writes(Attention):
+    def __init__(self): super().__init__(); self.last = torch.zeros(2, 3, 8)
+    def forward(self, x): self.last.copy_(x); return super().forward(x)
+class WritesBuffer(Attention):
+    def forward(self, x): y = super().forward(x); self.mask.mul_(1); return y
+class HasCache(Attention):
+    def __init__(self): super().__init__(); self.k_cache = torch.zeros(4, 8)
+class HasCacheObject(Attention):
+    def __init__(self): super().__init__(); self.past = DynamicCache(0)
+class HasCacheBuffer(Attention):
+    def __init__(self): super().__init__(); self.register_buffer("cache_k", torch.zeros(4, 8))
+class HasObject(Attention):
+    def __init__(self): super().__init__(); self.kept = Kept(); self.kept.seen = [torch.zeros(1)]
+class HasPlainObject(Attention):
+    def __init__(self): super().__init__(); self.kept = Kept(); self.kept.seen = 1
+class ChangesObject(HasPlainObject):
+    def forward(self, x): self.kept.seen += 1; return super().forward(x)
+class Adds(Attention):
+    def forward(self, x): self.new = 1; return super().forward(x)
+class Drops(Attention):
+    def __init__(self): super().__init__(); self.dropout = nn.Dropout()
+class Returns(Attention):
+    def forward(self, x): return super().forward(x), DynamicCache(3)
+class Around(nn.Module):
+    def __init__(self, kind): super().__init__(); self.inner, self.mlp = kind(), nn.Linear(8, 8)
+    def forward(self, x): return self.mlp(self.inner(x))
+variants = {
+    "plain": Plain(), "none": Plain(), "empty": Plain(), "cached": Plain(), "word_none": Plain(), "opaque": Plain(),
+    "single": Plain(), "flat": Plain(), "counts": Counts(), "appends": Appends(), "replaces": Replaces(),
+    "writes": Writes(), "writes_buffer": WritesBuffer(), "has_cache": HasCache(), "cache_object": HasCacheObject(),
+    "cache_buffer": HasCacheBuffer(), "has_object": HasObject(), "plain_object": HasPlainObject(), "adds": Adds(),
+    "changes_object": ChangesObject(), "drops": Drops(), "trains": Plain(), "returns": Returns(),
+    "around": Around(Plain), "around_writes": Around(Writes), "attn": nn.Linear(8, 8), "mlp": nn.Linear(8, 8),
+}
+model = nn.ModuleDict(variants).eval()
+model["trains"].train()
+model["drops"].dropout.train()
+given = {
+    "none": ((x,), dict(past_key_values=None)), "empty": ((x,), dict(cache=DynamicCache(0))),
+    "cached": ((x,), dict(layer_past=DynamicCache(4))), "word_none": ((x,), dict(cache=None)),
+    "opaque": ((x, Kept()), {}), "single": ((x[:, :1],), {}), "flat": ((x[0],), {}),
+}
+brick.instrument(model, only=list(variants), watch_weights=False)
+with torch.no_grad():
+    for name, each in variants.items():
+        args, keywords = given.get(name, ((x,), {}))
+        each(*args, **keywords)
+"""
+
+
+def states(worker: Start, prefix: str, source: str) -> dict[str, str]:
+    """Of each site: whether its host said of the call that a state decides; "" if the name of the site does."""
+    got = recorded(worker, prefix, ATTENTION + textwrap.dedent(source), BRICKD_FINGERPRINTS="all")
+    words = {0: "", _reader.CHECKED_STATEFUL: "stateful", _reader.CHECKED_STATELESS: "stateless"}
+    found = {}
+    for each in got.events:
+        if each["kind"] == "checked" and (site := got.sites[each["site"]]) is not None:
+            found[site[0]] = words[each["flags"] & (_reader.CHECKED_STATEFUL | _reader.CHECKED_STATELESS)]
+    return found
+
+
+def test_an_attention_is_stateless_in_a_call_whose_arguments_show_all_that_decides(worker: Start, prefix: str) -> None:
+    found = states(worker, prefix, VARIANTS)
+    stateless = {name for name, state in found.items() if state == "stateless"}
+    assert stateless == {"plain", "none", "word_none", "plain_object", "around", "attn", "mlp"}
+    assert {name for name, state in found.items() if state == ""} == set()
+    assert len(found) == 27
+
+
+def test_an_empty_cache_that_the_call_fills_leaves_an_attention_stateless(worker: Start, prefix: str) -> None:
+    source = """
+    class DynamicCache:
+        held = 0
+        def __len__(self): return 1
+        def get_seq_length(self, layer=0): return self.held
+    class Fills(Attention):
+        def forward(self, x, past_key_values): past_key_values.held += x.shape[1]; return super().forward(x)
+    model, cache = nn.ModuleDict({"first": Fills(), "second": Fills()}).eval(), DynamicCache()
+    brick.instrument(model, only=["*"], watch_weights=False)
+    with torch.inference_mode():
+        model["first"](x, past_key_values=cache); model["second"](x, past_key_values=cache)
+    """
+    found = states(worker, prefix, source)
+    assert (found["first"], found["second"]) == ("stateless", "stateful")
+
+
+def test_a_buffer_whose_changes_torch_does_not_count_is_a_state(worker: Start, prefix: str) -> None:
+    source = """
+    with torch.inference_mode():
+        model = nn.ModuleDict({"counted": Attention(), "uncounted": Attention()}).eval()
+    model["counted"].mask = torch.ones(1)
+    brick.instrument(model, only=["counted", "uncounted"], watch_weights=False)
+    with torch.inference_mode():
+        for each in model.values(): each(x)
+    """
+    assert states(worker, prefix, source) == {"counted": "stateless", "uncounted": "stateful"}
+
+
+# ---- two workers -------------------------------------------------------------------------------------------------
+
+UNET = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.attn, self.mlp = nn.LayerNorm(8), Attention(), nn.Linear(8, 8)
+    def forward(self, x): return x + self.mlp(self.attn(self.norm(x)))
+class Stage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(2, 8)
+        self.attentions = nn.ModuleList([Block()])
+    def forward(self, x):
+        x = self.norm(self.conv(x))
+        flat = x.flatten(2).transpose(1, 2)
+        for each in self.attentions: flat = each(flat)
+        return flat.transpose(1, 2).reshape(x.shape)
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.time = nn.Linear(1, 8)
+        self.down, self.up = nn.ModuleList(Stage() for _ in range(2)), nn.ModuleList(Stage() for _ in range(2))
+    def forward(self, x, timestep):
+        x = x + self.time(timestep)[:, :, None, None]
+        kept = []
+        for each in self.down: x = each(x); kept.append(x); x = nn.functional.avg_pool2d(x, 2)
+        for each in self.up: x = each(nn.functional.interpolate(x, scale_factor=2) + kept.pop())
+        return x
+model = UNet().eval()
+BREAK = lambda: model.down[1].attentions[0].attn.out.weight.data.view(-1)[5:6].mul_(1.5)
+def call(n, seed=torch.Generator()):
+    seed.manual_seed(n)
+    return model(torch.randn(1, 8, 8, 8, generator=seed), torch.tensor([[n / 10]]))
+"""
+FLEET = """
+if BROKEN: BREAK()
+with torch.inference_mode():
+    plain = [call(n) for n in range(8)]
+    brick.instrument(model, watch_weights=False)
+    same = [torch.equal(call(n), plain[n]) for n in range(8)]
+assert all(same), same
+pause()
+"""
+
+
+def fleet(worker: Start, model: str, broken: tuple[bool, ...] = (False, False)) -> None:
+    key = str(runtime().directory / "key")
+    for number, bad in enumerate(broken):
+        program = f"BROKEN = {bad}\n{ATTENTION}{model}{FLEET}"
+        started(worker, program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD_KEY_FILE=key,
+                BRICKD_FINGERPRINTS="all")  # fmt: skip
+
+
+def seen() -> dict[str, Any]:
+    """The states of sites by input, once all was compared."""
+    with running():
+        until(lambda: document("coverage", "api")["services"][0]["input"]["compared"])
+        sites = document("coverage", "api")["sites"]
+    return {site["kernel"]: site["state"] for site in sites if site["evidence"] != "weights"}
+
+
+def test_in_a_unet_every_attention_and_the_stages_around_it_are_compared(worker: Start, prefix: str) -> None:
+    fleet(worker, UNET)
+    found = seen()
+    assert set(found.values()) == {"compared"}
+    blocks = {f"{way}.*{inner}" for way in ("down", "up") for inner in ("", ".attentions.0")}
+    assert found.keys() == blocks | {f"{way}.*.attentions.0.{own}" for way in ("down", "up") for own in ("attn", "mlp")}
+
+
+ATTENTION_BROKEN = "down.*.attentions.0.attn", 1
+
+
+def places(coverage: dict[str, Any]) -> list[tuple[str, int | None]]:
+    """Where a difference began, of all that were found."""
+    return [(each["kernel"], each["layer"]) for each in coverage["findings"] if each["blame"] == "culprit"]
+
+
+def test_a_fault_in_one_attention_is_found_at_that_attention(worker: Start, prefix: str) -> None:
+    fleet(worker, UNET, (False, True, False))
+    with running() as daemon:
+        told = daemon.once("/coverage", lambda said: ATTENTION_BROKEN in places(said))
+    assert {kernel for kernel, layer in places(told) if layer != 1 or not kernel.startswith("down.*")} == set()
+    assert {each["workers"][0] for each in told["findings"]} == {"api/1"}
+
+
+# ---- transformers ------------------------------------------------------------------------------------------------
+
+FAMILIES = """
+import os
+os.environ["HF_HUB_OFFLINE"], os.environ["TRANSFORMERS_VERBOSITY"] = "1", "error"
+import transformers
+small = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
+words = dict(vocab_size=64, **small)
+ids = lambda n: (torch.arange(6) + n).reshape(1, 6) % 64
+if FAMILY == "vit":
+    config = transformers.ViTConfig(image_size=16, patch_size=4, **small)
+    model = transformers.ViTForImageClassification(config).eval()
+    layer = lambda: next(each for name, each in model.named_modules() if name.endswith("1.attention"))
+    pixels = lambda n: torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(n))
+    call = lambda n: model(pixel_values=pixels(n)).logits
+elif FAMILY == "bert":
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(**words)).eval()
+    layer = lambda: model.bert.encoder.layer[1].attention
+    call = lambda n: model(input_ids=ids(n), attention_mask=torch.ones(1, 6, dtype=torch.long)).logits
+else:
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_key_value_heads=1, **words)).eval()
+    call = lambda n: model.generate(ids(n), max_new_tokens=3, do_sample=False, pad_token_id=0)
+BREAK = lambda: list(layer().parameters())[-2].data.view(-1)[5:6].mul_(1.5)
+"""
+LAYERS = {"vit": ("vit.layers.*", "vit"), "bert": ("bert.encoder.layer.*", "bert")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["vit", "bert"])
+def test_an_encoder_is_compared_as_a_whole_and_a_fault_is_found_at_its_attention(
+    worker: Start, prefix: str, family: str
+) -> None:
+    pytest.importorskip("transformers", reason="transformers are not installed: .venv/bin/pip install '.[torch]'")
+    fleet(worker, f"FAMILY = {family!r}\n{FAMILIES}", (False, True, False))
+    layers, whole = LAYERS[family]
+    with running() as daemon:
+        told = daemon.once("/coverage", lambda said: (f"{layers}.attention", 1) in places(said))
+    states = {(site["kernel"], site["layer"]): site["state"] for site in told["sites"]}
+    assert states[layers, 0] == states[f"{layers}.attention", 0] == "compared"
+    assert states[whole, None] == "differs"
+
+
+@pytest.mark.slow
+def test_a_decoder_with_a_cache_stays_stateful_and_raises_no_alarm(worker: Start, prefix: str) -> None:
+    pytest.importorskip("transformers", reason="transformers are not installed: .venv/bin/pip install '.[torch]'")
+    fleet(worker, f"FAMILY = 'llama'\n{FAMILIES}")
+    with running() as daemon:
+        told = daemon.once("/coverage", lambda said: said["services"][0]["input"]["compared"])
+    assert told["findings"] == []
+    rows = {site["kernel"]: site for site in told["sites"] if site["layer"] == 1}
+    # Of each prompt three steps: the first fills an empty cache, the others read it.
+    attention = rows["layers.*.self_attn"]
+    assert (attention["fingerprints"], attention["stateful"]) == (48, 32)
+    assert rows["layers.*.mlp"]["stateful"] == 0
