@@ -248,10 +248,10 @@ struct brick_taken {
 };
 
 /* Whether a checksum there would be recorded now: recording is on, the site is on, BRICKD_FINGERPRINTS (off, 1/N or
- * all; by default all) selects the step, and there is room for it. */
+ * all; by default all) selects the step in its epoch, and there is room for it. */
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
 /* The same for a kernel that no user asked for by name: unless the operator or BRICKD_FINGERPRINTS selects steps, `rate`
- * does (how many of the 2^32 hashes of a step; UINT32_MAX: all). */
+ * does (how many of the 2^32 draws of a step; UINT32_MAX: all). */
 int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
 
 /* Whether what is open for the key is in a step. */

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.7.
+/* brick_shm.h - the shared-memory format of brickd, version 1.8.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -185,7 +185,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 7
+#define BRICK_MINOR 8
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -314,12 +314,40 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 #define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step on */
 /* Since 1.7. */
 #define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon, which keeps totals, has attached; stored as it attaches, never reset */
+/* Since 1.8. */
+#define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
 
-/* Since 1.4 the rate and the sites are obeyed. A rate selects the steps whose hash is below it, except for the two values
- * below. The hash is the upper half of splitmix64(step XOR 0xA0761D6478BD642F): each worker selects the same steps,
- * whatever it did before, and consecutive numbers are far apart. What is in no step is recorded only if all steps are. */
+/* Since 1.4 the rate and the sites are obeyed. A rate selects the steps whose draw is below it, except for the two values
+ * below. Each worker selects the same steps, whatever it did before, and consecutive numbers are far apart. What is in no
+ * step is recorded only if all steps are.
+ *
+ * A draw depends on the step and, since 1.8, on the epoch, so that a step that comes again and again is selected in time:
+ *
+ *   hash = splitmix64(step XOR 0xA0761D6478BD642F), upper half     before 1.8 this is the draw
+ *   draw = upper half of splitmix64(hash << 32 | epoch / 64) XOR the 32 bits of the epoch in reverse order
+ *
+ * In reverse order an epoch differs from the next one in its upper bits. So of 64 epochs that begin at a multiple of 64, a
+ * rate of 1/64 selects each step in exactly one, and a rate of 1/16 in one of each 16. In the next 64 it is another one:
+ * what comes only in each fourth epoch, say, is selected in time, too. A step's epoch is that of its begin, or that of the
+ * call that gives the step.
+ *
+ * The consumer moves the epoch of all workers at once, each BRICK_EPOCH_SECONDS. Its length: at a border two workers take
+ * different epochs while the pages are written (64 in one call: 0.05 ms, 32 ms at worst on a busy host), which must be
+ * below 1 %; and what always comes is to be selected within minutes at a rate of 1/64. `until` is the second of CLOCK_REALTIME up to which the word
+ * holds, so that no word of a killed consumer does for ever. Without one that holds, an epoch is the number of
+ * BRICK_EPOCH_SECONDS since 1970, in all workers of the machine. Consumers count from the same time. */
 #define BRICK_RATE_NONE UINT32_C(1)
 #define BRICK_RATE_ALL UINT32_MAX
+#define BRICK_EPOCH_TURNS 64u
+#define BRICK_EPOCH_SECONDS 5u
+#define BRICK_EPOCH_HOLDS 20u     /* seconds: what the consumer gives a word, four epochs: longer than it ever pauses */
+#define BRICK_EPOCH_HOLDS_MAX 60u /* a word that would hold for longer does not: the clock was set back */
+
+static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
+{
+    const uint32_t left = (uint32_t)(word >> 32) - (uint32_t)second;
+    return left <= BRICK_EPOCH_HOLDS_MAX ? (uint32_t)word : (uint32_t)(second / BRICK_EPOCH_SECONDS);
+}
 
 /* ---- consumer lines ---------------------------------------------------- */
 
@@ -822,6 +850,7 @@ static const struct brick_field brick_fields[] = {
     {"lane", "marks_refused", (uint32_t)(offsetof(struct brick_lane, reserved2) + 8u * BRICK_LANE_MARKS_REFUSED), 8, 'Q'},
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
     {"control", "attached", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_ATTACHED), 8, 'Q'},
+    {"control", "epoch", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_EPOCH), 8, 'Q'},
 #undef BRICK_FIELD
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))

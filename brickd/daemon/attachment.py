@@ -54,6 +54,7 @@ class Attached:
         heir: the segment where its worker goes on, since this one was removed: both tell of the same work.
         producer: what gets its checksums; None: nothing does.
         wish: what was last asked of its worker.
+        epoch: the epoch word that its worker has; 0: none.
         filtered_sites: how many sites it had when the wish was applied to them; -1: some had no name.
         reported: the ration that the last event about it names.
         last_bytes: read of its rings since its worker died.
@@ -73,6 +74,7 @@ class Attached:
     stage: Stage = Stage.DRAINED
     producer: FingerprintProducer | None = None
     wish: Wish = field(default_factory=Wish)
+    epoch: int = 0
     filtered_sites: int = -1
     account: Account = field(init=False)
     reported: Ration = Ration.WHOLE

@@ -4,6 +4,7 @@ Owns: the order of its own steps, which is what makes every event count once. Mu
 and who asks for it, signals, the time of day. A tick, in this order:
 
     look      new segments are opened, locked and gone on from where the memory says
+    epoch     workers get the epoch by which they choose steps, when it moves and when they come
     drain     what moved is copied and folded, in one call; events go to the workers' deferred work and to the sources,
               checksums to who compares them
     publish   tails of span rings: their details are not remembered, so their room is free at once
@@ -32,6 +33,7 @@ from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.units import plural
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.drain_order import DrainResult, DrainTurns
+from brickd.daemon.epochs import Epochs
 from brickd.daemon.roster import Roster
 from brickd.daemon.segment_directory import Directory
 from brickd.errors import SegmentOverBudget, SegmentRefused
@@ -99,6 +101,7 @@ class Collector:
         *,
         workers_max: int = WORKERS_MAX,
         numerics: Numerics | None = None,
+        epochs: Epochs | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
         starve: Callable[[], None] = lambda: None,
     ) -> None:
@@ -111,6 +114,7 @@ class Collector:
         self._clock = clock
         self.directory = Directory(memory.prefix, log_event, STILL_NS, clock)
         self.roster = Roster(memory, self.directory, log_event, workers_max, numerics)
+        self._epochs = epochs or Epochs()
         self.trouble = ""
         self.ending = threading.Event()
         self.watch = None if numerics is None else Watch(numerics, log_event, memory.compared)
@@ -149,6 +153,7 @@ class Collector:
                 self.look(now_ns)
             finally:
                 self.roster.reading.release()
+        self._epochs.move(self.roster.drained, changed=self.roster.changed)
         fill = self._drain()
         self._publish(events=False)
         if now_ns - self._judged_ns >= JUDGE_NS:
@@ -394,6 +399,7 @@ class Collector:
         self._publish(events=False)
         self.memory.closed = True
         self.keep(now_ns)
+        self._epochs.end(self.roster.drained())
         self.roster.release()
         with self.roster.reading:  # readers finish first
             pass

@@ -37,6 +37,7 @@ from brickd.base.paths import runtime
 from brickd.base.thresholds import Thresholds, assigned, assignments
 from brickd.base.units import plural
 from brickd.daemon.collector import Collector
+from brickd.daemon.epochs import EPOCH_NS, Epochs
 from brickd.daemon.loop import Loop
 from brickd.daemon.process_usage import Usages
 from brickd.daemon.sampler import Sampler
@@ -70,9 +71,15 @@ class Daemon:
     source: Source = "daemon"
 
     def __init__(
-        self, home: Home, *, workers_max: int = WORKERS_MAX, numerics_bytes: int = WINDOW_BYTES, stays: bool = True
+        self,
+        home: Home,
+        *,
+        workers_max: int = WORKERS_MAX,
+        numerics_bytes: int = WINDOW_BYTES,
+        stays: bool = True,
+        epoch_ns: int = EPOCH_NS,
     ) -> None:
-        """Begin where the last daemon ended.
+        """Begin where the last daemon ended; workers choose other steps every `epoch_ns`.
 
         With `stays` False it drains only for a while: workers that end after it remove their own segments.
         """
@@ -97,7 +104,13 @@ class Daemon:
         self._shed: Callable[[], None] = lambda: None
         self._starved_ns = -_STARVED_AGAIN_NS
         self._collector = Collector(
-            memory, self._keep, self.log_event, workers_max=workers_max, numerics=self._numerics, starve=self._starve
+            memory,
+            self._keep,
+            self.log_event,
+            workers_max=workers_max,
+            numerics=self._numerics,
+            epochs=Epochs(epoch_ns),
+            starve=self._starve,
         )
         self._collector.roster.stays = stays
         self._loop = Loop(self._collector, self.log_event)

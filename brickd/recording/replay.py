@@ -90,6 +90,7 @@ class RecordedSegment:
             "reopen": 0,
             "weights": 0,
             "attached": 0,
+            "epoch": 0,
             "sites": (),
         }
 

@@ -20,6 +20,8 @@ CLOCK_MONOTONIC: int
 CONTROL: int
 RATE_NONE: int
 RATE_ALL: int
+EPOCH_SECONDS: int
+EPOCH_HOLDS: int
 CONTROL_OFF: int
 CONTROL_SPANS: int
 KINDS: tuple[tuple[int, str, str, bool], ...]  # number, name, struct, whether it is an event
@@ -162,6 +164,7 @@ class Control(TypedDict):
     reopen: int
     weights: int
     attached: int
+    epoch: int
     sites: tuple[int, ...]
 
 class Removed(TypedDict):

@@ -22,7 +22,7 @@ from brickd.shm.segment_copy import CallPath, Identity, Reading, SiteKey, label
 from brickd.shm.segment_files import SegmentFile, opened
 from brickd.shm.sites import WorkerNames
 
-_THINS_SINCE = 4  # minor of the format
+_THINS_SINCE, _EPOCHS_SINCE = 4, 8  # minors of the format
 _SHARED_MAX = 4_096  # rows of a table that workers share; the 16 tables that are remembered take 12 MB at most
 
 
@@ -131,6 +131,15 @@ class Segment(SegmentFile):
         """Tell its worker that a consumer attached: at a clean end it now leaves the segment."""
         if not self.control()["attached"]:
             self._ask("attached", (1).to_bytes(8, "little"))
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether its worker chooses steps by the epoch."""
+        return self.header["minor"] >= _EPOCHS_SINCE
+
+    def epoch_write(self, word: int) -> tuple[int, int, bytes]:
+        """What `_reader.write_all` takes to give its worker an epoch word."""
+        return self.fd, _reader.CONTROL + _control_fields()["epoch"], word.to_bytes(8, "little")
 
     def rescan(self) -> None:
         """Ask its worker to read its weights once more; needs the right to write."""

@@ -58,7 +58,7 @@ def _inside(
     segment: SegmentInside, worker: str | None, consumer: int | None, details: Details | None, most: int
 ) -> Document:
     reading = segment.read()
-    header = dict(reading.header)
+    header, control = dict(reading.header), segment.control()
     header |= {
         "uuid": reading.uuid,
         "boot_id": reading.header["boot_id"].hex(),
@@ -81,9 +81,10 @@ def _inside(
         "control": {
             "flags": reading.flags,
             **settings(spans=reading.detailed, off=reading.off),
-            "fingerprint_rate": segment.control()["fingerprint_rate"],
+            "fingerprint_rate": control["fingerprint_rate"],
             "fingerprints": words_of(reading.asked_rate),
             "filtered": bool(reading.left_out),
+            "epoch": control["epoch"] % 2**32 if control["epoch"] else None,
         },
         "configured": {"fingerprints": words_of(reading.header["rate"])},
         "summaries": {"left_open": reading.odd, "changing": reading.moving},

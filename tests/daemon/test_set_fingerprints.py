@@ -13,14 +13,14 @@ from urllib.parse import urlencode
 
 import pytest
 from conftest import SHM, readings
+from epochs import drawn, give
 from faults import Start, counts, exact
-from forge import golden
+from forge import field, golden
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import events
 from running import Running, running
 from serving import Daemon, ask
-from test_checked_sampled import drawn
 from verbs import brickd, document, started
 
 from brickd.base.paths import runtime
@@ -63,8 +63,12 @@ class Served:
         return next(each for each in readings(prefix) if each.header["index"] == self.number)
 
     def round(self, daemon: Running | None = None) -> dict[Site, set[int]]:
-        """The recorded steps of one round, by site; a running daemon is stopped: its checkpoint frees the slots."""
+        """The recorded steps of one round in an epoch of its own, by site.
+
+        A running daemon is stopped: its checkpoint frees the slots.
+        """
         with daemon.stopped() if daemon is not None else nullcontext():
+            give(self.reading().file)
             self.process.go()
             self.process.paused()
             of = self.reading()
@@ -79,8 +83,11 @@ class Served:
 
     @property
     def control(self) -> bytes:
-        content = (SHM / self.reading().file).read_bytes()
-        return content[_reader.CONTROL : _reader.CONTROL + 4096]
+        """What the operator asked of it: without the epoch."""
+        content = bytearray((SHM / self.reading().file).read_bytes()[_reader.CONTROL : _reader.CONTROL + 4096])
+        at, _, size = field("control", "epoch")
+        content[at : at + size] = bytes(size)
+        return bytes(content)
 
 
 def at(sites: set[Site], one_in: int = 1) -> dict[Site, set[int]]:

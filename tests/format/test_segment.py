@@ -63,7 +63,17 @@ def test_what_is_asked_already_is_not_written(prefix: str) -> None:
         segment.mark_attached()
 
 
-@pytest.mark.parametrize(("minor", "thins"), [("1.3", False), ("1.4", True), ("1.7", True)])
+@pytest.mark.parametrize(("minor", "has_epochs"), [("1.7", False), ("1.8", True)])
+def test_an_epoch_is_written_where_its_worker_draws_by_it(prefix: str, minor: str, has_epochs: bool) -> None:
+    with opened(prefix, golden(minor)) as segment:
+        assert segment.has_epochs == has_epochs
+        assert segment.control()["epoch"] == has_epochs * (1_700_000_020 << 32 | 340_000_000)
+        before = segment.control()
+        assert _reader.write_all([segment.epoch_write(2**64 - 2)]) == {}
+        assert segment.control() == {**before, "epoch": 2**64 - 2}
+
+
+@pytest.mark.parametrize(("minor", "thins"), [("1.3", False), ("1.4", True), ("1.8", True)])
 def test_of_which_steps_checksums_are_is_asked_of_those_who_know_of_it(prefix: str, minor: str, thins: bool) -> None:
     with opened(prefix, golden(minor)) as segment:
         assert segment.thins == thins

@@ -25,8 +25,9 @@ static uint64_t now = UINT64_C(1000000000);
 
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
-    t->tv_sec = clock == CLOCK_REALTIME ? 1700000000 : (time_t)(now / 1000000000u);
-    t->tv_nsec = clock == CLOCK_REALTIME ? 123456789 : (long)(now % 1000000000u);
+    const int real = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    t->tv_sec = real ? 1700000000 : (time_t)(now / 1000000000u);
+    t->tv_nsec = real ? 123456789 : (long)(now % 1000000000u);
     return 0;
 }
 
@@ -41,12 +42,13 @@ static void put(uint64_t offset, const void *value, size_t length)
 
 static void ask(uint32_t flags) { put(brick_agent.segment->layout.control, &flags, sizeof flags); }
 
-/* Since 1.7: as a consumer that attaches. */
+/* Since 1.7: as a consumer that attaches. Since 1.8: and that gives an epoch. */
 static void attach(void)
 {
-    const uint64_t attached = 1;
-    put(brick_agent.segment->layout.control + offsetof(struct brick_control, reserved) + 8 * BRICK_CONTROL_ATTACHED,
-        &attached, sizeof attached);
+    const uint64_t reserved = brick_agent.segment->layout.control + offsetof(struct brick_control, reserved);
+    const uint64_t attached = 1, epoch = UINT64_C(1700000020) << 32 | 1700000000 / 5;
+    put(reserved + 8 * BRICK_CONTROL_ATTACHED, &attached, sizeof attached);
+    put(reserved + 8 * BRICK_CONTROL_EPOCH, &epoch, sizeof epoch);
 }
 
 static void consume(uint32_t lane, size_t ring, uint64_t position)

@@ -1,13 +1,14 @@
 """A daemon that answers nobody: a program of the tests.
 
 It is `brickd up` without the API, which takes longer to load than a daemon lives that a test kills: the same place,
-loop, checkpoint and end. What happens goes to stdout, a line each.
+loop, checkpoint and end. What happens goes to stdout, a line each. An argument is the length of an epoch in ns.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 
 from brickd.base.paths import runtime
 from brickd.daemon.daemon import Daemon
@@ -17,7 +18,7 @@ from brickd.state.runtime_dir import Home
 def _run() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with Home(runtime()) as home:
-        daemon = Daemon(home)
+        daemon = Daemon(home, epoch_ns=int(sys.argv[1])) if len(sys.argv) > 1 else Daemon(home)
         read = 0
 
         def read_events() -> None:

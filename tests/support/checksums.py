@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from conftest import reading
+from conftest import Worker, reading
+from epochs import give
 from faults import Start
 from recorded import Site, events, sites
 
@@ -41,7 +42,23 @@ class Left(NamedTuple):
 
 
 def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Left:
-    process = worker(NUMBERS + "told = None\n" + source + "\nreport(told)\npause()\n", **environment)
+    return _left(worker(_whole(source), **environment), prefix)
+
+
+def recorded_in(epoch: int, worker: Start, prefix: str, source: str, **environment: str) -> Left:
+    """What a program leaves that gets this epoch before it does anything."""
+    process = worker("brick.init()\npause()\n" + _whole(source), **environment)
+    process.paused()
+    give(reading(prefix).file, epoch)
+    process.go()
+    return _left(process, prefix)
+
+
+def _whole(source: str) -> str:
+    return NUMBERS + "told = None\n" + source + "\nreport(told)\npause()\n"
+
+
+def _left(process: Worker, prefix: str) -> Left:
     told = process.heard()
     process.paused()
     got = reading(prefix)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from c_calls import c_calls
 from conftest import reading
+from epochs import draw, splitmix64, step_hash, word
 from faults import Compile, Start
 from recorded import checked, events, summaries
 
@@ -134,7 +135,7 @@ for inputs in (
     assert len({each["checksum"] for each in last[1:6]}) == 5, "the order of the inputs counts too"
     assert [each["elements"] for each in last] == [4, 4, 8, 12, 13, 13, 0, 5]
     assert last[6]["dtype"] == 0, "one of them could not be told"
-    assert last[2]["checksum"] == splitmix(splitmix(whole["checksum"]) ^ whole["checksum"])
+    assert last[2]["checksum"] == splitmix64(splitmix64(whole["checksum"]) ^ whole["checksum"])
 
 
 def test_a_time_that_is_given_has_the_step_and_the_place_of_what_is_open(called: Any) -> None:
@@ -260,19 +261,6 @@ for n in range(3):
     assert process.said.count("has no place") == 1
 
 
-def splitmix(value: int) -> int:
-    """As brick_hash.h has it."""
-    value = value + 0x9E3779B97F4A7C15 & U64
-    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & U64
-    value = (value ^ value >> 27) * 0x94D049BB133111EB & U64
-    return value ^ value >> 31
-
-
-def draw(step: int) -> int:
-    """By what it is drawn whether a step is looked at, as brick_shm.h has it."""
-    return splitmix(step ^ 0xA0761D6478BD642F) >> 32
-
-
 STEPS = [0, 1, 7, 2**32, 2**63 + 5, U64]
 
 
@@ -282,13 +270,14 @@ def test_a_step_that_reads_a_cache_is_another_step_and_drawn_as_it_was(called: A
     for step, after in zip(STEPS, said, strict=True):
         assert after[0] == step
         assert len({*after}) == len(filled)
-        assert {draw(each) for each in after} == {draw(step)}
+        assert {step_hash(each) for each in after} == {step_hash(step)}
 
 
 @pytest.mark.parametrize("rate", [1, draw(7), draw(7) + 1, 2**31, 2**32 - 2])
 def test_of_the_steps_those_are_wanted_whose_draw_is_below_the_rate(called: Any, rate: int) -> None:
     said, got = called(f"""
 kernel = name("kernel")
+os.pwrite(w.brick_segment_fd(), *{word()})
 def wanted(step):
     at = At(step=pointer(c_uint64(step)))
     return w.brick_wants_of(kernel, None, byref(at), c_uint32({rate})), w.brick_wants(kernel, None, byref(at))

@@ -7,8 +7,9 @@ import struct
 from itertools import pairwise
 
 import pytest
-from checksums import recorded
+from checksums import recorded, recorded_in
 from conftest import SHM, reading
+from epochs import EPOCH, drawn, give
 from faults import Start
 from forge import PAGE, field, place
 
@@ -21,20 +22,11 @@ for number in range({steps}):
         for layer in range(3):
             brick.checksum("mlp", y, input=x, layer=layer)
 """
-MASK = 2**64 - 1
-
-
-def drawn(step: int, of: int) -> bool:
-    """The definition: splitmix64 of the step, of which the upper half is below the rate."""
-    hash_ = ((step ^ 0xA0761D6478BD642F) + 0x9E3779B97F4A7C15) & MASK
-    hash_ = ((hash_ ^ (hash_ >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    hash_ = ((hash_ ^ (hash_ >> 27)) * 0x94D049BB133111EB) & MASK
-    return (hash_ ^ (hash_ >> 31)) >> 32 < 2**32 // of
 
 
 @pytest.mark.parametrize("of", [2, 9, 16])
 def test_of_a_step_all_sites_are_recorded_or_none(worker: Start, prefix: str, of: int) -> None:
-    left = recorded(worker, prefix, STEPS.format(steps=200), BRICKD_FINGERPRINTS=f"1/{of}")
+    left = recorded_in(EPOCH, worker, prefix, STEPS.format(steps=200), BRICKD_FINGERPRINTS=f"1/{of}")
     wanted = [step for step in range(200) if drawn(step, of)]
     assert [each["step"] for each in left.events] == [step for step in wanted for _ in range(3)]
     assert 200 // of // 2 < len(wanted) < 200 * 2 // of
@@ -74,6 +66,7 @@ def ask(prefix: str, rate: int, sites: int) -> int:
     with open(SHM / before.file, "r+b", buffering=0) as file:
         os.pwrite(file.fileno(), struct.pack("<I", rate), _reader.CONTROL + at["fingerprint_rate"])
         os.pwrite(file.fileno(), struct.pack("<Q", sites), _reader.CONTROL + at["sites"])
+    give(before.file)
     return sum(lane["event_records"] for _, lane, _ in before.lanes)
 
 
@@ -90,10 +83,14 @@ def test_what_the_consumer_asks_for_counts_more_than_what_the_host_says(worker: 
             report(None)
             pause()
         brick.init()
+        pause()
         for _ in range(5): steps()
         """,
         BRICKD_FINGERPRINTS="1/2",
     )
+    process.paused()
+    give(reading(prefix).file)
+    process.go()
     seen, every = [], _reader.RATE_ALL
     for rate, sites in ((every, 0), (every, 0b10), (_reader.RATE_NONE, 0), (2**32 // 8, 0), (0, 0)):
         process.heard()
@@ -121,13 +118,13 @@ steps()
 
 
 def test_what_has_a_rate_of_its_own_is_recorded_at_it_and_its_segment_says_so(worker: Start, prefix: str) -> None:
-    left = recorded(worker, prefix, WATCHED.format(of=16))
+    left = recorded_in(EPOCH, worker, prefix, WATCHED.format(of=16))
     assert [each["step"] for each in left.events] == [step for step in range(200) if drawn(step, 16)]
     assert (left.reading.process["rate"], left.reading.own_rate, left.reading.rate) == (2**32 // 16, 2**32 // 16, 0)
 
 
 def test_what_the_host_says_counts_more_than_a_rate_of_its_own(worker: Start, prefix: str) -> None:
-    left = recorded(worker, prefix, WATCHED.format(of=16), BRICKD_FINGERPRINTS="1/2")
+    left = recorded_in(EPOCH, worker, prefix, WATCHED.format(of=16), BRICKD_FINGERPRINTS="1/2")
     assert [each["step"] for each in left.events] == [step for step in range(200) if drawn(step, 2)]
     assert (left.reading.own_rate, left.reading.rate) == (0, 2**32 // 2)
 

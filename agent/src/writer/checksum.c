@@ -4,6 +4,7 @@
  * section. No tensor is read while recording is off, for a site that is off, or while the ring is full. No system call
  * and no allocation, but for the first checksum of a process, of a lane and of a site.
  */
+#include "draw.h"
 #include "event_ring.h"
 #include "key_file.h"
 
@@ -27,6 +28,8 @@ struct place {
     uint64_t value; /* its number and flags; 0: none */
     uint64_t step;
     uint32_t has_step; /* 0 or 1; a step of 0 is one too */
+    uint32_t has_draw; /* its step is open, so that it was drawn as it began */
+    uint32_t draw;
 };
 
 static struct place place_of(struct brick_thread *t, uint32_t kernel, const void *key, const struct brick_at *at)
@@ -40,12 +43,14 @@ static struct place place_of(struct brick_thread *t, uint32_t kernel, const void
         if (s != NULL && s->top != NULL) {
             layer = s->top->layer;
             p.step = s->top->step;
-            p.has_step = (s->top->inherits & BRICK_FRAME_STEP) != 0;
+            p.draw = s->top->draw;
+            p.has_draw = p.has_step = (s->top->inherits & BRICK_FRAME_STEP) != 0;
         }
     }
     if (at->layer != NULL)
         layer = *at->layer <= BRICK_LAYER_MAX ? *at->layer : BRICK_NO_LAYER;
     if (at->step != NULL) {
+        p.has_draw = p.has_draw && p.step == *at->step;
         p.step = *at->step;
         p.has_step = 1;
     }
@@ -81,21 +86,12 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
 
 /* ---- which steps, which sites -------------------------------------------- */
 
-#define STEP_DRAWN UINT64_C(0xA0761D6478BD642F)
-
-/* As brick_shm.h has it. */
-static int is_step_drawn(uint64_t step, uint32_t rate)
-{
-    const uint32_t hash = (uint32_t)(brick_splitmix64(step ^ STEP_DRAWN) >> 32);
-    return rate == BRICK_RATE_ALL || (rate != BRICK_RATE_NONE && hash < rate);
-}
-
-/* Keeps the upper half of the hash, which decides whether a step is drawn: that must not depend on the cache. */
+/* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn: that must not depend on the cache. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled)
 {
-    const uint64_t drawn = brick_splitmix64(step ^ STEP_DRAWN) & ~(uint64_t)UINT32_MAX;
+    const uint64_t drawn = brick_step_hash(step) & ~(uint64_t)UINT32_MAX;
     const uint64_t other = brick_splitmix64(step ^ brick_splitmix64(filled)) & UINT32_MAX;
-    return filled == 0 ? step : brick_unsplitmix64(drawn | other) ^ STEP_DRAWN;
+    return filled == 0 ? step : brick_step_of_hash(drawn | other);
 }
 
 /* Neither the operator nor the host leaves out this step or this site. `rate`: where neither selects steps. */
@@ -110,7 +106,9 @@ static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_
     rate = configured != 0 ? configured : rate;
     if (BRICK_UNLIKELY((brick_load_relaxed(&control->sites[site / 64 % 256]) >> (site % 64) & 1) != 0)) /* O15 */
         return 0;
-    return p->has_step ? is_step_drawn(p->step, rate) : rate == BRICK_RATE_ALL;
+    if (rate == BRICK_RATE_ALL || rate == BRICK_RATE_NONE || !p->has_step)
+        return rate == BRICK_RATE_ALL;
+    return (p->has_draw ? p->draw : brick_draw_now(t, p->step)) < rate;
 }
 
 /* ---- taking ------------------------------------------------------------- */

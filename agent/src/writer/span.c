@@ -2,6 +2,7 @@
  *
  * No system call, no allocation, no lock, no call into the host. Rare cases have functions of their own.
  */
+#include "draw.h"
 #include "summary.h"
 
 /* ---- rings ------------------------------------------------------------- */
@@ -75,17 +76,19 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
         return outcome | begin_refused(t, s);
 
     const struct brick_frame *above = s->top;
-    uint32_t parent = BRICK_ROOT, layer = BRICK_NO_LAYER, inherits = 0;
+    uint32_t parent = BRICK_ROOT, layer = BRICK_NO_LAYER, inherits = 0, draw = 0;
     uint64_t of_step = 0;
     if (above != NULL) {
         parent = above->path;
         layer = above->layer;
         inherits = above->inherits;
         of_step = above->step;
+        draw = above->draw;
     }
     if (step != NULL) {
         inherits |= BRICK_FRAME_STEP;
         of_step = *step;
+        draw = brick_draw_now(t, of_step);
     }
     uint64_t path = brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_TICKS));
     struct brick_frame *f = frame_push(t, s);
@@ -100,8 +103,9 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
     f->brick = (uint16_t)brick;
     f->path = (uint16_t)(path & 0xFFFF);
     f->layer = layer;
-    f->inherits = inherits | (uint32_t)(path & BRICK_FRAME_AGAIN);
+    f->inherits = (uint16_t)(inherits | (path / BRICK_ENTRY_AGAIN & BRICK_FRAME_AGAIN));
     f->step = of_step;
+    f->draw = draw;
     f->older = t->newest;
     f->newer = NULL;
     if (f->older != NULL)
@@ -337,6 +341,7 @@ unsigned brick_layer_begin(uint32_t layer, const void *key)
     f->path = above != NULL ? above->path : BRICK_ROOT;
     f->inherits = above != NULL ? above->inherits : 0;
     f->step = above != NULL ? above->step : 0;
+    f->draw = above != NULL ? above->draw : 0;
     brick_idle(t);
     return outcome;
 }

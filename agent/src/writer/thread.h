@@ -8,8 +8,8 @@
 #include "lifecycle.h"
 
 enum brick_frame_bits {
-    BRICK_FRAME_STEP = 1,                  /* a step was given, here or below; 0 is one too */
-    BRICK_FRAME_AGAIN = BRICK_ENTRY_AGAIN, /* here or below, a recursion was folded: the path may be open more than once */
+    BRICK_FRAME_AGAIN = 1, /* here or below, a recursion was folded: the path may be open more than once */
+    BRICK_FRAME_STEP = 2,  /* a step was given, here or below; 0 is one too */
 };
 
 /* An open span, or an open layer scope. */
@@ -19,8 +19,9 @@ struct brick_frame {
     uint64_t start, child, step;
     uint16_t brick, path;
     uint32_t layer;
-    uint32_t scope; /* a layer scope: no span */
-    uint32_t inherits; /* enum brick_frame_bits: what also holds of all that is above it */
+    uint32_t draw;     /* of the step, as it began */
+    uint16_t scope;    /* a layer scope: no span */
+    uint16_t inherits; /* enum brick_frame_bits: what also holds of all that is above it */
 };
 
 /* What one key has open. Of keys with nothing open only the one used last has a stack. */

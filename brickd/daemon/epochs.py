@@ -1,0 +1,49 @@
+"""The epoch of sampling: the number on all control pages by which workers choose steps.
+
+Owns: when the epoch moves, and that all workers have it. Must not know: how a step is chosen
+(`agent/src/writer/draw.h`). Invariants: all workers get a new epoch in one call; a worker that comes gets the epoch of
+the others; a daemon that ends leaves no epoch; a worker whose page cannot be written uses its own clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from brickd.daemon.attachment import Attached
+from brickd.shm import _reader
+
+_SECOND = 1_000_000_000
+_NUMBERS = 2**32
+_NONE = 0
+EPOCH_NS = _reader.EPOCH_SECONDS * _SECOND
+
+
+class Epochs:
+    """Counts epochs of `every_ns` since 1970, as workers without a daemon do."""
+
+    def __init__(self, every_ns: int = EPOCH_NS, clock: Callable[[], int] = time.time_ns) -> None:
+        self._every_ns, self._clock = every_ns, clock
+        self._written = _NONE
+
+    def move(self, workers: Callable[[], Iterable[Attached]], *, changed: bool) -> None:
+        """Write the epoch of now where it is not written yet; `changed`: workers came or went."""
+        word = self._word()
+        if word != self._written or changed:
+            self._write(workers(), word)
+
+    def end(self, workers: Iterable[Attached]) -> None:
+        """Leave the workers to their own clock."""
+        self._write(workers, _NONE)
+
+    def _word(self) -> int:
+        number = self._clock() // self._every_ns
+        until = number * self._every_ns // _SECOND + _reader.EPOCH_HOLDS
+        return until % _NUMBERS << 32 | number % _NUMBERS
+
+    def _write(self, workers: Iterable[Attached], word: int) -> None:
+        late = [each for each in workers if each.epoch != word and each.segment.has_epochs]
+        _reader.write_all([each.segment.epoch_write(word) for each in late])
+        for each in late:
+            each.epoch = word
+        self._written = word

@@ -1,0 +1,222 @@
+"""The daemon moves the epoch of all workers: what is repeated is sampled in each of them, and at the same times."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+from conftest import SHM, readings
+from epochs import drawn
+from faults import Start, until_stopped
+from forge import PAGE, golden
+from recorded import events
+from running import running, until
+from verbs import started
+
+from brickd.daemon.collector import SECOND, Collector
+from brickd.daemon.epochs import EPOCH_NS, Epochs
+from brickd.shm.segment import open_segment
+from brickd.state.daemon_state import Memory
+
+PROMPTS = [10**18 + 977 * number for number in range(10)]
+# As many rounds of all prompts as it is told; the rounds are the positions.
+PROGRAM = f"""
+import numpy as np
+x = np.ones(4, "f")
+position = 0
+brick.init()
+pause()
+while line := os.read(0, 8):
+    for position in range(position, position + int(line)):
+        for prompt in {PROMPTS}:
+            with brick.step(prompt): brick.checksum("mlp", x, position=position)
+    position += 1
+    pause()
+"""
+Sample = tuple[int, int]
+
+
+class Server:
+    """A worker that serves all prompts in each round."""
+
+    def __init__(self, start: Start, number: int, rate: str) -> None:
+        more = {"BRICKD_SERVICE": "api", "BRICKD_WORKER": str(number), "BRICKD_EVENTS": "65536"}
+        self.number, self.process = number, started(start, PROGRAM, BRICKD_FINGERPRINTS=rate, **more)
+        self.process.go()
+        self._seen = 0
+        (self.file,) = [
+            each.file for each in readings(os.environ["BRICKD_SHM_PREFIX"]) if each.header["index"] == number
+        ]
+
+    @property
+    def word(self) -> int:
+        with open_segment(self.file) as segment:
+            return segment.control()["epoch"]
+
+    def serve(self, rounds: int) -> set[Sample]:
+        """The rounds and prompts that were sampled; nobody drains meanwhile."""
+        assert self.process.process.stdin is not None
+        self.process.process.stdin.write(f"{rounds:08}".encode())
+        self.process.process.stdin.flush()
+        self.process.paused()
+        (of,) = [each for each in readings(os.environ["BRICKD_SHM_PREFIX"]) if each.header["index"] == self.number]
+        assert sum(sum(lane["event_dropped"]) for _, lane, _ in of.lanes) == 0
+        found = [each for each in events(of) if each["kind"] == "checked" and each["sequence"] > self._seen]
+        self._seen = max((each["sequence"] for each in found), default=self._seen)
+        return {(each["position"], each["step"]) for each in found}
+
+
+class Clock:
+    """One that is moved: `clock()`."""
+
+    def __init__(self) -> None:
+        self.now_ns = time.time_ns()
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@contextmanager
+def collecting(prefix: str, epochs: Epochs) -> Iterator[Callable[[], None]]:
+    """A daemon's loop over all segments: what has it tick."""
+    loop, ticks = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, epochs=epochs), count(1)
+    loop.look(0)
+    try:
+        yield lambda: loop.tick(next(ticks) * SECOND) and None
+    finally:
+        loop.end(next(ticks) * SECOND)
+
+
+def test_what_is_repeated_in_each_epoch_is_sampled_in_both_workers_at_the_same_times(
+    worker: Start, prefix: str
+) -> None:
+    one, two = (Server(worker, number, "1/16") for number in range(2))
+    clock = Clock()
+    clock.now_ns -= clock.now_ns % (64 * SECOND)  # so that 16 epochs draw each prompt once
+    while clock.now_ns // SECOND + 16 < time.time():
+        clock.now_ns += 16 * SECOND
+    times: list[set[Sample]] = []
+    with collecting(prefix, Epochs(SECOND, clock)) as tick:
+        for _ in range(16):
+            tick()
+            assert one.word == two.word != 0
+            times.append(one.serve(1))
+            assert two.serve(1) == times[-1]
+            clock.now_ns += SECOND
+    assert sorted(prompt for each in times for _, prompt in each) == PROMPTS
+    assert sum(map(bool, times)) > 4, "not all of them at once"
+
+
+def test_at_the_border_of_an_epoch_workers_differ_for_as_long_as_the_writes_take(worker: Start, prefix: str) -> None:
+    # One of 500 rounds is between the two writes: 10 ms of 5 s. They took 0.05 ms for 64 workers, 32 ms at worst.
+    one, two = (Server(worker, number, "1/4") for number in range(2))
+    clock = Clock()
+    both: list[set[Sample]] = [set(), set()]
+    with collecting(prefix, Epochs(SECOND, clock)) as tick:
+        for _ in range(4):
+            tick()
+            both[0] |= one.serve(499)
+            both[1] |= two.serve(499)
+            both[0] |= one.serve(1)
+            clock.now_ns += SECOND
+            tick()
+            both[1] |= two.serve(1)
+    together, any_ = len(both[0] & both[1]), len(both[0] | both[1])
+    assert any_ > 4_000
+    assert 0.99 < together / any_ < 1
+
+
+def test_a_worker_that_comes_gets_the_epoch_and_none_is_left_at_the_end(worker: Start, prefix: str) -> None:
+    one = Server(worker, 0, "1/16")
+    clock = Clock()
+    number, until_second = clock.now_ns // EPOCH_NS, clock.now_ns // EPOCH_NS * 5 + 20
+    with collecting(prefix, Epochs(clock=clock)) as tick:
+        tick()
+        assert one.word == until_second << 32 | number
+        with open_segment(one.file, os.O_RDWR) as segment:
+            fd, at, _ = segment.epoch_write(0)
+            os.pwrite(fd, bytes(8), at)
+        two = Server(worker, 1, "1/16")
+        until(lambda: tick() or two.word)
+        assert (one.word, two.word) == (0, until_second << 32 | number), "what is there is not written again"
+        clock.now_ns += EPOCH_NS
+        tick()
+        assert one.word == two.word == (until_second + 5) << 32 | number + 1
+    assert one.word == two.word == 0
+
+
+def test_a_worker_that_cannot_be_given_an_epoch_is_drained_all_the_same(prefix: str) -> None:
+    (SHM / f"{prefix}0").write_bytes(golden("1.8"))
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop.look(0)
+    assert loop.roster.drained()[0].segment.has_epochs
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (PAGE, hard))
+    try:
+        Epochs().move(loop.roster.drained, changed=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [each.segment.name for each in loop.roster.drained()] == [f"{prefix}0"]
+    loop.end(SECOND)
+
+
+@pytest.mark.parametrize("minor", ["1.0", "1.7"])
+def test_a_worker_that_draws_by_the_step_alone_is_given_none(prefix: str, minor: str) -> None:
+    (SHM / f"{prefix}0").write_bytes(golden(minor))
+    with open_segment(f"{prefix}0") as segment, collecting(prefix, Epochs()) as tick:
+        tick()
+        assert segment.control()["epoch"] == 0
+
+
+def test_a_daemon_has_the_epoch_of_workers_that_have_none(worker: Start, prefix: str) -> None:
+    one = Server(worker, 0, "1/16")
+    before = time.time_ns() // EPOCH_NS
+    with running() as daemon:
+        number = until(lambda: one.word) & (2**32 - 1)
+        assert before <= number <= time.time_ns() // EPOCH_NS
+        daemon.kill()
+    assert one.word != 0, "it holds for a while"
+    with running() as daemon:
+        assert until(lambda: one.word) != 0
+        daemon.end()
+    assert one.word == 0
+
+
+@contextmanager
+def moving(every_ns: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon in a process of its own, with short epochs."""
+    program = Path(__file__).parent.parent / "support" / "bare_daemon.py"
+    with subprocess.Popen([sys.executable, "-P", program, str(every_ns)], stdout=subprocess.DEVNULL) as daemon:
+        try:
+            yield daemon
+        finally:
+            daemon.kill()
+
+
+def test_a_running_daemon_moves_the_epoch_until_each_prompt_is_sampled_in_both_workers(
+    worker: Start, prefix: str
+) -> None:
+    one, two = (Server(worker, number, "1/2") for number in range(2))
+    sampled: set[int] = set()
+    words = {0}
+    with moving(SECOND // 100) as daemon:
+        while sampled != set(PROMPTS):
+            until(lambda: one.word not in words and one.word == two.word)
+            daemon.send_signal(signal.SIGSTOP)  # so that no round has two epochs
+            until_stopped(daemon.pid)
+            if one.word == two.word:
+                words.add(one.word)
+                sampled |= (samples := {prompt for _, prompt in one.serve(1)})
+                assert samples == {prompt for _, prompt in two.serve(1)}
+                assert samples == {prompt for prompt in PROMPTS if drawn(prompt, 2, one.word % 2**32)}
+            daemon.send_signal(signal.SIGCONT)
+            assert len(words) < 40
