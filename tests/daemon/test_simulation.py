@@ -157,7 +157,9 @@ def _accounted(terms: dict[str, int]) -> int:
     return terms["consumed"] + terms["in_ring"] + terms["lost_with_daemon"]
 
 
-@pytest.mark.parametrize("seeds", [range(n, n + 10) for n in range(0, 50, 10)], ids=str)
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(range(n, n + 10), marks=[pytest.mark.ci] if n else []) for n in range(0, 50, 10)], ids=str
+)
 def test_every_event_counts_once_whatever_dies(seeds: range, tmp_path: Path) -> None:
     for seed in seeds:
         simulate(seed, tmp_path)

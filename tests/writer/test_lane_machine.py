@@ -488,7 +488,7 @@ def run(machine: type[LaneMachine], examples: int, steps: int, *phases: Phase) -
 
 
 def test_a_lane_does_what_its_model_does(machine: type[LaneMachine]) -> None:
-    run(machine, 25, 40)  # what fails is made small by the slow test: that takes minutes
+    run(machine, settings().max_examples, 40)  # what fails is made small by the slow test: that takes minutes
 
 
 @pytest.mark.nightly
