@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from brickd.analysis.evidence_news import EvidenceNews
+from brickd.analysis.numerics import birth_alarms
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
@@ -233,7 +234,9 @@ class Daemon:
 
     def alarms(self) -> tuple[Alarm, ...]:
         """The alarms that hold."""
-        return self._alarms.hold()
+        with self._collector.roster.lock:
+            names = self._memory.names()
+        return *self._alarms.hold(), *birth_alarms.alarms(self._memory.compared.births, names, time.time_ns())
 
     def compared(self) -> Compared:
         """Where workers differ, and how much was compared."""

@@ -48,6 +48,7 @@ def answer(world: World, question: CoverageQuery) -> Answer:
             "oldest_age_ns": max(0, time.time_ns() - compared.oldest_ns) if compared.oldest_ns else None,
         },
         "unlooked": compared.unlooked,
+        "births_unkept": compared.births_unkept,
         "services": [
             {**each, "thinned": _thinned(each["service"], workers)}
             for each in numerics_summary.summaries(compared, judged, workers) or ()

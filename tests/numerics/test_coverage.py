@@ -144,7 +144,7 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
         workers(worker, (0, 1))
         said = settled(daemon, 2 * OF_A_ROUND)
     assert list(said) == [
-        "schema_version", "source", "since", "window", "unlooked", "services", "evidence", "findings",
+        "schema_version", "source", "since", "window", "unlooked", "births_unkept", "services", "evidence", "findings",
         "sites", "bricks_without_sites", "words",
     ]  # fmt: skip
     assert list(said["window"]) == ["bytes", "fingerprints", "since", "oldest_age_ns"]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from brickd.analysis.numerics import recent_counts
+from brickd.analysis.numerics import not_finite, recent_counts
+from brickd.analysis.numerics.not_finite import Births
 from brickd.analysis.numerics.recent_counts import Recent
 from brickd.base.json_values import I32_MAX, pieces, plain, require, unicode, whole
 from brickd.shm import _reader
@@ -195,6 +196,8 @@ class Compared:
         apart: by place the workers of two numeric classes, if any are known.
         latest: by service.
         recent: by service, the counts of the last hour.
+        births: NaN and infinities that began in a worker.
+        births_unkept: how many of these, and fingerprints that may hold any, found no room.
         unlooked: how many that differ were not looked at: more of one place than are, or they had left.
         unkept: by service how often a finding was not kept, or left, for want of room.
     """
@@ -212,6 +215,8 @@ class Compared:
     unlooked: int = 0
     unkept: Mapping[str, int] = field(default_factory=dict)
     recent: Mapping[str, Recent] = field(default_factory=dict)
+    births: Births = field(default_factory=dict)
+    births_unkept: int = 0
 
     def of_services(self, services: Collection[str]) -> Compared:
         """The state without findings of other services."""
@@ -223,6 +228,7 @@ class Compared:
             latest={service: latest for service, latest in self.latest.items() if service in services},
             unkept={service: n for service, n in self.unkept.items() if service in services},
             recent={service: slots for service, slots in self.recent.items() if service in services},
+            births={at: birth for at, birth in self.births.items() if at.service in services},
         )
 
     def without(self, workers: Collection[str]) -> Compared:
@@ -235,6 +241,7 @@ class Compared:
             findings={place: left for place, left in findings.items() if left is not None},
             doubts={place: left for place, left in doubts.items() if left is not None},
             apart={place: left for place, left in apart.items() if left},
+            births={at: birth for at, birth in self.births.items() if at.worker not in workers},
         )
 
     def pieces(self) -> Iterator[str]:
@@ -262,6 +269,7 @@ class Compared:
                 "latest": [plain(self.latest)],
                 "unlooked": [plain(self.unlooked)],
                 "unkept": [plain(self.unkept)],
+                "births": [plain(not_finite.plain(self.births))],
                 "recent": [plain({service: recent_counts.plain(slots) for service, slots in self.recent.items()})],
             }
         )
@@ -279,6 +287,7 @@ class Compared:
             latest={unicode(service): Latest(*map(whole, each)) for service, each in document["latest"].items()},
             unlooked=whole(document["unlooked"]),
             unkept={unicode(service): whole(count) for service, count in document["unkept"].items()},
+            births=not_finite.of_document(document.get("births", [])),  # older documents have none
             # Older documents do not say when what was counted.
             recent={
                 unicode(service): recent_counts.of_document(rows)

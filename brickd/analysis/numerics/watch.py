@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from brickd.analysis.numerics.announce import EXPLAINED, UNREPEATED, announce_news, announce_withdrawn
+from brickd.analysis.numerics.birth_alarms import log_births
 from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.numerics.not_finite import BirthsWatch
 from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, Learning
 from brickd.analysis.numerics.online_state import (
     ALL_EVIDENCE_MAX,
@@ -66,6 +68,7 @@ class Watch:
         self._tally = Tally(numerics, before.sites)
         self._unlooked_before = before.unlooked
         self._turns = JudgeTurns(questions)
+        self._births = BirthsWatch(numerics)
         self._judged_end = self._looked = 0
         # Cases that the last look met: the reader reports a group again whenever any of it comes again.
         self._seen = frozenset[tuple[int, bool]]()
@@ -110,6 +113,8 @@ class Watch:
         while self._marks[0][0] <= fingerprints.first:
             self._marks.popleft()
         known = self.compared.of_services(roll.services)
+        births, born, unkept = self._births.look(known.births, roll.names.keys(), at_ns)
+        log_births(self._log_event, births, born, roll.names)
         latest, recent = dict(known.latest), dict(known.recent)
         for service, counts in news.items():
             if counts.met:
@@ -123,6 +128,8 @@ class Watch:
             sites=self._tally.sites(),
             latest=latest,
             recent=recent,
+            births=births,
+            births_unkept=unkept + fingerprints.untracked,
             unlooked=self._unlooked_before + fingerprints.unlike_all - self._looked,
         )
         return self.compared

@@ -16,9 +16,13 @@ from brickd.base.units import duration, listed
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 
-Kind = Literal["stuck", "memory"]
+Kind = Literal["stuck", "memory", "nan"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_GONE: Mapping[Kind, str] = {"stuck": "no longer stuck", "memory": "memory does not grow any more"}
+_GONE: Mapping[Kind, str] = {
+    "stuck": "no longer stuck",
+    "memory": "memory does not grow any more",
+    "nan": "no NaN or Inf any more",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 #include "site_counts.h"
 
+#include "births.h"
 #include "record_walk.h"
 
 #include <stdlib.h>
@@ -36,6 +37,8 @@ void brick_fingerprints_free(struct brick_fingerprints *p)
     free(p->counts_index);
     free(p->changed);
     free(p->waiting);
+    free(p->births.rows);
+    free(p->births.index);
 }
 
 /* ---- room --------------------------------------------------------------- */
@@ -246,6 +249,7 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
     for (uint64_t n = p->first; n < p->end; n++)
         if (bsearch(&fingerprint_of(p, n)->worker, workers, count, sizeof *workers, by_number) != NULL)
             retire(p, n);
+    brick_births_forget(p, workers, count);
 }
 
 /* Whether the group has a current fingerprint of another worker; those are not alone any more. */
@@ -434,6 +438,7 @@ enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const stru
     count->fingerprints++;
     fingerprint.own_count = count->site != 0;
     put(p, &fingerprint, slots);
+    brick_births_count(p, &fingerprint, slots);
     count->bare += fingerprint.inputs == 0;
     count->stateful += fingerprint.inputs != 0 && fingerprint.stateful;
     if (!brick_fingerprint_is_grouped(&fingerprint))

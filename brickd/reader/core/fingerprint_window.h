@@ -78,6 +78,25 @@ struct brick_site_count {
 };
 #define BRICK_SITE_COUNTS_MAX 65536u /* further sites are counted as site 0 */
 
+enum { BRICK_BORN_NAN, BRICK_BORN_POS_INF, BRICK_BORN_NEG_INF, BRICK_NOT_FINITE };
+
+/* Of one worker at one site (births.h). Counts stop at their largest number. */
+struct brick_births {
+    uint64_t site, last;           /* without BRICK_SITE_STATEFUL; the number of its newest fingerprint */
+    uint32_t service, worker;
+    uint32_t fingerprints;         /* 0: the row is to be dropped */
+    uint32_t first[BRICK_NOT_FINITE]; /* the fingerprint, counted from 1, in which a kind was born first */
+    uint32_t times[BRICK_NOT_FINITE];
+};
+
+struct brick_births_table {
+    struct brick_births *rows;
+    uint32_t *index; /* of each worker and site its place among these plus 1; 0: free */
+    size_t room, used;
+    uint64_t untracked; /* fingerprints that found no row */
+    int any;            /* whether anything was ever born */
+};
+
 struct brick_fingerprints {
     struct brick_kept_fingerprint *fingerprints;  /* a ring */
     struct brick_record *slots;  /* a ring */
@@ -94,6 +113,7 @@ struct brick_fingerprints {
     size_t bytes_max;    /* 0: nothing is kept or counted */
     uint64_t refused;    /* invalid records */
     uint64_t unlike_all; /* unlike fingerprints; those that rounding may explain count once each time they are taken */
+    struct brick_births_table births;
     uint64_t key;        /* random, so that no worker can make groups collide */
 };
 

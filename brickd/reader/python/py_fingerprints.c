@@ -5,6 +5,8 @@
  */
 #include "py_fingerprints.h"
 
+#include "../core/births.h"
+
 #include <stdlib.h>
 #include <structmember.h>
 #include <sys/random.h>
@@ -242,6 +244,26 @@ static PyObject *fingerprints_counts(PyObject *self, PyObject *unused)
     return rows;
 }
 
+static PyObject *fingerprints_births(PyObject *self, PyObject *unused)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    struct brick_births *rows = malloc(BRICK_BIRTHS_ROWS_MAX * sizeof *rows);
+    size_t count = SIZE_MAX;
+    take_lock(&p->mutex);
+    if (rows != NULL)
+        count = brick_births_rows(&p->window, rows);
+    pthread_mutex_unlock(&p->mutex);
+    PyObject *list = count != SIZE_MAX ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        const struct brick_births *b = &rows[i];
+        list_put(&list, i, Py_BuildValue("(IKII(II)(II)(II))", b->service, (unsigned long long)b->site, b->worker,
+                                         b->fingerprints, b->first[0], b->times[0], b->first[1], b->times[1],
+                                         b->first[2], b->times[2]));
+    }
+    free(rows);
+    return list;
+}
+
 static PyObject *fingerprints_forget(PyObject *self, PyObject *number)
 {
     Fingerprints *p = (Fingerprints *)self;
@@ -352,6 +374,9 @@ static PyMethodDef fingerprints_methods[] = {
     {"counts", fingerprints_counts, METH_NOARGS,
      "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] since the last call, of sites that changed; site 0: "
      "all sites for which there was no room."},
+    {"births", fingerprints_births, METH_NOARGS,
+     "[(service, site, worker, fingerprints, NaN, +Inf, -Inf)] at sites where any was born: of each kind the fingerprint "
+     "in which it was first, counted from 1, and how often."},
     {"select", fingerprints_select, METH_VARARGS,
      "(Fingerprints of these workers, renumbered; for each worker the number after its last fingerprint, or 0)."},
     {"rounded", fingerprints_rounded, METH_VARARGS,
@@ -369,6 +394,8 @@ static PyMemberDef fingerprints_members[] = {
     {"refused", T_ULONGLONG, offsetof(Fingerprints, window.refused), READONLY, "Invalid records."},
     {"unlike_all", T_ULONGLONG, offsetof(Fingerprints, window.unlike_all), READONLY,
      "Fingerprints whose group had another output; those that rounding may explain count once between two calls of unlike()."},
+    {"untracked", T_ULONGLONG, offsetof(Fingerprints, window.births.untracked), READONLY,
+     "Fingerprints of which nothing is counted that is born in them, for want of room."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot fingerprints_slots[] = {

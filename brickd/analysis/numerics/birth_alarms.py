@@ -1,0 +1,66 @@
+"""What is reported of NaN and infinities that are born in a worker: the event at once, and the alarm while it goes on.
+
+Owns: those sentences, for how long a birth is an alarm, how many sites of a worker have an event. Must not know: when a
+birth is a finding, screens. Invariants: the text names the worker, the kind and the first site; a worker has one alarm,
+however many its sites are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from brickd.analysis.numerics.not_finite import KINDS, Birth, Births, BornAt
+from brickd.analysis.timing.alarms import Alarm
+from brickd.base.timestamps import local
+from brickd.base.units import plural
+from brickd.model.event_log import LogEvent
+from brickd.model.worker_names import as_argument
+
+ACTIVE_NS = 600_000_000_000  # an alarm ends when nothing was born for so long
+EVENTS_MAX = 8  # sites of a worker that have an event of their own
+
+
+def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], names: Mapping[str, str]) -> None:
+    """Log new findings; of many in one worker the first ones."""
+    new = list(born)
+    known = Counter(at.worker for at in births)
+    known.subtract(at.worker for at in new)
+    for at in new:
+        known[at.worker] += 1
+        if known[at.worker] > EVENTS_MAX:
+            continue
+        name = names.get(at.worker) or at.worker[:8]
+        text = f"{name} computes {at.kind} at {_where(at)}; its inputs hold none"
+        log_event("nan", text, service=at.service, worker=name, command=_command(at.service))
+
+
+def alarms(births: Births, names: Mapping[str, str], now_ns: int) -> list[Alarm]:
+    """One alarm for each worker in which anything was born lately."""
+    workers: dict[tuple[str, str], list[tuple[BornAt, Birth]]] = defaultdict(list)
+    for at, birth in births.items():
+        workers[at.service, at.worker].append((at, birth))
+    return [
+        _alarm(service, uuid, names.get(uuid) or uuid[:8], found, now_ns)
+        for (service, uuid), found in workers.items()
+        if max(birth.latest_ns for _, birth in found) > now_ns - ACTIVE_NS
+    ]
+
+
+def _alarm(service: str, uuid: str, name: str, found: list[tuple[BornAt, Birth]], now_ns: int) -> Alarm:
+    found = sorted(found, key=lambda each: each[1].since_ns)
+    (first, birth), sites = found[0], {_where(at) for at, _ in found}
+    kinds = " and ".join(kind for kind in KINDS if any(at.kind == kind for at, _ in found))
+    times = sum(each.times for _, each in found)
+    more = f" (and at {plural(len(sites) - 1, 'more site')})" if len(sites) > 1 else ""
+    since = f"since {local(birth.since_ns, now_ns)}, {plural(times, 'time')}"
+    text = f"{name} computes {kinds} at {_where(first)}{more} {since}; its inputs hold none"
+    return Alarm("nan", service, (name,), uuid, text, _command(service))
+
+
+def _where(at: BornAt) -> str:
+    return at.kernel if at.layer < 0 else f"{at.kernel} layer {at.layer}"
+
+
+def _command(service: str) -> str:
+    return f"brickd diff {as_argument(service)}"

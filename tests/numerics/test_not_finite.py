@@ -1,0 +1,298 @@
+"""NaN and infinities that are born in a worker: found at once, without a peer; what is so by design is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from faults import Start
+from running import running
+from said import Said, Tensor
+from test_watch import TABLES, Service
+from verbs import brickd, document, started
+
+from brickd.analysis.numerics import not_finite
+from brickd.analysis.numerics.birth_alarms import ACTIVE_NS, EVENTS_MAX, alarms, log_births
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.numerics.not_finite import (
+    BIRTHS_MAX,
+    FIRST,
+    KINDS,
+    Birth,
+    BirthsWatch,
+    BornAt,
+    CountedBirths,
+    found,
+)
+from brickd.analysis.numerics.online_state import Compared
+from brickd.shm import _reader
+
+MORE, UNREAD = 4, 0
+FINE, INPUT = Tensor(1), Tensor(7)
+NAN, INF, NEG = Tensor(2, nan=1), Tensor(2, pos_inf=3), Tensor(2, neg_inf=2)
+KNOWN = {f"u{n}": f"api/{n}" for n in range(9)}
+
+
+def rows(*workers: Sequence[tuple[int, int]], counts: Sequence[int]) -> list[CountedBirths]:
+    """Workers at one site: of each kind the first and how often, and their fingerprints."""
+    return [CountedBirths(0, 5, n, counts[n], tuple(kinds)) for n, kinds in enumerate(workers)]
+
+
+def of_nan(*workers: tuple[int, int], counts: Sequence[int]) -> list[int]:
+    """In which workers NaN is a finding."""
+    none = (0, 0)
+    return [row.worker for row, _, _ in found(rows(*[(each, none, none) for each in workers], counts=counts))]
+
+
+# ---- when it is a finding
+
+
+def test_what_begins_after_the_first_fingerprints_is_a_finding_in_one_worker_alone() -> None:
+    assert of_nan((FIRST["NaN"], 1), counts=[100]) == []
+    assert of_nan((FIRST["NaN"] + 1, 1), counts=[100]) == [0]
+    assert of_nan((0, 0), counts=[100]) == []
+
+
+def test_what_all_workers_give_from_their_first_fingerprints_on_is_by_design() -> None:
+    assert of_nan((1, 100), (3, 90), (16, 5), counts=[100, 100, 100]) == []
+
+
+def test_what_another_worker_never_gives_is_a_finding_from_the_first_fingerprint_on() -> None:
+    assert of_nan((1, 100), (0, 0), counts=[100, FIRST["NaN"]]) == [0]
+    assert of_nan((1, 100), (0, 0), counts=[100, FIRST["NaN"] - 1]) == [], "too few to know"
+
+
+def test_each_kind_is_judged_by_itself_and_minus_infinity_takes_longer() -> None:
+    late = FIRST["NaN"] + 1
+    counted = rows(((0, 0), (late, 2), (late, 4)), counts=[2_000])
+    assert [(kind, times) for _, kind, times in found(counted)] == [("Inf", 2)]
+    counted = rows(((0, 0), (0, 0), (FIRST["-Inf"] + 1, 4)), counts=[2_000])
+    assert [(kind, times) for _, kind, times in found(counted)] == [("-Inf", 4)]
+
+
+def test_sites_and_services_are_judged_apart() -> None:
+    (sick,), (well,) = (rows(((1, 1), (0, 0), (0, 0)), counts=[9]), rows(((0, 0),) * 3, counts=[100]))
+    assert len(list(found([sick, well]))) == 1
+    assert not list(found([sick, well._replace(site=6)]))
+    assert not list(found([sick, well._replace(service=1)]))
+
+
+# ---- what is counted
+
+
+def counts(window: _reader.Fingerprints) -> dict[int, tuple[int, ...]]:
+    """Of each worker: fingerprints, and of NaN, Inf and -Inf the first and how often."""
+    return {row[2]: (row[3], *row[4], *row[5], *row[6]) for row in window.births()}
+
+
+def window(*said: Said, numerics: Numerics | None = None) -> _reader.Fingerprints:
+    numerics = numerics or Numerics(1 << 20)
+    producer = numerics.producer("u0", "api", lambda: TABLES, "")
+    for each in said:
+        producer.receive(each.slots())
+    return numerics.fingerprints
+
+
+def test_a_birth_is_in_an_output_while_no_input_holds_any() -> None:
+    assert counts(window(Said(FINE, (INPUT,)), Said(NAN, (INPUT,)), Said(replace(NAN, pos_inf=1), (INPUT,)))) == {
+        1: (3, 2, 2, 3, 1, 0, 0)
+    }
+    assert counts(window(Said(INF, (INPUT,)), Said(NEG, (INPUT, INPUT)))) == {1: (2, 0, 0, 1, 1, 2, 1)}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Said(NAN),  # what its inputs hold is not known
+        *(Said(NAN, (INPUT, bad)) for bad in (Tensor(7, nan=1), Tensor(7, pos_inf=1), Tensor(7, neg_inf=1))),
+        Said(NAN, (INPUT, replace(INPUT, dtype=UNREAD))),
+        Said(NAN, (INPUT,) * 8, flags=MORE),
+        Said(FINE, (INPUT,)),
+    ],
+)
+def test_what_an_input_holds_or_may_hold_is_not_born_there(said: Said) -> None:
+    assert counts(window(said)) == {}
+
+
+def test_a_stateful_site_is_counted_like_others_and_under_the_same_name() -> None:
+    assert counts(window(Said(NAN, (INPUT,), flags=32), Said(FINE, (INPUT,)))) == {1: (2, 1, 1, 0, 0, 0, 0)}
+
+
+def test_workers_without_births_are_counted_where_another_has_some_and_nowhere_else() -> None:
+    service = Service(2)
+    service.say(FINE, NAN)
+    service.say(FINE, FINE, site=2)
+    assert [(row[2], row[3], row[4]) for row in service.numerics.fingerprints.births()] == [
+        (2, 1, (1, 1)),
+        (1, 1, (0, 0)),
+    ]
+    service.numerics.forget(["u1"])
+    assert service.numerics.fingerprints.births() == []
+
+
+def test_however_many_workers_and_sites_there_are_the_counts_are_bounded_and_what_finds_no_room_is_counted() -> None:
+    numerics = Numerics(1 << 12)  # the window forgets soon
+    fingerprints = numerics.fingerprints
+    most, sites = 65_536, 512
+    names = _reader_numbers(sites)
+    said = b"".join(Said(NAN, (INPUT,), site=n).slots() for n in range(sites))
+    for worker in range(1, most // sites + 1):
+        fingerprints.add(worker, 0, 0, names, names, said, True)
+    assert fingerprints.untracked == 0
+    assert len(fingerprints.births()) == 8_192
+    fingerprints.add(500, 0, 0, names, names, Said(NAN, (INPUT,)).slots(), True)
+    assert fingerprints.untracked == 0, "those that have left the window make room"
+    assert 0 < len(fingerprints.births()) < sites
+
+
+def _reader_numbers(count: int) -> Any:
+    from array import array
+
+    return array("Q", range(1, count + 1))
+
+
+# ---- findings
+
+
+def born(kind: str = "NaN", worker: str = "u0", layer: int = 3, kernel: str = "k1") -> BornAt:
+    return BornAt("api", kernel, layer, worker, kind)
+
+
+def test_one_worker_alone_is_found_at_the_next_look_and_reported_once() -> None:
+    service = Service(1)
+    for number in range(FIRST["NaN"]):
+        service.say(FINE, given=number)
+    assert service.look().births == {}
+    service.say(NAN, given=99)
+    (birth,) = service.look().births.items()
+    assert (birth[0], birth[1].times) == (born(), 1)
+    assert service.told == [
+        (
+            "nan",
+            "api/0 computes NaN at k1 layer 3; its inputs hold none",
+            {"service": "api", "worker": "api/0", "command": "brickd diff api"},
+        )
+    ]
+    service.say(NAN, given=100, times=2)
+    again = service.look().births[born()]
+    assert (again.times, again.since_ns) == (3, birth[1].since_ns)
+    assert again.latest_ns > birth[1].latest_ns
+    service.say(FINE, given=101)
+    assert service.look().births[born()] == again
+    assert service.kinds == ["nan"]
+
+
+def test_a_mask_that_every_worker_gives_is_no_alarm_however_long_it_goes_on() -> None:
+    service = Service(3)
+    for number in range(40):
+        service.say(*[replace(NEG, nan=1)] * 3, given=number)
+        assert service.look().births == {}
+    assert service.told == []
+
+
+def test_what_was_found_goes_on_in_the_next_daemon_and_counts_from_there() -> None:
+    service = Service(1)
+    for number in range(20):
+        service.say(FINE if number < 17 else NAN, given=number)
+    before = service.look()
+    read = Compared.of(json.loads("".join(before.pieces())))
+    assert read.births == before.births
+    assert before.births[born()].times == 3
+    heir = Service(2, read)
+    for number in range(30):
+        heir.say(NAN, FINE, given=number)
+    assert heir.look().births[born()].times == 33
+    assert "nan" not in heir.kinds
+
+
+def test_of_workers_that_are_gone_nothing_is_kept() -> None:
+    compared = Compared(births={born(): Birth(1, 2, 3), born(worker="u1"): Birth(4, 5, 6)})
+    assert list(compared.without({"u0"}).births) == [born(worker="u1")]
+    assert compared.of_services({"other"}).births == {}
+    births, new, unkept = BirthsWatch(Numerics(1)).look(compared.births, {"u0"}, 9)
+    assert (list(births), new, unkept) == ([born()], [], 0)
+
+
+def test_findings_are_bounded_and_what_finds_no_room_is_counted() -> None:
+    service = Service(2)
+    for number in range(20):
+        service.say(FINE, NAN, given=number)
+    full = {born(layer=n): Birth(1, 1, 1) for n in range(10, 10 + BIRTHS_MAX)}
+    births, new, unkept = BirthsWatch(service.numerics).look(full, KNOWN, 9)
+    assert (births, new, unkept) == (full, [], 1)
+
+
+def test_an_older_state_has_no_births_and_a_wrong_one_is_refused() -> None:
+    assert not_finite.of_document(not_finite.plain({born(): Birth(1, 2, 3)})) == {born(): Birth(1, 2, 3)}
+    for row in (
+        ["api", "k", 0, "u0", "huge", 1, 2, 3],
+        ["api", "k", 0, "u0", "NaN", 1, 2],
+        ["api", "k", -2, "u0", "NaN", 1, 2, 3],
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            not_finite.of_document([row])
+
+
+# ---- what is reported
+
+
+def test_a_worker_has_one_alarm_that_names_the_first_site_while_it_goes_on() -> None:
+    births = {born("-Inf", layer=-1): Birth(2, 90, 100), born(): Birth(5, 10, 95), born(layer=4): Birth(1, 20, 20)}
+    (alarm,) = alarms(births, KNOWN, 101)
+    assert (alarm.kind, alarm.service, alarm.workers, alarm.subject) == ("nan", "api", ("api/0",), "u0")
+    assert alarm.text.startswith("api/0 computes NaN and -Inf at k1 layer 3 (and at 2 more sites) since ")
+    assert alarm.text.endswith(", 8 times; its inputs hold none")
+    assert len(alarms(births, KNOWN, 99 + ACTIVE_NS)) == 1
+    assert alarms(births, KNOWN, 100 + ACTIVE_NS) == []
+    two = alarms(births | {born(worker="u1", layer=-1): Birth(1, 99, 99)}, {}, 101)
+    assert [(each.workers, " at k1 since " in each.text) for each in two] == [(("u0",), False), (("u1",), True)]
+
+
+def test_of_a_worker_with_many_sites_the_first_ones_are_logged() -> None:
+    logged: list[str] = []
+
+    def log(kind: str, text: str, **_: str | None) -> None:
+        logged.append(text)
+
+    births = {born(layer=n): Birth(1, 1, 1) for n in range(20)}
+    log_births(log, births, list(births)[:5], KNOWN)
+    assert len(logged) == 0, "15 others were known"
+    few = dict(list(births.items())[:12])
+    log_births(log, few, list(few), KNOWN)
+    assert len(logged) == EVENTS_MAX
+    assert KINDS == ("NaN", "Inf", "-Inf")
+
+
+# Finite for as many steps as show what is by design, then NaN now and then. A mask holds -Inf in every step.
+PROGRAM = """
+import numpy as np
+brick.init()
+x = np.arange(4, dtype="f")
+with np.errstate(all="ignore"):
+    for step in range(40):
+        given = x + 100 * step
+        mask = np.where(x > 2, -np.inf, 0).astype("f")
+        brick.checksum("mask", mask, input=given, layer=0)
+        brick.checksum("norm", given / (0 if step > 20 and step % 2 else 1) * 0, input=given, layer=5)
+pause()
+"""
+
+
+def test_a_worker_without_a_peer_that_computes_nan_is_named_at_once_on_every_screen(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        started(worker, PROGRAM, BRICKD_SERVICE="api")
+        event = daemon.until("nan")
+        assert (event["service"], event["worker"]) == ("api", "api/0")
+        assert event["text"] == "api/0 computes NaN at norm layer 5; its inputs hold none"
+        said = daemon.once("/status", lambda said: said["alarms"])
+        (alarm,) = said["alarms"]
+        assert (alarm["kind"], alarm["workers"]) == ("nan", ["api/0"])
+        assert [each["text"] for each in said["problems"]] == [alarm["text"]]
+        assert alarm["text"].startswith("api/0 computes NaN at norm layer 5 since ")
+        ended = brickd("status", "--check")
+        assert (ended.returncode, "api/0 computes NaN or Inf" in ended.stdout) == (1, True)
+        assert brickd("status", "--check", "--ignore", "nan").returncode == 0
+        assert document("status", "api/0")["alarms"] == said["alarms"]
