@@ -1,7 +1,8 @@
 """Many questions to brickd from one interpreter: a verb answers in milliseconds, and takes ten times as long to start.
 
-Run as a module it reads a JSON list of command lines and prints a list of what each printed: `python -m
-benchmarks.asking`. The verbs are those of the command line, from their arguments to the JSON that they print.
+Run as a module it reads lines, each a JSON list of command lines, and prints for each line a list of what those
+printed: `python -m benchmarks.asking`. The verbs are those of the command line, from their arguments to the JSON that
+they print.
 """
 
 from __future__ import annotations
@@ -11,25 +12,45 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from benchmarks.workplace import Workplace
 
+Ask = Callable[[Sequence[Sequence[str]]], list[dict[str, Any]]]
 
-def asked(place: Workplace, questions: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """What `brickd` answers to each of these; where it cannot, `error` says why."""
-    done = subprocess.run(
+
+@contextlib.contextmanager
+def asking(place: Workplace) -> Iterator[Ask]:
+    """A function that returns what `brickd` answers to each command; where it cannot, `error` is the reason."""
+    with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.asking"],
-        input=json.dumps([[*words, "--json"] for words in questions]),
         env=place.environment,
         cwd=place.folder,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
-    )
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
-    return answers
+    ) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def ask(questions: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+            stdin.write(json.dumps([[*words, "--json"] for words in questions]) + "\n")
+            stdin.flush()
+            if not (line := stdout.readline()):
+                raise RuntimeError(f"no answer to {questions}: exit status {process.wait()}")
+            answers: list[dict[str, Any]] = json.loads(line)
+            return answers
+
+        yield ask
+        stdin.close()
+
+
+def asked(place: Workplace, questions: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """The answers to some questions, of which no more follow."""
+    with asking(place) as ask:
+        return ask(questions)
 
 
 def _answer(words: list[str]) -> Any:
@@ -47,7 +68,8 @@ def _answer(words: list[str]) -> Any:
 
 def main() -> None:
     """All answers."""
-    print(json.dumps([_answer(words) for words in json.load(sys.stdin)]))
+    for line in sys.stdin:
+        print(json.dumps([_answer(words) for words in json.loads(line)]), flush=True)
 
 
 if __name__ == "__main__":

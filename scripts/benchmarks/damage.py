@@ -63,12 +63,18 @@ class Change(NamedTuple):
     bit: int
 
 
+def flipped(flat: Array, index: int, bit: int) -> None:
+    """Flip a bit of one element in place, whatever its type; 0 is the least."""
+    unsigned = np.dtype(f"u{flat.itemsize}")
+    flat.view(unsigned)[index] ^= unsigned.type(1 << bit)
+
+
 def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1)) -> Array:
     """A changed copy of a tensor of float32; `along`: the dimension with the heads, and how often it has all."""
     random, y = Random(change.seed), x.copy(order="C")
     match change.kind:
         case Kind.FLIP:
-            y.reshape(-1).view(np.uint32)[random.randrange(y.size)] ^= np.uint32(1 << change.bit)
+            flipped(y.reshape(-1), random.randrange(y.size), change.bit)
         case Kind.SCALE:
             y[..., random.randrange(y.shape[-1])] *= np.float32(random.choice(_FACTORS))
         case Kind.ZERO:

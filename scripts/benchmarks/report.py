@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 SCHEMA_VERSION = 1
-_UNSHOWN = ("reference_ns_min", "reference_ns_median", "attempt", "cpu", "distance", "note", "skipped")
+_UNSHOWN = (
+    "fault",
+    "architecture",
+    "traffic",
+    "reference_ns_min",
+    "reference_ns_median",
+    "attempt",
+    "cpu",
+    "distance",
+    "note",
+    "skipped",
+)
 _WORDS = {True: "yes", False: "NO", None: "-"}
 
 

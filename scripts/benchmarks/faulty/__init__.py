@@ -1,0 +1,1 @@
+"""Fleets of real model architectures with faults: `scripts/bench verdicts`."""

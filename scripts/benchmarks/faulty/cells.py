@@ -1,0 +1,111 @@
+"""Cells: an architecture, a fault and a kind of traffic, drawn from a seed; and the file of those that are finished.
+
+Owns: which cells there are, their order and seeds, the file's form. Must not know: models, brickd. Invariants: the same
+seed draws the same cells in the same order; a cell's seed depends on the run's seed and the cell alone; a file is
+continued only under the limits with which it was begun.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faulty.frozen import HEALTHY, WANTED, table
+
+ARCHITECTURES = ("llama_fp32", "llama_bf16", "llama_int8", "mixtral", "vit", "unet", "bert")
+EQUAL, UNIQUE = "equal", "unique"
+_QUICK = (("llama_fp32", "weight_bit", EQUAL), ("llama_bf16", "rare_nan", EQUAL), ("bert", HEALTHY, UNIQUE))
+_LONG = "leak"  # for one architecture: it is the same in all, and takes the time of ten other cells
+_INT8 = "llama_int8"
+_NOT_INT8 = ("weight_bit", "rare_nan")  # a quantized operator refuses NaN, and its server ends
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fleet and its fault.
+
+    Attributes:
+        architecture: one of ARCHITECTURES.
+        fault: one of WANTED, or HEALTHY.
+        traffic: whether all workers get equal prompts, or each its own.
+        seed: decides the worker, the place and the prompts.
+    """
+
+    architecture: str
+    fault: str
+    traffic: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Its name in files and options."""
+        return f"{self.architecture}/{self.fault}/{self.traffic}"
+
+
+def drawn(seed: int, *, quick: bool = False, only: str = "*") -> list[Cell]:
+    """The cells of a run, in the order in which they run; `only`: a pattern of their keys."""
+    kinds = list(_QUICK if quick else _every())
+    random.Random(seed).shuffle(kinds)
+    cells = [Cell(*kind, random.Random(f"{seed} {'/'.join(kind)}").getrandbits(32)) for kind in kinds]
+    return [cell for cell in cells if fnmatch.fnmatchcase(cell.key, only)]
+
+
+def _every() -> Iterable[tuple[str, str, str]]:
+    for architecture in ARCHITECTURES:
+        for fault in WANTED:
+            if fault == _LONG and architecture != ARCHITECTURES[0]:
+                continue
+            if fault in (_NOT_INT8 if architecture == _INT8 else ("int8_weight",)):
+                continue
+            yield architecture, fault, EQUAL
+        yield architecture, HEALTHY, EQUAL
+        yield architecture, HEALTHY, UNIQUE
+    yield ARCHITECTURES[0], "eps", UNIQUE  # what nothing can be compared with is unproven, not well
+
+
+class FinishedCells:
+    """A file: a line about the run, and one for each finished cell."""
+
+    def __init__(self, file: Path, seed: int, *, quick: bool, results: dict[str, dict[str, Any]]) -> None:
+        self._file = file
+        self.seed, self.quick, self.results = seed, quick, results
+
+    @classmethod
+    def begun(cls, file: Path, seed: int, *, quick: bool) -> FinishedCells:
+        """Begin a file, in place of any other."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"seed": seed, "quick": quick, "limits": table()}) + "\n", encoding="utf-8")
+        return cls(file, seed, quick=quick, results={})
+
+    @classmethod
+    def resumed(cls, file: Path, seed: int | None, *, quick: bool) -> FinishedCells:
+        """Continue a file; a last line that was not written to its end is dropped.
+
+        Raises:
+            RuntimeError: there is no such file, or it belongs to another run.
+        """
+        if not file.exists():
+            raise RuntimeError(f"{file} does not exist: nothing to resume")
+        content = file.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        head, *lines = map(json.loads, whole.splitlines() or [b"{}"])
+        if head.get("limits") != table():
+            raise RuntimeError(f"{file} was begun under other limits: run without --resume")
+        if head["quick"] != quick or seed not in (None, head["seed"]):
+            raise RuntimeError(f"{file} is of seed {head['seed']}{' with --quick' if head['quick'] else ''}")
+        if whole != content:
+            file.write_bytes(whole)
+        return cls(file, head["seed"], quick=quick, results={each["cell"]: each for each in lines})
+
+    def add(self, result: dict[str, Any]) -> None:
+        """Keep the result of one more cell; one that was skipped is tried again by the next run."""
+        if result.get("skipped"):
+            return
+        self.results[result["cell"]] = result
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(result) + "\n")

@@ -1,0 +1,189 @@
+"""`scripts/bench verdicts`: faults in running fleets of real architectures, put in and taken out: what is reported.
+
+Each cell is a fleet of three workers under a daemon of its own. What is true of it is known here alone. Finished cells
+are kept in build/verdicts, so that `--resume` continues a run that was interrupted, with its seed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import secrets
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.faulty import frozen
+from benchmarks.faulty.cells import Cell, FinishedCells, drawn
+from benchmarks.report import Report, Table
+from benchmarks.workplace import Workplace, progress
+
+HELP = "fleets of real models with faults put in and taken out: found, worker, place, time, false alarms, unproven"
+
+KEPT = Path(__file__).resolve().parents[3] / "build" / "verdicts"
+_WANTED = ("torch", "transformers")
+_SHOWN = 3  # texts of a row
+
+
+def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = False, only: str = "*") -> Report:
+    """Run all cells that are not finished, one after the other."""
+    missing = [name for name in _WANTED if importlib.util.find_spec(name) is None]
+    if missing:
+        why = f"no {' and '.join(missing)} in .venv: .venv/bin/pip install {' '.join(missing)}"
+        return Report("verdicts", machine.facts(), [Table("verdicts", "Faults", [_skipped(why)])])
+    file = KEPT / ("quick.jsonl" if quick else "full.jsonl")
+    if resume:
+        finished = FinishedCells.resumed(file, seed, quick=quick)
+    else:
+        finished = FinishedCells.begun(file, secrets.randbits(32) if seed is None else seed, quick=quick)
+    progress(f"seed {finished.seed}; finished cells are kept in {file}")
+    cells = drawn(finished.seed, quick=quick, only=only)
+    if not cells:
+        raise SystemExit(f"--only {only}: no cell has such a name; one is {drawn(0, quick=quick)[0].key}")
+    return report(finish(cells, finished, lambda cell: _tried(cell, quick=quick)), finished.seed)
+
+
+def finish(
+    cells: Sequence[Cell], finished: FinishedCells, tried: Callable[[Cell], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The results of all cells, of which those run that are not finished."""
+    results = []
+    for number, cell in enumerate(cells, 1):
+        result = finished.results.get(cell.key)
+        if result is None:
+            progress(f"{number} of {len(cells)}: {cell.key}")
+            result = tried(cell)
+            finished.add(result)
+        progress(f"{number} of {len(cells)}: {cell.key}: {line(result)}")
+        results.append(result)
+    return results
+
+
+def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
+    from benchmarks.faulty.trial import tried
+
+    try:
+        return tried(cell, quick=quick)
+    except (RuntimeError, OSError) as error:
+        named = {"architecture": cell.architecture, "fault": cell.fault, "traffic": cell.traffic, "seed": cell.seed}
+        return {"cell": cell.key, **named, "skipped": str(error)}
+
+
+def line(result: Mapping[str, Any]) -> str:
+    """One result, for people who wait."""
+    if result.get("skipped"):
+        return f"skipped: {result['skipped']}"
+    named, wrong = result["named_s"], [*result["false_before"], *result["wrong_during"], *result["false_after"]]
+    words = [outcome(result)]
+    if named is not None:
+        place = {True: "right place", False: "wrong place", None: "no place"}[result["right_place"]]
+        words.append(f"after {named:.0f} s, {place}: {result['text']}")
+    if wrong:
+        words.append(f"FALSE: {'; '.join(wrong)}")
+    return ", ".join(words)
+
+
+def outcome(result: Mapping[str, Any]) -> str:
+    """What came of a cell, in a word: named, found, unproven, missed; without a fault quiet, unproven, silent.
+
+    `found`: without the right worker. `silent`: nothing was compared, and that was not said.
+    """
+    if result["named_s"] is not None:
+        return "named"
+    if result["found_s"] is not None:
+        return "found"
+    if result["compared"] == 0 and result["unproven"]:
+        return "unproven"
+    if result["fault"] != frozen.HEALTHY:
+        return "missed"
+    return "quiet" if result["compared"] else "silent"
+
+
+def report(results: Sequence[Mapping[str, Any]], seed: int) -> Report:
+    """The tables of some results."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for each in results:
+        groups[each["fault"], each["architecture"], each["traffic"]].append(each)
+    rows = [row(groups[key]) for key in sorted(groups)]
+    title = f"Faults in one of {frozen.WORKERS} workers, put in and taken out; seed {seed}"
+    quiet = "Healthy stretches: all before a fault, after it, and without one"
+    return Report(
+        "verdicts",
+        machine.facts() | {"seed": seed},
+        [Table("verdicts", title, rows), Table("healthy", quiet, [healthy(results)])],
+    )
+
+
+def _skipped(why: str, **case: Any) -> dict[str, Any]:
+    return {"case": "all", **case, "goal": "named", "passed": None, "note": "", "skipped": why}
+
+
+def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All results of a fault, an architecture and a kind of traffic."""
+    one = results[0]
+    tried = [each for each in results if not each.get("skipped")]
+    count = len(tried)
+    named = [each["named_s"] for each in tried if each["named_s"] is not None]
+    places = [each["right_place"] for each in tried if each["right_place"] is not None]
+    wrong = {name: sum(len(each[name]) for each in tried) for name in ("false_before", "wrong_during", "false_after")}
+    outcomes = [outcome(each) for each in tried]
+    faulty = one["fault"] != frozen.HEALTHY
+    good = {"named", "unproven"} if faulty else {"quiet", "unproven"}
+    passed = all(each in good for each in outcomes) and not any(wrong.values()) and all(places)
+    return {
+        "case": f"{one['fault']}, {one['architecture']}, {one['traffic']}",
+        "fault": one["fault"],
+        "architecture": one["architecture"],
+        "traffic": one["traffic"],
+        "runs": count,
+        "found": sum(each["found_s"] is not None for each in tried) if faulty else None,
+        "right_worker": len(named) if faulty else None,
+        "right_place": sum(places) if places else None,
+        "seconds_to_name_median": statistics.median(named) if named else None,
+        "seconds_to_name_max": max(named, default=None),
+        **wrong,
+        "compared_by_input": sum(each["compared"] for each in tried),
+        "unproven": outcomes.count("unproven"),
+        "goal": "named or unproven, nothing false" if faulty else "quiet or unproven",
+        "passed": passed if tried else None,
+        "note": "; ".join(remarks(tried)),
+        "skipped": None if tried else one["skipped"],
+    }
+
+
+def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What to look at."""
+    found = []
+    for each in results:
+        if (word := outcome(each)) in ("missed", "found", "silent"):
+            truth = f" ({each['detail']} in {', '.join(each['scope'][:1]) or each['worker']})" if each["worker"] else ""
+            found.append(f"{word}{truth}")
+        if each["right_place"] is False:
+            found.append(f"place {each['scope'][0] if each['scope'] else each['detail']}: {each['text']}")
+        for name in ("false_before", "wrong_during", "false_after"):
+            found += [f"{name.replace('_', ' ')}: {text}" for text in each[name][:_SHOWN]]
+    return found
+
+
+def healthy(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All healthy stretches together, judged where they are long enough."""
+    tried = [each for each in results if not each.get("skipped")]
+    minutes = sum(each["healthy_s"] for each in tried) / 60
+    numeric, stragglers = (sum(each[name] for each in tried) for name in ("false_numeric", "false_stragglers"))
+    every = sum(len(each["false_before"]) + len(each["false_after"]) for each in tried)
+    bad = numeric > frozen.FALSE_NUMERIC_MAX or stragglers > frozen.FALSE_STRAGGLERS_MAX
+    short = minutes < frozen.HEALTHY_MINUTES_MIN
+    return {
+        "case": "healthy fleets",
+        "fleet_minutes": minutes,
+        "false_numeric": numeric,
+        "false_stragglers": stragglers,
+        "false_others": every - numeric - stragglers,
+        "other_problems": sum(len(each["other_problems"]) for each in tried),
+        "goal": f"0 numeric, <= {frozen.FALSE_STRAGGLERS_MAX} straggler in >= {frozen.HEALTHY_MINUTES_MIN:g} minutes",
+        "passed": False if bad else None if short else True,
+        "note": "; ".join(sorted({text for each in tried for text in each["other_problems"]})[:_SHOWN]),
+        "skipped": f"{minutes:.1f} healthy fleet-minutes are too few to judge" if short and not bad else None,
+    }

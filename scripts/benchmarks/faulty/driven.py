@@ -1,0 +1,105 @@
+"""A fleet of a cell, driven over pipes: its workers take turns, so that each has a processor while it works.
+
+Owns: the processes, their pipes, which of them do not answer. Must not know: brickd's verdicts, what a fault is.
+Invariant: no wait is without end, whatever a worker does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.faulty.frozen import SAMPLING, WORKERS
+from benchmarks.workplace import Workplace
+
+SERVICE = "fleet"
+_START_SECONDS, _ANSWER_SECONDS, _END_SECONDS = 120.0, 4.0, 30.0
+_LINE_BYTES_MAX = 1 << 16
+
+
+class Worker:
+    """One worker, from outside."""
+
+    def __init__(self, commands: int, answers: int) -> None:
+        self._commands, self._answers = commands, answers
+        self.pid = 0
+        self._owed = 0  # answers that have not come yet
+        self._rest = b""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it still works on a command."""
+        self._collect(0)
+        return self._owed > 0
+
+    def ask(self, command: dict[str, Any], seconds: float = _ANSWER_SECONDS) -> dict[str, Any] | None:
+        """Its answer to one more command; None: there is none in time."""
+        self._owed += 1
+        os.write(self._commands, json.dumps(command).encode() + b"\n")
+        found = self._collect(seconds)
+        return found if self._owed == 0 else None
+
+    def _collect(self, seconds: float) -> dict[str, Any] | None:
+        """The last answer that is owed; waits that long for each.
+
+        Raises:
+            RuntimeError: the worker has ended.
+        """
+        last = None
+        while self._owed and select.select([self._answers], [], [], seconds)[0]:
+            read = os.read(self._answers, _LINE_BYTES_MAX)
+            if not read:
+                raise RuntimeError(f"the worker with PID {self.pid} has ended")
+            *lines, self._rest = (self._rest + read).split(b"\n")
+            self._owed -= len(lines)
+            last = json.loads(lines[-1]) if lines else last
+        if last is not None:
+            self.pid = last["pid"]
+        return last
+
+    def close(self) -> None:
+        """Let it end."""
+        os.close(self._commands)
+        os.close(self._answers)
+
+
+@contextmanager
+def fleet(place: Workplace, architecture: str, seed: int) -> Iterator[Sequence[Worker]]:
+    """The workers of one service below `brickd run`, each of which has answered once."""
+    workers, theirs = [], []
+    for _ in range(WORKERS):
+        (read_command, command), (answer, write_answer) = os.pipe(), os.pipe()
+        workers.append(Worker(command, answer))
+        theirs.append((read_command, write_answer))
+    arguments = [architecture, str(seed), *(f"{read},{write}" for read, write in theirs)]
+    begin = ("-m", "brickd", "run", "--service", SERVICE, "--fingerprints", SAMPLING, "--")
+    process = subprocess.Popen(
+        [sys.executable, *begin, sys.executable, "-m", "benchmarks.faulty.workers", *arguments],
+        env=place.environment | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        cwd=place.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        pass_fds=[end for ends in theirs for end in ends],
+    )
+    for ends in theirs:
+        for end in ends:
+            os.close(end)
+    with process:
+        try:
+            for number, worker in enumerate(workers):
+                if worker.ask({"do": "answer", "number": number}, _START_SECONDS) is None:
+                    raise RuntimeError(f"no worker of {architecture} answers within {_START_SECONDS:g} s")
+            yield workers
+        finally:
+            for worker in workers:
+                worker.close()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()

@@ -1,0 +1,107 @@
+"""What counts as found, as false and as enough: fixed before any fault is injected.
+
+Owns: every limit of `scripts/bench verdicts`. Must not know: brickd, how a fault is injected. Invariant: a file of
+finished cells belongs to one version of this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+WORKERS = 3
+NUMERIC = frozenset(("weights", "numbers", "nan"))
+TIMING = frozenset(("straggler", "slower"))
+STUCK, MEMORY = frozenset(("stuck",)), frozenset(("memory",))
+ALARMS = NUMERIC | TIMING | STUCK | MEMORY
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What brickd is to report of a fault.
+
+    Attributes:
+        within_s: the time from the injection until the fault counts as missed.
+        kinds: the kinds of problem that report it.
+        words: the text contains one of these; none: any text.
+        also: further kinds that are a true consequence of it.
+    """
+
+    within_s: float
+    kinds: frozenset[str]
+    words: tuple[str, ...] = ()
+    also: frozenset[str] = frozenset()
+
+
+HEALTHY = "none"
+WANTED: Mapping[str, Wanted] = {
+    "weight_bit": Wanted(120, NUMERIC),
+    "int8_weight": Wanted(120, NUMERIC),
+    "stale_layer": Wanted(120, NUMERIC),
+    "eps": Wanted(120, NUMERIC),
+    "rare_nan": Wanted(60, NUMERIC, ("NaN", "Inf")),
+    "stuck": Wanted(75, STUCK, ("stuck",), TIMING),
+    "leak": Wanted(900, MEMORY, ("memory",)),
+    "slow_2x": Wanted(120, TIMING),
+    "slow_20_percent": Wanted(120, TIMING),
+    "pinned": Wanted(120, TIMING, (), STUCK),
+}
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long the parts of a cell take.
+
+    Attributes:
+        before_s: the healthy stretch before the fault.
+        after_s: the healthy stretch after the fault was taken out.
+        healthy_s: all of a cell without a fault.
+        fault_s: the most that is waited for a fault; None: what `Wanted` says.
+    """
+
+    before_s: float
+    after_s: float
+    healthy_s: float
+    fault_s: float | None = None
+
+
+FULL = Lengths(before_s=45, after_s=30, healthy_s=120)
+QUICK = Lengths(before_s=12, after_s=8, healthy_s=20, fault_s=30)
+
+SAMPLING = "1/8"  # of the steps: each prompt takes a few, and a cell lasts minutes where a server runs for hours
+ROUNDS_PER_S = 4.0  # at most: one prompt for each worker, one worker after the other
+LOOK_S = 2.0
+SETTLED_S = 45.0  # at most, until all workers are compared by weights
+NAN_CALLS = 20  # one call in so many of one operator of one layer gives NaN
+LEAK_BYTES = 1 << 18  # a request
+NOISE = 0.01  # of a stale layer's weights, as a share of their standard deviation
+
+HEALTHY_MINUTES_MIN = 60.0
+FALSE_NUMERIC_MAX = 0
+FALSE_STRAGGLERS_MAX = 1
+
+
+def table() -> dict[str, Any]:
+    """All of it, for a file of results."""
+    plain = {name: {key: _plain(each) for key, each in asdict(wanted).items()} for name, wanted in WANTED.items()}
+    return {
+        "workers": WORKERS,
+        "wanted": plain,
+        "full": asdict(FULL),
+        "quick": asdict(QUICK),
+        "sampling": SAMPLING,
+        "rounds_per_second": ROUNDS_PER_S,
+        "look_s": LOOK_S,
+        "settled_s": SETTLED_S,
+        "nan_calls": NAN_CALLS,
+        "leak_bytes": LEAK_BYTES,
+        "noise": NOISE,
+        "healthy_minutes_min": HEALTHY_MINUTES_MIN,
+        "false_numeric_max": FALSE_NUMERIC_MAX,
+        "false_stragglers_max": FALSE_STRAGGLERS_MAX,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value

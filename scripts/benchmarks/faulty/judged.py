@@ -1,0 +1,247 @@
+"""What brickd reported of a cell, and whether it was true.
+
+Owns: where in a status the verdicts are, when a fault counts as found, what is a false alarm. Must not know: processes,
+models. Invariants: a problem that names a worker without a fault is false, whenever it comes; so is a kind that the
+fault does not explain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from benchmarks.faulty.frozen import ALARMS, HEALTHY, NUMERIC, TIMING, WANTED
+
+BEFORE, DURING, AFTER = "before", "during", "after"
+_TEXTS = (  # of a brickd whose problems have no kind
+    ("weights", re.compile(r"^weights: ")),
+    ("straggler", re.compile(r" slow since ")),
+    ("stuck", re.compile(r"\bstuck\b")),
+    ("memory", re.compile(r"\bmemory grows\b")),
+    ("slower", re.compile(r"\bslower\b")),
+    ("numbers", re.compile(r"differs? from the others|\bdisagree\b|contradicts itself")),
+    ("nan", re.compile(r"\b(NaN|Inf)\b")),
+)
+
+
+class Site(NamedTuple):
+    """A place: a brick, an operator or a tensor without the number of its layer, and this."""
+
+    name: str
+    layer: int | None
+
+
+class Alarm(NamedTuple):
+    """A problem that says that a worker is not well."""
+
+    kind: str
+    workers: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """A status at one time.
+
+    Attributes:
+        phase: BEFORE, DURING or AFTER the fault.
+        at_s: since the phase began.
+        status: the document.
+    """
+
+    phase: str
+    at_s: float
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is true of a cell.
+
+    Attributes:
+        fault: one of WANTED, or HEALTHY.
+        worker: the name of the worker that has it.
+        scope: the qualified names of what is wrong.
+        detail: what was done.
+        differs: whether the worker answered anything that the others did not.
+    """
+
+    fault: str
+    worker: str = ""
+    scope: tuple[str, ...] = ()
+    detail: str = ""
+    differs: bool = False
+
+
+@dataclass
+class Verdict:
+    """What came of a cell.
+
+    Attributes:
+        found_s: from the injection until the fault was reported, of whichever workers.
+        named_s: likewise, until the right worker alone was named; None: it never was.
+        text: the first problem that named it.
+        kinds: the kinds of problems that did.
+        right_place: whether a place that is wrong was named; None: the fault has none, or was not found.
+        false_before: problems before the fault, each once.
+        wrong_during: during the fault, those that it does not explain.
+        false_after: after it was taken out.
+        false_numeric: how many of those before and after are about numbers.
+        false_stragglers: how many are about time.
+        other_problems: the texts of all problems that judge no worker's work.
+        compared: how much was compared by inputs until the fault was taken out.
+        compared_weights: likewise by weights.
+        unproven: whether outputs were said to be unproven; None: this brickd says nothing of that.
+    """
+
+    found_s: float | None = None
+    named_s: float | None = None
+    text: str = ""
+    kinds: list[str] = field(default_factory=list)
+    right_place: bool | None = None
+    false_before: list[str] = field(default_factory=list)
+    wrong_during: list[str] = field(default_factory=list)
+    false_after: list[str] = field(default_factory=list)
+    false_numeric: int = 0
+    false_stragglers: int = 0
+    other_problems: list[str] = field(default_factory=list)
+    compared: int = 0
+    compared_weights: int = 0
+    unproven: bool | None = None
+
+
+def kind(problem: Mapping[str, Any]) -> str:
+    """The kind of a problem; of an older brickd, by its text."""
+    said = problem.get("kind")
+    if said is not None:
+        return str(said)
+    return next((name for name, pattern in _TEXTS if pattern.search(problem["text"])), "other")
+
+
+def alarms(status: Mapping[str, Any]) -> list[Alarm]:
+    """Those of its problems that are verdicts on workers."""
+    return [
+        Alarm(kind(each), _named(each, status), each["text"]) for each in status["problems"] if kind(each) in ALARMS
+    ]
+
+
+def _named(problem: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, ...]:
+    if problem.get("workers"):
+        return tuple(problem["workers"])
+    words = set(re.split(r"[\s,:;()]+", problem["text"]))
+    return tuple(sorted(each["name"] for each in status["workers"] if each["name"] in words))
+
+
+def site(qualified: str) -> Site:
+    """The place of a module or a tensor: "model.layers.17.mlp" is "model.layers.*.mlp" at 17."""
+    words = qualified.split(".")
+    at = next((number for number, word in enumerate(words) if word.isdecimal()), None)
+    if at is None:
+        return Site(qualified, None)
+    return Site(".".join((*words[:at], "*", *words[at + 1 :])), int(words[at]))
+
+
+def within(found: Site, scope: Iterable[str]) -> bool:
+    """Whether a place is what is wrong, or part of it, or the nearest layer around it."""
+    for each in map(site, scope):
+        if found.layer not in (None, each.layer):
+            continue
+        wanted, seen = _words(each.name), _words(found.name)
+        least = wanted.index("*") + 1 if "*" in wanted else len(wanted)
+        common = min(len(wanted), len(seen))
+        if wanted[:common] == seen[:common] and len(seen) >= least:
+            return True
+    return False
+
+
+def _words(name: str) -> list[str]:
+    words = name.split(".")
+    return words[1:] if words[0] == "model" and len(words) > 1 else words  # which brickd leaves out of an operator's
+
+
+def sites(status: Mapping[str, Any], worker: str) -> list[Site]:
+    """Where it differs, first by weights and first by inputs, and in which bricks it is slow."""
+    found = []
+    for key in ("weights", "diverged"):
+        about = [each for each in status.get(key) or () if list(each["outliers"]) == [worker]]
+        found += [Site(each["kernel"], each["layer"]) for each in about[:1]]
+    found += [Site(each["brick"], None) for each in status["stragglers"] or () if each["worker"] == worker]
+    return found
+
+
+def compared(status: Mapping[str, Any], evidence: str) -> int:
+    """How much was compared by weights or by inputs."""
+    parts = [each[evidence] for each in status["numerics"] or () if each[evidence] is not None]
+    return sum(each["compared"] for each in parts)
+
+
+def unproven(status: Mapping[str, Any]) -> bool | None:
+    """Whether outputs are said to be unproven; None: this brickd says nothing of that."""
+    said = status.get("evidence")
+    return None if said is None else any(each["evidence"] == "input" and each["verdict"] == "unproven" for each in said)
+
+
+def judged(looks: Sequence[Look], truth: Truth) -> Verdict:
+    """Judge all that was seen of a cell."""
+    verdict = Verdict()
+    known: set[tuple[str, tuple[str, ...]]] = set()
+    for look in looks:
+        for each in alarms(look.status):
+            if _reports(each, truth, look):
+                _found(verdict, each, truth, look)
+            if not _true(each, truth, look.phase) and (each.kind, each.workers) not in known:
+                known.add((each.kind, each.workers))
+                _false(verdict, each, look.phase)
+        texts = (each["text"] for each in look.status["problems"] if kind(each) not in ALARMS)
+        verdict.other_problems += [text for text in texts if text not in verdict.other_problems]
+        if look.phase != AFTER:
+            verdict.compared = compared(look.status, "input")
+            verdict.compared_weights = compared(look.status, "weights")
+            verdict.unproven = unproven(look.status)
+    return verdict
+
+
+def _true(alarm: Alarm, truth: Truth, phase: str) -> bool:
+    if truth.fault == HEALTHY or phase == BEFORE or alarm.workers != (truth.worker,):
+        return False
+    wanted = WANTED[truth.fault]
+    return alarm.kind in wanted.kinds | wanted.also
+
+
+def _reports(alarm: Alarm, truth: Truth, look: Look) -> bool:
+    if look.phase != DURING or truth.worker not in alarm.workers or alarm.kind not in WANTED[truth.fault].kinds:
+        return False
+    words = WANTED[truth.fault].words
+    return not words or any(re.search(rf"\b{word}\b", alarm.text) for word in words)
+
+
+def _found(verdict: Verdict, alarm: Alarm, truth: Truth, look: Look) -> None:
+    if verdict.found_s is None:
+        verdict.found_s = look.at_s
+    if alarm.workers != (truth.worker,):
+        return
+    if verdict.named_s is None:
+        verdict.named_s, verdict.text = look.at_s, alarm.text
+    if alarm.kind not in verdict.kinds:
+        verdict.kinds.append(alarm.kind)
+    if truth.scope:
+        places = [*sites(look.status, truth.worker), *_places(alarm)]
+        verdict.right_place = bool(verdict.right_place) or any(within(each, truth.scope) for each in places)
+    elif truth.fault == "pinned":
+        verdict.right_place = bool(verdict.right_place) or "processor" in alarm.text
+
+
+def _places(alarm: Alarm) -> list[Site]:
+    """The bricks in its text; of numbers the layer counts too, which `sites` has."""
+    if alarm.kind in NUMERIC:
+        return []
+    return [Site(word, None) for word in re.split(r"[\s,;:()]+", alarm.text) if "." in word]
+
+
+def _false(verdict: Verdict, alarm: Alarm, phase: str) -> None:
+    {BEFORE: verdict.false_before, DURING: verdict.wrong_during, AFTER: verdict.false_after}[phase].append(alarm.text)
+    if phase != DURING:
+        verdict.false_numeric += alarm.kind in NUMERIC
+        verdict.false_stragglers += alarm.kind in TIMING
