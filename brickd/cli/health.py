@@ -110,7 +110,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _checkpoint(status["daemon"]),
         _diverged(status["diverged"]),
         _weights(status["weights"]),
-        _straggler(status["stragglers"], status["judged_age_ns"]),
+        _straggler(status["stragglers"], status["waiting"], status["judged_age_ns"]),
         *(_alarm(kind, status["alarms"]) for kind in _IS),
         _few("removed", status["removed"]["unasked_spans"], 0, keeps),
         _workers(workers, empty=bounds.allow_empty),
@@ -203,14 +203,17 @@ def _weights(found: Sequence[dict[str, Any]] | None) -> Condition:
     return _judged("weights", not workers, seen + more, "the same in all", found[0]["command"] if found else "")
 
 
-def _straggler(found: Sequence[dict[str, Any]] | None, age_ns: int | None) -> Condition:
+def _straggler(
+    found: Sequence[dict[str, Any]] | None, waiting: Sequence[dict[str, Any]] | None, age_ns: int | None
+) -> Condition:
     if found is None and age_ns is not None:
         seen = f"no worker judged, with no look at the workers for {duration(age_ns)}"
         return _judged("straggler", False, seen, "a look each 10 s", "brickd events")
     if found is None:
         return _judged("straggler", True, "no worker compared", "none without a daemon")
-    workers = list(dict.fromkeys(each["worker"] for each in found))
-    seen = f"{workers[0]} slow" if workers else "no worker slow"
+    workers = list(dict.fromkeys(each["worker"] for each in (*found, *(waiting or ()))))
+    how = "slow" if found else "waits for a processor"
+    seen = f"{workers[0]} {how}" if workers else "no worker slow"
     more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""
     return _judged("straggler", not workers, seen + more, "none", "brickd stragglers")
 

@@ -46,7 +46,7 @@ def stragglers(question: StragglersQuery, recordings: Sequence[str], output: str
     """
     document = asked("stragglers", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="stragglers")
-    return Exit.DIFFERS if document["stragglers"] else Exit.OK
+    return Exit.DIFFERS if document["stragglers"] or document["waiting"] else Exit.OK
 
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
@@ -61,7 +61,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         lines += ["", *_side_by_side(finding, screen)]
     for line in wording.more(len(findings) - _BRICKS, "more brick", " in which one of them is slow: --json"):
         lines += ["", escape.text(line, screen.width)]
-    if findings:
+    if findings or document["waiting"]:
         return lines
     return lines + [escape.text(line, screen.width) for line in _nobody(document)]
 
@@ -94,7 +94,10 @@ def _nobody(document: dict[str, Any]) -> Iterator[str]:
         line = f"{service['service']}: {units.many(service['workers'], 'worker')}"
         line += f", {units.many(service['bricks_judged'], 'brick')} compared"
         why = [f"{units.count(service[key])} {what}" for key, what in _WHY_NOT if service[key]]
-        yield line + (f"; not compared: {', '.join(why)}" if why else "")
+        line += f"; not compared: {', '.join(why)}" if why else ""
+        if unknown := service["waits_unknown"]:
+            line += f"; how long {units.many(unknown, 'worker waits', 'workers wait')} for a processor is not known"
+        yield line
     for each in document["passed_over"]:
         yield f"{each['worker']} stands out in {each['brick']} and is not called slow: {each['reason']}"
 

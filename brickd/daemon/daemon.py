@@ -32,6 +32,7 @@ from brickd.analysis.weights import codec, verdicts
 from brickd.analysis.weights.monitor import Scales, Weighing
 from brickd.analysis.weights.shards import shards_of
 from brickd.analysis.weights.store import Weights
+from brickd.base.cpu_sharing import CpuSharing
 from brickd.base.locks import process
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.paths import runtime
@@ -116,7 +117,7 @@ class Daemon:
         self._collector.roster.stays = stays
         self._loop = Loop(self._collector, self.log_event)
         self._usages, self._windows = Usages(), Windows()
-        self._lookout, self._recordings = Lookout(self.log_event), Recordings(self)
+        self._lookout, self._recordings = Lookout(self.log_event, CpuSharing().of), Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
         news = EvidenceNews(self.compared, self._weighing, self.log_event)

@@ -7,20 +7,38 @@ for it.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from brickd.base.machine import read
 from brickd.model.workers import Survey, Usage, Worker
 
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
+_PROCESSES = Path("/proc")
+_THREADS_MAX = 1_024  # of a process: of one with more it is not known how long they wait
+
+
+class Scheduled(NamedTuple):
+    """How long a thread ran, and how long it waited for a processor while it could run."""
+
+    ran_ns: int
+    waited_ns: int
+
+
 class _Look(NamedTuple):
+    """What was read of a process."""
+
     process: psutil.Process
     now_ns: int
     cpu_ns: int
+    threads: Mapping[int, Scheduled] | None
 
 
 class Usages:
@@ -48,9 +66,9 @@ class Usages:
                     stopped = process.status() in _STOPPED
             except psutil.Error:
                 continue
-            looks[uuid] = _Look(process, now_ns, round((times.user + times.system) * 1e9))
-            percent = _percent(before, looks[uuid]) if before is not None and known else None
-            found[uuid] = Usage(percent, rss, stopped)
+            here = looks[uuid] = _Look(process, now_ns, round((times.user + times.system) * 1e9), scheduled(pid))
+            last = before if known else None
+            found[uuid] = Usage(None if last is None else _percent(last, here), rss, stopped, *_parts(last, here))
         self._looks, self._found = looks, found
 
     def laid_over(self, survey: Survey) -> Survey:
@@ -68,3 +86,35 @@ def _percent(before: _Look, now: _Look) -> float | None:
     """Of one processor, between two looks."""
     elapsed_ns = now.now_ns - before.now_ns
     return round(100 * (now.cpu_ns - before.cpu_ns) / elapsed_ns, 2) if elapsed_ns > 0 else None
+
+
+def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
+    """What the kernel says of each thread of a process; None: it does not say."""
+    tasks = root / str(pid) / "task"
+    try:
+        threads = os.listdir(tasks)
+    except OSError:
+        return None
+    if len(threads) > _THREADS_MAX:
+        return None
+    found = {}
+    for thread in threads:
+        fields = (read(tasks / thread / "schedstat") or "").split()
+        if len(fields) == 3 and all(each.isdecimal() for each in fields):
+            found[int(thread)] = Scheduled(int(fields[0]), int(fields[1]))
+        elif (tasks / thread).exists():
+            return None
+    return found or None
+
+
+def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None]:
+    """How long threads ran and waited between two looks, as parts of the time; new ones since their beginning."""
+    elapsed_ns = 0 if before is None else now.now_ns - before.now_ns
+    if before is None or before.threads is None or now.threads is None or elapsed_ns <= 0:
+        return None, None
+    ran = waited = 0
+    for thread, here in now.threads.items():
+        then = before.threads.get(thread, Scheduled(0, 0))
+        ran += max(0, here.ran_ns - then.ran_ns)
+        waited += max(0, here.waited_ns - then.waited_ns)
+    return ran / elapsed_ns, waited / elapsed_ns

@@ -7,15 +7,19 @@ stands below itself; the order of readings changes nothing; marks have no time, 
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
+from brickd.model.usual_calls import usual_mean
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
 
 Key = TypeVar("Key", bound=Hashable)
+
+_LEAF = 0.9  # so much of its time is its own: only then its histogram, which has whole times, says anything of that
 
 
 class PathRows(NamedTuple):
@@ -27,11 +31,12 @@ class PathRows(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The sums of one reading under one key."""
+    """The sums of one reading under one key; `usual_ns`: the mean self time of the usual calls, where it was asked."""
 
     spans: int
     self_ns: float
     elements: int
+    usual_ns: float | None = None
 
 
 class Fold(Generic[Key]):
@@ -115,9 +120,27 @@ class Fold(Generic[Key]):
         return self._fold.histogram(number)
 
     def alone(
-        self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None
+        self,
+        reading: Reading,
+        key_of: Callable[[CallPath, int], Key],
+        group: Hashable = None,
+        usual_from_ns: float = math.inf,
     ) -> Iterator[tuple[Key, Sums]]:
-        """Yield the sums of every key in one reading, without adding it; arguments as for `add`."""
+        """Yield the sums of every key in one reading, without adding it; arguments as for `add`.
+
+        From a self time of `usual_from_ns` on they have the usual calls.
+        """
         fold = _reader.Fold()
         fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns)
-        return ((key, Sums(*sums)) for key, sums in zip(self.keys, fold.sums(), strict=False) if sums[0])
+        for number, (key, sums) in enumerate(zip(self.keys, fold.sums(), strict=False)):
+            if sums[0]:
+                usual_ns = _usual_ns(fold, number, reading.tick_ns) if sums[1] >= usual_from_ns else None
+                yield key, Sums(*sums, usual_ns)
+
+
+def _usual_ns(fold: _reader.Fold, number: int, tick_ns: float) -> float | None:
+    """The mean self time of the usual calls; None where most of the time is that of other keys, below it."""
+    row = fold.row(number)
+    if row["self_ns"] < _LEAF * row["total_ns"]:
+        return None
+    return usual_mean(fold.histogram(number), row["total_ns"] / tick_ns) * tick_ns * row["self_ns"] / row["total_ns"]

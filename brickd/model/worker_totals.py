@@ -6,6 +6,7 @@ worker that recorded nothing in a brick has no share in it; workers that are gon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -20,12 +21,22 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One worker in one brick."""
+    """One worker in one brick.
+
+    Attributes:
+        usual_ns: the mean self time of its usual calls; None: that of all calls counts.
+    """
 
     worker: str
     count: int
     self_ns: float
     elements: int
+    usual_ns: float | None = None
+
+    @property
+    def call_ns(self) -> float:
+        """The self time of a call."""
+        return self.self_ns / self.count if self.usual_ns is None else self.usual_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +61,12 @@ class Slot:
         return self.ended.now_ns - self.began.now_ns
 
 
-def slot(before: Snapshot, after: Snapshot) -> Slot:
-    """The work of all live workers between two snapshots."""
+def slot(before: Snapshot, after: Snapshot, usual_from: float = math.inf) -> Slot:
+    """The work of all live workers between two snapshots.
+
+    From this part of the time on the usual calls of a brick are known.
+    """
+    from_ns = usual_from * (after.now_ns - before.now_ns)
     alive = [worker for worker in after.survey.workers if worker.reading.alive]
     fold: Fold[tuple[str, bool]] = Fold()
     categories: dict[str, dict[str, str]] = {}
@@ -59,7 +74,7 @@ def slot(before: Snapshot, after: Snapshot) -> Slot:
     bounds: set[tuple[str, str]] = set()
     for worker in since((before,), alive):
         key_of = _measured(worker.reading, categories.setdefault(worker.service, {}))
-        for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service):
+        for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service, from_ns):
             if bounded:  # compares nobody
                 bounds.add((worker.service, brick))
             else:

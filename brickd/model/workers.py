@@ -43,11 +43,15 @@ class Usage(NamedTuple):
     Attributes:
         cpu_percent: of one processor; None before a second look.
         stopped: by a signal or a debugger.
+        ran, waited: how long its threads together ran and waited for a processor since the look before, as parts of
+            that time; None: not known.
     """
 
     cpu_percent: float | None
     rss_bytes: int
     stopped: bool = False
+    ran: float | None = None
+    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

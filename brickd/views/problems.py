@@ -113,6 +113,8 @@ def _slow(seen: Seen) -> Found:
         return
     for finding, text in seen.slow.headlines():
         yield text, f"brickd stragglers {as_argument(finding.about.service)}"
+    for each in seen.slow.waiting:
+        yield each.text, f"brickd stragglers {as_argument(each.service)}"
     if not seen.slow.current:
         text = f"no worker is judged now: the last look at all workers was {duration(seen.slow.age_ns)} ago"
         yield text, "brickd events"

@@ -37,6 +37,7 @@ def answer(world: World, question: StatusQuery) -> Answer:
         "bricks": [brick.document(over_ns=over.length_ns) for brick in totals],
         "categories": categories(totals),
         "stragglers": [finding.document(rows=False) for finding in slow.findings] if slow and slow.current else None,
+        "waiting": [each.document() for each in slow.waiting] if slow and slow.current else None,
         "judged_age_ns": None if slow is None else slow.age_ns,
         "alarms": None if seen.alarms is None else [alarm.document() for alarm in seen.alarms],
         "diverged": None

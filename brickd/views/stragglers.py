@@ -36,8 +36,9 @@ def answer(world: World, question: StragglersQuery) -> Answer:
             "current": judged.current,
             "services": [each.document() for each in judged.coverage if each.service in services],
         },
-        "headlines": [headline for _, headline in mine.headlines()],
+        "headlines": [*(headline for _, headline in mine.headlines()), *(each.text for each in mine.waiting)],
         "stragglers": [finding.document() for finding in mine.findings],
+        "waiting": [each.document() for each in mine.waiting],
         "passed_over": [each.document() for each in mine.passed],
     }
     return Answer(document, words)

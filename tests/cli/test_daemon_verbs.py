@@ -333,7 +333,7 @@ FACTS = st.none() | st.fixed_dictionaries(
 )
 
 NOBODY = {
-    **{"diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None, "alarms": None},
+    **{"diverged": None, "weights": None, "stragglers": None, "waiting": None, "judged_age_ns": None, "alarms": None},
     "removed": {"unasked_spans": 0},
 }
 SITE = {"kernel": "down", "service": "api", "command": "brickd diff api/0 api/1"}
@@ -393,7 +393,8 @@ def test_what_is_tolerated_more_is_never_less_healthy(
     bounds: Bounds,
 ) -> None:
     age_ns = None if slow is None else 0
-    found = {"diverged": diverged, "weights": weights, "stragglers": slow, "judged_age_ns": age_ns, "alarms": alarms}
+    found: dict[str, Any] = {"diverged": diverged, "weights": weights, "stragglers": slow, "waiting": []}
+    found |= {"judged_age_ns": age_ns, "alarms": alarms}
     said = {"workers": workers, "daemon": facts, "removed": {"unasked_spans": removed}, **found}
     judged = conditions(said, missing, bounds)
     assert [each.name for each in judged] == list(NAMES)

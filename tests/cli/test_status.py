@@ -47,7 +47,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     document = status()
     assert list(document) == [
         "schema_version", "source", "daemon", "ledger", "removed", "workers", "over", "over_ns", "bricks", "categories",
-        "stragglers", "judged_age_ns", "alarms", "diverged", "weights", "numerics", "evidence", "problems",
+        "stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "weights", "numerics", "evidence", "problems",
     ]  # fmt: skip
     assert list(document["workers"][0]) == [
         "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "together", "set",

@@ -136,7 +136,7 @@ def result_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 _WHO_OR_WHEN = {
     "drained",
     *("words", "source", "daemon", "age_ns", "since_ns", "memory_bytes", "cpu_percent", "rss_bytes", "stragglers"),
-    *("judged_age_ns", "alarms", "diverged", "numerics"),
+    *("waiting", "judged_age_ns", "alarms", "diverged", "numerics"),
 }
 
 

@@ -89,7 +89,7 @@ def test_where_nobody_is_slow_it_is_said_what_was_compared_and_what_was_not(thre
         [
             "no worker is slow: 4 bricks were compared over 1.0 min",
             "api: 3 workers, 4 bricks compared; not compared: 1 of which too little was seen, 1 in which little time is"
-            " spent",
+            " spent; how long 3 workers wait for a processor is not known",
         ],
     )
 
@@ -98,7 +98,10 @@ def test_where_nothing_was_compared_nobody_is_said_not_to_be_slow(three: Daemon)
     three.judged = judge(Fleet(workers=2, bricks={"gemm": GEMM}).looks(6, seed=1))
     first, second = brickd("stragglers").stdout.splitlines()
     assert first == "no worker is judged: 0 bricks were compared over 1.0 min"
-    assert second == "api: 2 workers, 0 bricks compared; not compared: 1 in which fewer than 3 workers did anything"
+    assert second == (
+        "api: 2 workers, 0 bricks compared; not compared: 1 in which fewer than 3 workers did anything;"
+        " how long 2 workers wait for a processor is not known"
+    )
 
 
 def test_what_stands_out_and_is_not_called_slow_is_said_with_the_reason(three: Daemon) -> None:

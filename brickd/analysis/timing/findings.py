@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from brickd.base.cpu_sharing import Sharing
 from brickd.base.timestamps import Moment, local, rfc3339
 from brickd.base.units import duration, percent, plural
 
@@ -103,6 +104,53 @@ class Straggler:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingWorker:
+    """A worker that waits for a processor for longer than the others of its service.
+
+    Attributes:
+        waited: its threads together, as a part of the time.
+        others: the median of all workers.
+        since: as in a straggler.
+        sharing: the only processor that it may use, and who else runs there; None: it may use several.
+    """
+
+    service: str
+    worker: str
+    waited: float
+    others: float
+    since: Moment
+    sharing: Sharing | None = None
+
+    @property
+    def about(self) -> About:
+        """The worker, in no brick."""
+        return About(self.service, self.worker, "")
+
+    @property
+    def text(self) -> str:
+        """A sentence."""
+        where = ""
+        if self.sharing is not None:
+            also = "" if self.sharing.pid is None else f", which it shares with PID {self.sharing.pid}"
+            where = f"; it may use CPU {self.sharing.cpu} alone{also}"
+        waits = f"{self.worker} waits for a processor {percent(100 * self.waited)} of its time"
+        return f"{waits} (median of all: {percent(100 * self.others)}){where}"
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "service": self.service,
+            "worker": self.worker,
+            "waited_percent": round(100 * self.waited, 2),
+            "others_percent": round(100 * self.others, 2),
+            "since": rfc3339(self.since.at_ns),
+            "cpu": None if self.sharing is None else self.sharing.cpu,
+            "shares_with_pid": None if self.sharing is None else self.sharing.pid,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Suspect:
     """A worker that stands out in a brick; `reason`: why it is not named for that, or ''."""
 
@@ -126,10 +174,12 @@ class Coverage:
         small: bricks in which little time is spent: too little to matter, or less than in as many as are looked at.
         unjudged: bricks whose category says that their time says nothing of a worker.
         bounded: bricks of which nothing was measured, and only bounds are known.
+        waits_unknown: workers of which it is not known how long they wait for a processor.
     """
 
     service: str
     workers: int
+    waits_unknown: int = 0
     judged: int = 0
     few_workers: int = 0
     few_samples: int = 0
@@ -140,7 +190,7 @@ class Coverage:
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
         document = asdict(self)
-        head = {"service": document.pop("service"), "workers": document.pop("workers")}
+        head = {name: document.pop(name) for name in ("service", "workers", "waits_unknown")}
         return head | {f"bricks_{why}": count for why, count in document.items()}
 
 
@@ -152,6 +202,7 @@ class StragglerVerdict:
         findings: the costliest first.
         passed: workers that stand out and are not named.
         slots_wanted: the minimum for a verdict.
+        waiting: workers that wait for a processor, the one that waits most first.
         age_ns: the time since the last look.
     """
 
@@ -163,6 +214,7 @@ class StragglerVerdict:
     length_ns: int
     ended: Moment
     age_ns: int = 0
+    waiting: tuple[WaitingWorker, ...] = ()
 
     @property
     def current(self) -> bool:
@@ -172,13 +224,14 @@ class StragglerVerdict:
     def at(self, now_ns: int) -> StragglerVerdict:
         """The verdict at a time: without stragglers if the last look is too long ago."""
         aged = replace(self, age_ns=max(0, now_ns - self.ended.now_ns))
-        return aged if aged.current else replace(aged, findings=(), passed=())
+        return aged if aged.current else replace(aged, findings=(), passed=(), waiting=())
 
     def about(self, workers: Collection[str]) -> StragglerVerdict:
         """The part about some of the workers."""
         findings = tuple(each for each in self.findings if each.about.worker in workers)
         passed = tuple(each for each in self.passed if each.finding.about.worker in workers)
-        return replace(self, findings=findings, passed=passed)
+        waiting = tuple(each for each in self.waiting if each.worker in workers)
+        return replace(self, findings=findings, passed=passed, waiting=waiting)
 
     def headlines(self) -> list[tuple[Straggler, str]]:
         """For each straggler its costliest finding, and a sentence on all of its findings."""

@@ -71,8 +71,11 @@ class Field:
         rows: of each, a value for each slot; None if there is no meaningful one.
 
     Attributes:
-        excess: of each over the median of all; empty if too little is known to compare them.
+        centre: the median of all.
+        excess: of each over that; empty if too little is known to compare them.
     """
+
+    centre = 0.0
 
     def __init__(self, rows: Mapping[str, Sequence[float | None]]) -> None:
         values = {name: [each for each in row if each is not None] for name, row in rows.items()}
@@ -82,8 +85,8 @@ class Field:
         if len(self._values) < ROWS_MIN:
             return
         levels = {name: _trimmed(each) for name, each in self._values.items()}
-        self._centre = median(levels.values())
-        self.excess = {name: level - self._centre for name, level in levels.items()}
+        self.centre = median(levels.values())
+        self.excess = {name: level - self.centre for name, level in levels.items()}
         usual = median([abs(excess) for excess in self.excess.values()])
         self._spread = _TO_SIGMA * (1 + 3 / len(levels)) * usual
         # Of differences between neighbours, so that what changes slowly, for whatever reason, is not taken for noise.
@@ -94,13 +97,13 @@ class Field:
         """The standing of a compared row; if it has changed lately, by the values since then."""
         row = self._rows[name]
         whole = self._over(row, 0)
-        changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self._centre)
+        changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self.centre)
         lately = self._over(row, changed) if 0 < changed <= len(row) - SLOTS_MIN else whole
         return max(whole, lately, key=lambda standing: standing.score)
 
     def _changed(self, row: Sequence[float | None], level: float) -> int:
         """The first slot since which it is at least half as far above the median as it is now."""
-        broken = (slot for slot, value in enumerate(row) if value is not None and value - self._centre <= level / 2)
+        broken = (slot for slot, value in enumerate(row) if value is not None and value - self.centre <= level / 2)
         return max(broken, default=-1) + 1
 
     def _over(self, row: Sequence[float | None], begin: int) -> Standing:
@@ -108,10 +111,10 @@ class Field:
         values = [value for value in row[begin:] if value is not None]
         if len(values) < SLOTS_MIN:
             return NOWHERE
-        excess = _trimmed(values) - self._centre
+        excess = _trimmed(values) - self.centre
         noise = max(self._noise, _deviation(values))
         error = math.sqrt(self._spread**2 + _TRIMMED * noise**2 / len(values) + _FLOOR**2)
-        steady = sum(value - self._centre > excess / 2 for value in values) >= len(values) - 1
+        steady = sum(value - self.centre > excess / 2 for value in values) >= len(values) - 1
         since = self._changed(row, excess)
         first = next((slot for slot in range(since, len(row)) if row[slot] is not None), len(row) - 1)
         return Standing(excess, excess / error, len(values), steady, first)

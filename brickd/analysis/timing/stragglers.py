@@ -10,19 +10,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import get_args
 
-from brickd.analysis.timing.findings import About, Confidence, Coverage, Straggler, StragglerVerdict, Suspect
-from brickd.analysis.timing.stats import ROWS_MIN, SLOTS_MIN, THRESHOLD, Standing, median
+from brickd.analysis.timing.findings import (
+    About,
+    Confidence,
+    Coverage,
+    Straggler,
+    StragglerVerdict,
+    Suspect,
+    WaitingWorker,
+)
+from brickd.analysis.timing.stats import ROWS_MIN, SLOTS_MIN, THRESHOLD, Field, Standing, median
 from brickd.analysis.timing.worker_series import COST_MIN, ComparedBrick, Evidence, Left, SlotLook, Stretch, brick
 from brickd.base.timestamps import Moment
 from brickd.base.units import duration, percent
 
 SLOTS = 6  # that are judged together
 EXCESS_MIN = 0.01
+WAITS_MIN = 0.05  # of the time, more than the others
 STAYS = 0.5  # so much of each bound is enough to stay named
 _SECOND = 1e9
 _FEW_CALLS, _MANY_CALLS = 100, 500  # of the worker that made the fewest
@@ -38,13 +47,18 @@ def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) ->
     """
     stretch = Stretch(looks[-SLOTS:])
     suspects: list[Suspect] = []
+    waiting: list[WaitingWorker] = []
     coverage = []
     for service, workers in sorted(stretch.workers.items()):
         bricks = [brick(stretch, key) for key in stretch.keys(service)]
         suspects += _of_service(stretch, bricks, named)
         evidence = Counter(each.evidence for each in bricks)
+        waiting += _waiting(stretch, service, named)
+        unknown = sum(stretch.hosts(worker)[-1].waited is None for worker in workers)
         left = {why: stretch.left[service, why] for why in get_args(Left)}
-        coverage.append(Coverage(service, len(workers), **{why: evidence[why] for why in get_args(Evidence)}, **left))
+        coverage.append(
+            Coverage(service, len(workers), unknown, **{why: evidence[why] for why in get_args(Evidence)}, **left)
+        )
     findings = [suspect.finding for suspect in suspects if not suspect.reason]
     passed = [suspect for suspect in suspects if suspect.reason]
     return StragglerVerdict(
@@ -55,7 +69,24 @@ def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) ->
         SLOTS_MIN,
         stretch.length_ns,
         stretch.looks[-1].slot.ended if stretch.looks else Moment(0, 0),
+        waiting=tuple(sorted(waiting, key=lambda each: (-each.waited, each.about))),
     )
+
+
+def _waiting(stretch: Stretch, service: str, named: Mapping[About, Moment]) -> Iterator[WaitingWorker]:
+    """Workers that wait for a processor for longer than the others."""
+    field = Field({worker: [host.waited for host in stretch.hosts(worker)] for worker in stretch.workers[service]})
+    for worker, excess in field.excess.items():
+        since = named.get(About(service, worker, ""))
+        ease = 1.0 if since is None else STAYS
+        standing = field.standing(worker)
+        if min(excess, standing.excess) < ease * WAITS_MIN or standing.score < ease * THRESHOLD:
+            continue
+        if since is None and not standing.steady:
+            continue
+        others = field.centre
+        began = since or stretch.looks[standing.first].slot.began
+        yield WaitingWorker(service, worker, others + standing.excess, others, began)
 
 
 def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mapping[About, Moment]) -> Iterator[Suspect]:
@@ -97,16 +128,19 @@ def _suspects(stretch: Stretch, brick: ComparedBrick, named: Mapping[About, Mome
         if standing.score < ease * THRESHOLD:
             continue
         finding = _finding(stretch, brick, about, standing, named.get(about))
-        yield Suspect(finding, _excuse(brick, finding, standing, ease))
+        reason = _excuse(brick, finding, standing, ease) or _waits(stretch, brick, finding)
+        yield Suspect(finding, reason)
 
 
 def _finding(
     stretch: Stretch, brick: ComparedBrick, about: About, standing: Standing, since: Moment | None
 ) -> Straggler:
-    row, cost = brick.row(about.worker), _SECOND * standing.excess
+    row, cost = brick.row(about.worker), _SECOND * min(standing.excess, 1.0)
     if not brick.collective:
-        rate = row.calls / (stretch.lived_ns(about.worker) or 1)
-        cost = _SECOND * rate * brick.median_ns * (row.excess_percent or 0.0) / 100
+        total, lived_ns = brick.totals[about.worker], stretch.lived_ns(about.worker) or 1
+        cost = row.calls / lived_ns * brick.median_ns * (row.excess_percent or 0.0) / 100
+        # No more than it spent there, and no more than a second of each second in each thread that records.
+        cost = _SECOND * min(cost, total.self_ns / lived_ns, stretch.hosts(about.worker)[-1].threads)
     return Straggler(
         about,
         brick.category,
@@ -144,6 +178,33 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
         if more >= _COMPARABLE * standing.excess:
             return f"its calls have {percent(100 * math.expm1(more))} more elements"
     return ""
+
+
+def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
+    """Why its brick is not slow, or '': it waits so much longer for a processor, for each call, and runs no longer."""
+    worker = finding.about.worker
+    calls_ns = {each: total.calls / (stretch.lived_ns(each) or 1) for each, total in brick.totals.items()}
+    waited = {each: _middle(host.waited for host in stretch.hosts(each)) for each in calls_ns}
+    ran = {each: _middle(host.ran for host in stretch.hosts(each)) for each in calls_ns}
+    costs = _COMPARABLE * finding.cost_ns_per_s / _SECOND
+    if _beyond(waited, calls_ns, worker) < costs or _beyond(ran, calls_ns, worker) >= costs:
+        return ""
+    usual = median([each for each in waited.values() if each is not None])
+    mine = percent(100 * (waited[worker] or 0.0))
+    return f"it waits for a processor {mine} of its time, and the median of all is {percent(100 * usual)}"
+
+
+def _middle(slots: Iterable[float | None]) -> float | None:
+    """The median of the slots in which it is known; None: too few."""
+    known = [each for each in slots if each is not None]
+    return median(known) if len(known) >= SLOTS_MIN else None
+
+
+def _beyond(parts: Mapping[str, float | None], calls: Mapping[str, float], worker: str) -> float:
+    """How much of its time a worker has beyond the median of all, for the calls that it made; 0: not known."""
+    mine = parts[worker]
+    others = [part / calls[each] for each, part in parts.items() if part is not None]
+    return 0.0 if mine is None else mine - calls[worker] * median(others)
 
 
 def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, finding: Straggler) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from brickd.analysis.timing.findings import WorkerRow
@@ -40,18 +41,40 @@ class Life(NamedTuple):
     uuid: str
 
 
+class Host(NamedTuple):
+    """What the kernel says of a worker in a slot.
+
+    Attributes:
+        threads: that have recorded anything.
+        ran, waited: how long its threads ran and waited for a processor, as parts of the time; None: not known.
+        pid: None: not known here.
+    """
+
+    threads: int = 1
+    ran: float | None = None
+    waited: float | None = None
+    pid: int | None = None
+
+
 class Beside(NamedTuple):
     """What a worker did in a brick, and how that is beside the others.
 
     Attributes:
         apart: in a collective, how much less it waited, as a part of the time between two of its calls; else the
-            logarithm of its mean self time over the median of all. None: it did too little, or too few did enough.
+            logarithm of its self time of a call over the median of all. None: it did too little, or too few did enough.
+        usual_ns: the mean self time of its usual calls; None: that of all calls counts.
     """
 
     apart: float | None
     calls: int
     self_ns: float
     elements: int
+    usual_ns: float | None = None
+
+    @property
+    def usual_sum_ns(self) -> float:
+        """The self time of all calls, if each took as long as the usual ones."""
+        return self.self_ns if self.usual_ns is None else self.calls * self.usual_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +85,7 @@ class SlotLook:
         slot: without its bricks, and without those that are only bounded.
         lives: the live workers at its end, by name.
         bricks: by service and brick, each worker's part.
+        hosts: what the kernel says of them, as far as it was asked.
         left: why a brick was left out. small: too small to matter, or one too many. unjudged: by its category, its time
             says nothing of its worker. bounded: nothing of it was measured.
     """
@@ -70,9 +94,13 @@ class SlotLook:
     lives: Mapping[str, Life]
     bricks: Mapping[Key, Mapping[str, Beside]]
     left: Mapping[Key, Left]
+    hosts: Mapping[str, Host] = field(default_factory=dict)
 
 
-def look(slot: Slot, lives: Mapping[str, Life]) -> SlotLook:
+_NO_HOSTS: Mapping[str, Host] = MappingProxyType({})
+
+
+def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_HOSTS) -> SlotLook:
     """Compare the workers in each brick of a slot."""
     least_ns, room = COST_MIN * slot.length_ns, ROWS_MAX
     bricks: dict[Key, Mapping[str, Beside]] = {}
@@ -89,13 +117,14 @@ def look(slot: Slot, lives: Mapping[str, Life]) -> SlotLook:
         room -= len(shares)
         apart = _waits(shares, slot.length_ns) if kind == COLLECTIVE else _times(shares)
         bricks[key] = {
-            each.worker: Beside(apart.get(each.worker), each.count, each.self_ns, each.elements) for each in shares
+            each.worker: Beside(apart.get(each.worker), each.count, each.self_ns, each.elements, each.usual_ns)
+            for each in shares
         }
-    return SlotLook(replace(slot, bricks={}, bounded=()), lives, bricks, left)
+    return SlotLook(replace(slot, bricks={}, bounded=()), lives, bricks, left, hosts)
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:
-    means = {each.worker: each.self_ns / each.count for each in shares if each.count >= SAMPLES_MIN}
+    means = {each.worker: each.call_ns for each in shares if each.count >= SAMPLES_MIN}
     means = {worker: mean for worker, mean in means.items() if mean > 0}
     if len(means) < ROWS_MIN:
         return {}
@@ -124,11 +153,12 @@ class Total:
     calls: int
     self_ns: float
     elements: int
+    usual_sum_ns: float
 
     @property
     def mean_ns(self) -> float:
-        """The mean self time of a call."""
-        return self.self_ns / self.calls
+        """The mean self time of a usual call."""
+        return self.usual_sum_ns / self.calls
 
     @property
     def elements_per_call(self) -> float:
@@ -174,6 +204,11 @@ class Stretch:
                 if slot >= self._begins.get(worker, len(self.looks)):
                     found.setdefault(worker, [None] * len(self.looks))[slot] = beside
         return found
+
+    def hosts(self, worker: str) -> list[Host]:
+        """What the kernel says of a worker in each slot."""
+        begin, none = self._begins[worker], Host()
+        return [look.hosts.get(worker, none) if slot >= begin else none for slot, look in enumerate(self.looks)]
 
     def category(self, key: Key) -> str:
         """The category that was declared last."""
@@ -236,7 +271,7 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
         present = [side for side in row if side is not None]
         if calls := sum(side.calls for side in present):
             self_ns, elements = sum(side.self_ns for side in present), sum(side.elements for side in present)
-            totals[worker] = Total(calls, self_ns, elements)
+            totals[worker] = Total(calls, self_ns, elements, sum(side.usual_sum_ns for side in present))
     values = {worker: _apart(sides[worker]) for worker in sorted(totals)}
     middle = median([total.mean_ns for total in totals.values()]) if totals else 0.0
     return ComparedBrick(key, stretch.category(key), totals, Field(values), middle)
