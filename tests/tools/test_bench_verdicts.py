@@ -97,7 +97,8 @@ def test_a_fault_is_found_when_a_problem_first_names_its_worker() -> None:
 @pytest.mark.parametrize("elsewhere", [{"layer": 1}, {"kernel": "layers.*.mlp"}, {"kernel": "lm_head", "layer": None}])
 def test_another_place_of_the_right_worker_is_the_wrong_place(elsewhere: dict[str, Any]) -> None:
     there = {"outliers": {"api/1": 3}, "kernel": "layers.*", "layer": 2} | elsewhere
-    verdict = seen(EPS, (DURING, 4.0, status(DIFFERS.format("api/1"), diverged=[there])))
+    text = f"api/1 differs from the others since 12:00: {there['kernel']} layer {there['layer']}"
+    verdict = seen(EPS, (DURING, 4.0, status(text, diverged=[there])))
     assert (verdict.named_s, verdict.right_place) == (4.0, False)
 
 
@@ -143,6 +144,24 @@ def test_a_nan_is_found_by_the_word() -> None:
     assert seen(truth, (DURING, 1.0, status(DIFFERS.format("api/1")))).named_s is None
     said = "api/1 differs from the others since 12:00: layers.*.mlp layer 2, NaN or infinite"
     assert seen(truth, (DURING, 1.0, status(said))).named_s == 1.0
+
+
+@pytest.mark.parametrize(
+    ("place", "right"), [("layers.*.mlp layer 2", True), ("layers.*.mlp layer 1", False), ("layers.*.mlp", False)]
+)
+def test_the_place_of_a_nan_is_in_its_text(place: str, right: bool) -> None:
+    text = f"api/1 computes NaN at {place} since 12:00, 3 times; its inputs hold none"
+    said = {"kind": "nan", "workers": ["api/1"], "text": text}
+    assert seen(Truth("rare_nan", "api/1", ("model.layers.2.mlp",)), (DURING, 1.0, status(said))).right_place is right
+
+
+@pytest.mark.parametrize(
+    ("place", "right"), [("layers.*.mlp (layer 2)", True), ("layers.*.mlp (layer 1)", False), ("lm_head", False)]
+)
+def test_the_place_of_a_stuck_worker_is_in_its_text(place: str, right: bool) -> None:
+    text = f"api/1 is stuck in {place} for 31 s; its p99 is 2 ms"
+    verdict = seen(Truth("stuck", "api/1", ("model.layers.2.mlp",)), (DURING, 40.0, status(text)))
+    assert (verdict.named_s, verdict.kinds, verdict.right_place) == (40.0, ["stuck"], right)
 
 
 def test_a_slow_operator_is_found_with_its_brick() -> None:

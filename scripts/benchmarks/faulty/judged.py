@@ -24,6 +24,7 @@ _TEXTS = (  # of a brickd whose problems have no kind
     ("numbers", re.compile(r"differs? from the others|\bdisagree\b|contradicts itself")),
     ("nan", re.compile(r"\b(NaN|Inf)\b")),
 )
+_PLACE = re.compile(r"([\w*]+(?:\.[\w*]+)+)(?: \(?layer (\d+))?")
 
 
 class Site(NamedTuple):
@@ -234,10 +235,9 @@ def _found(verdict: Verdict, alarm: Alarm, truth: Truth, look: Look) -> None:
 
 
 def _places(alarm: Alarm) -> list[Site]:
-    """The bricks in its text; of numbers the layer counts too, which `sites` has."""
-    if alarm.kind in NUMERIC:
-        return []
-    return [Site(word, None) for word in re.split(r"[\s,;:()]+", alarm.text) if "." in word]
+    """The places in its text; of numbers only those with their layer, if they have one."""
+    found = [Site(name, int(layer) if layer else None) for name, layer in _PLACE.findall(alarm.text)]
+    return [each for each in found if alarm.kind not in NUMERIC or each.layer is not None or "*" not in each.name]
 
 
 def _false(verdict: Verdict, alarm: Alarm, phase: str) -> None:
