@@ -55,6 +55,10 @@ class Thresholds:
         600, "s", 300, 86_400, "The memory of a worker must only grow for this time before it is reported."
     )
     memory_growth: float = _row(1, "MiB/min", 0.01, 1e6, "A worker whose memory grows by less is not reported.")
+    slower_percent: float = _row(30, "percent", 1, 1e4, "A worker is not reported as slower than before below this.")
+    slower_over: float = _row(
+        300, "s", 60, 3_600, "A worker is compared with its own past once that is as long as this, and a minute more."
+    )
 
     def ns(self, name: str) -> int:
         """A duration in nanoseconds."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
 REQUIRED = ("weights", "outputs", "row", "history")
-_IS = {"stuck": "stuck", "memory": "growing", "nan": "computes NaN or Inf"}
+_IS = {"stuck": "stuck", "memory": "growing", "slower": "slower than before", "nan": "computes NaN or Inf"}
 NAMES = (
     *("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler"),
     *_IS,

@@ -27,6 +27,7 @@ from brickd.analysis.timing.alarms import Alarm, Alarms
 from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.analysis.timing.growing_memory import GrowingMemory
 from brickd.analysis.timing.monitor import Lookout
+from brickd.analysis.timing.slower import Slower
 from brickd.analysis.timing.stuck import Stuck
 from brickd.analysis.weights import codec, verdicts
 from brickd.analysis.weights.monitor import Scales, Weighing
@@ -121,7 +122,8 @@ class Daemon:
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
         news = EvidenceNews(self.compared, self._weighing, self.log_event)
-        self._alarms = Alarms(self.log_event, lambda: self.thresholds, [Stuck(), GrowingMemory()])
+        detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
+        self._alarms = Alarms(self.log_event, lambda: self.thresholds, detectors)
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, news, self._recordings]
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 

@@ -264,15 +264,15 @@ def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -
     started(worker)
     assert checked() == (
         0, f"healthy: 0 lost, 0 dead, 0 quarantined, daemon {os.getpid()}, checkpoint written, no numbers compared,"
-        " no weights compared, no worker compared, stuck not checked, memory not checked, nan not checked,"
-        " 0 removed, 1 worker",
+        " no weights compared, no worker compared, stuck not checked, memory not checked,"
+        " slower not checked, nan not checked, 0 removed, 1 worker",
     )  # fmt: skip
     daemon.end()
     assert checked() == (
         0,
         "healthy: 0 lost, 0 dead, 0 quarantined, no daemon, no checkpoint, no numbers compared,"
-        " no weights compared, no worker compared, stuck not checked, memory not checked, nan not checked,"
-        " 0 removed, 1 worker",
+        " no weights compared, no worker compared, stuck not checked, memory not checked,"
+        " slower not checked, nan not checked, 0 removed, 1 worker",
     )
 
 
@@ -284,7 +284,7 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
     told = document("status", "--check", code=1)
     assert [(each["name"], each["healthy"]) for each in told["conditions"]] == [
         ("lost", False), ("dead", False), ("quarantined", False), ("daemon", True), ("checkpoint", False),
-        ("diverged", True), ("weights", True), ("straggler", True), ("stuck", True), ("memory", True),
+        ("diverged", True), ("weights", True), ("straggler", True), ("stuck", True), ("memory", True), ("slower", True),
         ("nan", True), ("removed", True), ("workers", True),
     ]  # fmt: skip
     lost = int(told["conditions"][0]["seen"].split()[0])

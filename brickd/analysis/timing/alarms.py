@@ -16,11 +16,12 @@ from brickd.base.units import duration, listed
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 
-Kind = Literal["stuck", "memory", "nan"]
+Kind = Literal["stuck", "memory", "slower", "nan"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _GONE: Mapping[Kind, str] = {
     "stuck": "no longer stuck",
     "memory": "memory does not grow any more",
+    "slower": "as fast as before",
     "nan": "no NaN or Inf any more",
 }
 

@@ -38,6 +38,10 @@ class Lookout:
         """The verdict at the last snapshot."""
         return self._judged
 
+    def newest(self) -> SlotLook | None:
+        """The newest slot, compared; None before the first one."""
+        return self._looks[-1] if self._looks else None
+
     def take(self, snapshot: Snapshot) -> None:
         """Compare a snapshot with the last one."""
         before, self._before = self._before, snapshot

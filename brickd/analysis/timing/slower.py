@@ -1,0 +1,218 @@
+"""Workers that are slower than their own past, at equal work.
+
+Owns: what a worker's past is, and when it is slower. Must not know: how a slot came about, other causes of slowness.
+Invariants: no slot is compared with itself: the past ends a minute ago; while a worker is named its past stays as it
+was; the pasts are limited in number and length.
+
+The time of a call in a slot is that of its usual calls. The past of a worker in a brick is a row of blocks of
+`slower_over`, the last hour at most; of each block the median of its slots counts, and their spread. The last six slots
+are slower if their median is above that of the blocks by `slower_percent`, by three spreads, in all of them but one,
+and if it costs a thousandth of the time. It is not reported where
+
+- the calls have more elements: that is other work;
+- no elements are given, and more than half of the workers are slower at the same time, or there is only one: that may
+  be other work;
+- the worker waits that much longer for a processor, and does not run for longer: the host is busier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from brickd.analysis.timing.alarms import Alarm
+from brickd.analysis.timing.stats import SLOTS_MIN, median
+from brickd.analysis.timing.worker_series import (
+    COLLECTIVE,
+    COST_MIN,
+    ROWS_MAX,
+    SAMPLES_MIN,
+    Beside,
+    Host,
+    Key,
+    SlotLook,
+)
+from brickd.base.thresholds import Thresholds
+from brickd.base.units import duration, percent
+from brickd.model.survey_snapshot import EVERY_NS, Snapshot
+from brickd.model.worker_names import as_argument
+
+_RECENT = 6  # slots
+_BLOCKS = 60 * 60 * 1_000_000_000
+_PASTS_MAX = 4 * ROWS_MAX
+_STAYS = 0.5  # so much of each bound is enough to stay named
+_EXPLAINED = 0.5
+_SPREADS = 3
+_TO_SIGMA = 1.4826  # from a median of absolute deviations
+
+
+class _Calls(NamedTuple):
+    """The calls of a worker in a brick in one slot, or the median of a block; times in ns; nan: not known.
+
+    Attributes:
+        log_ns: the logarithm of the self time of a usual call.
+        rate: calls in each nanosecond.
+        ran, waited: of all threads of its process, for each call.
+        slot: the number of the look; -1 for a block.
+        spread: of `log_ns` in a block.
+    """
+
+    log_ns: float
+    elements: float
+    rate: float
+    ran: float
+    waited: float
+    slot: int = -1
+    spread: float = 0.0
+
+
+@dataclass(slots=True)
+class _Past:
+    """A worker in a brick: its last slots, the block that goes on, and whole blocks."""
+
+    recent: deque[_Calls] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    block: list[_Calls] = field(default_factory=list)
+    blocks: deque[_Calls] = field(default_factory=deque)
+
+    def add(self, calls: _Calls, block_slots: int, *, named: bool) -> None:
+        """Take the next slot; what is no longer recent becomes the past, unless the worker is named."""
+        if len(self.recent) == _RECENT and not named:
+            self.block.append(self.recent[0])
+            if len(self.block) >= block_slots:
+                self.blocks.append(_middle(self.block))
+                self.block.clear()
+                while len(self.blocks) > max(1, _BLOCKS // (block_slots * EVERY_NS)):
+                    self.blocks.popleft()
+        self.recent.append(calls)
+
+
+class _Found(NamedTuple):
+    """A worker that is slower in a brick; `certain`: the number of elements says that the work is the same."""
+
+    worker: str
+    brick: str
+    now: _Calls
+    before: _Calls
+    cost: float
+    certain: bool
+
+
+class Slower:
+    """Finds workers that are slower than before; `newest`: the newest slot, compared."""
+
+    def __init__(self, newest: Callable[[], SlotLook | None]) -> None:
+        self._newest = newest
+        self._last: SlotLook | None = None
+        self._number = 0
+        self._pasts: dict[tuple[str, Key], _Past] = {}
+        self._named: set[tuple[str, Key]] = set()
+        self._alarms: list[Alarm] = []
+
+    def look(self, snapshot: Snapshot, thresholds: Thresholds) -> list[Alarm]:
+        """The alarms of the newest slot."""
+        newest = self._newest()
+        if newest is not None and newest is not self._last:
+            self._last = newest
+            self._number += 1
+            self._alarms = self._slot(newest, thresholds)
+        return self._alarms
+
+    def _slot(self, look: SlotLook, thresholds: Thresholds) -> list[Alarm]:
+        alive = {life.uuid for life in look.lives.values()}
+        self._pasts = {id_: past for id_, past in self._pasts.items() if id_[0] in alive}
+        named: set[tuple[str, Key]] = set()
+        worst: dict[tuple[str, str], _Found] = {}
+        for key, sides in look.bricks.items():
+            if look.slot.categories.get(key, "").casefold() == COLLECTIVE:
+                continue
+            found = self._brick(look, key, sides, thresholds)
+            unsure = 2 * len(found) > len(sides) or len(sides) < 2
+            for each in found:
+                if unsure and not each.certain:
+                    continue
+                named.add((look.lives[each.worker].uuid, key))
+                of = key[0], each.worker
+                worst[of] = max(worst.get(of, each), each, key=lambda one: one.cost)
+        self._named = named
+        past_ns = thresholds.ns("slower_over")
+        return [_alarm(service, worst[service, worker], past_ns) for service, worker in sorted(worst)]
+
+    def _brick(self, look: SlotLook, key: Key, sides: Mapping[str, Beside], thresholds: Thresholds) -> list[_Found]:
+        block_slots = max(SLOTS_MIN, thresholds.ns("slower_over") // EVERY_NS)
+        found = []
+        for worker, side in sides.items():
+            if worker not in look.lives or side.calls < SAMPLES_MIN or side.usual_sum_ns <= 0:
+                continue
+            id_ = look.lives[worker].uuid, key
+            past = self._pasts.get(id_)
+            if past is None:
+                if len(self._pasts) >= _PASTS_MAX:
+                    continue
+                past = self._pasts[id_] = _Past()
+            named = id_ in self._named
+            calls = _calls(side, look.slot.length_ns, look.hosts.get(worker, Host()), self._number)
+            past.add(calls, block_slots, named=named)
+            recent = [each for each in past.recent if each.slot > self._number - _RECENT]
+            if len(recent) < SLOTS_MIN or not past.blocks:
+                continue
+            least = (_STAYS if named else 1.0) * math.log1p(thresholds.slower_percent / 100)
+            slower = _slower(worker, key[1], recent, past.blocks, least)
+            if slower is not None:
+                found.append(slower)
+        return found
+
+
+def _slower(worker: str, brick: str, recent: Sequence[_Calls], blocks: Sequence[_Calls], least: float) -> _Found | None:
+    """Whether the last slots are slower than the blocks before them, at equal work and on a host that is no busier."""
+    now, before = _middle(recent), _middle(blocks)
+    excess = now.log_ns - before.log_ns
+    if excess < max(least, _SPREADS * median([each.spread for each in blocks])):
+        return None
+    if sum(each.log_ns - before.log_ns > excess / 2 for each in recent) < len(recent) - 1:
+        return None
+    extra_ns = math.exp(before.log_ns) * math.expm1(min(excess, 100.0))
+    # No more than it spent there.
+    cost = min(now.rate * extra_ns, now.rate * math.exp(now.log_ns))
+    if cost < COST_MIN:
+        return None
+    certain = now.elements > 0 and before.elements > 0
+    if certain and math.log(now.elements / before.elements) >= _EXPLAINED * excess:
+        return None
+    if now.waited - before.waited >= _EXPLAINED * extra_ns and not now.ran - before.ran >= _EXPLAINED * extra_ns:
+        return None
+    return _Found(worker, brick, now, before, cost, certain)
+
+
+def _calls(side: Beside, length_ns: int, host: Host, slot: int) -> _Calls:
+    rate = side.calls / max(1, length_ns)
+    ran, waited = (math.nan if part is None else part / rate for part in (host.ran, host.waited))
+    return _Calls(math.log(side.usual_sum_ns / side.calls), side.elements / side.calls, rate, ran, waited, slot)
+
+
+def _middle(of: Sequence[_Calls]) -> _Calls:
+    """The medians of slots or of blocks, and the spread of their times."""
+    log_ns = median([each.log_ns for each in of])
+    spread = _TO_SIGMA * median([abs(each.log_ns - log_ns) for each in of])
+    elements, rate = median([each.elements for each in of]), median([each.rate for each in of])
+    ran, waited = _known([each.ran for each in of]), _known([each.waited for each in of])
+    return _Calls(log_ns, elements, rate, ran, waited, spread=spread)
+
+
+def _known(values: Sequence[float]) -> float:
+    """The median of those that are known; nan: none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return median(known) if known else math.nan
+
+
+def _alarm(service: str, found: _Found, past_ns: int) -> Alarm:
+    times = [duration(math.exp(each.log_ns)) for each in (found.now, found.before)]
+    more = percent(100 * math.expm1(found.now.log_ns - found.before.log_ns))
+    text = (
+        f"{found.worker} is slower than before: {found.brick} takes {times[0]}, +{more} over {times[1]} in"
+        f" {duration(past_ns)} and more, costs {duration(1e9 * found.cost)}/s"
+    )
+    command = f"brickd bricks --by worker --over 60s {as_argument(service)}"
+    return Alarm("slower", service, (found.worker,), found.worker, text, command)
