@@ -102,7 +102,7 @@ class Daemon:
         filed.tidy()
         memory.sources.go_into(filed, self.log_event)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
-        self._numerics = Numerics(numerics_bytes, weights)
+        self._numerics = Numerics(numerics_bytes, weights, shares=True)
         self._weights_kept, self._weights_news, self._weights_kept_ns = weights.changes, weights.news, 0
         self._shed: Callable[[], None] = lambda: None
         self._starved_ns = -_STARVED_AGAIN_NS

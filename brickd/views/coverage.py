@@ -45,7 +45,7 @@ def answer(world: World, question: CoverageQuery) -> Answer:
             "bytes": compared.window_bytes,
             "fingerprints": compared.held,
             "since": _instant(compared.window_since_ns),
-            "oldest_age_ns": max(0, time.time_ns() - compared.oldest_ns) if compared.oldest_ns else None,
+            "oldest_age_ns": max(0, time.time_ns() - min(compared.oldest.values())) if compared.oldest else None,
         },
         "unlooked": compared.unlooked,
         "births_unkept": compared.births_unkept,

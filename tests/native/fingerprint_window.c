@@ -127,7 +127,7 @@ static void take_all(struct brick_fingerprints *p)
     brick_fingerprints_take_counts(p, counts);
     if (p->changed_count != 0)
         wrong("counts that are taken twice");
-    const size_t taken = brick_fingerprints_take_unlike(p, numbers);
+    const size_t taken = brick_fingerprints_take_unlike(p, numbers, BRICK_UNLIKE_MAX);
     for (size_t i = 0; i < taken; i++)
         for (size_t j = 0; j <= i; j++)
             if (numbers[i] >= p->end || (j < i && numbers[i] == numbers[j]))

@@ -36,8 +36,9 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
     """Add the evidence on workers, by uuid with shards, of cases that have left the window."""
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
+        oldest_ns = compared.oldest.get(place.service)
         for case in dict.fromkeys((finding.first, finding.newest)):
-            if compared.held and case.at_ns >= compared.oldest_ns:
+            if oldest_ns is not None and case.at_ns >= oldest_ns:
                 continue
             for evidence in (case.against, case.other):
                 if evidence.worker in shards and evidence.slots:

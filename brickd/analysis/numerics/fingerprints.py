@@ -2,7 +2,8 @@
 
 Owns: the producers of fingerprints, and how the numbers in a worker's records become those that mean the same for all.
 Must not know: where records come from, what is made of fingerprints that differ. Invariants: a record is taken once;
-what it refers to is known by name, or by its number if the worker never named it; fingerprints are bounded by bytes.
+what it refers to is known by name, or by its number if the worker never named it; fingerprints are bounded by bytes;
+with shares, no service makes another one lose fingerprints that fit into an equal part of the bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ ALL_BYTES = 1 << 30  # of what is received for one question
 PRODUCERS_MAX = 4_096
 GONE = -1  # of a worker of whose first fingerprints some had gone before it was known
 _VAIN_MAX = 1_023
+_UNKNOWN = 2**32 - 2  # the number of no service
 
 
 class Learned(NamedTuple):
@@ -41,17 +43,18 @@ class FingerprintProducer:
         shard_digest: 0: no shard.
         number: of its fingerprints.
         lost: checksums that it found no room for.
-        lost_before: the number that the next fingerprint got when that last grew.
-        newest_end: the number after its last fingerprint; 0: it never had one.
-        began: how many numbers were given, to any worker, before its first; below 0: some of its own had gone then.
+        lost_before: how many fingerprints its service had had, in all, when that last grew.
+        newest_end: how many its service had had with its last one; 0: it never had one.
+        latest: how many there had been of all services with its last one.
+        began: how many its service had had before its first; below 0: some of its own had gone then.
     """
 
     def __init__(
         self, numerics: Numerics, uuid: str, service: str, number: int, tables: Callable[[], WorkerNames], shard: str
     ) -> None:
         self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
-        self.lost = self.lost_before = self.newest_end = 0
-        self.began = numerics.gone + numerics.fingerprints.end
+        self.lost = self.lost_before = self.newest_end = self.latest = 0
+        self.began = numerics.gone + numerics.extent(service).end
         self._numerics, self._tables = numerics, tables
         self.shard_digest = digest(shard) if shard else 0
         self._learned = _NOTHING
@@ -83,7 +86,7 @@ class FingerprintProducer:
             self.number, service, self.shard_digest, sites, names, records, named
         )
         if numerics.fingerprints.end != before:  # of weights none is kept
-            self.newest_end = numerics.fingerprints.end
+            self.newest_end, self.latest = numerics.extent(self.service).end, numerics.fingerprints.end
         numerics.producers[self.uuid] = self
         if weights:
             numerics.weights.take(self, weights)
@@ -92,7 +95,7 @@ class FingerprintProducer:
     def lose(self, lost: int) -> None:
         """Note the number of records that it has lost so far."""
         if lost > self.lost:
-            self.lost, self.lost_before = lost, self._numerics.gone + self._numerics.fingerprints.end
+            self.lost, self.lost_before = lost, self._numerics.gone + self._numerics.extent(self.service).end
 
     def for_another(self, numerics: Numerics) -> FingerprintProducer:
         """Make a copy of this producer in another window, with a number of its own there."""
@@ -123,12 +126,23 @@ class FingerprintProducer:
         self._learned = self._numerics.learned(self.service, self._tables())
 
 
-class Numerics:
-    """Fingerprints of many workers; `gone`: those that had left the window before the copy."""
+class WindowExtent(NamedTuple):
+    """How many fingerprints have left a service's window, and how many there ever were in it."""
 
-    def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None) -> None:
+    window: int
+    first: int
+    end: int
+
+
+class Numerics:
+    """Fingerprints of many workers; `gone`: those that had left the window before the copy.
+
+    With `shares` each service has a window of its own, and an equal part of the bytes. Only a copy can be compared.
+    """
+
+    def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
         self.bytes_max = bytes_max
-        self.fingerprints = _reader.Fingerprints(bytes_max)
+        self.fingerprints = _reader.Fingerprints(bytes_max, shares)
         self.sites = Sites()
         self.producers: dict[str, FingerprintProducer] = {}
         self.weights = weights or Weights()
@@ -143,13 +157,20 @@ class Numerics:
         """The number of fingerprints, of any worker, that have left the window."""
         return self.gone + self.fingerprints.first
 
+    def extent(self, service: str) -> WindowExtent:
+        """The window of a service; from any thread."""
+        return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN)))
+
     def lost(self, producer: FingerprintProducer) -> int:
         """The number of lost records of a worker that would be in the window."""
-        return producer.lost if producer.lost_before >= self.evicted else 0
+        return producer.lost if producer.lost_before >= self._evicted_of(producer) else 0
 
     def worn(self, producer: FingerprintProducer) -> bool:
         """Whether the first fingerprints of a worker may have left the window."""
-        return self.evicted > producer.began
+        return self._evicted_of(producer) > producer.began
+
+    def _evicted_of(self, producer: FingerprintProducer) -> int:
+        return self.gone + self.extent(producer.service).first
 
     def learned(self, service: str, tables: WorkerNames) -> Learned:
         """The digests of a worker's names and sites, made once for workers of a service that agree."""
@@ -164,7 +185,7 @@ class Numerics:
     def producer(self, uuid: str, service: str, tables: Callable[[], WorkerNames], shard: str) -> FingerprintProducer:
         """Add a worker; `shard`: the one of the model that it holds (shards.shard_of), or ""."""
         if len(self.producers) >= PRODUCERS_MAX:
-            longest = sorted(self.producers.values(), key=lambda each: each.newest_end)[: PRODUCERS_MAX // 4]
+            longest = sorted(self.producers.values(), key=lambda each: each.latest)[: PRODUCERS_MAX // 4]
             self.forget([each.uuid for each in longest])
         self._numbers += 1
         self.producers[uuid] = FingerprintProducer(self, uuid, service, self._numbers, tables, shard)
@@ -174,6 +195,8 @@ class Numerics:
         """Drop the fingerprints of some workers, and the names of services that no other one is of."""
         self.fingerprints.mute([self.producers.pop(uuid).number for uuid in uuids if uuid in self.producers])
         left = {each.service for each in self.producers.values()}
+        for number in [number for service, number in self._services.items() if service not in left]:
+            self.fingerprints.drop(number)
         self._services = {service: number for service, number in self._services.items() if service in left}
         self._learned = {service: learned for service, learned in self._learned.items() if service in left}
 
@@ -184,8 +207,10 @@ class Numerics:
         anything, and nothing that changes is shared.
         """
         other = Numerics(weights=self.weights.about(uuids))
-        other.sites, other.gone = self.sites.copy(), self.evicted
         theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
+        extents = [self.extent(service) for service in {producer.service for producer in theirs}]
+        other.sites, other.gone = self.sites.copy(), self.gone
+        other.gone += sum({each.window: each.first for each in extents}.values())
         mine = [producer.for_another(other) for producer in theirs]
         other.fingerprints, ends = self.fingerprints.select(
             [producer.number for producer in theirs],

@@ -192,7 +192,7 @@ class Compared:
         window_bytes: how many may be held; 0: nothing is compared.
         window_since_ns: the begin of the window.
         held: how many fingerprints are in the window: what has left it is not compared any more.
-        oldest_ns: when the oldest of these came, since 1970, or later; 0: there is none.
+        oldest: by service when the oldest of these came, since 1970, or later.
         apart: by place the workers of two numeric classes, if any are known.
         latest: by service.
         recent: by service, the counts of the last hour.
@@ -206,7 +206,7 @@ class Compared:
     window_bytes: int = 0
     window_since_ns: int = 0
     held: int = 0
-    oldest_ns: int = 0
+    oldest: Mapping[str, int] = field(default_factory=dict)
     sites: Mapping[ServiceSite, SiteCounts] = field(default_factory=dict)
     findings: Mapping[ServiceSite, DivergentSite] = field(default_factory=dict)
     doubts: Mapping[ServiceSite, Doubt] = field(default_factory=dict)

@@ -62,7 +62,12 @@ class Watch:
         before = before or Compared()
         now_ns = time.time_ns() if numerics.bytes_max else 0
         self.compared = replace(
-            before, since_ns=before.since_ns or now_ns, window_since_ns=now_ns, window_bytes=numerics.bytes_max, held=0
+            before,
+            since_ns=before.since_ns or now_ns,
+            window_since_ns=now_ns,
+            window_bytes=numerics.bytes_max,
+            held=0,
+            oldest={},
         )
         self._numerics, self._log_event = numerics, log_event
         self._tally = Tally(numerics, before.sites)
@@ -72,7 +77,7 @@ class Watch:
         self._judged_end = self._looked = 0
         # Cases that the last look met: the reader reports a group again whenever any of it comes again.
         self._seen = frozenset[tuple[int, bool]]()
-        self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many fingerprints there were, and when
+        self._marks: dict[str, deque[tuple[int, int]]] = {}  # how many fingerprints a service had had, and when
         self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
     @property
@@ -109,9 +114,6 @@ class Watch:
             self.compared = round_.settled()
             if waiting:
                 self._seen = frozenset(round_.met)
-        self._marks.append((fingerprints.end, at_ns))
-        while self._marks[0][0] <= fingerprints.first:
-            self._marks.popleft()
         known = self.compared.of_services(roll.services)
         births, born, unkept = self._births.look(known.births, roll.names.keys(), at_ns)
         log_births(self._log_event, births, born, roll.names)
@@ -124,7 +126,7 @@ class Watch:
         self.compared = replace(
             known,
             held=fingerprints.end - fingerprints.first,
-            oldest_ns=self._marks[0][1],
+            oldest=self._oldest(roll.services, at_ns),
             sites=self._tally.sites(),
             latest=latest,
             recent=recent,
@@ -133,6 +135,18 @@ class Watch:
             unlooked=self._unlooked_before + fingerprints.unlike_all - self._looked,
         )
         return self.compared
+
+    def _oldest(self, services: Collection[str], at_ns: int) -> dict[str, int]:
+        """When the oldest fingerprint of each service came that its window holds."""
+        self._marks = {service: marks for service, marks in self._marks.items() if service in services}
+        for service in services:
+            _, first, end = self._numerics.extent(service)
+            marks = self._marks.setdefault(service, deque(maxlen=_MARKS_MAX))
+            if not marks or marks[-1][0] != end:
+                marks.append((end, at_ns))
+            while marks and marks[0][0] <= first:
+                marks.popleft()
+        return {service: marks[0][1] for service, marks in self._marks.items() if marks}
 
 
 @dataclass
@@ -155,7 +169,7 @@ class _Round:
         self._producers = {each.number: each for each in self.numerics.producers.copy().values()}
         self._present: dict[str, set[str]] = {}  # of each service those of whom anything is held
         for producer in self._producers.values():
-            if producer.newest_end > self.numerics.fingerprints.first:
+            if producer.newest_end > self.numerics.extent(producer.service).first:
                 self._present.setdefault(producer.service, set()).add(producer.uuid)
 
     def judge(self, number: int) -> bool:

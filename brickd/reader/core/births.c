@@ -49,7 +49,7 @@ static int tidy(struct brick_fingerprints *p)
     for (size_t n = 0; n < p->births.used; n++)
         if (p->births.rows[n].last < p->first)
             p->births.rows[n].fingerprints = 0;
-    return move(p, p->births.room) && p->births.used < BRICK_BIRTHS_MAX;
+    return move(p, p->births.room) && p->births.used < p->births.most;
 }
 
 static struct brick_births *row_of(struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint)
@@ -58,7 +58,7 @@ static struct brick_births *row_of(struct brick_fingerprints *p, const struct br
     uint32_t *place = t->room > 0 ? place_of(t, p->key, fingerprint->worker, fingerprint->site) : NULL;
     if (place != NULL && *place != 0)
         return &t->rows[*place - 1];
-    if (t->used == BRICK_BIRTHS_MAX ? !tidy(p) : t->used == t->room && !move(p, t->room > 0 ? 2 * t->room : BIRTHS_MIN))
+    if (t->used >= t->most ? !tidy(p) : t->used == t->room && !move(p, t->room > 0 ? 2 * t->room : BIRTHS_MIN))
         return NULL;
     t->rows[t->used] = (struct brick_births){
         .site = fingerprint->site, .service = fingerprint->service, .worker = fingerprint->worker};
@@ -134,13 +134,13 @@ static int by_digest(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-size_t brick_births_rows(const struct brick_fingerprints *p, struct brick_births *rows)
+size_t brick_births_rows(const struct brick_fingerprints *p, struct brick_births *rows, size_t most)
 {
     const struct brick_births_table *t = &p->births;
     size_t count = 0;
     if (!t->any)
         return 0;
-    for (size_t n = 0; n < t->used && count < BRICK_BIRTHS_ROWS_MAX; n++)
+    for (size_t n = 0; n < t->used && count < most; n++)
         if (has_births(&t->rows[n]))
             rows[count++] = t->rows[n];
     const size_t sites = count;
@@ -150,7 +150,7 @@ size_t brick_births_rows(const struct brick_fingerprints *p, struct brick_births
     for (size_t n = 0; n < sites; n++)
         at[n] = whose(p, &rows[n]);
     qsort(at, sites, sizeof *at, by_digest);
-    for (size_t n = 0; n < t->used && count < BRICK_BIRTHS_ROWS_MAX; n++) {
+    for (size_t n = 0; n < t->used && count < most; n++) {
         const uint64_t own = whose(p, &t->rows[n]);
         if (!has_births(&t->rows[n]) && bsearch(&own, at, sites, sizeof *at, by_digest) != NULL)
             rows[count++] = t->rows[n];

@@ -25,6 +25,8 @@ void brick_fingerprints_init(struct brick_fingerprints *p, size_t bytes_max, uin
 {
     memset(p, 0, sizeof *p);
     p->bytes_max = bytes_max;
+    p->counts_max = BRICK_SITE_COUNTS_MAX;
+    p->births.most = BRICK_BIRTHS_MAX;
     p->key = key;
 }
 
@@ -100,15 +102,13 @@ static void remove_link(struct brick_fingerprints *p, size_t place)
     p->links[place].from = 0;
 }
 
-/* Doubles the room. 0: no memory, or the bound forbids it. */
-static int grow(struct brick_fingerprints *p)
+/* Gives it room for so many slots, in which all fits that it holds. 0: no memory. */
+static int resize(struct brick_fingerprints *p, size_t slots_room)
 {
     struct brick_fingerprints wider = *p;
-    wider.slots_room = p->slots_room > 0 ? 2 * p->slots_room : SLOTS_MIN;
+    wider.slots_room = slots_room;
     wider.fingerprints_room = wider.slots_room / SLOTS_EACH;
     wider.links_room = wider.fingerprints_room * LINKS_EACH;
-    if (wider.slots_room > SLOTS_MIN && wider.slots_room > p->bytes_max / BYTES_OF_A_SLOT)
-        return 0;
     wider.slots = malloc(wider.slots_room * sizeof *wider.slots);
     wider.fingerprints = malloc(wider.fingerprints_room * sizeof *wider.fingerprints);
     wider.links = calloc(wider.links_room, sizeof *wider.links);
@@ -132,7 +132,34 @@ static int grow(struct brick_fingerprints *p)
     return 1;
 }
 
+/* Doubles the room. 0: no memory, or the bound forbids it. */
+static int grow(struct brick_fingerprints *p)
+{
+    const size_t room = p->slots_room > 0 ? 2 * p->slots_room : SLOTS_MIN;
+    return (room <= SLOTS_MIN || room <= p->bytes_max / BYTES_OF_A_SLOT) && resize(p, room);
+}
+
 static void retire(struct brick_fingerprints *p, uint64_t number);
+
+static void evict_oldest(struct brick_fingerprints *p)
+{
+    retire(p, p->first);
+    p->first++;
+    p->slots_first = p->first < p->end ? fingerprint_of(p, p->first)->at : p->slots_end;
+}
+
+int brick_fingerprints_limit(struct brick_fingerprints *p, size_t bytes_max)
+{
+    size_t room = SLOTS_MIN;
+    while (2 * room <= bytes_max / BYTES_OF_A_SLOT)
+        room *= 2;
+    p->bytes_max = bytes_max;
+    if (p->slots_room <= room)
+        return 1;
+    while (p->slots_end - p->slots_first > room || p->end - p->first > room / SLOTS_EACH)
+        evict_oldest(p);
+    return resize(p, room);
+}
 
 static int is_full(const struct brick_fingerprints *p, uint64_t slots)
 {
@@ -146,9 +173,7 @@ static int make_room(struct brick_fingerprints *p, uint64_t slots)
             continue;
         if (p->first == p->end)
             return 0;
-        retire(p, p->first);
-        p->first++;
-        p->slots_first = p->first < p->end ? fingerprint_of(p, p->first)->at : p->slots_end;
+        evict_oldest(p);
     }
     return 1;
 }

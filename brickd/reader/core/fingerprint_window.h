@@ -76,7 +76,8 @@ struct brick_site_count {
         uint64_t waiting; /* the number of one: they keep no other from being looked at */
     } rounded[2];         /* in one place of the sketch at most, and in several */
 };
-#define BRICK_SITE_COUNTS_MAX 65536u /* further sites are counted as site 0 */
+#define BRICK_SITE_COUNTS_MAX 65536u
+#define BRICK_BIRTHS_MAX 65536u
 
 enum { BRICK_BORN_NAN, BRICK_BORN_POS_INF, BRICK_BORN_NEG_INF, BRICK_NOT_FINITE };
 
@@ -92,7 +93,7 @@ struct brick_births {
 struct brick_births_table {
     struct brick_births *rows;
     uint32_t *index; /* of each worker and site its place among these plus 1; 0: free */
-    size_t room, used;
+    size_t room, used, most;
     uint64_t untracked; /* fingerprints that found no row */
     int any;            /* whether anything was ever born */
 };
@@ -111,6 +112,7 @@ struct brick_fingerprints {
     size_t counts_used, changed_count;
     uint32_t waiting_first, waiting_end;
     size_t bytes_max;    /* 0: nothing is kept or counted */
+    size_t counts_max;   /* further sites are counted as site 0 */
     uint64_t refused;    /* invalid records */
     uint64_t unlike_all; /* unlike fingerprints; those that rounding may explain count once each time they are taken */
     struct brick_births_table births;
@@ -128,6 +130,10 @@ struct brick_origin {
 
 void brick_fingerprints_init(struct brick_fingerprints *p, size_t bytes_max, uint64_t key);
 void brick_fingerprints_free(struct brick_fingerprints *p);
+
+/* Changes the bound of bytes, which is not 0. Fingerprints that have no room within it leave, the oldest first. 0: no memory,
+ * and the window is as large as before. */
+int brick_fingerprints_limit(struct brick_fingerprints *p, size_t bytes_max);
 
 enum brick_added {
     BRICK_ADDED = 0,
@@ -149,9 +155,9 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
 /* Copies the p->changed_count counts that changed since the last call, and resets them. */
 void brick_fingerprints_take_counts(struct brick_fingerprints *p, struct brick_site_count *counts);
 
-/* Puts the numbers of at most BRICK_UNLIKE_MAX unlike fingerprints, none of them twice. Returns how many: no site keeps
- * another one waiting for ever. */
-size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers);
+/* Puts the numbers of at most so many unlike fingerprints, none of them twice. Returns how many: no site keeps another one
+ * waiting for ever. */
+size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers, uint32_t most);
 
 /* An array of each worker's place among these, by its number; UINT32_MAX: not one of them. `room`: its length. NULL: no
  * memory. */

@@ -91,7 +91,7 @@ struct brick_site_count *brick_count_of(struct brick_fingerprints *p, uint32_t s
     struct brick_site_count *c = brick_count_known(p, service, site);
     if (c != NULL)
         return c;
-    if (p->counts_used >= BRICK_SITE_COUNTS_MAX) {
+    if (p->counts_used >= p->counts_max) {
         if ((c = brick_count_known(p, 0, 0)) != NULL)
             return c;
         service = 0;
@@ -163,12 +163,12 @@ void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct br
     count->waited += count->waited < WAITED_MAX;
 }
 
-size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers)
+size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers, uint32_t most)
 {
     const uint32_t sites = p->waiting_end - p->waiting_first;
-    const uint32_t each = sites > BRICK_UNLIKE_MAX ? 1 : sites > 0 ? BRICK_UNLIKE_MAX / sites : 0;
+    const uint32_t each = sites > most ? 1 : sites > 0 ? most / sites : 0;
     size_t count = 0;
-    while (p->waiting_first != p->waiting_end && count < BRICK_UNLIKE_MAX) {
+    while (p->waiting_first != p->waiting_end && count < most) {
         struct brick_site_count *c = &p->counts[*waiting_place(p, p->waiting_first++)];
         uint32_t taken = 0;
         for (uint32_t n = 0; n < waiting_of(c) && taken < each; n++)
@@ -178,7 +178,7 @@ size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *nu
             }
         for (uint32_t n = 0; n < 2; n++) {
             const int held = c->rounded[n].waited > 0 && c->rounded[n].waiting >= p->first;
-            if (held && taken < each && count < BRICK_UNLIKE_MAX) {
+            if (held && taken < each && count < most) {
                 numbers[count++] = c->rounded[n].waiting;
                 taken++;
             }

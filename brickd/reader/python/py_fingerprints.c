@@ -8,22 +8,20 @@
 #include "../core/births.h"
 
 #include <stdlib.h>
-#include <structmember.h>
 #include <sys/random.h>
 
 #define WORKERS_MAX (1 << 24)
 
-static Fingerprints *fingerprints_made(PyTypeObject *type, Py_ssize_t bytes_max)
+static Fingerprints *fingerprints_made(PyTypeObject *type, Py_ssize_t bytes_max, int shares)
 {
     uint64_t key;
     Fingerprints *self = (Fingerprints *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->opened = pthread_mutex_init(&self->mutex, NULL) == 0;
-    if (self->opened && getrandom(&key, sizeof key, 0) == (ssize_t)sizeof key) {
-        brick_fingerprints_init(&self->window, (size_t)bytes_max, key);
+    if (self->opened && getrandom(&key, sizeof key, 0) == (ssize_t)sizeof key
+        && brick_windows_init(&self->all, (size_t)bytes_max, key, shares))
         return self;
-    }
     Py_DECREF(self);
     PyErr_NoMemory();
     return NULL;
@@ -31,18 +29,27 @@ static Fingerprints *fingerprints_made(PyTypeObject *type, Py_ssize_t bytes_max)
 
 static PyObject *fingerprints_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"bytes_max", NULL};
+    static char *names[] = {"bytes_max", "shares", NULL};
     Py_ssize_t bytes_max;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n:Fingerprints", names, &bytes_max))
+    int shares = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n|p:Fingerprints", names, &bytes_max, &shares))
         return NULL;
     if (bytes_max < 0)
         return PyErr_Format(PyExc_ValueError, "a bound of bytes is 0 or more, not %zd", bytes_max);
-    return (PyObject *)fingerprints_made(type, bytes_max);
+    return (PyObject *)fingerprints_made(type, bytes_max, shares);
+}
+
+struct brick_fingerprints *window_of_all(Fingerprints *p)
+{
+    if (!p->all.shares)
+        return &p->all.windows[0].window;
+    PyErr_SetString(PyExc_ValueError, "services have windows of their own: take a copy of them first");
+    return NULL;
 }
 
 static void fingerprints_dealloc(PyObject *self)
 {
-    brick_fingerprints_free(&((Fingerprints *)self)->window);
+    brick_windows_free(&((Fingerprints *)self)->all);
     if (((Fingerprints *)self)->opened)
         pthread_mutex_destroy(&((Fingerprints *)self)->mutex);
     plain_dealloc(self);
@@ -137,7 +144,10 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
         PyErr_Format(PyExc_ValueError, "a worker has a number below %d, not %u", WORKERS_MAX, worker);
     } else {
         take_lock(&p->mutex);
-        add_all(&p->window, &by, records.buf, records.len, &a);
+        struct brick_service_window *of = brick_windows_made(&p->all, service);
+        a.no_memory = of == NULL;
+        if (of != NULL)
+            add_all(&of->window, &by, records.buf, records.len, &a);
         pthread_mutex_unlock(&p->mutex);
         result = a.no_memory ? PyErr_NoMemory()
                              : Py_BuildValue("(ny#)", a.bytes, a.weights != NULL ? (const char *)a.weights : "",
@@ -155,9 +165,16 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
 static PyObject *fingerprints_unlike(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
-    uint64_t waiting[BRICK_UNLIKE_MAX];
+    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 1]; /* of each window one at least */
+    size_t count = 0;
     take_lock(&p->mutex);
-    const size_t count = brick_fingerprints_take_unlike(&p->window, waiting);
+    for (size_t n = 0; n < p->all.count; n++) {
+        struct brick_service_window *of = &p->all.windows[n];
+        const uint32_t share = BRICK_UNLIKE_MAX / (uint32_t)p->all.count;
+        size_t taken = brick_fingerprints_take_unlike(&of->window, waiting + count, share > 0 ? share : 1);
+        for (; taken > 0; taken--, count++)
+            waiting[count] = brick_windows_number(of, waiting[count]);
+    }
     pthread_mutex_unlock(&p->mutex);
     return number_list(waiting, count);
 }
@@ -170,14 +187,15 @@ static PyObject *fingerprints_read(PyObject *self, PyObject *number)
     const uint64_t n = PyLong_AsUnsignedLongLong(number);
     if (n == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
+    uint64_t there;
     take_lock(&p->mutex);
-    const int here = brick_fingerprints_hold(&p->window, n);
-    if (here) {
-        fingerprint = *brick_fingerprints_at(&p->window, n);
-        brick_fingerprints_slots(&p->window, &fingerprint, slots);
+    const struct brick_fingerprints *window = brick_windows_hold(&p->all, n, &there);
+    if (window != NULL) {
+        fingerprint = *brick_fingerprints_at(window, there);
+        brick_fingerprints_slots(window, &fingerprint, slots);
     }
     pthread_mutex_unlock(&p->mutex);
-    if (!here)
+    if (window == NULL)
         Py_RETURN_NONE;
     return Py_BuildValue("(IKy#)", fingerprint.worker, (unsigned long long)brick_fingerprint_site(&fingerprint),
                          (const char *)slots, (Py_ssize_t)(fingerprint.slots * sizeof *slots));
@@ -191,17 +209,17 @@ struct current {
 static PyObject *fingerprints_group(PyObject *self, PyObject *number)
 {
     Fingerprints *p = (Fingerprints *)self;
-    const struct brick_fingerprints *window = &p->window;
     const uint64_t n = PyLong_AsUnsignedLongLong(number);
     if (n == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
     struct current *copy = NULL;
     size_t count = 0, room = 0;
     int whole = 1;
+    uint64_t there;
     take_lock(&p->mutex);
-    const int here = brick_fingerprints_hold(window, n);
-    const uint64_t first = here ? brick_fingerprints_current(window, brick_fingerprints_at(window, n)) : window->end;
-    for (uint64_t at = first; whole && at != window->end; count++) {
+    const struct brick_fingerprints *window = brick_windows_hold(&p->all, n, &there);
+    const uint64_t first = window != NULL ? brick_fingerprints_current(window, brick_fingerprints_at(window, there)) : 0;
+    for (uint64_t at = first; window != NULL && whole && at != window->end; count++) {
         const struct brick_kept_fingerprint *fingerprint = brick_fingerprints_at(window, at);
         if (count == room) {
             room = room > 0 ? 2 * room : 64;
@@ -210,7 +228,7 @@ static PyObject *fingerprints_group(PyObject *self, PyObject *number)
             copy = whole ? more : copy;
         }
         if (whole)
-            copy[count] = (struct current){fingerprint->output, at, fingerprint->worker, fingerprint->count};
+            copy[count] = (struct current){fingerprint->output, n - there + at, fingerprint->worker, fingerprint->count};
         at = brick_fingerprints_next(window, at);
         at = at != first ? at : window->end;
     }
@@ -226,11 +244,17 @@ static PyObject *fingerprints_group(PyObject *self, PyObject *number)
 static PyObject *fingerprints_counts(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
+    size_t count = 0, put = 0;
     take_lock(&p->mutex);
-    const size_t count = p->window.changed_count;
+    for (size_t n = 0; n < p->all.count; n++)
+        count += p->all.windows[n].window.changed_count;
     struct brick_site_count *copy = malloc((count + 1) * sizeof *copy);
-    if (copy != NULL)
-        brick_fingerprints_take_counts(&p->window, copy);
+    for (size_t n = 0; copy != NULL && n < p->all.count; n++) {
+        struct brick_fingerprints *window = &p->all.windows[n].window;
+        const size_t changed = window->changed_count;
+        brick_fingerprints_take_counts(window, copy + put);
+        put += changed;
+    }
     pthread_mutex_unlock(&p->mutex);
     PyObject *rows = copy != NULL ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
     for (size_t i = 0; rows != NULL && i < count; i++) {
@@ -248,12 +272,16 @@ static PyObject *fingerprints_births(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
     struct brick_births *rows = malloc(BRICK_BIRTHS_ROWS_MAX * sizeof *rows);
-    size_t count = SIZE_MAX;
+    size_t count = 0;
+    int whole = rows != NULL;
     take_lock(&p->mutex);
-    if (rows != NULL)
-        count = brick_births_rows(&p->window, rows);
+    for (size_t n = 0; whole && n < p->all.count; n++) {
+        const size_t more = brick_births_rows(&p->all.windows[n].window, rows + count, BRICK_BIRTHS_ROWS_MAX / p->all.count);
+        whole = more != SIZE_MAX;
+        count += whole ? more : 0;
+    }
     pthread_mutex_unlock(&p->mutex);
-    PyObject *list = count != SIZE_MAX ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
+    PyObject *list = whole ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
     for (size_t i = 0; list != NULL && i < count; i++) {
         const struct brick_births *b = &rows[i];
         list_put(&list, i, Py_BuildValue("(IKII(II)(II)(II))", b->service, (unsigned long long)b->site, b->worker,
@@ -275,7 +303,8 @@ static PyObject *fingerprints_forget(PyObject *self, PyObject *number)
         return NULL;
     }
     take_lock(&p->mutex);
-    const int done = brick_fingerprints_forget(&p->window, (uint32_t)service);
+    struct brick_service_window *of = brick_windows_of(&p->all, (uint32_t)service);
+    const int done = of == NULL || brick_fingerprints_forget(&of->window, (uint32_t)service);
     pthread_mutex_unlock(&p->mutex);
     return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
@@ -324,7 +353,8 @@ static PyObject *fingerprints_mute(PyObject *self, PyObject *sequence)
     if (workers == NULL)
         return NULL;
     take_lock(&p->mutex);
-    brick_fingerprints_mute(&p->window, workers, count);
+    for (size_t n = 0; n < p->all.count; n++)
+        brick_fingerprints_mute(&p->all.windows[n].window, workers, count);
     pthread_mutex_unlock(&p->mutex);
     free(workers);
     Py_RETURN_NONE;
@@ -343,13 +373,15 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
         whole = (taken[i] = workers_in(sequences[i], &counts[i])) != NULL;
     if (whole && (counts[1] != counts[0] || counts[2] != counts[0])) {
         PyErr_Format(PyExc_ValueError, "%zu workers, but %zu numbers and %zu services", counts[0], counts[1], counts[2]);
-    } else if (whole && (other = fingerprints_made(Py_TYPE(self), PY_SSIZE_T_MAX)) != NULL) {
+    } else if (whole && (other = fingerprints_made(Py_TYPE(self), PY_SSIZE_T_MAX, 0)) != NULL) {
         uint64_t *ends = calloc(counts[0] + 1, sizeof *ends);
         const struct brick_renumbered r = {taken[0], taken[1], taken[2], counts[0], ends};
         /* It is long: a thread that adds meanwhile waits for the lock alone. */
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&p->mutex);
-        whole = ends != NULL && brick_fingerprints_copy(&other->window, &p->window, &r);
+        whole = ends != NULL;
+        for (size_t n = 0; whole && n < p->all.count; n++)
+            whole = brick_fingerprints_copy(&other->all.windows[0].window, &p->all.windows[n].window, &r);
         pthread_mutex_unlock(&p->mutex);
         Py_END_ALLOW_THREADS
         PyObject *list = whole ? number_list(ends, counts[0]) : PyErr_NoMemory();
@@ -362,6 +394,32 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
     return result;
 }
 
+static PyObject *fingerprints_extent(PyObject *self, PyObject *number)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    const unsigned long service = PyLong_AsUnsignedLong(number);
+    if (service == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    take_lock(&p->mutex);
+    const struct brick_service_window *of = brick_windows_of(&p->all, (uint32_t)service);
+    const uint64_t window = of != NULL ? of->number : p->all.numbers;
+    const uint64_t first = of != NULL ? of->window.first : 0, end = of != NULL ? of->window.end : 0;
+    pthread_mutex_unlock(&p->mutex);
+    return Py_BuildValue("(KKK)", (unsigned long long)window, (unsigned long long)first, (unsigned long long)end);
+}
+
+static PyObject *fingerprints_drop(PyObject *self, PyObject *number)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    const unsigned long service = PyLong_AsUnsignedLong(number);
+    if (service == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    take_lock(&p->mutex);
+    brick_windows_drop(&p->all, (uint32_t)service);
+    pthread_mutex_unlock(&p->mutex);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef fingerprints_methods[] = {
     {"add", fingerprints_add, METH_VARARGS,
      "(bytes taken, records of weights); with named it stops before a record whose site or name has no digest."},
@@ -370,6 +428,9 @@ static PyMethodDef fingerprints_methods[] = {
     {"unlike", fingerprints_unlike, METH_NOARGS,
      "Numbers of fingerprints whose group has another output: a few of each site, by turns, each of them once."},
     {"forget", fingerprints_forget, METH_O, "Drop the counts of a service's sites; its fingerprints stay."},
+    {"extent", fingerprints_extent, METH_O,
+     "(window, first, end) of a service: how many of its window have left, and how many there ever were in it."},
+    {"drop", fingerprints_drop, METH_O, "Drop the fingerprints of a service that has a window of its own."},
     {"mute", fingerprints_mute, METH_O, "Take the fingerprints of workers out of all groups."},
     {"counts", fingerprints_counts, METH_NOARGS,
      "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] since the last call, of sites that changed; site 0: "
@@ -378,7 +439,7 @@ static PyMethodDef fingerprints_methods[] = {
      "[(service, site, worker, fingerprints, NaN, +Inf, -Inf)] at sites where any was born: of each kind the fingerprint "
      "in which it was first, counted from 1, and how often."},
     {"select", fingerprints_select, METH_VARARGS,
-     "(Fingerprints of these workers, renumbered; for each worker the number after its last fingerprint, or 0)."},
+     "(Fingerprints of these workers, renumbered, in one window; for each worker the number after its last fingerprint, or 0)."},
     {"rounded", fingerprints_rounded, METH_VARARGS,
      "Whether rounding may explain a difference. 1: in one place at most, as a flipped bit would; 2: in several; 0: no, or "
      "they have gone."},
@@ -388,22 +449,35 @@ static PyMethodDef fingerprints_methods[] = {
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };
-static PyMemberDef fingerprints_members[] = {
-    {"first", T_ULONGLONG, offsetof(Fingerprints, window.first), READONLY, "The number of the oldest fingerprint."},
-    {"end", T_ULONGLONG, offsetof(Fingerprints, window.end), READONLY, "The number that the next fingerprint gets."},
-    {"refused", T_ULONGLONG, offsetof(Fingerprints, window.refused), READONLY, "Invalid records."},
-    {"unlike_all", T_ULONGLONG, offsetof(Fingerprints, window.unlike_all), READONLY,
-     "Fingerprints whose group had another output; those that rounding may explain count once between two calls of unlike()."},
-    {"untracked", T_ULONGLONG, offsetof(Fingerprints, window.births.untracked), READONLY,
-     "Fingerprints of which nothing is counted that is born in them, for want of room."},
-    {NULL, 0, 0, 0, NULL},
+/* The sum over all windows. */
+static PyObject *fingerprints_sum(PyObject *self, void *of)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    take_lock(&p->mutex);
+    const uint64_t sum = brick_windows_sum(&p->all, (enum brick_windows_sum)(intptr_t)of);
+    pthread_mutex_unlock(&p->mutex);
+    return PyLong_FromUnsignedLongLong(sum);
+}
+
+static PyGetSetDef fingerprints_sums[] = {
+    {"first", fingerprints_sum, NULL, "How many have left; in one window, the number of the oldest fingerprint.",
+     (void *)BRICK_SUM_FIRST},
+    {"end", fingerprints_sum, NULL, "How many there ever were; in one window, the number that the next one gets.",
+     (void *)BRICK_SUM_END},
+    {"refused", fingerprints_sum, NULL, "Invalid records.", (void *)BRICK_SUM_REFUSED},
+    {"unlike_all", fingerprints_sum, NULL,
+     "Fingerprints whose group had another output; those that rounding may explain count once between two calls of unlike().",
+     (void *)BRICK_SUM_UNLIKE},
+    {"untracked", fingerprints_sum, NULL, "Fingerprints of which nothing is counted that is born in them, for want of room.",
+     (void *)BRICK_SUM_UNTRACKED},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot fingerprints_slots[] = {
     {Py_tp_new, fingerprints_new},
     {Py_tp_dealloc, fingerprints_dealloc},
     {Py_tp_methods, fingerprints_methods},
-    {Py_tp_members, fingerprints_members},
-    {Py_tp_doc, "Fingerprints(bytes_max): the newest fingerprints of workers."},
+    {Py_tp_getset, fingerprints_sums},
+    {Py_tp_doc, "Fingerprints(bytes_max, shares=False): the newest fingerprints of workers. With shares each service has a window of its own; their bounds are equal."},
     {0, NULL},
 };
 PyType_Spec fingerprints_spec = {"brickd.shm._reader.Fingerprints", sizeof(Fingerprints), 0, Py_TPFLAGS_DEFAULT,

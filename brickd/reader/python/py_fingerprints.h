@@ -2,15 +2,18 @@
 #ifndef BRICKD_PY_FINGERPRINTS_H
 #define BRICKD_PY_FINGERPRINTS_H
 
-#include "../core/fingerprint_window.h"
+#include "../core/service_windows.h"
 #include "py_types.h"
 
 typedef struct {
     PyObject_HEAD
-    struct brick_fingerprints window; /* behind the lock */
+    struct brick_windows all; /* behind the lock */
     pthread_mutex_t mutex;
     int opened; /* the lock is there */
 } Fingerprints;
+
+/* The one window of all services, as copies have it; NULL with an exception. */
+struct brick_fingerprints *window_of_all(Fingerprints *p);
 
 /* Numbers out of a sequence, each below a bound; NULL with an exception. */
 uint64_t *numbers_in(PyObject *sequence, uint64_t below, size_t *count);

@@ -103,6 +103,9 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOO:match", names, &workers, &since, &m.by_input, &only_step,
                                      &m.rtol, &rows_max, &losses, &wear))
         return NULL;
+    struct brick_fingerprints *window = window_of_all(p);
+    if (window == NULL)
+        return NULL;
     if (only_step != Py_None && (step = PyLong_AsUnsignedLongLong(only_step)) == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
     uint32_t *which = workers_in(workers, &count);
@@ -117,7 +120,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
         int whole;
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&p->mutex);
-        whole = brick_match(&p->window, &m);
+        whole = brick_match(window, &m);
         pthread_mutex_unlock(&p->mutex);
         Py_END_ALLOW_THREADS
         found = whole ? document_of(&m, rows_max < 0 ? 0 : (size_t)rows_max) : PyErr_NoMemory();
@@ -130,9 +133,16 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     return found;
 }
 
-static int both_held(const Fingerprints *p, uint64_t one, uint64_t other)
+/* The window that holds both, and their numbers there; NULL: none does. */
+static struct brick_fingerprints *window_of_both(Fingerprints *p, unsigned long long *one, unsigned long long *other)
 {
-    return brick_fingerprints_hold(&p->window, one) && brick_fingerprints_hold(&p->window, other);
+    uint64_t first, second;
+    struct brick_fingerprints *window = brick_windows_hold(&p->all, *one, &first);
+    if (window == NULL || brick_windows_hold(&p->all, *other, &second) != window)
+        return NULL;
+    *one = first;
+    *other = second;
+    return window;
 }
 
 PyObject *fingerprints_rounded(PyObject *self, PyObject *args)
@@ -143,8 +153,9 @@ PyObject *fingerprints_rounded(PyObject *self, PyObject *args)
         return NULL;
     enum brick_rounded rounded = BRICK_ROUNDED_NOT;
     take_lock(&p->mutex);
-    if (both_held(p, one, other))
-        rounded = brick_fingerprints_rounded(&p->window, one, other);
+    const struct brick_fingerprints *window = window_of_both(p, &one, &other);
+    if (window != NULL)
+        rounded = brick_fingerprints_rounded(window, one, other);
     pthread_mutex_unlock(&p->mutex);
     return PyLong_FromLong(rounded);
 }
@@ -158,8 +169,9 @@ PyObject *fingerprints_contents(PyObject *self, PyObject *args)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&p->mutex);
-    if (both_held(p, one, other))
-        found = brick_match_contents(&p->window, one, other);
+    struct brick_fingerprints *window = window_of_both(p, &one, &other);
+    if (window != NULL)
+        found = brick_match_contents(window, one, other);
     pthread_mutex_unlock(&p->mutex);
     Py_END_ALLOW_THREADS
     return found >= 0 ? PyLong_FromLongLong(found) : PyErr_NoMemory();

@@ -1,0 +1,185 @@
+"""Each service has its share of the memory of fingerprints: none evicts what fits into another one's."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+
+import pytest
+from faults import Start
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import UP, running
+from said import NUMBERS, Said, Tensor, add
+from verbs import document, started
+
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.base.paths import runtime
+from brickd.shm import _reader
+from brickd.shm.sites import WorkerNames
+
+IN = Tensor(7)
+# A fingerprint with one input has six slots; with what belongs to a slot that is about 118 bytes.
+SLOTS, SLOT_BYTES = 6, 118
+ROOM_MIN = 1024  # slots
+
+
+RECORD_BYTES = 64 * SLOTS
+
+
+@functools.cache
+def records(count: int = 3_000) -> bytes:
+    """Fingerprints, each with inputs of its own."""
+    return b"".join(Said(Tensor(n), (Tensor(n),), ticks=n).slots() for n in range(count))
+
+
+def send(window: _reader.Fingerprints, worker: int, count: int, service: int) -> None:
+    window.add(worker, service, 0, NUMBERS, NUMBERS, records()[: count * RECORD_BYTES], True)
+
+
+def room(bytes_max: int) -> int:
+    """Slots that a window of so many bytes has, which are a power of two."""
+    slots = ROOM_MIN
+    while 2 * slots <= bytes_max // SLOT_BYTES:
+        slots *= 2
+    return slots
+
+
+BYTES = 8 * 1024 * SLOT_BYTES
+SENT = st.tuples(st.integers(0, 4), st.integers(1, 1_500))
+
+
+@settings(max_examples=30)
+@given(st.lists(SENT, max_size=30))
+def test_no_service_with_less_than_its_share_loses_a_fingerprint_and_the_sums_are_exact(
+    sent: list[tuple[int, int]],
+) -> None:
+    window = _reader.Fingerprints(BYTES, True)
+    had: Counter[int] = Counter()
+    lost: Counter[int] = Counter()
+    for service, count in sent:
+        before = dict(lost)
+        send(window, service, count, service)
+        had[service] += count
+        share = room(BYTES // len(had)) // SLOTS
+        for each in had:
+            _, first, end = window.extent(each)
+            assert (end, first >= lost[each]) == (had[each], True)
+            assert end - first <= share
+            lost[each] = first
+            if first > before.get(each, 0):
+                assert end - first == share, "it has all that it may have"
+    assert (window.first, window.end) == (sum(lost.values()), sum(had.values()))
+    numbers = [extent[0] << 40 | n for extent in map(window.extent, had) for n in range(*extent[1:])]
+    assert all(window.read(number) is not None for number in numbers)
+    assert len(set(numbers)) == window.end - window.first
+
+
+def test_a_service_alone_uses_all_and_the_next_one_gets_its_half() -> None:
+    window = _reader.Fingerprints(BYTES, True)
+    send(window, 0, 2_000, 0)
+    assert window.extent(0)[1:] == (2_000 - room(BYTES) // SLOTS, 2_000)
+    send(window, 1, 1, 1)
+    assert window.extent(0)[1:] == (2_000 - room(BYTES // 2) // SLOTS, 2_000)
+    assert window.extent(1)[1:] == (0, 1)
+    send(window, 0, 2_000, 0)
+    assert window.extent(1)[1:] == (0, 1)
+    window.drop(1)
+    send(window, 0, 2_000, 0)
+    assert window.end - window.first == room(BYTES) // SLOTS, "all is its own again"
+    assert (window.end, window.extent(1)[1:]) == (6_001, (0, 0))
+
+
+def test_what_is_left_when_a_window_becomes_smaller_is_compared_as_before() -> None:
+    window = _reader.Fingerprints(BYTES, True)
+    for worker in range(2):
+        send(window, worker, 600, 0)
+    send(window, 9, 1, 1)
+    _, first, end = window.extent(0)
+    assert 0 < first < 600
+    # The one worker has lost the first ones, the other one none.
+    assert [number for number in range(600, 600 + first) if len(window.group(number)) != 1] == []
+    assert [number for number in range(600 + first, end) if len(window.group(number)) != 2] == []
+    # Each of them is found by its inputs and its output.
+    other = Said(Tensor(77_777, sketch=(0.5, *(0.0,) * 15)), (Tensor(599),))
+    assert add(window, 2, [other], 0)[1] == [end]
+    assert sorted(worker for worker, *_ in window.group(end)) == [0, 1, 2]
+
+
+def test_numbers_of_fingerprints_are_those_of_one_service() -> None:
+    window = _reader.Fingerprints(BYTES, True)
+    for service in range(2):
+        for worker, output in ((0, Tensor(1)), (1, Tensor(2, sketch=(0.5, *(0.0,) * 15)))):
+            window.add(10 * service + worker, service, 0, NUMBERS, NUMBERS, Said(output, (IN,)).slots(), True)
+    unlike = window.unlike()
+    assert len(unlike) == 2
+    for service, number in enumerate(unlike):
+        group = window.group(number)
+        assert sorted(worker for worker, *_ in group) == [10 * service, 10 * service + 1]
+        assert {window.read(each[3])[0] for each in group} == {10 * service, 10 * service + 1}  # type: ignore[index]
+    one, other = unlike
+    assert window.rounded(one, other) == _reader.ROUNDED_NOT
+    assert sorted(row[0] for row in window.counts()) == [0, 1]
+    with pytest.raises(ValueError, match="windows of their own"):
+        window.match([0, 1], [0, 0], True)
+    copy, ends = window.select([1, 10], [1, 2], [0, 1])
+    assert (copy.first, copy.end, ends) == (0, 2, [1, 2])
+    assert copy.match([1, 2], [0, 0], True)["fingerprints"] == 2
+
+
+def test_services_beyond_the_limit_are_together_in_one_window() -> None:
+    window = _reader.Fingerprints(BYTES, True)
+    for service in range(300):
+        send(window, service, 1, service)
+    assert len({window.extent(service)[0] for service in range(300)}) == 257
+    assert window.end - window.first == 300
+
+
+# ---- what workers are told of it
+
+
+def test_what_left_is_counted_for_its_own_service_alone() -> None:
+    numerics = Numerics(BYTES, shares=True)
+    tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
+    loud, quiet = (numerics.producer(name, name, lambda: tables, "") for name in ("loud", "quiet"))
+    quiet.receive(Said(Tensor(1), (IN,)).slots())
+    quiet.lose(2)
+    for _ in range(2):
+        loud.receive(records())
+    loud.lose(3)
+    assert numerics.evicted > 0
+    assert [numerics.about({name}).evicted for name in ("loud", "quiet")] == [numerics.evicted, 0]
+    assert numerics.about({"loud", "quiet"}).evicted == numerics.evicted
+    assert [numerics.worn(each) for each in (loud, quiet)] == [True, False]
+    assert [numerics.lost(each) for each in (loud, quiet)] == [3, 2]
+    numerics.forget(["quiet"])
+    _, first, end = numerics.extent("loud")
+    assert numerics.fingerprints.end - numerics.fingerprints.first == end - first, "nothing of another one is left"
+
+
+CHECKS = """
+import numpy as np
+x = np.arange(12, dtype="f")
+for number in range({checks}):
+    brick.checksum("mlp", x + number, input=x * number)
+pause()
+"""
+
+
+def test_a_busy_service_evicts_nothing_of_another_one_and_says_so_of_itself_alone(worker: Start, prefix: str) -> None:
+    for service, checks in (("quiet", 5), ("loud", 120)):
+        for number in range(2):
+            key = str(runtime().directory / "key")
+            who = {"BRICKD_SERVICE": service, "BRICKD_WORKER": str(number), "BRICKD_KEY_FILE": key}
+            started(worker, CHECKS.format(checks=checks), **who)
+    with running(command=(*UP, "--numerics-bytes", "1")) as daemon:
+        daemon.once(
+            "/coverage",
+            lambda said: (
+                {each["service"]: each["input"]["fingerprints"] for each in said["services"] if each["input"]}
+                == {"quiet": 10, "loud": 240}
+            ),
+        )
+        of = {service: document("diff", service)["coverage"] for service in ("quiet", "loud")}
+    assert (of["quiet"]["fingerprints"], of["quiet"]["evicted"]) == (10, 0)
+    assert of["loud"]["evicted"] == 240 - of["loud"]["fingerprints"] > 0
