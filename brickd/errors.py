@@ -54,6 +54,13 @@ class NoSuchWorker(BrickdError):
     kind = "no_such_worker"
 
 
+class NoSuchProblem(BrickdError):
+    """An id that no problem here has."""
+
+    exit_code = Exit.NO_WORKER
+    kind = "no_such_problem"
+
+
 class NoSuchSource(BrickdError):
     """A source of which no text is known here."""
 

@@ -38,7 +38,7 @@ from brickd.client import protocol
 from brickd.datasources.world import World
 from brickd.errors import BrickdError, NotPermitted, WrongQuestion
 from brickd.query import queries
-from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting, Wish
+from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting, Silencing, Wish
 from brickd.query.parameters import Duration
 from brickd.query.queries import EventsQuery, FingerprintsQuery, HangQuery, InspectQuery, StatusQuery
 from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, key, parameters
@@ -132,6 +132,7 @@ class Application:
             ),
             Endpoint("GET", "/status/stream", StreamQuery, self._status_stream, "The status, repeatedly."),
             self._control("/set", Setting, self._set, "Set what the workers of a service record, or read the setting."),
+            self._control("/silence", Silencing, self._silence, "Silence a problem, or list the silenced ones."),
             self._control("/forget", Forgetting, self._forget, "Forget the totals of dead workers."),
             self._control(
                 "/record", Recording, self._record, "Record until the client disconnects, or for a given time."
@@ -281,6 +282,9 @@ class Application:
             thresholds = self._served.thresholds
             of_service = {**wish.document(), "workers": workers, "deaf": deaf}
         return self._done(service=order.service, **of_service, thresholds=thresholds.documents())
+
+    async def _silence(self, order: Silencing) -> Response:
+        return self._done(id=order.id, silenced=await self._in_thread(self._served.silence, order))
 
     async def _forget(self, order: Forgetting) -> Response:
         return self._done(forgotten=await self._in_thread(self._served.forget, order))

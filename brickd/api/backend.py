@@ -6,12 +6,12 @@ called from any thread, while the daemon works.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from brickd.base.thresholds import Thresholds
 from brickd.datasources.world import DaemonStatus, World
 from brickd.model.event_log import Log
-from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting
+from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Silencing
 from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 
@@ -42,6 +42,9 @@ class Served(World, Protocol):
 
     def rescan(self, order: Rescanning) -> list[str]:
         """Have workers read their weights again; return which. NoSuchWorker for an unknown name."""
+
+    def silence(self, order: Silencing) -> list[dict[str, Any]]:
+        """Silence a problem, or lift that; return the silenced ones. NoSuchProblem for an unknown id."""
 
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of dead workers; return how many. NoSuchWorker for an unknown name."""

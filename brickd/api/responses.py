@@ -18,11 +18,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from brickd.client.protocol import error_document
-from brickd.errors import BrickdError, NoSuchWorker, NotPermitted, SegmentRefused
+from brickd.errors import BrickdError, NoSuchProblem, NoSuchWorker, NotPermitted, SegmentRefused
 
 HEADERS = {"connection": "close", "cache-control": "no-store"}
 
 _STATUS: dict[type[BrickdError], HTTPStatus] = {
+    NoSuchProblem: HTTPStatus.NOT_FOUND,
     NoSuchWorker: HTTPStatus.NOT_FOUND,
     NotPermitted: HTTPStatus.FORBIDDEN,
     SegmentRefused: HTTPStatus.CONFLICT,

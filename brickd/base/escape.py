@@ -58,6 +58,33 @@ def text(value: str, limit: int | None = None) -> str:
     return "".join(kept) + _ELLIPSIS if limit > 0 else ""
 
 
+def wrapped(value: str, limit: int | None) -> list[str]:
+    r"""Return any string as a terminal may show it, in lines of at most `limit` cells; nothing is cut.
+
+    Lines break at spaces, and within a word only if it is wider than a line.
+
+    >>> wrapped("raise BRICKD_EVENTS: 8,420 events dropped", 20)
+    ['raise BRICKD_EVENTS:', '8,420 events dropped']
+    >>> wrapped("of moe_gemm", 4), wrapped("as it is", None), wrapped("", 9)
+    (['of', 'moe_', 'gemm'], ['as it is'], [''])
+    """
+    if limit is None:
+        return [text(value)]
+    lines = [""]
+    for word in text(value).split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if width(joined) <= limit:
+            lines[-1] = joined
+            continue
+        if lines[-1]:
+            lines.append("")
+        for char in word:
+            if lines[-1] and width(lines[-1]) + width(char) > limit:
+                lines.append("")
+            lines[-1] += char
+    return lines
+
+
 def width(value: str) -> int:
     """Return how many terminal cells an already escaped string takes.
 

@@ -83,7 +83,8 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     ]
     if (thinned := service["thinned"]) is not None:
         lines.append(escape.text(_thinned(name, thinned, document["source"]), screen.width))
-    lines += [wording.problem(_finding(each), screen) for each in findings[:_FINDINGS]]
+    for each in findings[:_FINDINGS]:
+        lines += wording.finding(_finding(each), each["command"], screen)
     lines += wording.more(len(findings) - _FINDINGS, "more site", " where workers differ: --json")
     lines += wording.unproven((each for each in document["evidence"] if each["service"] == name), document, screen)
     rows = [*_rows(each for each in document["sites"] if each["service"] == name)]
@@ -108,16 +109,13 @@ def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
     return text if source == "recording" else f"{text} ({command})"
 
 
-def _finding(finding: dict[str, Any]) -> dict[str, str]:
+def _finding(finding: dict[str, Any]) -> str:
     if finding["evidence"] == "weights":
-        return {"text": f"weights: {finding['text']}", "command": finding["command"]}
+        return f"weights: {finding['text']}"
     where = finding["kernel"] if finding["layer"] is None else f"{finding['kernel']} layer {finding['layer']}"
     how = "differ" if len(finding["workers"]) > 1 else "differs"
     times = units.many(finding["cases"], "case")
-    return {
-        "text": f"{where}: {', '.join(finding['workers'])} {how}, {times} looked at",
-        "command": finding["command"],
-    }
+    return f"{where}: {', '.join(finding['workers'])} {how}, {times} looked at"
 
 
 def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 Owns: the conditions, and what each expects; the line and its document. Must not know: how a status comes about.
 Invariants: a condition has the value seen and the value expected, and the next command where these differ; one that is
-ignored is healthy whatever was seen; the line shows what is unhealthy first.
+ignored, or whose problems are silenced, is healthy whatever was seen; the line shows what is unhealthy first.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ NAMES = (
     *_IS,
     *("removed", "workers"),
 )
+
+# The kind of problem that a condition is about. Those of the daemon itself cannot be silenced.
+_KINDS = {name: name for name in NAMES if name not in ("daemon", "checkpoint")} | {
+    "dead": "died", "diverged": "numbers", "removed": "uncounted",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,18 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _workers(workers, empty=bounds.allow_empty),
         *(_required(each, status) for each in dict.fromkeys(bounds.require)),
     ]
-    return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
+    known = {name for name in NAMES if _is_silenced(name, status)}
+    accepted = {**dict.fromkeys(known, "anything while it is silenced"), **dict.fromkeys(bounds.ignore, "anything")}
+    return [
+        _judged(each.name, True, each.seen, accepted[each.name]) if each.name in accepted else each for each in found
+    ]
+
+
+def _is_silenced(name: str, status: Document) -> bool:
+    """Whether problems of this condition's kind are silenced, and none of that kind is active without."""
+    kind = _KINDS.get(name)
+    silenced = status.get("silenced", ())  # an older daemon has none
+    return any(each["kind"] == kind for each in silenced) and all(each["kind"] != kind for each in status["problems"])
 
 
 def healthy(found: Sequence[Condition]) -> bool:

@@ -33,6 +33,7 @@ from brickd.views.next_command import command
 LINES = 24
 _SERVICES = 3
 _PROBLEMS = 4
+_PROBLEM_LINES = 8
 _WORKERS = 5
 _BRICKS = 10
 
@@ -114,11 +115,12 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
     for worker in document["workers"]:
         if worker["service"] is not None:
             services.setdefault(worker["service"], []).append(worker)
-    count = len(document["problems"])
+    count, silenced = len(document["problems"]), len(document["silenced"])
     unproven = sum(each["verdict"] == "unproven" and each["recorded"] for each in living(document))
     verdict = units.many(count, "PROBLEM", "PROBLEMS") if count else "no problem"
     if unproven and not count:
         verdict += f", {unproven:,} unproven"
+    verdict += f", {units.count(silenced)} silenced" if silenced else ""
     lines = []
     for name, workers in list(services.items())[:_SERVICES]:
         spans = sum(worker["ledger"]["spans"]["summarized"] for worker in workers)
@@ -141,9 +143,14 @@ def _next(document: dict[str, Any], verb: str) -> str:
 
 
 def _problems(document: dict[str, Any], screen: Screen) -> list[str]:
-    problems = document["problems"]
-    lines = [wording.problem(problem, screen) for problem in problems[:_PROBLEMS]]
-    return lines + wording.more(len(problems) - _PROBLEMS, "more problem", f": {_next(document, 'workers')}")
+    problems, lines, shown = document["problems"], list[str](), 0
+    for problem in problems[:_PROBLEMS]:
+        each = wording.problem(problem, screen)
+        if lines and len(lines) + len(each) > _PROBLEM_LINES:
+            break
+        lines += each
+        shown += 1
+    return lines + wording.more(len(problems) - shown, "more problem", f": {_next(document, 'workers')}")
 
 
 def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:

@@ -104,6 +104,11 @@ def more(number: int, one: str, then: str = "", several: str | None = None) -> l
     return [f"…{units.many(number, one, several)}{then}"] if number > 0 else []
 
 
+def silenced(problems: Sequence[dict[str, Any]]) -> list[str]:
+    """How many problems are silenced, as a finished line; [] without any."""
+    return [f"{units.many(len(problems), 'silenced problem')}: brickd silence"] if problems else []
+
+
 def removed(of: dict[str, int], screen: Screen) -> list[str]:
     """How many spans of removed workers are in no total, as a finished line; [] without any."""
     if not of["workers"]:
@@ -195,6 +200,17 @@ def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield from (units.many(n, *words) for key, *words in _OF_WEIGHTS if (n := _total(services, "unseen", key)))
 
 
-def problem(found: dict[str, str], screen: Screen) -> str:
-    """A problem and the next command as a finished line: the text is cut, the command never."""
-    return _with_command(f"! {found['text']}", found["command"], screen)
+def problem(found: dict[str, Any], screen: Screen) -> list[str]:
+    """A problem with its id and the next command, as finished lines."""
+    until = f"  (silenced until {found['silenced_until']})" if found["silenced_until"] else ""
+    return finding(f"{found['id']} {found['text']}", found["command"], screen, until)
+
+
+def finding(text: str, command: str, screen: Screen, note: str = "") -> list[str]:
+    """What is wrong and the next command, as finished lines: neither is cut."""
+    wrapped = escape.wrapped(text, None if screen.width is None else max(20, screen.width - 2))
+    lines, after = [f"{'  ' if n else '! '}{line}" for n, line in enumerate(wrapped)], f"{escape.text(command)}{note}"
+    painted = [screen.paint(line, "yellow") for line in lines]
+    if screen.width is None or escape.width(lines[-1]) + escape.width(after) + 2 <= screen.width:
+        return [*painted[:-1], f"{painted[-1]}  {after}"]
+    return [*painted, f"  {after}"]

@@ -62,7 +62,8 @@ def workers(question: WorkersQuery, recordings: Sequence[str], output: str) -> N
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     workers, removed = document["workers"], document["removed"]
     of = {"workers": sum(each["together"] for each in removed), "spans": sum(each["spans"] for each in removed)}
-    notes = [*(wording.problem(problem, screen) for problem in document["problems"]), *wording.removed(of, screen)]
+    notes = [line for problem in document["problems"] for line in wording.problem(problem, screen)]
+    notes += [*wording.silenced(document["silenced"]), *wording.removed(of, screen)]
     if not workers:
         return [NOBODY, *notes]
     used = any(worker["rss_bytes"] is not None for worker in workers)

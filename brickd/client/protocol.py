@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from brickd.errors import BrickdError, NoSuchSource, NoSuchWorker, NotPermitted, WrongQuestion
+from brickd.errors import BrickdError, NoSuchProblem, NoSuchSource, NoSuchWorker, NotPermitted, WrongQuestion
 
 ROOT = "/v1"
 # In a request: what the names of the segments begin with that the client means, quoted. Else the daemon's are meant.
@@ -22,7 +22,7 @@ OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 FINGERPRINTS = "fingerprints"
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
-_ERRORS = {error.kind: error for error in (NoSuchSource, NoSuchWorker, NotPermitted, WrongQuestion)}
+_ERRORS = {error.kind: error for error in (NoSuchProblem, NoSuchSource, NoSuchWorker, NotPermitted, WrongQuestion)}
 
 
 def quoted(text: str) -> str:

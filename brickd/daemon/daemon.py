@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from brickd.analysis.evidence_news import EvidenceNews
 from brickd.analysis.numerics import birth_alarms
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
+from brickd.analysis.problem_book import Book
 from brickd.analysis.timing.alarms import Alarm, Alarms
 from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.analysis.timing.growing_memory import GrowingMemory
@@ -42,6 +44,7 @@ from brickd.base.units import plural
 from brickd.daemon.collector import Collector
 from brickd.daemon.epochs import EPOCH_NS, Epochs
 from brickd.daemon.loop import Loop
+from brickd.daemon.problem_watch import ProblemWatch
 from brickd.daemon.process_usage import Usages
 from brickd.daemon.sampler import Sampler
 from brickd.datasources.world import DaemonStatus, Details, Source
@@ -54,7 +57,7 @@ from brickd.model.survey_snapshot import Takes
 from brickd.model.windows import Window, Windows
 from brickd.model.worker_names import suggestion
 from brickd.model.workers import Survey, Worker, select, survey
-from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
+from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Silencing, Wish
 from brickd.recording.library import ROOM, Shelf
 from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder, Recordings
@@ -124,7 +127,9 @@ class Daemon:
         news = EvidenceNews(self.compared, self._weighing, self.log_event)
         detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
         self._alarms = Alarms(self.log_event, lambda: self.thresholds, detectors)
+        self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon)
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, news, self._recordings]
+        takers.append(self._problems)  # it sees what the others found
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
     def log_event(self, kind: str, text: str, **of: str | None) -> None:
@@ -240,6 +245,10 @@ class Daemon:
         with self._collector.roster.lock:
             names = self._memory.names()
         return *self._alarms.hold(), *birth_alarms.alarms(self._memory.compared.births, names, time.time_ns())
+
+    def problem_book(self) -> Book:
+        """What is known of problems over time."""
+        return self._problems.book()
 
     def compared(self) -> Compared:
         """Where workers differ, and how much was compared."""
@@ -357,6 +366,16 @@ class Daemon:
         with roster.reading, roster.lock:
             meant = [each for each in roster.drained() if each.heir is None and each.is_of(order.names)]
             return sorted(each.name for each in meant if each.rescan())
+
+    def silence(self, order: Silencing) -> list[dict[str, Any]]:
+        """Silence a problem, or lift that; return the silenced ones."""
+        return self._problems.silence(order)
+
+    def _keep_soon(self) -> None:
+        """Have the memory saved at the next tick."""
+        with self._collector.roster.lock:
+            self._collector.change()
+        self._loop.wake()
 
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of the dead; of how many."""

@@ -35,6 +35,7 @@ from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
 if TYPE_CHECKING:
+    from brickd.analysis.problem_book import Book
     from brickd.analysis.timing.alarms import Alarm
     from brickd.analysis.timing.findings import StragglerVerdict
     from brickd.model.windows import Window
@@ -136,6 +137,9 @@ class World(Protocol):
     def compared(self) -> Compared | None:
         """Where workers differ, and how much was compared; None: nothing compares them."""
 
+    def problem_book(self) -> Book | None:
+        """What is known of problems over time; None: nothing watches them."""
+
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """The fingerprints of some of the workers of a survey, as far as they are here."""
 
@@ -223,6 +227,9 @@ class SharedMemory:
 
     def alarms(self) -> None:
         """None: one look shows nothing of a worker's past."""
+
+    def problem_book(self) -> None:
+        """None: there is no daemon."""
 
     def compared(self) -> Compared | None:
         """What an earlier daemon found."""

@@ -105,6 +105,20 @@ class Rescanning(Query):
 
 
 @dataclass(frozen=True)
+class Silencing(Query):
+    """Silence a problem for a time; without an id a query of the silenced ones."""
+
+    id: str | None = given(Name("the id of a problem", metavar="[ID]", positional=True), None)
+    length: float = given(Duration(1, 31_536_000, "Silence it for this time.", key="for"), 7200.0)
+    off: bool = given(Switch("Lift the silence."), False)
+
+    def __post_init__(self) -> None:
+        Query.__post_init__(self)
+        if self.off and self.id is None:
+            raise WrongQuestion("off lifts the silence of one problem: give its id (see brickd silence)")
+
+
+@dataclass(frozen=True)
 class Recording(Query):
     """Record workers: what, for how long, and how much of it is kept."""
 

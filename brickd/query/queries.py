@@ -180,6 +180,9 @@ class StatusQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
     over: str | None = given(OVER, None)
+    active_for: float = given(
+        Duration(0, 31_536_000, "Show problems whose cause was seen within this time; older ones are in events."), 600.0
+    )
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ VERBS = {
     "inspect": Verb("Show one segment in full: header, lanes, ledger, rings.", "InspectQuery"),
     "events": Verb("List the events that the daemon logged.", "EventsQuery"),
     "set": Verb("Change what workers record, or a threshold of the daemon."),
+    "silence": Verb("Silence a problem for a time, or list the silenced ones."),
     "prune": Verb("Remove the segments of dead workers."),
     "calibrate": Verb("Measure the peak performance of this machine."),
     "doctor": Verb("Find what keeps brickd from working here, with the fix."),

@@ -192,6 +192,9 @@ class Replay:
     def alarms(self) -> None:
         """None: what was wrong then is among the events."""
 
+    def problem_book(self) -> None:
+        """None: a recording has no problems over time."""
+
     def compared(self) -> None:
         """None: to compare all records takes long."""
 

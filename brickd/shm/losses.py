@@ -30,16 +30,18 @@ class Loss:
         kind: the cause; a worker has each at most once.
         spans: whether whole spans are missing; else only their places or details.
         settings: for the worker's next start, each as a shell assigns it.
+        amount: of the counter, which grows with each loss; None: a full table, which has none.
     """
 
     kind: Kind
     text: str
     spans: bool = False
     settings: tuple[str, ...] = ()
+    amount: int | None = None
 
     def __str__(self) -> str:
         names = " and ".join(setting.partition("=")[0] for setting in self.settings)
-        return f"{self.text}; raise {names}" if names else self.text
+        return f"raise {names}: {self.text}" if names else self.text
 
 
 def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
@@ -50,16 +52,16 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(_without_lane(reading, ledger.spans["no_lane"]))
     if process["blocks_refused"]:
         text = f"memory refused {plural(process['blocks_refused'], 'time')}: /dev/shm or its memory cgroup is full"
-        found.append(Loss("memory", text, spans=True))
+        found.append(Loss("memory", text, spans=True, amount=process["blocks_refused"]))
     if ledger.rejected["room"]:
         spans = plural(ledger.rejected["room"], "span")
         text = f"{spans} not recorded: too many open at once in one thread, or no path left for a given time"
-        found.append(Loss("nesting", text, spans=True))
+        found.append(Loss("nesting", text, spans=True, amount=ledger.rejected["room"]))
     if ledger.rejected["clock"]:
         text = (
             f"{plural(ledger.rejected['clock'], 'span')} not recorded: the clock went back, or a given time is invalid"
         )
-        found.append(Loss("clock", text, spans=True))
+        found.append(Loss("clock", text, spans=True, amount=ledger.rejected["clock"]))
     tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
     full = [(what, room) for what, used, room in tables if used >= room]
     if full:
@@ -70,30 +72,32 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         names = plural(process["names_refused"], "name was", "names were")
         room = header["names"]
         why = f"empty, of marks beyond half of its {room:,} names," if process["names"] >= room // 2 else "empty"
-        found.append(Loss("names", f"{names} {why} or found no memory: recorded as 'other'"))
+        text = f"{names} {why} or found no memory: recorded as 'other'"
+        found.append(Loss("names", text, amount=process["names_refused"]))
     if refused := ledger.marks["refused"]:
         found.append(_without_mark(reading, refused))
     if amounts := sum(n * lane["amounts"] for lane, _, n in reading.alike()):
         right = "check elements, bytes, layers and durations"
-        found.append(Loss("amounts", f"{plural(amounts, 'amount')} out of range and not recorded: {right}"))
+        text = f"{plural(amounts, 'amount')} out of range and not recorded: {right}"
+        found.append(Loss("amounts", text, amount=amounts))
     if dropped := ledger.details_dropped.total():
-        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are whole"))
+        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are whole", amount=dropped))
     if refused := process["sites_refused"]:
         found.append(_without_site(reading, refused))
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
-        found.append(Loss("tensors", text))
+        found.append(Loss("tensors", text, amount=unreadable))
     if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # what finds no room waits for it
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
-        found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}"))
+        found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", amount=untold))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
     events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
     if dropped := events.total():
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(events.items()))
-        found.append(_without_slots(reading, f"{plural(dropped, 'event')} dropped ({kinds})"))
+        found.append(_without_slots(reading, dropped, f"{plural(dropped, 'event')} dropped ({kinds})"))
     if ledger.spans["nested"]:
         text = f"{plural(ledger.spans['nested'], 'call')} from signal handlers not recorded"
-        found.append(Loss("signals", text))
+        found.append(Loss("signals", text, amount=ledger.spans["nested"]))
     return found
 
 
@@ -101,11 +105,12 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
     lanes = reading.header["lanes"]
     if len(reading.lanes) >= lanes:
         text = f"{plural(spans, 'span')} not recorded: more threads than its {plural(lanes, 'lane')}"
-        return Loss("lanes", text, spans=True, settings=_raised("lanes", lanes, _reader.LANES_MAX))
+        return Loss("lanes", text, spans=True, amount=spans, settings=_raised("lanes", lanes, _reader.LANES_MAX))
     if reading.process["blocks_refused"]:
-        return Loss("lane-memory", f"{plural(spans, 'span')} not recorded: no memory for a thread's lane", spans=True)
+        text = f"{plural(spans, 'span')} not recorded: no memory for a thread's lane"
+        return Loss("lane-memory", text, spans=True, amount=spans)
     text = f"{plural(spans, 'span')} not recorded: begun while the segment was being opened"
-    return Loss("opening", text, spans=True)
+    return Loss("opening", text, spans=True, amount=spans)
 
 
 def _without_mark(reading: Reading, marks: int) -> Loss:
@@ -115,27 +120,27 @@ def _without_mark(reading: Reading, marks: int) -> Loss:
     text = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not rooms:
         why = "are below 'other', have no open span, or found no memory"
-        return Loss("marks", f"{text} {why}")
+        return Loss("marks", f"{text} {why}", amount=marks)
     halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
     settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))
-    return Loss("marks", f"{text} exceed {halves}", settings=settings)
+    return Loss("marks", f"{text} exceed {halves}", settings=settings, amount=marks)
 
 
 def _without_site(reading: Reading, checksums: int) -> Loss:
     sites = reading.header["sites"]
     if reading.process["sites"] < sites:
-        return Loss("sites", f"{plural(checksums, 'checksum')} dropped: the kernel has no name")
+        return Loss("sites", f"{plural(checksums, 'checksum')} dropped: the kernel has no name", amount=checksums)
     text = f"{plural(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
-    return Loss("sites", text, settings=_raised("sites", sites, _reader.SITES_MAX))
+    return Loss("sites", text, amount=checksums, settings=_raised("sites", sites, _reader.SITES_MAX))
 
 
-def _without_slots(reading: Reading, dropped: str) -> Loss:
+def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
     slots = reading.header["event_slots"]
     room = f"{dropped}: a thread's ring holds {slots:,}"
     if reading.drained:
         text = f"{room}, and was full before it was read"
-        return Loss("events", text, settings=_raised("events", slots, _reader.SLOTS_MAX))
-    return Loss("events", f"{room} until a daemon reads them (brickd up)")
+        return Loss("events", text, amount=amount, settings=_raised("events", slots, _reader.SLOTS_MAX))
+    return Loss("events", f"{room} until a daemon reads them (brickd up)", amount=amount)
 
 
 def _raised(what: str, room: int, most: int) -> tuple[str, ...]:

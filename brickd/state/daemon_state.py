@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.problem_book import Book
 from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, whole
 from brickd.base.thresholds import Thresholds
 from brickd.model.deferred_overlay import overlay
@@ -43,6 +44,7 @@ class Memory:
         sources: of kernels, as far as they are in no file.
         removed: workers whose segments were removed while no total held them.
         thresholds: of alarms.
+        problems: the book of problems.
     """
 
     prefix: str
@@ -57,6 +59,7 @@ class Memory:
     sources: Sources = field(default_factory=Sources, compare=False)
     removed: Removals = field(default_factory=Removals)
     thresholds: Thresholds = Thresholds()  # noqa: RUF009
+    problems: Book = field(default_factory=Book)
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
         """Add totals to the sum of their service, or of all others if these are too many; that sum."""
@@ -178,6 +181,7 @@ class Memory:
                 "thresholds": [plain(self.thresholds.changed())],
                 "newest_event": [plain(self.newest_event)],
                 "closed": [plain(self.closed)],
+                "problems": [plain(self.problems.rows())],
                 "compared": self.compared.pieces(),
                 "sources": self.sources.pieces(),
                 **{what: [text] for what, text in segment_codec.SharedTables.over(gone).texts().items()},
@@ -201,6 +205,7 @@ class Memory:
             thresholds=Thresholds.of(document.get("thresholds", {})),
             newest_event=whole(document["newest_event"], most=_EVENTS_MAX),
             closed=flag(document["closed"]),
+            problems=Book.of(document["problems"]) if "problems" in document else Book(),
             compared=Compared.of(document["compared"]) if "compared" in document else Compared(),
             sources=Sources.of(document["sources"]) if "sources" in document else Sources(),
         )

@@ -1,19 +1,21 @@
 """Problems: one table of their kinds, for every view that lists problems.
 
-Owns: the kinds, their order, their sentences, the next command of each. Must not know: terminals, files. Invariants:
-every problem names the next command; of any number of refused files at most LISTED_MAX are listed, and their number.
+Owns: the kinds, their order, their sentences, the next command of each. Must not know: terminals, files, how long a
+problem lasts. Invariants: every problem names the next command; problems of one kind in several workers of a service
+are one; of any number of refused files at most LISTED_MAX are listed, and their number.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from brickd.analysis.numerics.announce import Called, command, headlines
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
+from brickd.analysis.problem import WORKERS_MAX, Problem, merged
+from brickd.analysis.problem_book import ACTIVE_NS, Book, ended_with_its_workers, problem_document
 from brickd.analysis.weights.verdicts import WeightsVerdict as JudgedWeights
 from brickd.base.units import duration, plural
 from brickd.datasources.world import DaemonStatus, World
@@ -30,8 +32,7 @@ if TYPE_CHECKING:
 
 LISTED_MAX = 64  # refused files
 
-Problem = dict[str, str]
-Found = Iterator[tuple[str, str]]  # a sentence and the next command
+Found = Iterator[Problem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Seen:
         called: the names of all workers.
         beside: the comparison of weights.
         weights: its findings about the workers; None where nothing was compared.
+        living: the names of all live workers.
+        book: of the daemon; None without a daemon.
     """
 
     workers: Sequence[Worker]
@@ -62,6 +65,8 @@ class Seen:
     called: Called = Called({})  # noqa: RUF009
     beside: Sequence[JudgedWeights] = ()
     weights: Sequence[dict[str, Any]] | None = None
+    living: Collection[str] = ()
+    book: Book | None = None
 
     @classmethod
     def of(cls, world: World, found: Survey, workers: Sequence[Worker], names: Sequence[str]) -> Self:
@@ -84,52 +89,93 @@ class Seen:
             numerics_summary.called_now(found.workers),
             beside,
             weights_summary.findings(beside, workers, partial=bool(names)),
+            living(found.workers),
+            world.problem_book(),
         )
+
+
+class Listed(NamedTuple):
+    """The active problems as JSON has them, those that are silenced apart."""
+
+    problems: list[dict[str, Any]]
+    silenced: list[dict[str, Any]]
+
+
+def living(workers: Iterable[Worker]) -> frozenset[str]:
+    """The names of the live workers."""
+    return frozenset(worker.name for worker in workers if worker.reading.alive)
+
+
+def active(seen: Seen, now_ns: int, active_ns: int = ACTIVE_NS) -> Listed:
+    """The problems whose cause was seen within this time; without a daemon all."""
+    found = Listed([], [])
+    for problem in problems(seen):
+        if seen.book is None:
+            seen_ns = now_ns if problem.mark is None else problem.last_ns
+            found.problems.append(problem_document(problem, problem.first_ns, seen_ns, None))
+            continue
+        entry = seen.book.entry(problem, now_ns)
+        if now_ns - entry.seen_ns <= active_ns and not ended_with_its_workers(problem, seen.living):
+            (found.silenced if entry.silenced(now_ns) else found.problems).append(entry.document())
+    return found
 
 
 def problems(seen: Seen) -> list[Problem]:
     """All that is wrong, what is worst first."""
-    return [{"text": text, "command": following} for kind in _KINDS for text, following in kind(seen)]
+    return merged(each for kind in _KINDS for each in kind(seen))
 
 
 def _differing_weights(seen: Seen) -> Found:
     for each in seen.weights or ():
-        yield f"weights: {each['text']}", each["command"]
+        yield Problem("weights", each["service"], tuple(each["workers"]), f"weights: {each['text']}", each["command"])
 
 
 def _differing_tensors(seen: Seen) -> Found:
     for finding, text in headlines(seen.differing or (), seen.called, time.time_ns()):
-        yield text, command(finding, seen.called)
+        workers = tuple(seen.called.name(finding, uuid) for uuid in finding.named)
+        first_ns, last_ns = finding.first.at_ns, finding.newest.at_ns
+        following = command(finding, seen.called)
+        yield Problem("numbers", finding.place.service, workers, text, following, "", last_ns, first_ns, last_ns)
 
 
 def _uncounted(seen: Seen) -> Found:
     text = removed_summary.sentence(seen.removed)
     if text is not None:
-        yield text, "brickd prune" if seen.daemon is not None else "brickd up -d"
+        spans = removed_summary.summary(seen.removed)["unasked_spans"]
+        yield Problem(
+            "uncounted", None, (), text, "brickd prune" if seen.daemon is not None else "brickd up -d", mark=spans
+        )
 
 
 def _slow(seen: Seen) -> Found:
     if seen.slow is None:
         return
     for finding, text in seen.slow.headlines():
-        yield text, f"brickd stragglers {as_argument(finding.about.service)}"
+        service, worker, _ = finding.about
+        following = f"brickd stragglers {as_argument(service)}"
+        yield Problem("straggler", service, (worker,), text, following, first_ns=finding.since.at_ns)
     for each in seen.slow.waiting:
-        yield each.text, f"brickd stragglers {as_argument(each.service)}"
+        following = f"brickd stragglers {as_argument(each.service)}"
+        since_ns = each.since.at_ns
+        yield Problem("straggler", each.service, (each.worker,), each.text, following, "processor", first_ns=since_ns)
     if not seen.slow.current:
         text = f"no worker is judged now: the last look at all workers was {duration(seen.slow.age_ns)} ago"
-        yield text, "brickd events"
+        yield Problem("daemon", None, (), text, "brickd events", "stragglers")
 
 
 def _alarms(seen: Seen) -> Found:
     for alarm in seen.alarms or ():
-        yield alarm.text, alarm.command
+        yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
 
 
 def _off(seen: Seen) -> Found:
-    off = Counter(worker.service for worker in seen.workers if worker.reading.alive and worker.reading.off)
-    for service, n in off.items():
-        text = f"recording is off in {plural(n, 'worker')} of {service}"
-        yield text, f"brickd set --recording on {as_argument(service)}"
+    off: dict[str, list[str]] = {}
+    for worker in seen.workers:
+        if worker.reading.alive and worker.reading.off:
+            off.setdefault(worker.service, []).append(worker.name)
+    for service, names in off.items():
+        text = f"recording is off in {plural(len(names), 'worker')} of {service}"
+        yield Problem("off", service, tuple(names), text, f"brickd set --recording on {as_argument(service)}")
 
 
 def _without_a_daemon(seen: Seen) -> Found:
@@ -137,43 +183,59 @@ def _without_a_daemon(seen: Seen) -> Found:
         return
     if unread := sum(worker.reading.unread for worker in seen.workers):
         text = f"spans are on in {plural(unread, 'worker')} and no process reads them: their reader was killed"
-        yield text, "brickd up -d"
+        yield Problem("unread", None, (), text, "brickd up -d", "spans")
     if thinned := sum(worker.reading.thinned_for_nobody for worker in seen.workers):
-        yield f"fingerprints are set in {plural(thinned, 'worker')} by a daemon that was killed", "brickd up -d"
+        text = f"fingerprints are set in {plural(thinned, 'worker')} by a daemon that was killed"
+        yield Problem("unread", None, (), text, "brickd up -d", "fingerprints")
 
 
 def _quarantined(seen: Seen) -> Found:
     if len(seen.refused) > LISTED_MAX:
-        yield f"{len(seen.refused):,} files are quarantined", "brickd doctor"
+        text = f"{len(seen.refused):,} files are quarantined"
+        yield Problem("quarantined", None, (), text, "brickd doctor")
     for error in seen.refused[:LISTED_MAX]:
         # What cannot be opened `prune` leaves alone; what costs too much may be a live worker's.
         stays = isinstance(error, SegmentUnopened | SegmentOverBudget)
-        yield f"{error.path} is quarantined: {error.reason}", "brickd doctor" if stays else "brickd prune --refused"
+        following = "brickd doctor" if stays else "brickd prune --refused"
+        yield Problem(
+            "quarantined", None, (), f"{error.path} is quarantined: {error.reason}", following, str(error.path)
+        )
 
 
 def _daemon(seen: Seen) -> Found:
-    if seen.daemon is None:
+    daemon = seen.daemon
+    if daemon is None:
         return
-    if seen.daemon.checkpoint_problem is not None:
-        yield f"the daemon cannot save what it knows: {seen.daemon.checkpoint_problem}", "brickd events"
-    if seen.daemon.recording_problem is not None:
-        yield f"what is being recorded cannot be written: {seen.daemon.recording_problem}", "brickd events"
-    if seen.daemon.broken is not None:
-        yield f"the daemon began anew: {seen.daemon.broken}", "brickd events"
+    if daemon.checkpoint_problem is not None:
+        text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
+        yield Problem("daemon", None, (), text, "brickd events", "checkpoint")
+    if daemon.recording_problem is not None:
+        text = f"what is being recorded cannot be written: {daemon.recording_problem}"
+        yield Problem("daemon", None, (), text, "brickd events", "recording")
+    if daemon.broken is not None:
+        text = f"the daemon began anew: {daemon.broken}"
+        yield Problem("daemon", None, (), text, "brickd events", "broken", daemon.started_ns, daemon.started_ns)
 
 
 def _dead(seen: Seen) -> Found:
-    dead = [worker for worker in seen.workers if not worker.reading.alive and not worker.reading.ended]
-    if dead:
-        more = sum(worker.together for worker in dead) - 1
-        who = f"{dead[0].name} and {more:,} more" if more else dead[0].name
-        yield f"{who} died; what was recorded is kept", "brickd prune"
+    dead: dict[str, list[Worker]] = {}
+    for worker in seen.workers:
+        if not worker.reading.alive and not worker.reading.ended:
+            dead.setdefault(worker.service, []).append(worker)
+    for service, workers in dead.items():
+        number = sum(worker.together for worker in workers)
+        who = f"{workers[0].name} and {number - 1:,} more" if number > 1 else workers[0].name
+        names = tuple(worker.name for worker in workers[:WORKERS_MAX])
+        yield Problem("died", service, names, f"{who} died; what was recorded is kept", "brickd prune", mark=number)
 
 
 def _lost(seen: Seen) -> Found:
-    for worker in seen.workers:
-        for loss in losses(worker.reading, worker.ledger):
-            yield f"{worker.name}: {loss}", f"brickd inspect {as_argument(worker.name)}"
+    found = [(worker, loss) for worker in seen.workers for loss in losses(worker.reading, worker.ledger)]
+    for worker, loss in sorted(found, key=lambda each: (not each[1].spans, -(each[1].amount or 0))):
+        # A full table has no counter: it is full as long as its worker lives.
+        mark = loss.amount if loss.amount is not None or worker.reading.alive else 0
+        following = f"brickd inspect {as_argument(worker.name)}"
+        yield Problem("lost", worker.service, (worker.name,), f"{worker.name}: {loss}", following, loss.kind, mark)
 
 
 _KINDS: tuple[Callable[[Seen], Found], ...] = (

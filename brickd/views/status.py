@@ -6,13 +6,16 @@ its workers' ledgers, and of what was removed.
 
 from __future__ import annotations
 
+import time
+
+from brickd.analysis.problem_book import SECOND
 from brickd.datasources.world import World
 from brickd.model.brick_totals import bricks, categories
 from brickd.query.queries import StatusQuery
 from brickd.shm.ledger import Ledger
 from brickd.views import evidence_summary, numerics_summary, removed_summary
 from brickd.views.common import Answer, begun, chosen, counted
-from brickd.views.problems import Seen, problems
+from brickd.views.problems import Seen, active
 from brickd.views.workers import entries
 
 
@@ -46,6 +49,6 @@ def answer(world: World, question: StatusQuery) -> Answer:
         "weights": seen.weights,
         "numerics": numerics_summary.summaries(seen.compared, seen.beside, workers),
         "evidence": evidence_summary.of_status(world, found, workers, seen.compared, seen.beside),
-        "problems": problems(seen),
+        **active(seen, time.time_ns(), round(question.active_for * SECOND))._asdict(),
     }
     return Answer(document, words)

@@ -6,6 +6,7 @@ a count could show; of any number of refused files an answer lists LISTED_MAX an
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from brickd.shm.segment_copy import Reading
 from brickd.state.daemon_state import OTHERS
 from brickd.views import removed_summary
 from brickd.views.common import Answer, begun, chosen
-from brickd.views.problems import LISTED_MAX, Seen, problems
+from brickd.views.problems import LISTED_MAX, Seen, active
 
 Entry = dict[str, Any]
 
@@ -37,7 +38,7 @@ def answer(world: World, question: WorkersQuery) -> Answer:
         **begun(world),
         "workers": entries(found, workers, partial=partial),
         "removed": [each.document() for each in removed_summary.chosen(found, question.names)],
-        "problems": problems(Seen.of(world, found, workers, question.names)),
+        **active(Seen.of(world, found, workers, question.names), time.time_ns())._asdict(),
     }
     return Answer(document, words)
 

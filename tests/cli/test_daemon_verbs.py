@@ -138,13 +138,13 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
     assert {each["name"]: each["set"] for each in told["workers"]} == {
         "-batch/0": spans, "api/0": off, "api/1": off, "calm/0": usual, "ended/0": None,
     }  # fmt: skip
-    assert told["problems"][0] == {
-        "text": "recording is off in 2 workers of api",
-        "command": "brickd set --recording on api",
-    }
+    assert [told["problems"][0][key] for key in ("kind", "service", "workers", "text", "command")] == [
+        "off", "api", ["api/0", "api/1"], "recording is off in 2 workers of api", "brickd set --recording on api",
+    ]  # fmt: skip
     for verb in ("status", "workers"):
         screen = brickd(verb, COLUMNS="80").stdout
-        assert "! recording is off in 2 workers of api  brickd set --recording on api\n" in screen
+        id_ = told["problems"][0]["id"]
+        assert f"! {id_} recording is off in 2 workers of api  brickd set --recording on api\n" in screen
         states = re.findall(r"^\S+/\d +[\d-]+ +(\w+(?:, \w+)?)", screen, re.MULTILINE)
         assert states == ["live, spans", "live, off", "live, off", "live", "dead"]
     assert "control flags 0x3: spans on, recording off\n" in brickd("inspect", "api/1").stdout

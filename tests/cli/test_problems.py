@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 from made_up import MadeUp
 
+from brickd.analysis.problem_book import ACTIVE_NS, Book
 from brickd.analysis.timing.findings import STALE_NS, StragglerVerdict
-from brickd.base.timestamps import Moment
+from brickd.base.timestamps import Moment, rfc3339
 from brickd.datasources.world import DaemonStatus
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.removed_workers import RemovedWorker, WorkerCounts
-from brickd.views.problems import LISTED_MAX, Seen, problems
+from brickd.views.problems import LISTED_MAX, Seen, active, problems
 
 DAEMON = DaemonStatus("1.0", 1, 0, 0, "test-")
+T = 1_700_000_000 * 10**9
 OFF, SPANS = _reader.CONTROL_OFF, _reader.CONTROL_SPANS
 
 
@@ -33,7 +35,7 @@ def made(name: str = "api/0", *, counts: dict[str, int] | None = None, **of: Any
 
 
 def told(*workers: Worker, **of: Any) -> list[tuple[str, str]]:
-    return [(each["text"], each["command"]) for each in problems(Seen(workers, **of))]
+    return [(each.text, each.command) for each in problems(Seen(workers, **of))]
 
 
 def test_each_problem_of_the_daemon_itself_is_told() -> None:
@@ -102,6 +104,40 @@ def test_what_is_lost_is_told_of_each_worker_with_its_command() -> None:
     assert (text.startswith("a b/0: 1 span not recorded"), command) == (True, "brickd inspect 'a b/0'")
 
 
+def test_a_daemon_lists_what_was_seen_lately_and_silenced_problems_apart() -> None:
+    lost, off = made("api/0", counts={"no_lane": 3}), made("api/1", flags=OFF)
+    found = problems(Seen([lost, off], daemon=DAEMON))
+    living = {"api/0", "api/1"}
+    book, _ = Book().updated(found, living, T)
+    seen = Seen([lost, off], daemon=DAEMON, living=living, book=book)
+    of_off, of_lost = "off", "lost"
+
+    def listed(at_ns: int, *active_ns: int, of: Seen = seen) -> tuple[list[str], list[str]]:
+        listed = active(of, at_ns, *active_ns)
+        return [each["kind"] for each in listed.problems], [each["kind"] for each in listed.silenced]
+
+    assert listed(T + ACTIVE_NS) == ([of_off, of_lost], [])
+    assert listed(T + ACTIVE_NS + 1) == ([of_off], [])
+    assert listed(T + ACTIVE_NS + 1, ACTIVE_NS + 1) == ([of_off, of_lost], [])
+    grown = replace(seen, workers=[made("api/0", counts={"no_lane": 4})])
+    assert listed(T + 2 * ACTIVE_NS, of=grown) == ([of_lost], [])
+    silenced = replace(seen, book=book.silenced(found[0].id, T + 9))
+    assert (listed(T + 8, of=silenced), listed(T + 9, of=silenced)) == (([of_lost], [of_off]), ([of_off, of_lost], []))
+    assert listed(T, of=replace(seen, living=())) == ([of_lost], []), "who records nothing has ended"
+    assert listed(T + 9 * ACTIVE_NS, of=replace(seen, book=None)) == ([of_off, of_lost], [])
+
+
+def test_the_times_of_a_problem_are_those_of_the_book_and_without_a_daemon_what_is_known() -> None:
+    lost, off = made("api/0", counts={"no_lane": 3}), made("api/1", flags=OFF)
+    book, _ = Book().updated(problems(Seen([lost, off])), {"api/1"}, T)
+    later = T + 60 * 10**9
+    seen = Seen([lost, off], living={"api/1"}, book=book)
+    times = [(each["since"], each["seen"]) for each in active(seen, later).problems]
+    assert times == [(rfc3339(T), rfc3339(later)), (rfc3339(T), rfc3339(T))]
+    times = [(each["since"], each["seen"]) for each in active(replace(seen, book=None), later).problems]
+    assert times == [(None, rfc3339(later)), (None, None)]
+
+
 def test_a_look_that_is_too_long_ago_judges_nobody() -> None:
     judged = StragglerVerdict((), (), (), 8, 8, 1, Moment(0, 0), STALE_NS - 1)
     assert told(slow=judged) == []
@@ -120,7 +156,7 @@ def test_what_makes_numbers_wrong_leads_and_what_is_only_missing_comes_last() ->
         slow=StragglerVerdict((), (), (), 8, 8, 1, Moment(0, 0), STALE_NS),
         refused=[SegmentRefused("f", "odd")],
         removed=[RemovedWorker("", "", "api", -1, "", 0, 0, 0, asked=False, workers=1, counts=counts)],
-        weights=[{"text": "api/2 differs", "command": "brickd weights api"}],
+        weights=[{"service": "api", "workers": ["api/2"], "text": "api/2 differs", "command": "brickd weights api"}],
     )
     assert found[:2] == [
         ("weights: api/2 differs", "brickd weights api"),

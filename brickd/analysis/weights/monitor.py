@@ -2,7 +2,7 @@
 
 Owns: whose weights are compared, when there is anything to compare, which differences are reported. Must not know: how
 two workers are compared. Invariants: any thread may ask; a worker that differs is reported once, and once more when it
-is equal again or has gone.
+is equal again.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ class Scales:
 
     def _log_equal(self, was: ComparedWorker, judged: list[WeightsVerdict]) -> None:
         now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
-        if now is not None and now.state == "equal":
-            text = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
-        else:
-            text = f"{was.name}: its weights differ from nobody's any more, for there is nothing to compare them with"
+        if now is None or now.state != "equal":  # it ended, or its peers did: nothing shows that it recovered
+            return
+        text = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
         command = f"brickd weights {as_argument(was.service)}"
         self._log_event("weights_equal", text, service=was.service, worker=was.name, command=command)

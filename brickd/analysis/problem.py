@@ -1,0 +1,87 @@
+"""A problem: what is wrong, in which workers of a service, and the next command.
+
+Owns: its form, its id, how equal problems of several workers become one. Must not know: how a problem is found, how
+long it lasts, screens. Invariants: the id depends on kind, service and subject alone, so that it is the same after a
+restart of the daemon and whichever workers were asked for; the number of names in a problem is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Literal
+
+from brickd.base.units import listed, plural
+
+WORKERS_MAX = 64
+
+Kind = Literal[
+    "weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off", "unread", "quarantined", "daemon",
+    "died", "lost", "uncounted",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem, as it is at one time.
+
+    Attributes:
+        workers: the names of the first of its workers, the worst first; empty: it is about no worker.
+        text: a sentence, what to do first.
+        command: the next one to run.
+        subject: what tells it from other problems of the same kind and service.
+        mark: a number that grows when the cause is seen again; None: the condition holds now.
+        first_ns: when the cause was first seen, since 1970; None: not known.
+        last_ns: likewise, when it was last seen.
+    """
+
+    kind: Kind
+    service: str | None
+    workers: tuple[str, ...]
+    text: str
+    command: str
+    subject: str = ""
+    mark: int | None = None
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Eight hexadecimal digits.
+
+        >>> Problem("off", "api", (), "recording is off", "brickd set").id
+        '09d33a43'
+        """
+        parts = (self.kind, "" if self.service is None else f"={self.service}", self.subject)
+        return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=4).hexdigest()
+
+
+def merged(found: Iterable[Problem]) -> list[Problem]:
+    """One problem for each id: that of the worst worker, which comes first, with the number of the others."""
+    alike: dict[str, list[Problem]] = {}
+    for each in found:
+        alike.setdefault(each.id, []).append(each)
+    return [_merged(each) for each in alike.values()]
+
+
+def _merged(alike: list[Problem]) -> Problem:
+    worst = alike[0]
+    if len(alike) == 1:
+        return replace(worst, workers=worst.workers[:WORKERS_MAX])
+    workers = list(dict.fromkeys(name for each in alike for name in each.workers))
+    others = [name for name in workers if name not in worst.workers]
+    more = f" (and {plural(len(others), 'more worker')}: {listed(others)})" if others else ""
+    return replace(
+        worst,
+        workers=tuple(workers[:WORKERS_MAX]),
+        text=f"{worst.text}{more}",
+        mark=_together([each.mark for each in alike], sum),
+        first_ns=_together([each.first_ns for each in alike], min),
+        last_ns=_together([each.last_ns for each in alike], max),
+    )
+
+
+def _together(values: list[int | None], add: Callable[[list[int]], int]) -> int | None:
+    known = [each for each in values if each is not None]
+    return add(known) if len(known) == len(values) else None

@@ -1,0 +1,287 @@
+"""The book of problems: since when each lasts, when its cause was last seen, which are silenced.
+
+Owns: when a problem begins, is active and ends, the silences, the form as a document. Must not know: how a problem is
+found, where the book is kept, screens. Invariants: a book is never changed, only replaced, so that any thread may read
+it; it is bounded, and what finds no room is counted; that a problem's workers or their peers ended is no recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
+
+from brickd.analysis.problem import WORKERS_MAX, Kind, Problem
+from brickd.base.json_values import U64_MAX, flag, listed, optional, require, text, unicode, whole
+from brickd.base.timestamps import rfc3339
+from brickd.base.units import duration, plural
+
+SECOND = 1_000_000_000
+ACTIVE_NS = 600 * SECOND  # after its cause was last seen
+# A condition that does not hold at one look may hold at the next: stragglers are judged anew after a restart, too.
+AWAY_NS = 120 * SECOND
+KEPT_NS = 3_600 * SECOND  # an ended problem whose cause is gone
+ENTRIES_MAX = 512
+SILENCES_MAX_NS = 31_536_000 * SECOND
+
+# They are about what a process does or holds now: they end with it.
+_OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
+# A silence covers the workers that the problem names then: another wrong worker is news.
+_OF_NAMED = frozenset({"weights", "numbers", "nan"})
+
+WORKERS_ENDED = "its workers ended"
+INCOMPARABLE = "there is nothing to compare with any more"
+GONE = "it does not hold any more"
+
+State = Literal["began", "recovered", "ended", "unsilenced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A problem in the book; times are since 1970.
+
+    Attributes:
+        problem: as it was last found.
+        ended_ns: None: it is active.
+        notified: its begin was sent, so that its end is to be sent, too.
+        silenced_until_ns: None: it is not silenced.
+        covered: the workers that it named when it was silenced.
+    """
+
+    problem: Problem
+    since_ns: int
+    seen_ns: int
+    ended_ns: int | None = None
+    notified: bool = False
+    silenced_until_ns: int | None = None
+    covered: tuple[str, ...] = ()
+
+    def silenced(self, now_ns: int) -> bool:
+        """Whether it is silenced at this time."""
+        return self.silenced_until_ns is not None and now_ns < self.silenced_until_ns
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return problem_document(self.problem, self.since_ns, self.seen_ns, self.silenced_until_ns)
+
+
+class Change(NamedTuple):
+    """What happened to a problem, and why.
+
+    Attributes:
+        news: false if it began earlier, and only now is to be sent.
+        send: whether it is to be sent to where alarms go.
+    """
+
+    state: State
+    entry: Entry
+    why: str = ""
+    send: bool = False
+    news: bool = True
+
+
+def problem_document(
+    problem: Problem, since_ns: int | None, seen_ns: int | None, silenced_until_ns: int | None
+) -> dict[str, Any]:
+    """A problem as JSON has it; a time that is not known is None."""
+    until = silenced_until_ns
+    return {
+        "id": problem.id,
+        "kind": problem.kind,
+        "service": problem.service,
+        "workers": list(problem.workers),
+        "text": problem.text,
+        "command": problem.command,
+        "since": None if since_ns is None else rfc3339(since_ns),
+        "seen": None if seen_ns is None else rfc3339(seen_ns),
+        "silenced_until": None if until is None else rfc3339(until),
+    }
+
+
+def ended_with_its_workers(problem: Problem, living: Collection[str]) -> bool:
+    """Whether it is about workers that have all ended."""
+    return problem.kind in _OF_LIVING and bool(problem.workers) and not any(map(living.__contains__, problem.workers))
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """All problems that a daemon knows, by id; `unkept`: how many found no room in it at the last look."""
+
+    entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    unkept: int = 0
+
+    def entry(self, problem: Problem, now_ns: int) -> Entry:
+        """The entry of a problem that is found now."""
+        before = self.entries.get(problem.id)
+        if before is None:
+            seen_ns = now_ns if problem.last_ns is None else min(now_ns, problem.last_ns)
+            first_ns = seen_ns if problem.first_ns is None else min(seen_ns, problem.first_ns)
+            return Entry(problem, first_ns, seen_ns)
+        old, new = before.problem.mark, problem.mark
+        again = new is None or old is None or new > old
+        return replace(before, problem=problem, seen_ns=now_ns if again else min(now_ns, before.seen_ns))
+
+    def updated(
+        self,
+        found: Iterable[Problem],
+        living: Collection[str],
+        now_ns: int,
+        *,
+        equal: Collection[str] = (),
+        sends: bool = False,
+    ) -> tuple[Book, list[Change]]:
+        """The book after a look, and what has changed.
+
+        Args:
+            found: every problem of this look.
+            living: the names of the live workers.
+            now_ns: since 1970.
+            equal: the names of the workers whose weights are equal to a replica's.
+            sends: whether changes are sent to where alarms go.
+        """
+        entries, here, unkept = dict(self.entries), set[str](), 0
+        for problem in found:
+            if ended_with_its_workers(problem, living):
+                continue
+            entry = self.entry(problem, now_ns)
+            if problem.id not in entries and len(entries) >= ENTRIES_MAX and not _make_room(entries, here):
+                unkept += 1
+                continue
+            entries[problem.id] = entry
+            here.add(problem.id)
+        changes: list[Change] = []
+        for id_, looked in entries.items():
+            before, entry = self.entries.get(id_), _with_silence(looked, now_ns, changes)
+            why = _why_over(entry, living, now_ns, equal, here=id_ in here)
+            if why is None:
+                entries[id_] = _active(before, entry, now_ns, changes, sends=sends)
+            else:
+                entries[id_] = _over(before, entry, why, now_ns, changes)
+        kept = {id_: each for id_, each in entries.items() if id_ in here or not _is_forgotten(each, now_ns)}
+        return Book(MappingProxyType(kept), unkept), changes
+
+    def silenced(self, id_: str, until_ns: int | None) -> Book:
+        """The book with a problem silenced until then, or no longer; KeyError if it has no such problem."""
+        entry = self.entries[id_]
+        covered = () if until_ns is None else entry.problem.workers
+        return replace(
+            self,
+            entries=MappingProxyType(
+                {**self.entries, id_: replace(entry, silenced_until_ns=until_ns, covered=covered)}
+            ),
+        )
+
+    def rows(self) -> list[list[Any]]:
+        """As a checkpoint has it."""
+        return [
+            [
+                *(getattr(each.problem, name) for name in _PROBLEM),
+                *(getattr(each, name) for name in _ENTRY),
+            ]
+            for each in self.entries.values()
+        ]
+
+    @classmethod
+    def of(cls, rows: Any) -> Book:
+        """Decode what `rows` encoded; raises any exception if it is something else."""
+        entries = [_entry(row) for row in listed(rows, ENTRIES_MAX)]
+        return cls(MappingProxyType({each.problem.id: each for each in entries}))
+
+
+_PROBLEM = ("kind", "service", "workers", "text", "command", "subject", "mark", "first_ns", "last_ns")
+_ENTRY = ("since_ns", "seen_ns", "ended_ns", "notified", "silenced_until_ns", "covered")
+
+
+def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
+    """Drop the problem that ended first of those that are not found any more."""
+    over = [
+        (each.ended_ns, id_)
+        for id_, each in entries.items()
+        if each.ended_ns is not None and id_ not in here and each.silenced_until_ns is None
+    ]
+    if over:
+        del entries[min(over)[1]]
+    return bool(over)
+
+
+def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
+    """An entry whose silence ends in time, or at another worker."""
+    if entry.silenced_until_ns is None:
+        return entry
+    news = [name for name in entry.problem.workers if name not in entry.covered]
+    if not entry.silenced(now_ns):
+        why = "its time is over"
+    elif news and entry.problem.kind in _OF_NAMED:
+        more = f" and {plural(len(news) - 1, 'more worker')}" if len(news) > 1 else ""
+        why = f"{news[0]}{more} now has the same problem"
+    else:
+        return entry
+    entry = replace(entry, silenced_until_ns=None, covered=())
+    changes.append(Change("unsilenced", entry, why))
+    return entry
+
+
+def _why_over(entry: Entry, living: Collection[str], now_ns: int, equal: Collection[str], *, here: bool) -> str | None:
+    """Why a problem is not active; None: it is."""
+    if ended_with_its_workers(entry.problem, living):
+        return WORKERS_ENDED
+    unseen_ns = now_ns - entry.seen_ns
+    if unseen_ns > ACTIVE_NS:
+        return f"it was not seen again for {duration(ACTIVE_NS)}"
+    if here or unseen_ns < AWAY_NS:
+        return None
+    return INCOMPARABLE if entry.problem.kind == "weights" and not set(entry.problem.workers) <= {*equal} else GONE
+
+
+def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Change], *, sends: bool) -> Entry:
+    """An active entry; that it is, is sent once, and not while it is silenced."""
+    begins = before is None or before.ended_ns is not None
+    send = sends and not entry.notified and not entry.silenced(now_ns)
+    since_ns = now_ns if begins and before is not None else entry.since_ns
+    entry = replace(entry, ended_ns=None, since_ns=since_ns, notified=entry.notified or send)
+    if begins or send:
+        changes.append(Change("began", entry, send=send, news=begins))
+    return entry
+
+
+def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: list[Change]) -> Entry:
+    """An entry that is not active; that it ended, is sent if its begin was."""
+    if before is None:  # a cause from before the book
+        return replace(entry, ended_ns=entry.seen_ns)
+    if before.ended_ns is not None:
+        return entry
+    state: State = "ended" if why in (WORKERS_ENDED, INCOMPARABLE) else "recovered"
+    changes.append(Change(state, entry, why, send=entry.notified and not entry.silenced(now_ns)))
+    return replace(entry, ended_ns=now_ns, notified=False)
+
+
+def _is_forgotten(entry: Entry, now_ns: int) -> bool:
+    """Whether a problem that is not found any more leaves the book."""
+    over_ns = 0 if entry.ended_ns is None else now_ns - entry.ended_ns
+    return over_ns > KEPT_NS and entry.silenced_until_ns is None
+
+
+def _entry(row: Any) -> Entry:
+    (
+        kind, service, workers, said, command, subject, mark, first_ns, last_ns,
+        since_ns, seen_ns, ended_ns, notified, until_ns, covered,
+    ) = row  # fmt: skip
+    require(kind in get_args(Kind), "a kind of problem", kind)
+    problem = Problem(
+        kind,
+        optional(service, unicode),
+        _names(workers),
+        text(said),
+        text(command),
+        text(subject),
+        *(optional(each, whole) for each in (mark, first_ns, last_ns)),
+    )
+    times = whole(since_ns), whole(seen_ns), optional(ended_ns, whole)
+    return Entry(
+        problem, *times, flag(notified), optional(until_ns, lambda ns: whole(ns, most=U64_MAX)), _names(covered)
+    )
+
+
+def _names(of: Any) -> tuple[str, ...]:
+    return tuple(unicode(each) for each in listed(of, WORKERS_MAX))

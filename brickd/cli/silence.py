@@ -1,0 +1,45 @@
+"""The verb `silence`.
+
+Owns: the human text of silenced problems. Must not know: how long a problem lasts, what a silence changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from brickd.cli import wording
+from brickd.cli.ask import ask_daemon
+from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.query_options import asks
+from brickd.query.orders import Silencing
+
+
+def _no_words(context: click.Context, parameter: click.Parameter, typed: str) -> list[Any]:
+    return []
+
+
+@click.command()
+@asks(Silencing, _no_words)
+@output_options
+def silence(question: Silencing, output: str) -> None:
+    """Silence a problem for a time, or list the silenced ones.
+
+    ID is shown in front of each problem of "brickd status". A silenced problem is counted, and neither listed nor sent
+    to where alarms go. The silence ends in time. If another worker gets the same problem with its numbers, the silence
+    ends at once. Needs a daemon.
+
+    \b
+    Examples:
+      brickd silence 1a2b3c4d --for 30m
+      brickd silence 1a2b3c4d --off
+      brickd silence
+    """  # noqa: D301
+    document = ask_daemon("silence", question, post=True)
+    emit(document, output, table=lambda screen: _lines(document, screen), rows="silenced")
+
+
+def _lines(document: dict[str, Any], screen: Screen) -> list[str]:
+    found = document["silenced"]
+    return [line for each in found for line in wording.problem(each, screen)] or ["no problem is silenced"]

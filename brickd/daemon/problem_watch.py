@@ -1,0 +1,111 @@
+"""The daemon's book of problems: updated at each snapshot, silenced by order, reported as events.
+
+Owns: when the book is updated, which of its changes are events, the orders that silence. Must not know: how a problem
+is found, who shows it, where alarms go. Invariants: a change of the book is saved at once; a snapshot and an order
+never overwrite each other's change.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from brickd.analysis.problem_book import Book, Change, Entry
+from brickd.base.timestamps import local
+from brickd.base.units import duration
+from brickd.datasources.world import World
+from brickd.errors import NoSuchProblem
+from brickd.model.event_log import LogEvent
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.workers import Survey
+from brickd.query.orders import Silencing
+from brickd.state.daemon_state import Memory
+from brickd.views.problems import Seen, living, problems
+
+# The begin of the others is an event already, with its own kind.
+_REPORTED_HERE = ("lost", "unread")
+
+
+class ProblemWatch:
+    """Takes snapshots, and keeps the book in the daemon's memory.
+
+    Args:
+        send: where changes go that are to be sent; None: nowhere.
+        keep: has the memory saved.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        memory: Memory,
+        log_event: LogEvent,
+        keep: Callable[[], object],
+        send: Callable[[Sequence[Change]], object] | None = None,
+    ) -> None:
+        self._world, self._memory, self._log_event = world, memory, log_event
+        self._keep, self._send = keep, send
+        self._lock = threading.Lock()
+
+    def book(self) -> Book:
+        """The book as it is now."""
+        return self._memory.problems
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Look for problems in a snapshot, and report what has changed."""
+        self._look(snapshot.survey, snapshot.at_ns)
+
+    def _look(self, survey: Survey, at_ns: int) -> None:
+        workers = survey.workers
+        seen = Seen.of(self._world, survey, workers, ())
+        found = problems(seen)
+        equal = {each.name for service in seen.beside for each in service.workers if each.state == "equal"}
+        with self._lock:
+            book, changes = self.book().updated(
+                found, living(workers), at_ns, equal=equal, sends=self._send is not None
+            )
+            self._memory.problems = book
+        for change in changes:
+            self._report(change)
+        if self._send is not None:
+            self._send([change for change in changes if change.send])
+        if changes:
+            self._keep()
+
+    def silence(self, order: Silencing) -> list[dict[str, Any]]:
+        """Silence a problem, or lift its silence; without an id change nothing. Returns the silenced problems."""
+        now_ns = time.time_ns()
+        if order.id is not None:
+            until_ns = None if order.off else now_ns + round(order.length * 1e9)
+            if order.id not in self.book().entries:  # it may have begun after the last look
+                self._look(self._world.survey(), now_ns)
+            with self._lock:
+                if order.id not in self.book().entries:
+                    raise NoSuchProblem(f"no problem {order.id} (see brickd status)")
+                self._memory.problems = self.book().silenced(order.id, until_ns)
+            self._report_silence(self.book().entries[order.id], until_ns, now_ns)
+            self._keep()
+        return [each.document() for each in self.book().entries.values() if each.silenced(now_ns)]
+
+    def _report_silence(self, entry: Entry, until_ns: int | None, now_ns: int) -> None:
+        id_, text = entry.problem.id, entry.problem.text
+        if until_ns is None:
+            self._event("unsilenced", entry, f"{id_} is no longer silenced: {text}")
+        else:
+            self._event("silenced", entry, f"{id_} is silenced until {local(until_ns, now_ns)}: {text}")
+
+    def _report(self, change: Change) -> None:
+        entry, problem = change.entry, change.entry.problem
+        if change.state == "unsilenced":
+            self._event("unsilenced", entry, f"{problem.id} is no longer silenced ({change.why}): {problem.text}")
+        elif change.state != "began":
+            lasted = duration(max(0, entry.seen_ns - entry.since_ns))
+            self._event("problem_ended", entry, f"{problem.id} ended after {lasted}, {change.why}: {problem.text}")
+        elif change.news and problem.kind in _REPORTED_HERE:
+            self._event("problem", entry, f"{problem.id} {problem.text}")
+
+    def _event(self, kind: str, entry: Entry, text: str) -> None:
+        problem = entry.problem
+        worker = problem.workers[0] if len(problem.workers) == 1 else None
+        self._log_event(kind, text, service=problem.service, worker=worker, command=problem.command)

@@ -1,0 +1,81 @@
+"""Problems over time in a real daemon: their ids, silences and events, and what survives a restart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from faults import Start
+from running import Running, running
+from verbs import brickd, document, started
+
+from brickd.cli.health import Bounds, conditions
+
+OFF = "recording is off in 1 worker of api"
+
+
+def with_a_problem(daemon: Running) -> str:
+    """The id of the problem that recording is off."""
+    daemon.until("worker_found")
+    daemon.ask("/set", b"service=api&recording=off")
+    (problem,) = document("status")["problems"]
+    assert (problem["kind"], problem["service"], problem["workers"], problem["text"]) == ("off", "api", ["api/0"], OFF)
+    return str(problem["id"])
+
+
+def test_a_silenced_problem_is_counted_and_not_listed_until_its_silence_is_lifted(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with running() as daemon:
+        id_ = with_a_problem(daemon)
+        assert brickd("silence").stdout == "no problem is silenced\n"
+        said = brickd("silence", id_, "--for", "30m").stdout
+        assert said.startswith(f"! {id_} {OFF}  brickd set --recording on api  (silenced until 20")
+        assert f"{id_} is silenced until " in daemon.until("silenced")["text"]
+        status = document("status")
+        assert (status["problems"], [each["id"] for each in status["silenced"]]) == ([], [id_])
+        assert brickd("status").stdout.splitlines()[0].endswith("  no problem, 1 silenced")
+        assert brickd("workers").stdout.splitlines()[-1] == "1 silenced problem: brickd silence"
+        (listed,) = document("silence")["silenced"]
+        assert listed["silenced_until"] == status["silenced"][0]["silenced_until"]
+        daemon.end()
+    with running():
+        assert [each["id"] for each in document("status")["silenced"]] == [id_], "a restart keeps it"
+        assert brickd("silence", id_, "--off").stdout == "no problem is silenced\n"
+        after = document("status")
+        assert ([each["id"] for each in after["problems"]], after["silenced"]) == ([id_], [])
+        assert after["problems"][0]["since"] <= status["silenced"][0]["seen"], "and since when it lasts"
+
+
+def test_a_check_accepts_what_is_silenced_and_nothing_else_of_its_kind() -> None:
+    def status(problems: list[str], silenced: list[str]) -> dict[str, Any]:
+        return {
+            "workers": [{"lost": 9, "together": 1, "state": "live", "set": None}],
+            "daemon": None,
+            **dict.fromkeys(("diverged", "weights", "stragglers", "waiting", "judged_age_ns", "alarms")),
+            "removed": {"unasked_spans": 7},
+            "problems": [{"kind": kind} for kind in problems],
+            "silenced": [{"kind": kind} for kind in silenced],
+        }
+
+    def unhealthy(problems: list[str], silenced: list[str]) -> list[str]:
+        return [each.name for each in conditions(status(problems, silenced), None, Bounds()) if not each.healthy]
+
+    assert unhealthy(["lost", "uncounted"], []) == ["lost", "removed"]
+    assert unhealthy(["uncounted"], ["lost"]) == ["removed"]
+    assert unhealthy([], ["lost", "uncounted"]) == []
+    assert unhealthy(["lost"], ["lost", "uncounted"]) == ["lost"], "of another service"
+    (lost, *_) = conditions(status([], ["lost"]), None, Bounds())
+    assert (lost.seen, lost.wanted, lost.command) == ("9 lost", "anything while it is silenced", None)
+
+
+def test_a_silence_that_cannot_be_is_refused(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with running():
+        for arguments, code, told in (
+            (("00000000",), 4, "no problem 00000000 (see brickd status)"),
+            (("--off",), 2, "off lifts the silence of one problem"),
+            (("00000000", "--for", "1d"), 2, "1d is not a duration of 1s to 8760h"),
+        ):
+            ended = brickd("silence", *arguments)
+            assert (ended.returncode, ended.stdout) == (code, "")
+            assert told in ended.stderr
+    assert brickd("silence").returncode == 3
