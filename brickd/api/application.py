@@ -133,6 +133,7 @@ class Application:
             Endpoint("GET", "/status/stream", StreamQuery, self._status_stream, "The status, repeatedly."),
             self._control("/set", Setting, self._set, "Set what the workers of a service record, or read the setting."),
             self._control("/silence", Silencing, self._silence, "Silence a problem, or list the silenced ones."),
+            self._control("/notify/test", NoParameters, self._test_notify, "Send a test to where alarms go."),
             self._control("/forget", Forgetting, self._forget, "Forget the totals of dead workers."),
             self._control(
                 "/record", Recording, self._record, "Record until the client disconnects, or for a given time."
@@ -285,6 +286,9 @@ class Application:
 
     async def _silence(self, order: Silencing) -> Response:
         return self._done(id=order.id, silenced=await self._in_thread(self._served.silence, order))
+
+    async def _test_notify(self, _: NoParameters) -> Response:
+        return self._done(targets=await self._in_thread(self._served.test_notify))
 
     async def _forget(self, order: Forgetting) -> Response:
         return self._done(forgotten=await self._in_thread(self._served.forget, order))

@@ -46,6 +46,9 @@ class Served(World, Protocol):
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         """Silence a problem, or lift that; return the silenced ones. NoSuchProblem for an unknown id."""
 
+    def test_notify(self) -> list[dict[str, Any]]:
+        """Send a test to where alarms go; how each target answered. BrickdError if there is no target."""
+
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of dead workers; return how many. NoSuchWorker for an unknown name."""
 

@@ -12,12 +12,13 @@ import os
 import resource
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base.open_file_limits import Descriptors, divided
 from brickd.base.paths import Runtime
 from brickd.daemon.daemon import Daemon
+from brickd.daemon.notify import Target
 from brickd.errors import BrickdError, DaemonRefused
 from brickd.state.runtime_dir import Home
 
@@ -52,7 +53,12 @@ def descriptors() -> Descriptors:
 
 @contextlib.contextmanager
 def draining(
-    here: Runtime, group: int | None, *, numerics_bytes: int = WINDOW_BYTES, stays: bool = True
+    here: Runtime,
+    group: int | None,
+    *,
+    numerics_bytes: int = WINDOW_BYTES,
+    stays: bool = True,
+    targets: Sequence[Target] = (),
 ) -> Iterator[Daemon]:
     """Run a daemon that drains.
 
@@ -61,13 +67,14 @@ def draining(
         group: whose members may ask; None: no group.
         numerics_bytes: the limit of fingerprints in memory.
         stays: whether workers leave it their segments at a clean end; not for a recording alone.
+        targets: where alarms go.
 
     Raises:
         DaemonRefused: it may not start.
     """
     with Home(here, group=group) as home:
         most = descriptors().workers
-        daemon = Daemon(home, workers_max=most, numerics_bytes=numerics_bytes, stays=stays)
+        daemon = Daemon(home, workers_max=most, numerics_bytes=numerics_bytes, stays=stays, targets=targets)
         daemon.start()
         try:
             yield daemon

@@ -11,8 +11,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +27,9 @@ from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import ParameterType
 from brickd.errors import DaemonRefused
 from brickd.query.parameters import Whole
+
+if TYPE_CHECKING:
+    from brickd.daemon.notify import Target
 
 
 @click.command()
@@ -43,8 +48,26 @@ from brickd.query.parameters import Whole
     metavar="FILE",
     help='Read thresholds of alarms from a TOML file with lines such as stuck_min = "45s". "brickd set" lists them.',
 )
+@click.option(
+    "--notify-exec", metavar="CMD", help="Run this command for each alarm, one at a time, with JSON on its stdin."
+)
+@click.option("--notify-url", metavar="URL", help="Post each alarm as JSON to this http or https URL.")
+@click.option(
+    "--notify-secret-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Sign what is posted (HMAC-SHA256) with the secret in this file. Only you may read the file.",
+)
 @output_options
-def up(detach: bool, numerics_bytes: int, thresholds: Path | None, output: str) -> None:
+def up(
+    detach: bool,
+    numerics_bytes: int,
+    thresholds: Path | None,
+    notify_exec: str | None,
+    notify_url: str | None,
+    notify_secret_file: Path | None,
+    output: str,
+) -> None:
     """Start the daemon.
 
     The daemon drains the rings of all workers of this user, keeps the totals of workers that ended or died, compares
@@ -60,13 +83,28 @@ def up(detach: bool, numerics_bytes: int, thresholds: Path | None, output: str) 
         emit(document, output, table=lambda _: [f"{line}, log {escape.text(log)}" if log else line])
         sys.stdout.flush()
 
+    start = partial(_run, here, numerics_bytes, values, _targets(notify_exec, notify_url, notify_secret_file))
     if detach:
-        _detach(here, numerics_bytes, values, report)
+        _detach(here, start, report)
     else:
-        _run(here, numerics_bytes, values, lambda: report(os.getpid()))
+        start(lambda: report(os.getpid()))
 
 
-def _run(here: Runtime, numerics_bytes: int, values: Mapping[str, float], ready: Callable[[], None]) -> None:
+def _targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
+    if command is None and url is None and secret_file is None:
+        return ()
+    from brickd.daemon.notify_targets import targets  # it loads TLS
+
+    return targets(command, url, secret_file)
+
+
+def _run(
+    here: Runtime,
+    numerics_bytes: int,
+    values: Mapping[str, float],
+    targets: Sequence[Target],
+    ready: Callable[[], None],
+) -> None:
     # What only the daemon needs takes a quarter of a second to load.
     from brickd.api.connection_limits import Limits
     from brickd.api.listener import Listener
@@ -75,7 +113,7 @@ def _run(here: Runtime, numerics_bytes: int, values: Mapping[str, float], ready:
     from brickd.daemon.sd_notify import Manager
 
     group = inprocess_daemon.group()
-    with inprocess_daemon.draining(here, group, numerics_bytes=numerics_bytes) as daemon:
+    with inprocess_daemon.draining(here, group, numerics_bytes=numerics_bytes, targets=targets) as daemon:
         if values:
             daemon.take_thresholds(daemon.thresholds.with_(values))
 
@@ -106,7 +144,7 @@ def _run(here: Runtime, numerics_bytes: int, values: Mapping[str, float], ready:
     print_message("the daemon has ended")
 
 
-def _detach(here: Runtime, numerics_bytes: int, values: Mapping[str, float], report: Callable[[int], None]) -> None:
+def _detach(here: Runtime, start: Callable[[Callable[[], None]], None], report: Callable[[int], None]) -> None:
     try:
         here.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = logfile.opened(here.log)
@@ -123,7 +161,7 @@ def _detach(here: Runtime, numerics_bytes: int, values: Mapping[str, float], rep
         for ours, theirs in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(ours, theirs)
         sys.stderr = logfile.printed_to(here.log)
-        _run(here, numerics_bytes, values, lambda: os.close(write) if os.write(write, b".") else None)
+        start(lambda: os.close(write) if os.write(write, b".") else None)
         return
     os.close(write)
     with os.fdopen(read, "rb") as pipe:

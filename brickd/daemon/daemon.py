@@ -44,6 +44,7 @@ from brickd.base.units import plural
 from brickd.daemon.collector import Collector
 from brickd.daemon.epochs import EPOCH_NS, Epochs
 from brickd.daemon.loop import Loop
+from brickd.daemon.notify import Notifier, Target
 from brickd.daemon.problem_watch import ProblemWatch
 from brickd.daemon.process_usage import Usages
 from brickd.daemon.sampler import Sampler
@@ -84,6 +85,7 @@ class Daemon:
         numerics_bytes: int = WINDOW_BYTES,
         stays: bool = True,
         epoch_ns: int = EPOCH_NS,
+        targets: Sequence[Target] = (),
     ) -> None:
         """Begin where the last daemon ended; workers choose other steps every `epoch_ns`.
 
@@ -127,7 +129,9 @@ class Daemon:
         news = EvidenceNews(self.compared, self._weighing, self.log_event)
         detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
         self._alarms = Alarms(self.log_event, lambda: self.thresholds, detectors)
-        self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon)
+        self._notifier = Notifier(targets, self.prefix, self.log_event)
+        send = self._notifier.send if targets else None
+        self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, news, self._recordings]
         takers.append(self._problems)  # it sees what the others found
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
@@ -197,6 +201,7 @@ class Daemon:
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
         self.log_event("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
         self._loop.start()
+        self._notifier.start()
         self._sampler.start()
 
     def end(self) -> None:
@@ -204,6 +209,7 @@ class Daemon:
         self._recordings.close()
         self._collector.ending.set()
         self._sampler.end()
+        self._notifier.end()
         self._loop.end()
 
     # ---- what the API asks
@@ -226,6 +232,7 @@ class Daemon:
             now_ns - came_round_ns,
             self._broken,
             None if recorder is None else recorder.trouble,
+            tuple(self._notifier.documents()),
         )
 
     def survey(self) -> Survey:
@@ -370,6 +377,10 @@ class Daemon:
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         """Silence a problem, or lift that; return the silenced ones."""
         return self._problems.silence(order)
+
+    def test_notify(self) -> list[dict[str, Any]]:
+        """Send a test to where alarms go; how each target answered."""
+        return self._notifier.test()
 
     def _keep_soon(self) -> None:
         """Have the memory saved at the next tick."""

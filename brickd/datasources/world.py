@@ -52,6 +52,7 @@ class DaemonStatus:
         loop_still_ns: since the loop came round.
         broken: the state that it could not restore when it started; None: all of it was, or there was none.
         recording_problem: why the recording cannot be written; None: it can, or nothing is recorded.
+        notify: the counts of each target to which alarms go.
     """
 
     version: str | None
@@ -63,6 +64,7 @@ class DaemonStatus:
     loop_still_ns: int = 0
     broken: str | None = None
     recording_problem: str | None = None
+    notify: tuple[dict[str, Any], ...] = ()
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -76,6 +78,7 @@ class DaemonStatus:
             "loop_still_ns": self.loop_still_ns,
             "broken": self.broken,
             "recording_problem": self.recording_problem,
+            "notify": list(self.notify),
         }
 
 

@@ -92,6 +92,9 @@ class Daemon(SharedMemory):
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         return []
 
+    def test_notify(self) -> list[dict[str, Any]]:
+        return []
+
     def record(self, order: Recording) -> Recorder:
         raise BrickdError("nothing is recorded here")
 

@@ -1,0 +1,223 @@
+"""Alarms on their way: what is sent of a problem, a queue and a thread for each target.
+
+Owns: the document that is sent, the queues, when to try again, the counts, the events of failures. Must not know: how a
+document reaches a target, which changes of a problem are sent. Invariants: giving a document waits for nothing; a queue
+is bounded and what finds no room is counted; a target that fails is an event once, until it works again; each target
+gets one document at a time, in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, NamedTuple, Protocol
+
+from brickd.analysis.problem_book import Change
+from brickd.base.timestamps import rfc3339
+from brickd.errors import BrickdError
+from brickd.model.event_log import LogEvent
+
+QUEUE_MAX = 256
+TEST_SECONDS = 30.0
+_AGAIN_SECONDS = (1.0, 4.0, 16.0)
+_END_SECONDS = 1.0
+_STATES = {"began": "active", "recovered": "recovered", "ended": "ended"}
+
+
+class TargetFailed(Exception):  # noqa: N818
+    """A document did not arrive; `again`: another try may succeed."""
+
+    def __init__(self, what: str, *, again: bool = False) -> None:
+        super().__init__(what)
+        self.again = again
+
+
+class Target(Protocol):
+    """One place where alarms go."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in events and answers."""
+
+    def send(self, body: bytes) -> str:
+        """Deliver a document; the answer, in a few words. TargetFailed if it did not arrive."""
+
+    def cancel(self) -> None:
+        """End a delivery that is under way; from any thread."""
+
+
+class _Item(NamedTuple):
+    """A document; `tested`: whoever waits for the answer, who wants one try."""
+
+    body: bytes
+    tested: Future[str] | None = None
+
+
+class Channel:
+    """The queue and the thread of one target."""
+
+    def __init__(
+        self,
+        target: Target,
+        log_event: LogEvent,
+        again_seconds: Sequence[float] = _AGAIN_SECONDS,
+        most: int = QUEUE_MAX,
+    ) -> None:
+        self.name = target.name
+        self._target, self._log_event, self._again_seconds = target, log_event, again_seconds
+        self._queue: queue.Queue[_Item | None] = queue.Queue(most)
+        self._ending = threading.Event()
+        self._sent = self._failed = self._dropped = 0
+        self._problem: str | None = None
+        self._full = False
+        self._thread = threading.Thread(target=self._run, name="brickd-notify", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Deliver no more; waits a moment for what is under way."""
+        self._ending.set()
+        self._target.cancel()
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(None)
+        self._thread.join(_END_SECONDS)
+
+    def give(self, item: _Item) -> bool:
+        """Queue a document; whether there was room."""
+        try:
+            self._queue.put_nowait(item)
+        except queue.Full:
+            self._dropped += 1
+            if not self._full:
+                self._full = True
+                self._log_event("notify_dropped", f"{self.name}: {self._queue.maxsize} alarms wait, others are dropped")
+            return False
+        self._full = False
+        return True
+
+    def document(self) -> dict[str, Any]:
+        """The counts, as JSON has them."""
+        return {
+            "target": self.name,
+            "sent": self._sent,
+            "failed": self._failed,
+            "dropped": self._dropped,
+            "waiting": self._queue.qsize(),
+            "problem": self._problem,
+        }
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            item = self._queue.get()
+            if item is None or self._ending.is_set():
+                return
+            try:
+                answer = self._deliver(item)
+            except TargetFailed as error:
+                self._failed += 1
+                self._settle(str(error))
+                if item.tested is not None:
+                    item.tested.set_exception(error)
+            else:
+                self._sent += 1
+                self._settle(None)
+                if item.tested is not None:
+                    item.tested.set_result(answer)
+
+    def _deliver(self, item: _Item) -> str:
+        for pause_seconds in () if item.tested is not None else self._again_seconds:
+            try:
+                return self._target.send(item.body)
+            except TargetFailed as error:
+                if not error.again or self._ending.wait(pause_seconds):
+                    raise
+        return self._target.send(item.body)
+
+    def _settle(self, problem: str | None) -> None:
+        """Log that the target fails, or works again; once."""
+        was, self._problem = self._problem, problem
+        if self._ending.is_set() or (was is None) == (problem is None):
+            return
+        if problem is None:
+            self._log_event("notify_works", f"{self.name} takes alarms again")
+        else:
+            self._log_event("notify_failed", f"{self.name}: {problem}", command="brickd notify test")
+
+
+class Notifier:
+    """All targets of a daemon; without any it does nothing."""
+
+    def __init__(self, targets: Sequence[Target], prefix: str, log_event: LogEvent) -> None:
+        self._prefix = prefix
+        self._channels = [Channel(target, log_event) for target in targets]
+
+    def start(self) -> None:
+        """Begin."""
+        for each in self._channels:
+            each.start()
+
+    def end(self) -> None:
+        """End, without waiting for a target that hangs."""
+        for each in self._channels:
+            each.end()
+
+    def send(self, changes: Sequence[Change]) -> None:
+        """Queue the documents of changes for each target."""
+        for change in changes:
+            body = self._body(_STATES[change.state], change.why, change.entry.document())
+            for each in self._channels:
+                each.give(_Item(body))
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The counts of each target."""
+        return [each.document() for each in self._channels]
+
+    def test(self, wait_seconds: float = TEST_SECONDS) -> list[dict[str, Any]]:
+        """Send a test to each target, and report how each answered.
+
+        Raises:
+            BrickdError: there is none.
+        """
+        if not self._channels:
+            raise BrickdError("alarms go nowhere: start the daemon with --notify-exec CMD or --notify-url URL")
+        now = rfc3339(time.time_ns())
+        body = self._body("test", "", {
+            "id": "00000000", "kind": "test", "service": None, "workers": [],
+            "text": "a test of where alarms go", "command": "brickd status",
+            "since": now, "seen": now, "silenced_until": None,
+        })  # fmt: skip
+        began, asked = time.monotonic(), [(each, Future[str]()) for each in self._channels]
+        given = [each.give(_Item(body, future)) for each, future in asked]
+        found = []
+        for (each, future), queued in zip(asked, given, strict=True):
+            ok, answer = False, "its queue is full"
+            if queued:
+                try:
+                    ok, answer = True, future.result(max(0.0, began + wait_seconds - time.monotonic()))
+                except FutureTimeoutError:
+                    answer = f"has not answered after {wait_seconds:g} s, {each.document()['waiting']} alarms wait"
+                except TargetFailed as error:
+                    answer = str(error)
+            found.append({"target": each.name, "ok": ok, "answer": answer})
+        return found
+
+    def _body(self, state: str, why: str, problem: dict[str, Any]) -> bytes:
+        document = {
+            "schema_version": 1,
+            "state": state,
+            "why": why or None,
+            "time": rfc3339(time.time_ns()),
+            "host": socket.gethostname(),
+            "prefix": self._prefix,
+            **problem,
+        }
+        return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"

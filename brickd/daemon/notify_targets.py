@@ -1,0 +1,215 @@
+"""Where alarms go: a command and a URL, each given one JSON document at a time.
+
+Owns: how a document reaches each, with which time limits, the signature. Must not know: what a document means, queues,
+when to try again. Invariants: nothing is waited for longer than its limit; a redirect is not followed; a failure names
+what was seen and never the path of the URL or the secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import http.client
+import os
+import shlex
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from brickd.daemon.notify import Target, TargetFailed
+from brickd.errors import WrongQuestion
+
+LIMIT_SECONDS = 10.0
+SIGNATURE = "brickd-signature"
+_SECRET_BYTES_MAX = 4096
+
+
+class CommandTarget:
+    """A command that reads a document from its stdin; no shell runs it."""
+
+    def __init__(self, command: str, limit_seconds: float = LIMIT_SECONDS) -> None:
+        """Parse a command line; WrongQuestion if it is none."""
+        try:
+            self._arguments = shlex.split(command)
+        except ValueError as error:
+            raise WrongQuestion(f"--notify-exec {command}: {error}, expected a command line") from None
+        if not self._arguments:
+            raise WrongQuestion("--notify-exec is empty, expected a command line")
+        self._limit_seconds = limit_seconds
+        self._running: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        """The program."""
+        return f"command {self._arguments[0]}"
+
+    def send(self, body: bytes) -> str:
+        """Run the command; it and all that it started is killed after the limit."""
+        try:
+            process = subprocess.Popen(
+                self._arguments,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise TargetFailed(f"cannot be started: {reason}") from None
+        self._running = process
+        try:
+            process.communicate(body, timeout=self._limit_seconds)
+        except subprocess.TimeoutExpired:
+            self.cancel()
+            process.communicate()
+            raise TargetFailed(f"had not ended after {self._limit_seconds:g} s and was killed") from None
+        finally:
+            self._running = None
+        if process.returncode < 0:
+            raise TargetFailed(f"ended by signal {-process.returncode}")
+        if process.returncode:
+            raise TargetFailed(f"exit status {process.returncode}")
+        return "exit status 0"
+
+    def cancel(self) -> None:
+        """Kill the command and what it started."""
+        process = self._running
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+class Address(NamedTuple):
+    """A URL that was checked."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Parse a URL; WrongQuestion if it is not one of http or https."""
+        expected = "expected http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH"
+        try:
+            parts: SplitResult = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise WrongQuestion(f"--notify-url is not a URL, {expected}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable():
+            raise WrongQuestion(f"--notify-url is not a URL of http or https, {expected}")
+        if parts.username is not None or parts.password is not None:
+            raise WrongQuestion(f"--notify-url holds a user or a password: use --notify-secret-file; {expected}")
+        path = parts.path or "/"
+        default = 443 if parts.scheme == "https" else 80
+        return cls(parts.scheme, parts.hostname, port or default, f"{path}?{parts.query}" if parts.query else path)
+
+
+class UrlTarget:
+    """A URL to which a document is posted, signed if there is a secret."""
+
+    def __init__(self, url: str, secret: bytes | None = None, limit_seconds: float = LIMIT_SECONDS) -> None:
+        self._address, self._secret, self._limit_seconds = Address.of(url), secret, limit_seconds
+        self._socket: socket.socket | None = None
+
+    @property
+    def name(self) -> str:
+        """The URL without its path, which may be a secret."""
+        return f"{self._address.scheme}://{self._address.host}:{self._address.port}"
+
+    def send(self, body: bytes) -> str:
+        """Post it; whatever the server does, it takes no longer than the limit for each connection and answer."""
+        headers = {"content-type": "application/json", "user-agent": "brickd", "connection": "close"}
+        if self._secret is not None:
+            headers[SIGNATURE] = f"sha256={hmac.new(self._secret, body, hashlib.sha256).hexdigest()}"
+        late = threading.Event()
+
+        def interrupt() -> None:
+            late.set()
+            self.cancel()
+
+        timer = threading.Timer(self._limit_seconds, interrupt)
+        timer.daemon = True
+        connection = self._connection()
+        timer.start()
+        try:
+            connection.connect()
+            self._socket = connection.sock
+            if late.is_set():
+                raise TimeoutError
+            connection.request("POST", self._address.path, body, headers)
+            status = connection.getresponse().status
+        except (OSError, http.client.HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                raise TargetFailed(f"no answer within {self._limit_seconds:g} s", again=True) from None
+            raise TargetFailed(f"no answer: {_reason(error)}", again=True) from None
+        finally:
+            timer.cancel()
+            self._socket = None
+            connection.close()
+        if 300 <= status < 400:
+            raise TargetFailed(f"answered {status}, and redirects are not followed")
+        if not 200 <= status < 300:
+            raise TargetFailed(f"answered {status}", again=status >= 500 or status == 429)
+        return f"answered {status}"
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port, seconds = self._address.host, self._address.port, self._limit_seconds
+        if self._address.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=seconds, context=ssl.create_default_context())
+        return http.client.HTTPConnection(host, port, timeout=seconds)
+
+    def cancel(self) -> None:
+        """Close the connection under the delivery."""
+        of = self._socket
+        if of is not None:
+            with contextlib.suppress(OSError):
+                of.shutdown(socket.SHUT_RDWR)
+
+
+def _reason(error: Exception) -> str:
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return text[:200]
+
+
+def secret_of(path: Path) -> bytes:
+    """Read a secret; WrongQuestion unless its file is this user's alone."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise WrongQuestion(f"--notify-secret-file {path}: {error.strerror}, expected a file") from None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise WrongQuestion(f"--notify-secret-file {path} is not a regular file")
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise WrongQuestion(
+                f"--notify-secret-file {path} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o},"
+                f" expected owner {os.geteuid()} and mode 0600: chmod 600"
+            )
+        secret = os.read(fd, _SECRET_BYTES_MAX + 2).strip()  # a line may end behind it
+    finally:
+        os.close(fd)
+    if not 0 < len(secret) <= _SECRET_BYTES_MAX:
+        raise WrongQuestion(f"--notify-secret-file {path} holds no secret of 1 to {_SECRET_BYTES_MAX:,} bytes")
+    return secret
+
+
+def targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
+    """The targets of the options of `brickd up`; WrongQuestion for what cannot be one."""
+    if secret_file is not None and url is None:
+        raise WrongQuestion("--notify-secret-file needs --notify-url")
+    found: list[Target] = []
+    if command is not None:
+        found.append(CommandTarget(command))
+    if url is not None:
+        found.append(UrlTarget(url, None if secret_file is None else secret_of(secret_file)))
+    return found

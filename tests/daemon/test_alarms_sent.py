@@ -1,0 +1,376 @@
+"""Where alarms go: a real command and a real server on loopback, good ones and bad ones."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Start
+from running import UP, running, until
+from verbs import brickd, document, started
+
+from brickd.analysis.problem import Problem
+from brickd.analysis.problem_book import Book
+from brickd.daemon.notify import Channel, Notifier, TargetFailed, _Item
+from brickd.daemon.notify_targets import CommandTarget, UrlTarget, secret_of, targets
+from brickd.errors import BrickdError, WrongQuestion
+from brickd.model.event_log import Log
+
+OFF = Problem("off", "api", ("api/0",), "recording is off", "brickd set --recording on api")
+
+
+class Server(ThreadingHTTPServer):
+    """A server that keeps what it gets, and answers with the next status; 0: not before it ends."""
+
+    daemon_threads = True
+
+    def __init__(self, statuses: list[int]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.statuses, self.got, self.ending = statuses, list[tuple[str, Any, bytes]](), threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/hook/secret?x=1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.got.append((self.path, self.headers, body))
+        status = self.server.statuses.pop(0) if len(self.server.statuses) > 1 else self.server.statuses[0]
+        if not status:
+            self.server.ending.wait()
+            return
+        self.send_response(status)
+        if 300 <= status < 400:
+            self.send_header("location", "/elsewhere")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def server(*statuses: int) -> Iterator[Server]:
+    with Server(list(statuses)) as one:
+        thread = threading.Thread(target=one.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield one
+        finally:
+            one.ending.set()
+            one.shutdown()
+            thread.join()
+
+
+def failure(send: Callable[[], object]) -> tuple[str, bool]:
+    with pytest.raises(TargetFailed) as failed:
+        send()
+    return str(failed.value), failed.value.again
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "hook.py"
+    path.write_text(text)
+    return f"{sys.executable} -S {path}"
+
+
+# ---- the URL
+
+
+def test_a_document_is_posted_and_signed_with_the_secret() -> None:
+    with server(204) as one:
+        target = UrlTarget(one.url, b"s3cret")
+        assert target.send(b'{"a":1}') == "answered 204"
+        ((path, headers, body),) = one.got
+    assert (path, body, headers["content-type"]) == ("/hook/secret?x=1", b'{"a":1}', "application/json")
+    assert headers["brickd-signature"] == "sha256=" + hmac.new(b"s3cret", b'{"a":1}', hashlib.sha256).hexdigest()
+    assert target.name == f"http://127.0.0.1:{one.server_port}", "a path may be a secret"
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "again"),
+    [
+        (301, "answered 301, and redirects are not followed", False),
+        (307, "answered 307, and redirects are not followed", False),
+        (404, "answered 404", False),
+        (429, "answered 429", True),
+        (500, "answered 500", True),
+    ],
+)
+def test_whatever_is_no_success_is_a_failure_and_a_redirect_is_not_followed(
+    status: int, told: str, again: bool
+) -> None:
+    with server(status) as one:
+        assert failure(lambda: UrlTarget(one.url).send(b"{}")) == (told, again)
+        assert len(one.got) == 1
+        assert "brickd-signature" not in one.got[0][1]
+
+
+def test_a_server_that_hangs_is_left_after_the_limit() -> None:
+    with server(0) as one:
+        began = time.monotonic()
+        assert failure(lambda: UrlTarget(one.url, None, 0.05).send(b"{}")) == ("no answer within 0.05 s", True)
+        assert time.monotonic() - began < 5
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_left_after_the_limit() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ended = threading.Event()
+
+        def drip() -> None:
+            client, _ = listening.accept()
+            with client:
+                while not ended.wait(0.01):
+                    try:
+                        client.send(b"H")
+                    except OSError:
+                        return
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        target = UrlTarget(f"http://127.0.0.1:{listening.getsockname()[1]}/", None, 0.1)
+        assert failure(lambda: target.send(b"{}")) == ("no answer within 0.1 s", True)
+        ended.set()
+        thread.join()
+
+
+def test_a_server_that_is_not_there_is_a_failure_with_its_reason() -> None:
+    with server(200) as one:
+        url = one.url
+    told, again = failure(lambda: UrlTarget(url).send(b"{}"))
+    assert (told, again) == ("no answer: Connection refused", True)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://a/b", "http://", "https://u:p@a/", "http://a:99999/", "http://a/\n", "/path", "http://ä/"]
+)
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(WrongQuestion, match="expected http://HOST"):
+        UrlTarget(url)
+
+
+def test_a_secret_is_read_only_from_a_file_of_this_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(b"s3cret\n")
+    path.chmod(0o600)
+    assert secret_of(path) == b"s3cret"
+    for mode in (0o640, 0o604, 0o620):
+        path.chmod(mode)
+        with pytest.raises(WrongQuestion, match=f"and mode 0{mode:o}, expected owner {os.geteuid()} and mode 0600"):
+            secret_of(path)
+    path.chmod(0o600)
+    for content in (b"", b"\n", b"x" * 4097):
+        path.write_bytes(content)
+        with pytest.raises(WrongQuestion, match="no secret of 1 to 4,096 bytes"):
+            secret_of(path)
+    with pytest.raises(WrongQuestion, match="not a regular file"):
+        secret_of(tmp_path)
+    with pytest.raises(WrongQuestion, match="No such file"):
+        secret_of(tmp_path / "none")
+    with pytest.raises(WrongQuestion, match="needs --notify-url"):
+        targets("true", None, path)
+
+
+# ---- the command
+
+
+def test_a_command_gets_the_document_on_its_stdin(tmp_path: Path) -> None:
+    target = CommandTarget(f"tee {tmp_path}/got")
+    assert (target.send(b'{"a":1}\n'), (tmp_path / "got").read_bytes()) == ("exit status 0", b'{"a":1}\n')
+    assert target.name == "command tee"
+
+
+def test_a_command_that_fails_is_missing_or_reads_nothing_is_a_failure_or_none() -> None:
+    assert failure(lambda: CommandTarget("false").send(b"{}")) == ("exit status 1", False)
+    assert failure(lambda: CommandTarget("sh -c 'kill -9 $$'").send(b"{}")) == ("ended by signal 9", False)
+    told, again = failure(lambda: CommandTarget("/no/such/command").send(b"{}"))
+    assert (told, again) == ("cannot be started: No such file or directory", False)
+    assert CommandTarget("true").send(b"x" * 1_000_000) == "exit status 0"
+
+
+def test_a_command_that_never_ends_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    target = CommandTarget(f"sh -c 'sleep 1000 & echo $! >{tmp_path}/pid; wait'", 0.2)
+    assert failure(lambda: target.send(b"{}")) == ("had not ended after 0.2 s and was killed", False)
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2])
+
+
+@pytest.mark.parametrize("command", ["", "  ", "echo 'open"])
+def test_what_is_no_command_line_is_refused(command: str) -> None:
+    with pytest.raises(WrongQuestion, match="expected a command line"):
+        CommandTarget(command)
+
+
+# ---- queues, tries and counts
+
+
+class Scripted:
+    """A target whose answers are given; it waits for `go` before each."""
+
+    name = "scripted"
+
+    def __init__(self, *answers: TargetFailed | None) -> None:
+        self.answers, self.got, self.go = list(answers), list[bytes](), threading.Semaphore(0)
+
+    def send(self, body: bytes) -> str:
+        self.go.acquire()
+        self.got.append(body)
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is not None:
+            raise answer
+        return "fine"
+
+    def cancel(self) -> None:
+        self.go.release()
+
+
+@contextmanager
+def channel(target: Scripted, log: Log, **how: Any) -> Iterator[Channel]:
+    one = Channel(target, log.add, **how)
+    one.start()
+    try:
+        yield one
+    finally:
+        one.end()
+
+
+def kinds(log: Log) -> list[str]:
+    return [each.kind for each in log.since(0).events]
+
+
+def test_what_finds_no_room_is_counted_and_an_event_once() -> None:
+    target, log = Scripted(), Log()
+    with channel(target, log, most=2) as one:
+        assert one.give(_Item(b"0"))
+        until(lambda: one.document()["waiting"] == 0)
+        assert [one.give(_Item(b"%d" % n)) for n in range(1, 5)] == [True, True, False, False]
+        assert (one.document()["dropped"], one.document()["waiting"], kinds(log)) == (2, 2, ["notify_dropped"])
+        target.go.release(3)
+        until(lambda: one.document()["sent"] == 3)
+        assert target.got == [b"0", b"1", b"2"]
+
+
+def test_a_failure_that_may_pass_is_tried_again_as_often_as_there_are_pauses_and_another_is_not() -> None:
+    target, log = Scripted(*[TargetFailed("busy", again=True)] * 2, None, TargetFailed("no")), Log()
+    with channel(target, log, again_seconds=(0.001, 0.001)) as one:
+        target.go.release(9)
+        one.give(_Item(b"a"))
+        one.give(_Item(b"b"))
+        until(lambda: one.document()["failed"] == 1)
+        assert target.got == [b"a", b"a", b"a", b"b"]
+        assert one.document() == {
+            "target": "scripted", "sent": 1, "failed": 1, "dropped": 0, "waiting": 0, "problem": "no",
+        }  # fmt: skip
+        target.answers += [TargetFailed("busy", again=True)] * 3
+        one.give(_Item(b"c"))
+        until(lambda: one.document()["failed"] == 2)
+        assert target.got[4:] == [b"c"] * 3
+
+
+def test_that_a_target_fails_is_an_event_once_until_it_works_again() -> None:
+    target, log = Scripted(*[TargetFailed("no")] * 3, None), Log()
+    with channel(target, log) as one:
+        target.go.release(9)
+        for _ in range(4):
+            one.give(_Item(b"a"))
+        until(lambda: one.document()["sent"] == 1)
+        until(lambda: len(kinds(log)) == 2)
+    assert [(each.kind, each.text) for each in log.since(0).events] == [
+        ("notify_failed", "scripted: no"), ("notify_works", "scripted takes alarms again"),
+    ]  # fmt: skip
+
+
+def test_what_is_sent_of_a_problem_is_its_document_with_a_state_and_why() -> None:
+    target, t = Scripted(), 1_700_000_000 * 10**9
+    notifier = Notifier([target], "test-", Log().add)
+    book, began = Book().updated([OFF], {"api/0"}, t, sends=True)
+    _, ended = book.updated([], (), t + 10**9, sends=True)
+    notifier.start()
+    notifier.send([*began, *ended])
+    target.go.release(2)
+    until(lambda: len(target.got) == 2)
+    notifier.end()
+    first, last = map(json.loads, target.got)
+    assert first | {"time": "", "host": ""} == {
+        "schema_version": 1, "state": "active", "why": None, "time": "", "host": "", "prefix": "test-",
+        "id": OFF.id, "kind": "off", "service": "api", "workers": ["api/0"], "text": "recording is off",
+        "command": "brickd set --recording on api", "since": "2023-11-14T22:13:20.000Z",
+        "seen": "2023-11-14T22:13:20.000Z", "silenced_until": None,
+    }  # fmt: skip
+    assert (last["state"], last["why"], last["id"]) == ("ended", "its workers ended", OFF.id)
+
+
+def test_a_test_waits_no_longer_than_its_limit_and_needs_a_target() -> None:
+    target = Scripted()
+    notifier = Notifier([target], "test-", Log().add)
+    notifier.start()
+    assert notifier.test(0.01) == [
+        {"target": "scripted", "ok": False, "answer": "has not answered after 0.01 s, 0 alarms wait"}
+    ]
+    notifier.end()
+    with pytest.raises(BrickdError, match="alarms go nowhere"):
+        Notifier([], "test-", Log().add).test()
+
+
+# ---- a daemon
+
+
+def test_a_daemon_sends_a_problem_once_and_a_test_to_both_and_survives_bad_ones(
+    worker: Start, prefix: str, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("s3cret")
+    hook = script(tmp_path, f"import sys; open({str(tmp_path / 'got')!r}, 'a').write(sys.stdin.read())")
+    process = started(worker, "brick.init(names=64)\nfor n in range(99):\n    with brick.span(str(n)): pass\npause()")
+    with server(200) as one:
+        more = ("--notify-exec", hook, "--notify-url", one.url, "--notify-secret-file", str(secret))
+        with running(command=(*UP, *more)) as daemon:
+            until(lambda: len(one.got) >= 1)
+            sent = json.loads(one.got[0][2])
+            (problem,) = document("status")["problems"]
+            assert (sent["state"], sent["id"], sent["kind"]) == ("active", problem["id"], "lost")
+            assert one.got[0][1]["brickd-signature"].startswith("sha256=")
+            until(lambda: (tmp_path / "got").exists() and (tmp_path / "got").read_text().count("\n") == 1)
+            assert json.loads((tmp_path / "got").read_text())["id"] == problem["id"]
+            tested = document("notify", "test")["targets"]
+            assert [(each["ok"], each["answer"]) for each in tested] == [
+                (True, "exit status 0"), (True, "answered 200"),
+            ]  # fmt: skip
+            assert [json.loads(body)["state"] for _, _, body in one.got] == ["active", "test"]
+            one.statuses[:] = [500]
+            assert brickd("notify", "test").returncode == 1
+            assert "answered 500" in daemon.until("notify_failed")["text"]
+            counts = document("status")["daemon"]["notify"]
+            assert [(each["sent"], each["failed"], each["problem"]) for each in counts] == [
+                (3, 0, None), (2, 1, "answered 500"),
+            ]  # fmt: skip
+            daemon.end()
+    assert process.process.poll() is None
+
+
+def test_without_a_target_a_test_is_refused_and_wrong_options_start_no_daemon(prefix: str, tmp_path: Path) -> None:
+    with running():
+        ended = brickd("notify", "test")
+        assert (ended.returncode, "alarms go nowhere" in ended.stderr) == (2, True)
+    assert brickd("notify", "test").returncode == 3
+    for option in (("--notify-url", "ftp://x"), ("--notify-exec", ""), ("--notify-secret-file", str(tmp_path))):
+        ended = brickd("up", *option)
+        assert (ended.returncode, ended.stdout, option[0] in ended.stderr) == (2, "", True)
