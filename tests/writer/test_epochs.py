@@ -193,9 +193,9 @@ def test_a_step_keeps_the_epoch_in_which_it_began(worker: Start, prefix: str) ->
         BRICKD_FINGERPRINTS="1/2",
     )
     process.paused()
-    # In the first epoch 0 is drawn and 1 is not, in the second it is the other way round; so it is of 10 and 11.
+    # In the first epoch 0 and 10 are drawn, 1 and 11 are not; in the second it is the other way round.
     first, second = (
-        next(e for e in range(4096) if [drawn(step, 2, e) for step in (0, 1, 10, 11)] == [so, not so, not so, so])
+        next(e for e in range(4096) if [drawn(step, 2, e) for step in (0, 1, 10, 11)] == [so, not so, so, not so])
         for so in (True, False)
     )
     file = reading(prefix).file
@@ -206,6 +206,6 @@ def test_a_step_keeps_the_epoch_in_which_it_began(worker: Start, prefix: str) ->
         give(file, second)
         process.go()
         process.paused()
-    assert [each["step"] for each in events(reading(prefix))] == [0, 0, 0, 10]
+    assert [each["step"] for each in events(reading(prefix))] == [0, 0, 0, 11]
     process.go()
     assert process.end() == 0, process.said
