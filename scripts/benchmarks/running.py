@@ -45,6 +45,12 @@ class Running:
         found: list[dict[str, Any]] = self._ask("stragglers", ends=(0, 1))["stragglers"]
         return found
 
+    def named(self) -> list[tuple[str, str, str]]:
+        """Service, worker and brick of each that is slow; an empty brick: the worker waits for a processor."""
+        document = self._ask("stragglers", ends=(0, 1))
+        found = [(each["service"], each["worker"], each["brick"]) for each in document["stragglers"]]
+        return found + [(each["service"], each["worker"], "") for each in document["waiting"]]
+
     def drains(self, workers: int, *, spans: bool = False) -> None:
         """Wait until it does, and has told each of them whether spans are wanted in detail."""
         self.until(

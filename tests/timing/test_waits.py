@@ -17,7 +17,7 @@ from slots import Fleet, Made, slow
 
 from brickd.analysis.timing.findings import About, StragglerVerdict
 from brickd.analysis.timing.stragglers import judge
-from brickd.analysis.timing.worker_series import Host, SlotLook
+from brickd.analysis.timing.worker_series import Host, SlotLook, look
 from brickd.base.cpu_sharing import CpuSharing, Sharing
 from brickd.daemon.process_usage import Scheduled, scheduled
 
@@ -26,13 +26,13 @@ Part = Callable[[int, int], float | None]
 
 
 def looks(fleet: Fleet, waited: Part, ran: Part = lambda worker, slot: 0.1, threads: int = 1) -> list[SlotLook]:
-    found = []
-    for number, look in enumerate(fleet.looks(6, seed=1)):
+    found, chance = [], random.Random(1)
+    for number in range(6):
         hosts = {
             f"api/{worker}": Host(threads, ran(worker, number), waited(worker, number), 100 + worker)
             for worker in range(fleet.workers)
         }
-        found.append(replace(look, hosts=hosts))
+        found.append(look(fleet.slot(number, chance.gauss), fleet.lives(), hosts))
     return found
 
 
@@ -92,7 +92,7 @@ def test_a_brick_is_not_slow_if_its_worker_waits_that_much_longer_and_runs_no_lo
 @pytest.mark.parametrize(
     ("waited", "ran"),
     [
-        (at(2, 0.06), at(2, 0.1, 0.1)),  # it waits by less than half of what it costs
+        (at(2, 0.04), at(2, 0.1, 0.1)),  # it waits by less than half of what it costs
         (at(2, 0.2), at(2, 0.2, 0.1)),  # a slow operator waits for longer, for it runs for longer
         (lambda worker, slot: None, lambda worker, slot: None),  # the kernel does not say
     ],
@@ -192,3 +192,70 @@ def test_the_account_of_this_process_is_read() -> None:
     mine: Sequence[Scheduled] = list((scheduled(os.getpid()) or {}).values())
     if mine:  # else the kernel has none
         assert sum(each.ran_ns for each in mine) > 0
+
+
+# ---- workers that compute, on a busy host
+
+
+def computing(busy: Callable[[int, int], float], factor: float = 1.2) -> list[SlotLook]:
+    """Workers that only compute and wait; their calls take longer by a factor that is another in each slot."""
+
+    def longer(worker: int, slot: int) -> float:
+        return busy(worker, slot) * (factor if worker == 2 else 1.0)
+
+    def ran(worker: int, slot: int) -> float:
+        return 0.1 * (factor if worker == 2 else 1.0)
+
+    def waited(worker: int, slot: int) -> float:
+        return ran(worker, slot) * (busy(worker, slot) - 1) + 0.01
+
+    return looks(Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=longer)}), waited, ran)
+
+
+def noise(worker: int, slot: int) -> float:
+    """Of 2 to 6, by the worker and the slot."""
+    return 2 + 4 * random.Random(100 * worker + slot).random()
+
+
+def test_calls_that_are_longer_than_a_turn_on_a_busy_processor_are_compared_by_the_time_in_which_they_ran() -> None:
+    (finding,) = judge(computing(noise)).findings
+    assert (finding.about.worker, round(finding.row.excess_percent or 0)) == ("api/2", 20)
+    assert names(judge(computing(noise, factor=1.0)))[0] == []
+    unknown = [
+        replace(each, bricks={key: {n: b._replace(ran=None) for n, b in of.items()} for key, of in each.bricks.items()})
+        for each in computing(noise)
+    ]
+    assert names(judge(unknown))[0] == []
+
+
+def apart(chance: random.Random) -> Callable[[int, int], float]:
+    """A factor of 1 to 20 for each worker and slot."""
+    factors = [[1 + 19 * chance.random() for _ in range(6)] for _ in range(4)]
+    return lambda worker, slot: factors[worker][slot]
+
+
+def test_of_equal_workers_on_a_busy_host_none_is_named() -> None:
+    """How much longer they take and how much longer they wait have nothing to do with each other."""
+    for seed in range(40):
+        chance = random.Random(seed)
+        longer, waits = apart(chance), apart(chance)
+
+        def waited(worker: int, slot: int, waits: Callable[[int, int], float] = waits) -> float:
+            return 0.025 * waits(worker, slot)
+
+        fleet = Fleet(workers=4, bricks={"gemm": Made(1_000_000, factor=longer)})
+        assert names(judge(looks(fleet, waited, lambda worker, slot: 0.025))) == ([], []), seed
+
+
+def test_a_worker_that_runs_for_longer_and_takes_no_longer_is_not_slow() -> None:
+    """Another thread of it computes beside the brick."""
+    found = looks(EQUAL, lambda worker, slot: 0.05, lambda worker, slot: 0.09 if worker == 2 else 0.06)
+    assert names(judge(found))[0] == []
+
+
+@pytest.mark.parametrize("ran", [0.02, 0.09])
+def test_only_where_all_compute_it_counts_how_long_they_ran(ran: float) -> None:
+    """They record a tenth of the time, of which one waits for a device."""
+    first = looks(EQUAL, lambda worker, slot: 0.0, lambda worker, slot: ran if worker == 0 else 0.1)[0]
+    sides = first.bricks["api", "gemm"].values()
+    assert [side.ran is not None for side in sides] == [ran == 0.09] * 4

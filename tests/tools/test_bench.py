@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks import cases, cli, curves, hostile, load, peers, plot, stragglers
+from benchmarks import cases, cli, contended, curves, hostile, load, peers, plot, stragglers
 from benchmarks.comparisons import COMPARISONS, Comparison
 from benchmarks.fleet import fleet
 from benchmarks.goals import Goal
@@ -339,6 +339,33 @@ def test_services_with_a_straggler_and_without_come_in_any_order_that_a_seed_rep
     assert False in kinds[:50]
     assert [run.group for run in stragglers.plan(50, 3.0, seed=1)] == [run.group for run in planned]
     assert sum(map(len, stragglers.batches(planned))) == 100
+
+
+def test_beside_busy_processes_each_kind_has_its_own_goal_and_a_quick_run_judges_nothing() -> None:
+    def passed(kind: contended.Kind, load: int, named: int, wrong: int, *, quick: bool = False) -> bool | None:
+        runs = [contended.Run(f"s{number}", kind, 1, 0) for number in range(100)]
+        for run in runs[:named]:
+            run.note(f"{run.service}/1", "" if kind == "pinned" else "gemm", 41.0)
+        for run in runs[100 - wrong :]:
+            run.note(f"{run.service}/2", "gemm", 41.0)
+        found: bool | None = contended.row(runs, kind, load, [7.0], quick)["passed"]
+        return found
+
+    assert [passed("2 x slow", 40, named, 1) for named in (94, 95)] == [False, True]
+    assert [passed("20 % slow", 5, named, 1) for named in (89, 90)] == [False, True]
+    assert passed("20 % slow", 40, 0, 1) is True  # there is no goal for it
+    assert [passed("nobody slow", 25, 0, wrong) for wrong in (1, 2)] == [True, False]
+    assert passed("2 x slow", 40, 0, 9, quick=True) is None
+
+
+def test_a_worker_that_waits_is_right_only_where_it_is_pinned() -> None:
+    for kind, brick, right in (("pinned", "", True), ("pinned", "gemm", False), ("2 x slow", "", False)):
+        run = contended.Run("s", kind, 1, 0)  # type: ignore[arg-type]
+        run.note("s/1", brick, 5.0)
+        assert (run.named, bool(run.wrong)) == (right, not right)
+    kinds = [run.kind for run in contended.plan(5, 3)]
+    assert (len(kinds), kinds[:4]) == (12, kinds[4:8])
+    assert contended.plan(5, 3) == contended.plan(5, 3)
 
 
 @pytest.mark.slow

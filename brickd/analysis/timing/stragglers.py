@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import get_args
 
+from brickd.analysis.timing.compared_brick import ComparedBrick, Evidence, brick
 from brickd.analysis.timing.findings import (
     About,
     Confidence,
@@ -25,7 +26,7 @@ from brickd.analysis.timing.findings import (
     WaitingWorker,
 )
 from brickd.analysis.timing.stats import ROWS_MIN, SLOTS_MIN, THRESHOLD, Field, Standing, median
-from brickd.analysis.timing.worker_series import COST_MIN, ComparedBrick, Evidence, Left, SlotLook, Stretch, brick
+from brickd.analysis.timing.worker_series import COST_MIN, Left, SlotLook, Stretch
 from brickd.base.timestamps import Moment
 from brickd.base.units import duration, percent
 
@@ -119,23 +120,21 @@ def _awaited(wait: ComparedBrick, worker: str) -> bool:
 
 
 def _suspects(stretch: Stretch, brick: ComparedBrick, named: Mapping[About, Moment]) -> Iterator[Suspect]:
-    for worker, excess in brick.field.excess.items():
+    for worker in brick.field.excess:
         about = About(brick.key[0], worker, brick.key[1])
         ease = STAYS if about in named else 1.0
-        if excess < ease * EXCESS_MIN:
+        standing = brick.standing(worker, ease * THRESHOLD)
+        if standing.score < ease * THRESHOLD or standing.excess < ease * EXCESS_MIN:
             continue
-        standing = brick.field.standing(worker)
-        if standing.score < ease * THRESHOLD:
-            continue
-        finding = _finding(stretch, brick, about, standing, named.get(about))
+        finding = _finding(stretch, brick, about, standing, ease, named.get(about))
         reason = _excuse(brick, finding, standing, ease) or _waits(stretch, brick, finding)
         yield Suspect(finding, reason)
 
 
 def _finding(
-    stretch: Stretch, brick: ComparedBrick, about: About, standing: Standing, since: Moment | None
+    stretch: Stretch, brick: ComparedBrick, about: About, standing: Standing, ease: float, since: Moment | None
 ) -> Straggler:
-    row, cost = brick.row(about.worker), _SECOND * min(standing.excess, 1.0)
+    row, cost = brick.row(about.worker, ease * THRESHOLD), _SECOND * min(standing.excess, 1.0)
     if not brick.collective:
         total, lived_ns = brick.totals[about.worker], stretch.lived_ns(about.worker) or 1
         cost = row.calls / lived_ns * brick.median_ns * (row.excess_percent or 0.0) / 100
@@ -181,13 +180,19 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
 
 
 def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
-    """Why its brick is not slow, or '': it waits so much longer for a processor, for each call, and runs no longer."""
+    """Why its brick is not slow, or '': it waits so much longer for a processor, for each call, and runs no longer.
+
+    Of workers that compute it is known how much longer the brick runs; else the waiting of all threads must explain it.
+    """
     worker = finding.about.worker
     calls_ns = {each: total.calls / (stretch.lived_ns(each) or 1) for each, total in brick.totals.items()}
     waited = {each: _middle(host.waited for host in stretch.hosts(each)) for each in calls_ns}
     ran = {each: _middle(host.ran for host in stretch.hosts(each)) for each in calls_ns}
     costs = _COMPARABLE * finding.cost_ns_per_s / _SECOND
-    if _beyond(waited, calls_ns, worker) < costs or _beyond(ran, calls_ns, worker) >= costs:
+    if worker in brick.ran.excess:
+        if brick.ran.excess[worker] >= _COMPARABLE * brick.field.excess[worker]:
+            return ""
+    elif _beyond(waited, calls_ns, worker) < costs or _beyond(ran, calls_ns, worker) >= costs:
         return ""
     usual = median([each for each in waited.values() if each is not None])
     mine = percent(100 * (waited[worker] or 0.0))

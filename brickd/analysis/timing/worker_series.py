@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from brickd.analysis.timing.findings import WorkerRow
-from brickd.analysis.timing.stats import ROWS_MIN, Field, median
+from brickd.analysis.timing.stats import ROWS_MIN, median
 from brickd.model.worker_totals import Share, Slot
 
 SAMPLES_MIN = 5
+_COMPUTES = 0.8  # so much of its recorded time is running or waiting for a processor
 # What is told costs a thousandth of the time on the wall. A brick in which nobody spent as much cannot.
 COST_MIN = 0.001
 # So many cost half a percent of a core, however many there are.
@@ -63,6 +63,7 @@ class Beside(NamedTuple):
         apart: in a collective, how much less it waited, as a part of the time between two of its calls; else the
             logarithm of its self time of a call over the median of all. None: it did too little, or too few did enough.
         usual_ns: the mean self time of its usual calls; None: that of all calls counts.
+        ran: as `apart`, of the part of the time in which the worker ran; None: not known, or not all of them compute.
     """
 
     apart: float | None
@@ -70,6 +71,7 @@ class Beside(NamedTuple):
     self_ns: float
     elements: int
     usual_ns: float | None = None
+    ran: float | None = None
 
     @property
     def usual_sum_ns(self) -> float:
@@ -103,6 +105,7 @@ _NO_HOSTS: Mapping[str, Host] = MappingProxyType({})
 def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_HOSTS) -> SlotLook:
     """Compare the workers in each brick of a slot."""
     least_ns, room = COST_MIN * slot.length_ns, ROWS_MAX
+    ran = _ran(slot, hosts)
     bricks: dict[Key, Mapping[str, Beside]] = {}
     left: dict[Key, Left] = dict.fromkeys(slot.bounded, "bounded")
     for key in sorted(slot.bricks, key=lambda key: (-sum(share.self_ns for share in slot.bricks[key]), key)):
@@ -116,15 +119,40 @@ def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_
             continue
         room -= len(shares)
         apart = _waits(shares, slot.length_ns) if kind == COLLECTIVE else _times(shares)
+        running = {} if kind == COLLECTIVE else _times(shares, ran)
         bricks[key] = {
-            each.worker: Beside(apart.get(each.worker), each.count, each.self_ns, each.elements, each.usual_ns)
+            each.worker: Beside(
+                apart.get(each.worker), each.count, each.self_ns, each.elements, each.usual_ns, running.get(each.worker)
+            )
             for each in shares
         }
     return SlotLook(replace(slot, bricks={}, bounded=()), lives, bricks, left, hosts)
 
 
-def _times(shares: Sequence[Share]) -> dict[str, float]:
+def _ran(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
+    """In which part of its recorded time each worker ran, where it only runs or waits for a processor."""
+    recorded: Counter[str] = Counter()
+    for shares in slot.bricks.values():
+        for share in shares:
+            recorded[share.worker] += round(share.self_ns)
+    found = {}
+    for worker, self_ns in recorded.items():
+        host = hosts.get(worker, Host())
+        if host.ran is None or host.waited is None or not self_ns:
+            continue
+        part = self_ns / max(1, slot.length_ns)
+        if host.ran + host.waited >= _COMPUTES * part and host.ran > 0:
+            found[worker] = min(1.0, host.ran / part)
+    return found
+
+
+def _times(shares: Sequence[Share], ran: Mapping[str, float] | None = None) -> dict[str, float]:
+    """How far each is apart by its times, or by that part of each in which its worker ran, if that is known of all."""
     means = {each.worker: each.call_ns for each in shares if each.count >= SAMPLES_MIN}
+    if ran is not None:
+        if not means.keys() <= ran.keys():
+            return {}
+        means = {worker: mean * ran[worker] for worker, mean in means.items()}
     means = {worker: mean for worker, mean in means.items() if mean > 0}
     if len(means) < ROWS_MIN:
         return {}
@@ -139,31 +167,6 @@ def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
     middle = median([each.self_ns / each.count for each in enough])
     # In differences: it is those that add up to the time of a step, and whoever is late waits nearly nothing.
     return {each.worker: (middle - each.self_ns / each.count) * each.count / length_ns for each in enough}
-
-
-_EXPONENT_MAX = 100.0
-
-Evidence = Literal["judged", "few_workers", "few_samples"]
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """The work of one worker in a brick, in all slots that count."""
-
-    calls: int
-    self_ns: float
-    elements: int
-    usual_sum_ns: float
-
-    @property
-    def mean_ns(self) -> float:
-        """The mean self time of a usual call."""
-        return self.usual_sum_ns / self.calls
-
-    @property
-    def elements_per_call(self) -> float:
-        """The mean number of elements of a call."""
-        return self.elements / self.calls
 
 
 class Stretch:
@@ -218,66 +221,3 @@ class Stretch:
     def lived_ns(self, worker: str) -> int:
         """The length of the slots that count for a worker."""
         return sum(look.slot.length_ns for look in self.looks[self._begins[worker] :])
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedBrick:
-    """A brick, and the workers in it.
-
-    Attributes:
-        key: its service and name.
-        field: the workers that can be compared.
-        median_ns: of the means of all.
-    """
-
-    key: Key
-    category: str
-    totals: Mapping[str, Total]
-    field: Field
-    median_ns: float
-
-    @property
-    def collective(self) -> bool:
-        """Whether its time is spent waiting for the others."""
-        return self.category.casefold() == COLLECTIVE
-
-    @property
-    def evidence(self) -> Evidence:
-        """Whether it was judged, or why not."""
-        if self.field.excess:
-            return "judged"
-        return "few_workers" if len(self.totals) < ROWS_MIN else "few_samples"
-
-    def row(self, worker: str) -> WorkerRow:
-        """A worker's row."""
-        total = self.totals[worker]
-        if worker not in self.field.excess:
-            return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call)
-        standing = self.field.standing(worker)
-        excess = 100 * (standing.excess if self.collective else math.expm1(min(standing.excess, _EXPONENT_MAX)))
-        return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call, excess, standing.score)
-
-    def rows(self) -> tuple[WorkerRow, ...]:
-        """The rows of all workers: the ones that stand out most first, unknown ones last."""
-        rows = map(self.row, self.totals)
-        return tuple(sorted(rows, key=lambda row: (-math.inf if row.score is None else -row.score, row.worker)))
-
-
-def brick(stretch: Stretch, key: Key) -> ComparedBrick:
-    """One brick of a stretch."""
-    sides = stretch.sides(key)
-    totals: dict[str, Total] = {}
-    for worker, row in sides.items():
-        present = [side for side in row if side is not None]
-        if calls := sum(side.calls for side in present):
-            self_ns, elements = sum(side.self_ns for side in present), sum(side.elements for side in present)
-            totals[worker] = Total(calls, self_ns, elements, sum(side.usual_sum_ns for side in present))
-    values = {worker: _apart(sides[worker]) for worker in sorted(totals)}
-    middle = median([total.mean_ns for total in totals.values()]) if totals else 0.0
-    return ComparedBrick(key, stretch.category(key), totals, Field(values), middle)
-
-
-def _apart(sides: Sequence[Beside | None]) -> list[float | None]:
-    """The distance in each slot; one with less than half the usual calls says too little."""
-    usual = median([side.calls for side in sides if side is not None])
-    return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

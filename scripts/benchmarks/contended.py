@@ -1,0 +1,185 @@
+"""Workers that compute on busy processors, one of them slow in one brick or pinned: are they named, and no other?
+
+Each run is a service of four processes that answer requests at random times; one of them takes 2 × as long or 20 %
+longer in one brick, or may use one processor alone, or none is slow. The services of a batch share the processors with
+so many processes that do nothing but compute. What those have is what is left of this machine: other work on it makes
+the load higher than the number says, so the report has the load that was measured, too.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from benchmarks.fleet import started
+from benchmarks.goals import Goal
+from benchmarks.peers import needs
+from benchmarks.report import Table
+from benchmarks.running import Running
+from benchmarks.workplace import Workplace, progress
+
+Kind = Literal["2 x slow", "20 % slow", "pinned", "nobody slow"]
+LOADS, QUICK_LOADS = (5, 25, 40), (5,)
+WORKERS = 4
+BRICK = "gemm"  # in which one is slow
+WITHIN_SECONDS, LATE_SECONDS = 60.0, 10.0
+
+_PER_MILLE: dict[Kind, int] = {"2 x slow": 1_000, "20 % slow": 200, "pinned": 0, "nobody slow": 0}
+_GOALS: dict[tuple[Kind, int], Goal] = {
+    ("2 x slow", 5): Goal(95, at_least=True),
+    ("2 x slow", 25): Goal(95, at_least=True),
+    ("2 x slow", 40): Goal(95, at_least=True),
+    ("20 % slow", 5): Goal(90, at_least=True),
+}
+_FALSE = Goal(1)
+_PINNED_CPU = min(os.sched_getaffinity(0))
+_ON_PINNED = 4  # further processes that compute on that processor
+_AGENT = Path(__file__).resolve().parents[2] / "agent"
+_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread")
+_LOOK_SECONDS = 2.0
+_SEED = 2027
+
+
+@dataclass
+class Run:
+    """A service, and what was said of it.
+
+    Attributes:
+        slow: the number of the worker that is slow or pinned.
+        named_s: how long after its beginning that was named, as what it is.
+        wrong: what else was.
+    """
+
+    service: str
+    kind: Kind
+    slow: int
+    seed: int
+    named_s: float | None = None
+    wrong: set[str] = field(default_factory=set)
+    began: float = 0.0
+
+    @property
+    def named(self) -> bool:
+        """Whether it was named in time."""
+        return self.named_s is not None and self.named_s <= WITHIN_SECONDS
+
+    def note(self, worker: str, brick: str, now: float) -> None:
+        """Take that a worker is named; an empty brick: it waits for a processor."""
+        right = {"pinned": "", "nobody slow": None}.get(self.kind, BRICK)
+        if (worker, brick) != (f"{self.service}/{self.slow}", right):
+            self.wrong.add(f"{worker} in {brick}" if brick else f"{worker} waits")
+        elif self.named_s is None:
+            self.named_s = now - self.began
+
+
+def table(place: Workplace, daemon: Running, quick: bool, runs: int) -> Table:
+    """Watch so many services of each kind at each load, one of each kind at a time."""
+    rows = []
+    for load in QUICK_LOADS if quick else LOADS:
+        planned = plan(load, runs)
+        loads: list[float] = []
+        for number in range(runs):
+            progress(f"load {load}: {number} of {runs} services of each kind were watched")
+            batch = planned[number * len(get_args(Kind)) :][: len(get_args(Kind))]
+            loads.append(_watch(place, daemon, batch, load))
+        rows += [
+            row([each for each in planned if each.kind == kind], kind, load, loads, quick) for kind in get_args(Kind)
+        ]
+    title = f"{WORKERS} workers that compute beside busy processes, named within {WITHIN_SECONDS:g} s"
+    return Table("contended", title, rows)
+
+
+def plan(load: int, runs: int) -> list[Run]:
+    """So many services of each kind, by turns."""
+    chance = random.Random(f"{_SEED} {load}")
+    return [
+        Run(f"load-{load}-{number}-{place}", kind, chance.randrange(WORKERS), chance.randrange(1 << 30))
+        for number in range(runs)
+        for place, kind in enumerate(get_args(Kind))
+    ]
+
+
+def _watch(place: Workplace, daemon: Running, batch: Sequence[Run], load: int) -> float:
+    """Run the services of a batch beside busy processes; the load of the machine at the end."""
+    by_service = {each.service: each for each in batch}
+    with ExitStack() as stack:
+        stack.enter_context(_busy(load))
+        for each in batch:
+            stack.enter_context(_service(place, each))()
+            each.began = time.monotonic()
+        while time.monotonic() < batch[-1].began + WITHIN_SECONDS + LATE_SECONDS:
+            time.sleep(_LOOK_SECONDS)
+            for service, worker, brick in daemon.named():
+                if service in by_service:
+                    by_service[service].note(worker, brick, time.monotonic())
+        return os.getloadavg()[0]
+
+
+@contextmanager
+def _busy(load: int) -> Iterator[None]:
+    """So many processes that compute anywhere, and some on the processor of those that are pinned."""
+    loop = ("sh", "-c", "while :; do :; done")
+    pinned = ("taskset", "-c", str(_PINNED_CPU), *loop)
+    processes = [subprocess.Popen(command) for command in (*[loop] * load, *[pinned] * _ON_PINNED)]
+    try:
+        yield
+    finally:
+        for each in processes:
+            each.kill()
+        for each in processes:
+            each.wait()
+
+
+@contextmanager
+def _service(place: Workplace, run: Run) -> Iterator[Callable[[], None]]:
+    """The workers of a run, who begin by the function."""
+    gcc = needs.tool("gcc", "Debian: gcc")
+    sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
+    command: tuple[str | Path, ...] = (gcc, *_FLAGS, f"-I{_AGENT / 'include'}", *sources, "-lm")
+    program = str(needs.compiled(place.folder / "contended", command))
+    cpu = _PINNED_CPU if run.kind == "pinned" else -1
+    arguments = (str(WORKERS), str(run.seed), str(run.slow), str(_PER_MILLE[run.kind]), str(cpu))
+    with started(place, (program, run.service, *arguments), WORKERS) as stdin:
+
+        def begin() -> None:
+            stdin.write(b".")
+            stdin.flush()
+
+        yield begin
+
+
+def row(runs: Sequence[Run], kind: Kind, load: int, loads: Sequence[float], quick: bool) -> dict[str, Any]:
+    """What is shown of all runs of a kind; a quick run has too few to judge by."""
+    named, wrong = sum(run.named for run in runs), sum(bool(run.wrong) for run in runs)
+    seconds = [run.named_s for run in runs if run.named_s is not None]
+    goal = _GOALS.get((kind, load))
+    good = _FALSE.met(100 * wrong / len(runs)) and (goal is None or goal.met(100 * named / len(runs)))
+    return {
+        "case": f"{kind}, load {load}",
+        "runs": len(runs),
+        "load_measured": round(statistics.median(loads), 1),
+        "named": None if kind == "nobody slow" else named,
+        "wrong": wrong,
+        "seconds_to_name_median": statistics.median(seconds) if seconds else None,
+        "seed": _SEED,
+        "goal": f"wrong {_FALSE} %" if goal is None else f"named {goal} %, wrong {_FALSE} %",
+        "passed": None if quick else good,
+        "note": "; ".join(_remarks(runs)),
+        "skipped": None,
+    }
+
+
+def _remarks(runs: Iterable[Run]) -> Iterator[str]:
+    for run in runs:
+        if run.wrong:
+            yield f"{run.service}: {', '.join(sorted(run.wrong))} named"
+        if run.kind != "nobody slow" and not run.named:
+            yield f"{run.service}: {run.slow} not named" if run.named_s is None else f"{run.service}: {run.slow} late"
