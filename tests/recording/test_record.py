@@ -27,7 +27,7 @@ READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 # Of a worker that stands still, what time alone changes, or is known only to whoever has looked twice.
 TIMED = {"source", "recording", "daemon", "drained", "age_ns", "cpu_percent", "rss_bytes"}
-TIMED |= {"stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "numerics"}
+TIMED |= {"stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "numerics", "evidence"}
 
 
 def still(value: Any) -> Any:
