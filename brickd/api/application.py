@@ -134,7 +134,7 @@ class Application:
             self._control("/set", Setting, self._set, "Set what the workers of a service record, or read the setting."),
             self._control("/silence", Silencing, self._silence, "Silence a problem, or list the silenced ones."),
             self._control("/notify/test", NoParameters, self._test_notify, "Send a test to where alarms go."),
-            self._control("/forget", Forgetting, self._forget, "Forget the totals of dead workers."),
+            self._control("/forget", Forgetting, self._forget, "Forget the totals of workers that ended or died."),
             self._control(
                 "/record", Recording, self._record, "Record until the client disconnects, or for a given time."
             ),

@@ -47,7 +47,7 @@ class Bounds(Query):
     max_lost: int = given(
         Whole(0, None, "With --check: how many lost spans, details and events are acceptable.", metavar="N"), 0
     )
-    max_dead: int = given(Whole(0, None, "With --check: how many dead workers are acceptable.", metavar="N"), 0)
+    max_dead: int = given(Whole(0, None, "With --check: how many workers that died are acceptable.", metavar="N"), 0)
     need_daemon: bool = given(
         Switch("With --check: a daemon must answer. Without it, only a daemon that died is unhealthy."), False
     )
@@ -104,12 +104,12 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
     """Judge a status; `missing`: a daemon that was there, None if it answers or never was."""
     workers = status["workers"]
     lost = sum(worker["lost"] for worker in workers)
-    dead = sum(worker["together"] for worker in workers if worker["state"] == "dead")
+    died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
     keeps = "brickd up -d" if status["daemon"] is None else "brickd prune"
     found = [
         _few("lost", lost, bounds.max_lost, "brickd workers"),
-        _few("dead", dead, bounds.max_dead, "brickd prune"),
+        _few("dead", died, bounds.max_dead, "brickd prune", "died"),
         _few("quarantined", quarantined, 0, "brickd workers"),
         _daemon(status, missing, needed=bounds.need_daemon),
         _checkpoint(status["daemon"]),
@@ -144,8 +144,8 @@ def _judged(name: str, healthy: bool, seen: str, wanted: str, command: str | Non
     return Condition(name, healthy, seen, wanted, None if healthy else command)
 
 
-def _few(name: str, seen: int, most: int, command: str) -> Condition:
-    return _judged(name, seen <= most, f"{seen} {name}", f"at most {most}" if most else "none", command)
+def _few(name: str, seen: int, most: int, command: str, what: str = "") -> Condition:
+    return _judged(name, seen <= most, f"{seen} {what or name}", f"at most {most}" if most else "none", command)
 
 
 def _workers(workers: Sequence[Document], *, empty: bool) -> Condition:

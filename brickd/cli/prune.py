@@ -42,10 +42,10 @@ from brickd.shm.segment_files import prefix
 @asks(WorkersQuery, recorded=False)
 @output_options
 def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> None:
-    """Remove the segments of dead workers.
+    """Remove the segments of workers that ended or died.
 
-    A worker is dead if its lock is free and its segment did not change for five seconds. The daemon also forgets its
-    totals of dead workers. Each removed segment leaves a record, so its spans still count as removed.
+    A worker has died if its lock is free and its segment did not change for five seconds. The daemon also forgets its
+    totals of these workers. Each removed segment leaves a record, so its spans still count as removed.
     """
     if refused and question.names:
         raise click.UsageError("--refused is of files that are no worker's, and names are of workers: give one of both")
@@ -76,7 +76,7 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
     def table(_: Screen) -> list[str]:
         would = "would " if dry_run else ""
         if not outcome.removed and not forgotten and not noted:
-            return ["nothing to remove: no dead worker has left a segment"]
+            return ["nothing to remove: no worker that ended or died has left a segment"]
         lines = [
             f"{would}remove{'' if dry_run else 'd'} {escaped(one.file)}  {units.many(one.spans, 'span')}"
             f"  {units.size(one.memory_bytes)}"
@@ -102,11 +102,12 @@ def _dead(question: WorkersQuery) -> dict[str, str] | None:
     if not question.names:
         return None
     meant = asked("workers", question)["workers"]
-    dead = {each["uuid"]: each["name"] for each in meant if each["state"] in ("dead", "ended")}
+    dead = {each["uuid"]: each["name"] for each in meant if each["state"] in ("died", "ended")}
     if not dead:
         who = " or ".join(question.names)
         raise NoSuchWorker(
-            f"no dead worker {who}: it is live, and only ended workers can be removed (see brickd workers)"
+            f"no ended worker {who}: it is live, and only a worker that ended or died can be removed"
+            " (see brickd workers)"
         )
     return dead
 

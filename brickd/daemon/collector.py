@@ -344,7 +344,8 @@ class Collector:
         except OSError as error:
             self._dirty = True
             if not self.trouble:
-                text = f"the checkpoint cannot be written ({error.strerror}): events stay in their rings, the dead stay"
+                why = f"the checkpoint cannot be written ({error.strerror})"
+                text = f"{why}: events stay in their rings, and ended workers stay"
                 self._log_event("checkpoint_failed", text, command="brickd doctor")
             self.trouble = error.strerror or str(error)
             return

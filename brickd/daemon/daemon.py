@@ -396,7 +396,7 @@ class Daemon:
         known = {worker.name for worker in dead} | {worker.service for worker in dead}
         for name in order.names:
             if name not in known:
-                raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
+                raise NoSuchWorker(f"no ended worker {name}: {suggestion(name, known)} (see brickd workers)")
         uuids = {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
 
         def meant(gone: RetainedTotals) -> bool:

@@ -171,7 +171,7 @@ def left_behind() -> tuple[Background, tuple[str, ...]]:
         memory = _memory()
     except (CheckpointRefused, OSError) as error:
         path = runtime().checkpoint
-        note = f"{path}: {error}; what a daemon knew of dead workers and deferred work is left out (brickd doctor)"
+        note = f"{path}: {error}; what a daemon knew of ended workers and deferred work is left out (brickd doctor)"
         return Background(), (note,)
     return (Background() if memory is None else memory.background()), ()
 

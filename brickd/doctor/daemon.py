@@ -157,6 +157,6 @@ def _kept(daemon: DaemonFacts) -> CheckResult:
         return CheckResult(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "retried every second")
     if daemon.damage:
         seen, path = f"{daemon.checkpoint}: {daemon.damage}", shlex.quote(daemon.checkpoint)
-        why = "the totals of dead workers and the deferred work in it are lost; a daemon that starts does the same"
+        why = "the totals of ended workers and the deferred work in it are lost; a daemon that starts does the same"
         return CheckResult(name, "broken", seen, wanted, f"mv {path} {path}.refused", why)
     return fine(name, daemon.checkpoint or "none yet", wanted)

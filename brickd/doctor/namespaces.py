@@ -104,7 +104,7 @@ def judge_locks(processes: Processes, segments: Segments) -> CheckResult:
     wanted = "each worker holds the lock on its segment"
     if not unlocked:
         return fine("lock", "no worker has lost its lock", wanted)
-    why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker counts as dead"
+    why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker counts as died"
     seen = f"{_who(unlocked)}: holds no lock"
     return CheckResult("lock", "advice", seen, wanted, "brick.init()", why, _pids(unlocked))
 

@@ -17,7 +17,7 @@ from brickd.shm import removed_file
 from brickd.shm.removed_file import RemovedRecords
 
 _WANTED = "a file that only this user can write, with room for records"
-_STAY = "without a record no segment of a dead worker is removed"
+_STAY = "without a record no segment of a worker that ended or died is removed"
 
 
 class RecordsFile(NamedTuple):

@@ -163,10 +163,10 @@ def _refused(error: SegmentRefused) -> RefusedSegment:
 def judge_dead(segments: Segments) -> CheckResult:
     """How much have dead workers left?"""
     dead = [worker for worker in segments.workers if worker.pid is None]
-    wanted = "no segments of dead workers"
+    wanted = "no segments of workers that ended or died"
     if not dead:
         return fine("segments-dead", f"{plural(len(segments.live), 'segment')} of live workers, no other", wanted)
-    seen = f"{plural(len(dead), 'segment')} of dead workers ({listed([worker.name for worker in dead])})"
+    seen = f"{plural(len(dead), 'segment')} of workers that ended or died ({listed([worker.name for worker in dead])})"
     seen += f", {mib(sum(worker.taken_bytes for worker in dead))}"
     why, files = "their totals are still shown: save them first if you need them", tuple(worker.file for worker in dead)
     return CheckResult("segments-dead", "advice", seen, wanted, "brickd prune", why, files)
@@ -219,7 +219,7 @@ def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
         why = "a live worker writes it, and reading it costs too much: start it with smaller tables, or as another user"
         return "broken", f"export {_USUAL}", why
     if refused.costly:
-        return "advice", "brickd prune", "its worker is dead, and reading it costs too much"
+        return "advice", "brickd prune", "its worker ended or died, and reading it costs too much"
     if refused.alive:
         why = "a live worker writes it: its brick-agent and this brickd have different versions"
         return "broken", "pip install ./agent .", why

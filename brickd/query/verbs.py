@@ -44,7 +44,7 @@ VERBS = {
     "set": Verb("Change what workers record, or a threshold of the daemon."),
     "silence": Verb("Silence a problem for a time, or list the silenced ones."),
     "notify": Verb("Send a test to where the daemon's alarms go."),
-    "prune": Verb("Remove the segments of dead workers."),
+    "prune": Verb("Remove the segments of workers that ended or died."),
     "calibrate": Verb("Measure the peak performance of this machine."),
     "doctor": Verb("Find what keeps brickd from working here, with the fix."),
     "run": Verb("Run a command; time and compare its torch models."),

@@ -19,7 +19,7 @@ from brickd.query.queries import HangQuery
 from brickd.recording.replay import Replay
 from brickd.views.common import Answer, ChosenWorkers, begun, chosen
 
-_STATES = ("stuck", "moving", "idle", "dead")
+_STATES = ("stuck", "moving", "idle", "died")
 
 
 def look(world: World, question: HangQuery) -> ChosenWorkers:
@@ -88,7 +88,7 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
         "lane": lane.number if lane is not None else None,
         "thread": lane.look.thread if lane is not None else None,
         "state": lane.state if lane is not None else worker.state,
-        # How long a dead worker was in it nobody knows: only when that began.
+        # How long a worker that died was in it is not known: only when that began.
         "since_ns": span.since_ns if span is not None and worker.alive else None,
         "brick": span.brick if span is not None else None,
         "layer": span.layer if span is not None else None,

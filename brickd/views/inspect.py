@@ -72,7 +72,7 @@ def _inside(
     return {
         "segment": reading.file,
         "worker": worker,
-        "state": "live" if reading.alive else "dead",
+        "state": "live" if reading.alive else "ended" if reading.ended else "died",
         "pid": reading.pid or reading.header["pid"],
         "consumer_pid": consumer,
         "tick_ns": reading.tick_ns,

@@ -86,7 +86,7 @@ def _worker(worker: Worker) -> Entry:
         "uuid": reading.uuid,
         "segment": reading.file,
         "pid": reading.pid or header["pid"],
-        "state": "live" if reading.alive else "ended" if reading.ended else "dead",
+        "state": "live" if reading.alive else "ended" if reading.ended else "died",
         "together": worker.together,
         "set": _set(reading) if reading.alive else None,
         "configured": {"fingerprints": words_of(header["rate"])},

@@ -146,7 +146,7 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
         id_ = told["problems"][0]["id"]
         assert f"! {id_} recording is off in 2 workers of api  brickd set --recording on api\n" in screen
         states = re.findall(r"^\S+/\d +[\d-]+ +(\w+(?:, \w+)?)", screen, re.MULTILINE)
-        assert states == ["live, spans", "live, off", "live, off", "live", "dead"]
+        assert states == ["live, spans", "live, off", "live, off", "live", "died"]
     assert "control flags 0x3: spans on, recording off\n" in brickd("inspect", "api/1").stdout
     assert problems(Seen(survey().workers[3:4])) == [], "of the calm one"
 
@@ -263,14 +263,14 @@ def checked(*arguments: str) -> tuple[int, str]:
 def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -> None:
     started(worker)
     assert checked() == (
-        0, f"healthy: 0 lost, 0 dead, 0 quarantined, daemon {os.getpid()}, checkpoint written, no numbers compared,"
+        0, f"healthy: 0 lost, 0 died, 0 quarantined, daemon {os.getpid()}, checkpoint written, no numbers compared,"
         " no weights compared, no worker compared, stuck not checked, memory not checked,"
         " slower not checked, nan not checked, 0 removed, 1 worker",
     )  # fmt: skip
     daemon.end()
     assert checked() == (
         0,
-        "healthy: 0 lost, 0 dead, 0 quarantined, no daemon, no checkpoint, no numbers compared,"
+        "healthy: 0 lost, 0 died, 0 quarantined, no daemon, no checkpoint, no numbers compared,"
         " no weights compared, no worker compared, stuck not checked, memory not checked,"
         " slower not checked, nan not checked, 0 removed, 1 worker",
     )
@@ -291,7 +291,7 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
     started(worker, BRICKD_SERVICE="batch").kill()
     assert checked("--max-dead", "1") == (
         1,
-        f"unhealthy: {lost} lost, expected none (brickd workers); 2 dead, expected at most 1 (brickd prune);"
+        f"unhealthy: {lost} lost, expected none (brickd workers); 2 died, expected at most 1 (brickd prune);"
         " 1 quarantined, expected none (brickd workers);"
         " no checkpoint: No space left on device, expected one that is written (brickd doctor)",
     )
@@ -317,7 +317,7 @@ WORKERS = st.lists(
         {
             "lost": st.integers(0, 5),
             "together": st.integers(1, 3),
-            "state": st.sampled_from(["live", "dead", "ended", "quarantined"]),
+            "state": st.sampled_from(["live", "died", "ended", "quarantined"]),
             "set": st.none() | st.fixed_dictionaries({"spans": st.sampled_from(["on", "off"])}),
             "drained": st.booleans(),
         }
@@ -354,9 +354,9 @@ def test_a_daemon_that_answers_and_whose_loop_stands_still_is_unhealthy(still_ns
 
 
 def test_of_several_that_are_told_together_each_one_counts() -> None:
-    dead = {"lost": 0, "together": 3, "state": "dead", "set": None}
+    dead = {"lost": 0, "together": 3, "state": "died", "set": None}
     said = {"workers": [dead], "daemon": None, **NOBODY}
-    assert conditions(said, None, Bounds())[1].seen == "3 dead"
+    assert conditions(said, None, Bounds())[1].seen == "3 died"
 
 
 def test_an_alarm_is_unhealthy_by_its_own_condition() -> None:

@@ -96,7 +96,7 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
     document = status()
     assert {each["state"]: each["name"].split("~")[0] for each in document["workers"]} == {
         "live": "api/0",
-        "dead": "api/0",
+        "died": "api/0",
     }
     assert [each["pid"] for each in document["workers"] if each["name"] == "api/0"] == [live.pid]
     assert {brick["count"] for brick in document["bricks"]} == {200}

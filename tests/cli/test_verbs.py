@@ -112,7 +112,7 @@ def test_what_a_dead_worker_recorded_counts(worker: Start) -> None:
         started(worker).kill()
     for verb in ("status", "bricks", "tree"):
         assert {row["count"] for row in document(verb)[ASKED[verb]]} == {200}
-    assert {row["state"] for verb in ("workers", "hang") for row in document(*words(verb))[ASKED[verb]]} == {"dead"}
+    assert {row["state"] for verb in ("workers", "hang") for row in document(*words(verb))[ASKED[verb]]} == {"died"}
 
 
 @pytest.mark.ci

@@ -67,9 +67,9 @@ def test_the_dead_and_the_quarantined_have_their_rows(worker: Start, prefix: str
     (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
     said = document("workers")
     states = {each["state"]: each for each in said["workers"]}
-    assert sorted(states) == ["dead", "live", "quarantined"]
-    assert states["dead"]["age_ns"] is None
-    assert states["dead"]["threads"] == 0
+    assert sorted(states) == ["died", "live", "quarantined"]
+    assert states["died"]["age_ns"] is None
+    assert states["died"]["threads"] == 0
     assert states["quarantined"]["name"] == f"{prefix}junk"
     assert {problem["command"] for problem in said["problems"]} == {"brickd prune", "brickd prune --refused"}
     screen = brickd("workers").stdout.splitlines()

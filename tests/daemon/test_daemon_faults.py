@@ -92,7 +92,7 @@ class Shared:
             lambda: [each for each in self.daemon.ask("/workers")["workers"] if each["segment"] == file]
         )
         # One that is gone may have had the name before.
-        return min(entries, key=lambda each: each["state"] in ("dead", "ended"))
+        return min(entries, key=lambda each: each["state"] in ("died", "ended"))
 
     def put(self, name: str, image: bytes) -> str:
         """A segment of these bytes; the daemon sees it whole or not at all."""

@@ -73,7 +73,7 @@ def test_a_pid_that_is_used_again_neither_brings_a_worker_back_nor_hides_its_dea
         until(lambda: not find(prefix))
         status = closed(daemon, 30)
         assert {each["segment"] for each in status["workers"]} == {first, second}
-        assert list(states(status).values()) == ["dead", "dead"]
+        assert list(states(status).values()) == ["died", "died"]
         assert len(told(daemon, "worker_died")) == 2
         assert status["ledger"]["spans"]["begun"] == status["ledger"]["spans"]["summarized"] == 30
         assert status["ledger"]["deferred"]["orphaned"] == 2
@@ -99,7 +99,7 @@ def test_of_workers_that_are_each_the_first_process_of_a_namespace_everyone_is_k
         assert daemon.until("worker_died")["worker"] == dies
         again(everybody[0])
         status = closed(daemon, 4 * STARTS)
-        assert states(status) == {lives: "live", ends: "ended", dies: "dead"}
+        assert states(status) == {lives: "live", ends: "ended", dies: "died"}
         assert status["ledger"]["spans"]["summarized"] == 4 * STARTS
 
 
@@ -116,7 +116,7 @@ def test_a_daemon_that_sees_no_worker_among_its_processes_knows_who_lives(worker
         daemon.until("worker_died")
         again(lives)
         status = closed(daemon, 4 * STARTS)
-        assert sorted(states(status).values()) == ["dead", "ended", "live"]
+        assert sorted(states(status).values()) == ["died", "ended", "live"]
         assert entry(daemon, file)["state"] == "live"
         assert entry(daemon, file)["pid"] == lives.pid, "that the worker said itself"
 

@@ -79,7 +79,7 @@ def test_a_child_that_is_killed_is_dead_and_its_parent_lives(worker: Start, pref
         parent.go()
         parent.paused()
         status = closed(daemon, 600)
-        assert states(status) == {"api/0": "live", "api/1": "dead"}
+        assert states(status) == {"api/0": "live", "api/1": "died"}
         assert status["ledger"]["deferred"]["orphaned"] == 1
         assert status["ledger"]["spans"]["summarized"] == 30_000
 
@@ -118,9 +118,9 @@ def test_a_worker_that_becomes_another_program_is_dead_and_that_program_is_anoth
         one.heard()
         assert daemon.until("worker_died")["worker"] == "api/0"
         status = closed(daemon, STARTS + 20)
-        lives, dead = sorted(daemon.ask("/workers")["workers"], key=lambda each: each["state"] == "dead")
+        lives, dead = sorted(daemon.ask("/workers")["workers"], key=lambda each: each["state"] == "died")
         assert (lives["state"], lives["pid"]) == ("live", one.pid)
-        assert (dead["state"], dead["segment"], dead["pid"]) == ("dead", before["segment"], one.pid)
+        assert (dead["state"], dead["segment"], dead["pid"]) == ("died", before["segment"], one.pid)
         spans = {term: n for term, n in status["ledger"]["spans"].items() if n}
         assert spans == {"begun": STARTS + 21, "summarized": STARTS + 20, "abandoned": 1}
         assert status["ledger"]["deferred"]["orphaned"] == 1
@@ -214,7 +214,7 @@ def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_t
             order(each, "f")
         # Of each that goes on three that pended before, and two.
         status = closed(daemon, 6 + 2 * 5)
-        assert sorted(states(status).values()) == ["dead", "live", "live"]
+        assert sorted(states(status).values()) == ["died", "live", "live"]
         assert (status["ledger"]["deferred"]["pending"], status["ledger"]["deferred"]["orphaned"]) == (0, 3)
         assert status["ledger"]["spans"]["summarized"] == spans
         assert len(find(prefix)) == 2

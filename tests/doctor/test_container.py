@@ -103,7 +103,7 @@ def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
     daemon.until("worker_died")
     again(lives)
     status = closed(daemon, 3 * STARTS)
-    assert sorted(states(status).values()) == ["dead", "live"]
+    assert sorted(states(status).values()) == ["died", "live"]
     assert status["ledger"]["spans"]["summarized"] == 3 * STARTS
     until(lambda: len(list(shm.iterdir())) == 1)
 

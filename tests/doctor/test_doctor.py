@@ -381,7 +381,7 @@ def test_dead_segments_are_counted_with_their_memory() -> None:
     dead = tuple(ReadSegment(f"api/{n}", f"brickd-{n}", taken_bytes=MIB) for n in range(5))
     found = segments.judge_dead(Segments(workers=(API, *dead)))
     assert (found.state, found.fix, len(found.about)) == ("advice", "brickd prune", 5)
-    assert found.seen == "5 segments of dead workers (api/0, api/1, api/2 and 2 more), 5.0 MiB"
+    assert found.seen == "5 segments of workers that ended or died (api/0, api/1, api/2 and 2 more), 5.0 MiB"
     assert segments.judge_dead(ALIVE).state == "ok"
 
 

@@ -57,7 +57,7 @@ def test_a_dead_workers_segment_is_told_with_its_size_and_prune(worker: Start, p
     started(worker, BRICKD_SERVICE="api").kill()
     finding = about(examined(), "segments-dead", reading(prefix).file)
     assert (finding["state"], finding["fix"]) == ("advice", "brickd prune")
-    assert "1 segment of dead workers (api/0), " in finding["seen"]
+    assert "1 segment of workers that ended or died (api/0), " in finding["seen"]
 
 
 def test_a_worker_with_another_key_than_its_service_is_told(worker: Start, tmp_path: Path) -> None:

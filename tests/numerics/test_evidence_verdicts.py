@@ -260,7 +260,7 @@ def status(**more: Any) -> dict[str, Any]:
         "workers": [{**worker, "service": "api", "state": "live"}, {**worker, "service": "b", "state": "live"}],
         "evidence": [each.document() for each in proofs],
         "daemon": None, "diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None,
-        "removed": {"unasked_spans": 0}, "alarms": None,
+        "removed": {"unasked_spans": 0}, "alarms": None, "waiting": None,
     } | more  # fmt: skip
 
 

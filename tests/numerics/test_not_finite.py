@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from faults import Start
 from running import running
 from said import Said, Tensor
@@ -71,6 +72,13 @@ def test_each_kind_is_judged_by_itself_and_minus_infinity_takes_longer() -> None
     assert [(kind, times) for _, kind, times in found(counted)] == [("Inf", 2)]
     counted = rows(((0, 0), (0, 0), (FIRST["-Inf"] + 1, 4)), counts=[2_000])
     assert [(kind, times) for _, kind, times in found(counted)] == [("-Inf", 4)]
+
+
+def test_the_numbers_are_those_of_the_documentation() -> None:
+    page = (ROOT / "docs" / "explanation" / "evidence.md").read_text()
+    assert "worker's first 16 fingerprints at the site held none (for -Inf: the first 1,024)" in " ".join(page.split())
+    assert FIRST == {"NaN": 16, "Inf": 16, "-Inf": 1_024}
+    assert BIRTHS_MAX == 1_024
 
 
 def test_sites_and_services_are_judged_apart() -> None:

@@ -225,7 +225,7 @@ def test_gunicorn(prefix: str, tmp_path: Path, how: str) -> None:
             assert server.process.wait(PATIENCE_SECONDS) == 0
             until(lambda: not any(each["state"] == "live" for each in document("workers")["workers"]))
             states = [each["state"] for each in document("workers")["workers"]]
-            assert sorted(states) == ["dead", *["ended"] * len(live)], "that was killed; the others shut down"
+            assert sorted(states) == ["died", *["ended"] * len(live)], "that was killed; the others shut down"
         finally:
             server.end()
 

@@ -133,10 +133,10 @@ def test_a_dead_worker_for_which_the_others_wait_is_named(worker: Start) -> None
     workers = service(worker, [STUCK.format("all_reduce")] * 3)
     workers[1].kill()
     verdict, rows = hang(code=1)
-    assert (verdict["verdict"], odd(verdict)) == ("most_wait", {"api/1": ("dead", None)})
-    assert verdict["text"].endswith("; api/1 is dead")
+    assert (verdict["verdict"], odd(verdict)) == ("most_wait", {"api/1": ("died", None)})
+    assert verdict["text"].endswith("; api/1 died")
     dead = rows[-1]
-    assert (dead["worker"], dead["state"], dead["brick"], dead["since_ns"]) == ("api/1", "dead", "all_reduce", None)
+    assert (dead["worker"], dead["state"], dead["brick"], dead["since_ns"]) == ("api/1", "died", "all_reduce", None)
 
 
 THREADS = """
@@ -309,12 +309,12 @@ def test_of_ages_that_are_not_known_nothing_is_said() -> None:
 @pytest.mark.parametrize(
     ("living", "said"),
     [
-        ("all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 is dead"),
-        ("serve all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 is dead"),
-        ("moves", "no worker is stuck: 3 go on, 1 is dead"),
+        ("all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 died"),
+        ("serve all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 died"),
+        ("moves", "no worker is stuck: 3 go on, 1 died"),
         (
             "serve moves",
-            "all 3 that live wait in serve for 42.0 s and go on in other threads, 1 is dead: no worker stands apart",
+            "all 3 that live wait in serve for 42.0 s and go on in other threads, 1 died: no worker stands apart",
         ),
     ],
 )

@@ -224,13 +224,17 @@ def test_who_differs_is_told_once_and_when_it_is_equal_again() -> None:
     assert weighing.told() == [("weights_equal", "api/1", said, "brickd weights api")]
 
 
-def test_that_who_differs_ends_is_no_recovery() -> None:
+@pytest.mark.parametrize("gone", [("api/1",), THREE])
+def test_stopping_a_worker_that_differs_is_no_recovery(gone: tuple[str, ...]) -> None:
     weighing = Told()
-    for checksum, name in enumerate(("api/0", "api/0", "api/1"), 1):
-        weighing.weighed.say(name, checksum // 3)
-    assert [each[0] for each in weighing.told()] == ["weights_differ"]
+    for checksum, name in ((1, "api/0"), (2, "api/1"), (1, "api/2")):
+        weighing.weighed.say(name, checksum)
+    assert [each[:2] for each in weighing.told()] == [("weights_differ", "api/1")]
     workers = weighing.weighed.workers
-    workers[:] = [replace(each, reading=replace(each.reading, pid=None)) for each in workers]
+    workers[:] = [
+        replace(each, reading=replace(each.reading, pid=None)) if each.name in gone else each for each in workers
+    ]
+    assert weighing.told() == []
     assert weighing.told() == []
 
 

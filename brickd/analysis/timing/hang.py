@@ -16,7 +16,7 @@ from brickd.model.workers import Worker
 from brickd.shm.open_spans import Open, youngest
 from brickd.shm.segment_copy import Reading
 
-State = Literal["stuck", "moving", "idle", "dead"]
+State = Literal["stuck", "moving", "idle", "died"]
 Kind = Literal["most_wait", "some_stuck", "all_wait", "none_stuck", "no_majority", "too_few"]
 
 Age = int | None  # in ns; None where it is not known
@@ -95,7 +95,7 @@ class Watched:
     def state(self) -> State:
         """What the worker does as a whole: it moves if any of its lanes does."""
         if not self.alive:
-            return "dead"
+            return "died"
         return "moving" if self.moves else "stuck" if self.stuck else "idle"
 
 
@@ -158,7 +158,7 @@ def _looks(reading: Reading) -> Looks:
 def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[Lane, ...]:
     """The state of each lane, by two looks at a worker and whether it lived at the later one."""
     return tuple(
-        Lane(number, look, _state(before.get(number), look, longer_ns) if alive else "dead")
+        Lane(number, look, _state(before.get(number), look, longer_ns) if alive else "died")
         for number, look in after.items()
     )
 

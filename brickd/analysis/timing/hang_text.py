@@ -15,7 +15,7 @@ _NAMED = 3
 _DOES: dict[State, tuple[str, str]] = {
     "moving": ("goes on", "go on"),
     "idle": ("is idle", "are idle"),
-    "dead": ("is dead", "are dead"),
+    "died": ("died", "died"),
     "stuck": ("is stuck", "are stuck"),
 }
 
@@ -32,17 +32,17 @@ def sentence(verdict: HangVerdict) -> str:
             apart = _listed([f"{each.worker} {does}" for each, does in zip(odd, others, strict=True)])
             return f"{count - len(odd)} of {count} wait {where}; {apart}"
         case "some_stuck":
-            (first, do), *rest = _counted(verdict, "moving", "idle", "stuck", "dead")
+            (first, do), *rest = _counted(verdict, "moving", "idle", "stuck", "died")
             others = [f"{units.many(first, 'other')} {do}", *(f"{count} {do}" for count, do in rest)]
             apart = _listed([f"{e.worker} is stuck in {places[e.place]}{_for(e.since_ns)}" for e in odd])
             return f"{apart}; {', '.join(others)}"
         case "all_wait":
             elsewhere = " and go on in other threads" if verdict.states["moving"] else ""
-            dead = "".join(f", {each}" for each in _states(verdict, "dead"))
-            living = count - verdict.states["dead"]
-            return f"all {living}{' that live' if dead else ''} wait {where}{elsewhere}{dead}: no worker stands apart"
+            died = "".join(f", {each}" for each in _states(verdict, "died"))
+            living = count - verdict.states["died"]
+            return f"all {living}{' that live' if died else ''} wait {where}{elsewhere}{died}: no worker stands apart"
         case "none_stuck":
-            return f"no worker is stuck: {_listed(_states(verdict, 'moving', 'idle', 'dead'))}"
+            return f"no worker is stuck: {_listed(_states(verdict, 'moving', 'idle', 'died'))}"
         case "no_majority":
             return f"no majority, so no worker is named: {_listed(_everything(verdict, places))}"
         case "too_few":
@@ -71,7 +71,7 @@ def _everything(verdict: HangVerdict, places: Mapping[LanePosition | None, str])
         f"{inside} {'waits' if inside == 1 else 'wait'} in {places[place]}{_for(since_ns)}"
         for place, (inside, since_ns) in verdict.stuck.items()
     ]
-    return waiting + _states(verdict, "moving", "idle", "dead")
+    return waiting + _states(verdict, "moving", "idle", "died")
 
 
 def _for(age: Age) -> str:
