@@ -231,6 +231,7 @@ def test_findings_are_bounded_and_what_finds_no_room_is_counted() -> None:
     full = {born(layer=n): Birth(1, 1, 1) for n in range(10, 10 + BIRTHS_MAX)}
     births, new, unkept = BirthsWatch(service.numerics).look(full, KNOWN, 9)
     assert (births, new, unkept) == (full, [], 1)
+    assert BirthsWatch(service.numerics).look({}, {"u0"}, 9) == ({}, [], 0), "u1 is no known worker"
 
 
 def test_an_older_state_has_no_births_and_a_wrong_one_is_refused() -> None:
@@ -253,6 +254,12 @@ def test_a_worker_has_one_alarm_that_names_the_first_site_while_it_goes_on() -> 
     assert (alarm.kind, alarm.service, alarm.workers, alarm.subject) == ("nan", "api", ("api/0",), "u0")
     assert alarm.text.startswith("api/0 computes NaN and -Inf at k1 layer 3 (and at 2 more sites) since ")
     assert alarm.text.endswith(", 8 times; its inputs hold none")
+    (one,) = alarms({born(layer=0): Birth(1, 1, 1), born(layer=1): Birth(1, 2, 2)}, {}, 9)
+    assert (one.workers, one.text.split(" since ")[0]) == (
+        ("u0",),
+        "u0 computes NaN at k1 layer 0 (and at 1 more site)",
+    )
+    assert ACTIVE_NS == 600 * 10**9
     assert len(alarms(births, KNOWN, 99 + ACTIVE_NS)) == 1
     assert alarms(births, KNOWN, 100 + ACTIVE_NS) == []
     two = alarms(births | {born(worker="u1", layer=-1): Birth(1, 99, 99)}, {}, 101)
@@ -270,7 +277,7 @@ def test_of_a_worker_with_many_sites_the_first_ones_are_logged() -> None:
     assert len(logged) == 0, "15 others were known"
     few = dict(list(births.items())[:12])
     log_births(log, few, list(few), KNOWN)
-    assert len(logged) == EVENTS_MAX
+    assert len(logged) == EVENTS_MAX == 8
     assert KINDS == ("NaN", "Inf", "-Inf")
 
 

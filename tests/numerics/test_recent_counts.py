@@ -32,6 +32,13 @@ def test_what_was_counted_counts_for_an_hour_and_no_longer() -> None:
     assert added(recent, AT + WINDOW_NS, ONE) == added((), AT + WINDOW_NS, ONE)
 
 
+def test_the_window_is_an_hour_in_slots_of_five_minutes() -> None:
+    assert (SLOT_NS, SLOTS, WINDOW_NS) == (300 * 10**9, 12, 3_600 * 10**9)
+    before = added((), AT - (SLOTS - 1) * SLOT_NS, ONE)
+    assert within(before, AT) == ONE
+    assert within(before, AT + SLOT_NS) == FingerprintCounts()
+
+
 def test_counts_of_one_slot_are_added_up_and_slots_are_kept_apart() -> None:
     recent = added(added(added((), AT, ONE), AT + SLOT_NS - 1, ONE), AT + SLOT_NS, ONE)
     assert [counts.fingerprints for _, counts in recent] == [8, 4]
