@@ -193,6 +193,7 @@ def test_the_kind_and_the_workers_of_a_problem_count_more_than_its_text() -> Non
         (DISAGREE, "numbers"),
         ("api/1 contradicts itself since 12:00: layers.*", "numbers"),
         (SLOW.format("api/1"), "straggler"),
+        ("api/1 waits for a processor 31 % of its time; it shares CPU 3 with PID 4711", "straggler"),
         ("api/1 died; what was recorded is kept", "other"),
     ],
 )

@@ -17,7 +17,7 @@ from benchmarks.faulty.frozen import ALARMS, HEALTHY, NUMERIC, TIMING, WANTED
 BEFORE, DURING, AFTER = "before", "during", "after"
 _TEXTS = (  # of a brickd whose problems have no kind
     ("weights", re.compile(r"^weights: ")),
-    ("straggler", re.compile(r" slow since ")),
+    ("straggler", re.compile(r" slow since | waits for a processor ")),
     ("stuck", re.compile(r"\bstuck\b")),
     ("memory", re.compile(r"\bmemory grows\b")),
     ("slower", re.compile(r"\bslower\b")),
