@@ -173,11 +173,11 @@ def test_a_slow_operator_is_found_with_its_brick() -> None:
     assert seen(truth, (DURING, 1.0, status(said, stragglers=elsewhere))).right_place is False
 
 
-def test_a_pinned_worker_is_explained_by_the_processor() -> None:
-    truth = Truth("pinned", "api/0")
-    assert seen(truth, (DURING, 1.0, status(SLOW.format("api/0")))).right_place is False
-    said = {"kind": "straggler", "workers": ["api/0"], "text": "api/0 waits for a processor 31 % of its time"}
-    assert seen(truth, (DURING, 1.0, status(said))).right_place
+@pytest.mark.parametrize(("where", "right"), [("", False), ("; it may use CPU 1 alone", True), ("; CPU 11", False)])
+def test_a_pinned_worker_is_explained_by_its_processor(where: str, right: bool) -> None:
+    text = f"api/0 waits for a processor 31 % of its time (median of all: 2 %){where}"
+    verdict = seen(Truth("pinned", "api/0", detail="CPU 1"), (DURING, 1.0, status(text)))
+    assert (verdict.named_s, verdict.right_place) == (1.0, right)
 
 
 def test_the_kind_and_the_workers_of_a_problem_count_more_than_its_text() -> None:

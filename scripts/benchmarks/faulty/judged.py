@@ -231,7 +231,7 @@ def _found(verdict: Verdict, alarm: Alarm, truth: Truth, look: Look) -> None:
         places = [*sites(look.status, truth.worker), *_places(alarm)]
         verdict.right_place = bool(verdict.right_place) or any(within(each, truth.scope) for each in places)
     elif truth.fault == "pinned":
-        verdict.right_place = bool(verdict.right_place) or "processor" in alarm.text
+        verdict.right_place = bool(verdict.right_place) or re.search(rf"\b{truth.detail}\b", alarm.text) is not None
 
 
 def _places(alarm: Alarm) -> list[Site]:
