@@ -133,6 +133,29 @@ def test_the_faulty_worker_is_false_before_its_fault_and_for_what_the_fault_does
     assert (len(other.wrong_during), other.named_s) == (1, None)
 
 
+def test_a_fault_that_is_first_reported_after_it_was_taken_out_is_neither_found_nor_false() -> None:
+    verdict = seen(EPS, (DURING, 4.0, status()), (AFTER, 2.0, status(DIFFERS.format("api/1"))))
+    assert (verdict.found_s, verdict.false_after) == (None, [])
+
+
+def test_a_true_consequence_of_a_fault_is_neither_found_nor_false() -> None:
+    verdict = seen(Truth("stuck", "api/1", ("model.layers.2.mlp",)), (DURING, 4.0, status(SLOW.format("api/1"))))
+    assert (verdict.found_s, verdict.wrong_during) == (None, [])
+
+
+def test_only_the_first_place_that_is_named_counts() -> None:
+    wrong, right = ({"outliers": {"api/1": 3}, "kernel": "layers.*", "layer": layer} for layer in (1, 2))
+    text = "api/1 differs from the others since 12:00: layers.* layer 1 (and at 1 more site)"
+    assert seen(EPS, (DURING, 4.0, status(text, diverged=[wrong, right]))).right_place is False
+
+
+def test_what_was_compared_is_that_until_the_fault_was_taken_out() -> None:
+    looks = [(phase, 1.0, status(**numerics(n, "unproven"))) for n, phase in enumerate((BEFORE, DURING, AFTER))]
+    assert (seen(EPS, *looks).compared, seen(EPS, *looks).unproven) == (1, True)
+    other = status(evidence=[{"evidence": "row", "verdict": "unproven"}, {"evidence": "input", "verdict": "equal"}])
+    assert seen(EPS, (BEFORE, 1.0, other)).unproven is False
+
+
 def test_what_is_still_reported_after_a_fault_was_taken_out_is_not_false() -> None:
     said = status(DIFFERS.format("api/1"))
     verdict = seen(EPS, (DURING, 4.0, said), (AFTER, 2.0, said))
