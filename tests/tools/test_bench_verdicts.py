@@ -277,6 +277,7 @@ def result(
     verdict = vars(judged.judged(looks or [], Truth(fault, "api/1", ("model.layers.2.mlp",))))
     cell = {"cell": f"vit/{fault}/equal", "fault": fault, "architecture": "vit", "traffic": EQUAL, "seed": 1}
     truth = {"worker": "api/1", "scope": ["model.layers.2.mlp"], "detail": "eps 1e-6", "healthy_s": healthy_s}
+    truth["times_slower"] = 1.0
     return {**cell, **truth, **verdict, **other}
 
 

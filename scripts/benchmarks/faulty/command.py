@@ -159,7 +159,8 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     for each in results:
         if (word := outcome(each)) in ("missed", "found", "silent"):
             truth = f" ({each['detail']} in {', '.join(each['scope'][:1]) or each['worker']})" if each["worker"] else ""
-            found.append(f"{word}{truth}")
+            times = each["times_slower"]
+            found.append(f"{word}{truth}{f', answers took {times:.2f} times as long' if times else ''}")
         if each["right_place"] is False:
             found.append(f"place {each['scope'][0] if each['scope'] else each['detail']}: {each['text']}")
         for name in ("false_before", "wrong_during", "false_after"):

@@ -7,10 +7,11 @@ daemon, its directories and its segments are of this cell alone; all that was st
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -39,8 +40,9 @@ class _Traffic:
     rounds: int = 0
     compared: Counter[bool] = field(default_factory=Counter)  # rounds in which all answers were equal, or not
     odd: set[int] = field(default_factory=set)  # workers that answered something else than most
+    seconds: dict[tuple[str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
 
-    def round(self) -> None:
+    def round(self, phase: str) -> None:
         """One request for each worker that is not busy."""
         base = self.random.randrange(_NUMBERS)
         digests: dict[int, str] = {}
@@ -50,11 +52,17 @@ class _Traffic:
                 answer = self.workers[number].ask({"do": "answer", "number": request})
                 if answer is not None:
                     digests[number] = answer["digest"]
+                    self.seconds[phase, number].append(answer["seconds"])
         self.rounds += 1
         if not self.unique and len(digests) == len(self.workers):
             usual, times = Counter(digests.values()).most_common(1)[0]
             self.compared[times == len(digests)] += 1
             self.odd |= {number for number, digest in digests.items() if digest != usual}
+
+    def times_slower(self, number: int) -> float | None:
+        """How many times as long the answers of a worker took with a fault; None: there are none to compare."""
+        before, during = self.seconds[BEFORE, number], self.seconds[DURING, number]
+        return statistics.median(during) / statistics.median(before) if before and during else None
 
 
 class _Cell:
@@ -76,7 +84,7 @@ class _Cell:
         """Wait until all workers are compared by weights, or will not be."""
         until = time.monotonic() + frozen.SETTLED_S
         while time.monotonic() < until:
-            self.traffic.round()
+            self.traffic.round("")
             numerics = self.status().get("numerics") or ()
             if any(each["weights"] and each["weights"]["workers_equal"] == len(self.workers) for each in numerics):
                 return
@@ -86,7 +94,7 @@ class _Cell:
         """Requests and looks for so long, or until the end of a look at which it is over."""
         began = last = time.monotonic()
         while (now := time.monotonic()) < began + seconds:
-            self.traffic.round()
+            self.traffic.round(phase)
             if time.monotonic() - last >= frozen.LOOK_S:
                 last = time.monotonic()
                 document = self.status()
@@ -136,6 +144,7 @@ def tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
         "scope": list(truth.scope),
         "detail": truth.detail,
         "answers_differ": truth.differs,
+        "times_slower": traffic.times_slower(running_cell.victim),
         "healthy_s": round(running_cell.healthy_s, 1),
         "rounds": traffic.rounds,
         "seconds": round(time.monotonic() - began, 1),
