@@ -107,22 +107,22 @@ class Worker:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.said = ""
+        self.stderr = ""
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def heard(self) -> Any:
+    def next_report(self) -> Any:
         """What the program reported next."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, f"the worker ended with {self.end()} before it reported: {self.said}"
+        assert line, f"the worker ended with {self.end()} before it reported: {self.stderr}"
         return json.loads(line)
 
     def paused(self) -> None:
         """Wait until the program pauses."""
-        assert self.heard() == "paused"
+        assert self.next_report() == "paused"
 
     def go(self) -> None:
         """Let it go on."""
@@ -142,7 +142,7 @@ class Worker:
         assert self.process.stderr is not None
         self.process.stdin.close()
         self.process.stdout.read()
-        self.said = self.process.stderr.read().decode()
+        self.stderr = self.process.stderr.read().decode()
         return self.process.wait()
 
 

@@ -107,7 +107,7 @@ def test_an_error_says_what_it_is(worker: Start, socket_path: Path, prefix: str)
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "told"),
+    ("asked", "status", "text"),
     [
         (request("/v1/bricks?top=0"), 400, "top is 0, expected a whole number of 1 or more"),
         (request("/v1/bricks?sort=self&sort=p50"), 400, "sort is given more than once"),
@@ -132,13 +132,13 @@ def test_an_error_says_what_it_is(worker: Start, socket_path: Path, prefix: str)
     ],
 )
 def test_what_cannot_be_asked_is_refused_with_what_is_wanted(
-    socket_path: Path, asked: bytes, status: int, told: str
+    socket_path: Path, asked: bytes, status: int, text: str
 ) -> None:
     with connected(socket_path) as client:
         client.sendall(asked)
         refused = answer(rest(client))
     assert (refused.status, refused.headers["content-type"]) == (status, "application/json")
-    assert told in refused.document["error"]["message"]
+    assert text in refused.document["error"]["message"]
 
 
 def test_hostile_names_stay_strings_in_json(worker: Start, socket_path: Path, prefix: str) -> None:
@@ -194,9 +194,9 @@ def test_whoever_means_other_segments_is_not_told_of_ours(worker: Start, socket_
 def test_a_checkpoint_that_fails_is_a_problem(worker: Start, socket_path: Path, daemon: Daemon) -> None:
     started(worker, STILL)
     daemon.checkpoint_problem = "No space left on device"
-    said = ask(socket_path, "/v1/status").document
-    assert said["daemon"]["checkpoint_problem"] == "No space left on device"
-    assert [(each["text"], each["command"]) for each in said["problems"]] == [
+    reported = ask(socket_path, "/v1/status").document
+    assert reported["daemon"]["checkpoint_problem"] == "No space left on device"
+    assert [(each["text"], each["command"]) for each in reported["problems"]] == [
         ("the daemon cannot save what it knows: No space left on device", "brickd events")
     ]
 
@@ -240,9 +240,9 @@ def test_a_stream_tells_what_was_and_what_comes(socket_path: Path, daemon: Daemo
 def test_a_status_stream_tells_the_status_again_and_again(worker: Start, socket_path: Path, daemon: Daemon) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     with following(socket_path, "/v1/status/stream?seconds=0.1&name=api") as stream:
-        told = [document for name, document in itertools.islice(stream, 4) if name == "status"]
-    assert len(told) >= 2
-    assert still(told) == still([ask(socket_path, "/v1/status?name=api").document] * len(told))
+        result = [document for name, document in itertools.islice(stream, 4) if name == "status"]
+    assert len(result) >= 2
+    assert still(result) == still([ask(socket_path, "/v1/status?name=api").document] * len(result))
     refused = ask(socket_path, "/v1/status/stream?name=nobody")
     assert (refused.status, refused.document["error"]["kind"]) == (404, "no_such_worker")
     assert ask(socket_path, "/v1/status/stream?seconds=0").status == 400
@@ -253,11 +253,11 @@ def test_a_status_stream_ends_with_the_error_where_nothing_of_that_name_is_left(
 ) -> None:
     started(worker, STILL, BRICKD_SERVICE="api").kill()
     (left,) = readings(prefix)
-    said = asked_by_client("status/stream", [("name", "api/0"), ("seconds", "0.1")]).events()
-    assert next(said)[0] == "status"
+    reported = asked_by_client("status/stream", [("name", "api/0"), ("seconds", "0.1")]).events()
+    assert next(reported)[0] == "status"
     (SHM / left.file).unlink()
     with pytest.raises(NoSuchWorker, match="no worker or service api/0: "):
-        list(said)
+        list(reported)
 
 
 def test_an_event_that_comes_when_the_loop_of_a_stream_is_closed_wakes_nobody() -> None:

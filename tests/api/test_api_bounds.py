@@ -37,8 +37,8 @@ def test_a_head_of_as_many_bytes_as_may_be_is_answered_and_one_of_a_byte_more_is
     spelled = len("/v1/statusname=api") + len("hostbrickd") + len("x")
     with serving(path, Limits(head_bytes=300)):
         for more, status in ((0, 404), (1, 431)):
-            said = ask(path, "/v1/status?name=api", None, f"x: {(300 - spelled + more) * 'y'}")
-            assert (said.status, said.document["error"]["kind"]) == (
+            reported = ask(path, "/v1/status?name=api", None, f"x: {(300 - spelled + more) * 'y'}")
+            assert (reported.status, reported.document["error"]["kind"]) == (
                 status, "no_such_worker" if status == 404 else "too_large",
             )  # fmt: skip
 
@@ -208,7 +208,7 @@ def test_a_document_that_takes_longer_than_its_turn_says_how_many_turns_it_misse
 ) -> None:
     """Each two seconds, by a clock that the document turns: the next one is due when it would have been."""
 
-    async def told() -> list[bytes]:
+    async def received() -> list[bytes]:
         loop = asyncio.get_running_loop()
         now, taking = [1000.0], iter([takes, 1.0, 1.0])
         loop.time = lambda: now[0]  # type: ignore[method-assign]
@@ -222,7 +222,7 @@ def test_a_document_that_takes_longer_than_its_turn_says_how_many_turns_it_misse
         return [each async for each in first(event_stream.again(reader, 2.0, "status", document), 3 + len(missed))]
 
     status = b"event: status\ndata: {}\n\n"
-    assert asyncio.run(told()) == [
+    assert asyncio.run(received()) == [
         status, *(b'event: missed\ndata: {"missed":%d}\n\n' % each for each in missed), status, status,
     ]  # fmt: skip
 
@@ -248,6 +248,6 @@ def test_whoever_sends_on_after_its_refusal_is_told_once(path: Path) -> None:
     with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
         client.sendall(b"nonsense\r\n\r\nmore\r\n\r\n")
         client.sendall(request("/v1"))
-        said = rest(client)
-    assert said.count(b"HTTP/1.1 ") == 1
-    assert answer(said).headers["connection"] == "close"
+        reported = rest(client)
+    assert reported.count(b"HTTP/1.1 ") == 1
+    assert answer(reported).headers["connection"] == "close"

@@ -116,16 +116,16 @@ def test_a_reader_of_a_stream_who_is_slow_is_told_what_it_missed(path: Path) -> 
             assert next(stream)[1]["number"] == 1
             for _ in range(4_000):
                 daemon.events.add("many", 1_000 * "x")
-            told, missed = [1], 0
-            while told[-1] < 4_001:
-                name, said = next(stream)
+            result, missed = [1], 0
+            while result[-1] < 4_001:
+                name, reported = next(stream)
                 if name == "missed":
-                    missed += said["missed"]
+                    missed += reported["missed"]
                 else:
-                    told.append(said["number"])
+                    result.append(reported["number"])
         assert missed > 1_000
-        assert missed + len(told) == 4_001
-        assert told == sorted(told)
+        assert missed + len(result) == 4_001
+        assert result == sorted(result)
 
 
 @pytest.mark.parametrize("beginning", [b"", INDEX[:10], request("/v1/set", b"x" * 9)[:-1]])
@@ -166,9 +166,9 @@ def test_a_request_that_comes_byte_by_byte_is_waited_for_no_longer(path: Path) -
 def test_a_second_request_on_a_connection_is_not_answered(path: Path) -> None:
     with serving(path), connected(path) as client:
         client.sendall(INDEX + INDEX)
-        said = rest(client)
-        assert said.count(b"HTTP/1.1 ") == 1
-        assert answer(said).headers["connection"] == "close"
+        reported = rest(client)
+        assert reported.count(b"HTTP/1.1 ") == 1
+        assert answer(reported).headers["connection"] == "close"
 
 
 def test_there_are_only_so_many_streams(path: Path) -> None:
@@ -229,8 +229,8 @@ def test_fifty_slow_clients_do_not_keep_the_daemon_from_draining(worker: Start) 
             clients.enter_context(connected(runtime().socket)).sendall(request(target) if target else INDEX[:9])
         process.go()
         process.paused()
-        (told,) = daemon.ask("/workers")["workers"]
-    details = told["ledger"]["details"]
+        (reported,) = daemon.ask("/workers")["workers"]
+    details = reported["ledger"]["details"]
     assert details["consumed"] + details["in_ring"] == 20_000
     assert (details["dropped"], details["lost_with_daemon"]) == ({}, 0)
 
@@ -346,10 +346,10 @@ def test_members_of_the_group_leave_half_of_the_streams_to_those_who_control(ope
     path = open_folder / "socket"
     with (
         serving(path, Limits(streams=4), group=4321) as daemon,
-        held_by_a_member(path, 4, "/v1/status/stream") as said,
+        held_by_a_member(path, 4, "/v1/status/stream") as reported,
         ExitStack() as streams,
     ):
-        assert said == ["200", "200", "429", "429"]
+        assert reported == ["200", "200", "429", "429"]
         daemon.events.add("tried", "")
         for _ in range(2):
             next(streams.enter_context(following(path, "/v1/events/stream")))

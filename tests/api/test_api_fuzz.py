@@ -38,15 +38,15 @@ def path(worker: Start, prefix: str, tmp_path: Path, capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
-def judged(said: bytes) -> None:
+def judged(reported: bytes) -> None:
     """It was answered, refused or dropped: nothing else."""
-    if said:
-        told = answer(said)
-        assert told.status == 200 or 400 <= told.status < 500
-        assert told.headers["content-type"] == "application/json"
-        assert int(told.headers["content-length"]) == len(told.body) or not told.body  # HEAD has none
-        if told.body:
-            json.loads(told.body)
+    if reported:
+        result = answer(reported)
+        assert result.status == 200 or 400 <= result.status < 500
+        assert result.headers["content-type"] == "application/json"
+        assert int(result.headers["content-length"]) == len(result.body) or not result.body  # HEAD has none
+        if result.body:
+            json.loads(result.body)
 
 
 WORD = st.sampled_from(

@@ -62,13 +62,13 @@ def test_an_error_of_the_daemon_is_the_same_line_and_exit_code(worker: Start, da
         started(worker, BRICKD_SERVICE="api")
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
     lines = ["status a\x1b", "bricks --category nrom", "inspect", f"inspect {prefix}junk"]
-    asked = [told(line) for line in lines]
+    asked = [parsed(line) for line in lines]
     daemon.end()
-    assert asked == [told(line) for line in lines]
+    assert asked == [parsed(line) for line in lines]
     assert [code for code, *_ in asked] == [4, 2, 2, 2]
 
 
-def told(line: str) -> tuple[int, str, str]:
+def parsed(line: str) -> tuple[int, str, str]:
     ended = brickd(*line.split(" "))
     return ended.returncode, ended.stdout, ended.stderr
 
@@ -138,12 +138,12 @@ def test_a_user_who_may_not_ask_is_told_so_and_reads_for_itself(nobody: list[str
 
 
 @contextmanager
-def answering(said: bytes, *, closed: bool = True) -> Iterator[Asked]:
+def answering(reported: bytes, *, closed: bool = True) -> Iterator[Asked]:
     """Something that was asked of whoever says this."""
     ours, theirs = socket.socketpair()
     with theirs:
         ours.settimeout(0.05)
-        theirs.sendall(said)
+        theirs.sendall(reported)
         if closed:
             theirs.shutdown(socket.SHUT_WR)
         yield Asked(ours, PLACE)
@@ -155,7 +155,7 @@ def reply(body: str, head: str = "HTTP/1.1 200 OK", length: int | None = None) -
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("reported", "why"),
     [
         (b"", "broken"),
         (b"HTTP/1.1 200 OK\r\n", "strange"),
@@ -169,8 +169,8 @@ def reply(body: str, head: str = "HTTP/1.1 200 OK", length: int | None = None) -
         (reply('{"error": {"kind": "busy", "message": "x"}}'), "busy"),
     ],
 )
-def test_what_is_no_answer_is_told_by_what_it_is(said: bytes, why: str) -> None:
-    with answering(said) as asked, pytest.raises(NoAnswer) as caught:
+def test_what_is_no_answer_is_told_by_what_it_is(reported: bytes, why: str) -> None:
+    with answering(reported) as asked, pytest.raises(NoAnswer) as caught:
         asked.document()
     assert caught.value.why == why
     assert str(PLACE) in str(caught.value)
@@ -217,7 +217,7 @@ def test_whatever_is_said_it_is_a_document_or_an_error(head: bytes, length: byte
 
 @given(st.lists(st.tuples(st.sampled_from(["event", "missed"]), st.dictionaries(st.text(), st.integers())), max_size=5))
 def test_the_events_of_a_stream_are_read_one_by_one(events: list[tuple[str, dict[str, int]]]) -> None:
-    lines = "".join(f"id: 7\nevent: {name}\ndata: {json.dumps(said)}\n\n" for name, said in events)
+    lines = "".join(f"id: 7\nevent: {name}\ndata: {json.dumps(reported)}\n\n" for name, reported in events)
     with answering(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + lines.encode()) as asked:
         assert list(asked.events()) == events
 

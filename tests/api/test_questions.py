@@ -74,7 +74,7 @@ def test_nothing_is_said_of_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "query", "told"),
+    ("kind", "query", "text"),
     [
         (StatusQuery, "sort=self", "no parameter 'sort', expected name"),
         (BricksQuery, "sort=shelf", "sort is 'shelf', expected one of self, total, mean, "),
@@ -90,10 +90,10 @@ def test_nothing_is_said_of_defaults() -> None:
         (InspectQuery, "records=100001", "expected a whole number of 0 to 100000"),
     ],
 )
-def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Query], query: str, told: str) -> None:
+def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Query], query: str, text: str) -> None:
     with pytest.raises(WrongQuestion) as refused:
         from_query(kind, [(key, value) for key, _, value in (pair.partition("=") for pair in query.split())])
-    assert told in str(refused.value)
+    assert text in str(refused.value)
 
 
 def test_a_duration_has_a_unit_or_is_in_seconds() -> None:

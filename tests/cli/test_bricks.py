@@ -41,9 +41,9 @@ pause()
 """
 
 
-def names(said: dict[str, object]) -> list[str]:
-    assert isinstance(said["bricks"], list)
-    return [each["name"] for each in said["bricks"]]
+def names(reported: dict[str, object]) -> list[str]:
+    assert isinstance(reported["bricks"], list)
+    return [each["name"] for each in reported["bricks"]]
 
 
 COMPUTING = """
@@ -106,16 +106,16 @@ def test_where_nobody_says_how_many_operations_it_took_no_column_is_of_them(work
 def test_bricks_are_those_of_status_with_their_share_and_rate(worker: Start) -> None:
     for slowness, service in enumerate(("api", "api", "batch"), 1):
         started(worker, GIVEN, BRICKD_SERVICE=service, BRICKD_SLOWNESS=str(slowness))
-    said = document("bricks")
-    shares = sum(each.pop("share_percent") for each in said["bricks"])
+    answer = document("bricks")
+    shares = sum(each.pop("share_percent") for each in answer["bricks"])
     assert shares == pytest.approx(100, abs=0.1)
-    rates = {each["name"]: each["elements_per_second_in_brick"] for each in said["bricks"]}
-    norm = next(each for each in said["bricks"] if each["name"] == "norm")
+    rates = {each["name"]: each["elements_per_second_in_brick"] for each in answer["bricks"]}
+    norm = next(each for each in answer["bricks"] if each["name"] == "norm")
     rate = norm["elements"] / norm["total_ns"] * 1e9
     assert rates == {"norm": pytest.approx(rate, rel=1e-3), "gemm": None, "free": None}
-    assert said["bricks"] == document("status")["bricks"]
-    assert said["recorded_ns"] == document("tree")["recorded_ns"] == sum(each["self_ns"] for each in said["bricks"])
-    assert said["rest"] == {"bricks": 0, "count": 0, "self_ns": 0, "share_percent": 0}
+    assert answer["bricks"] == document("status")["bricks"]
+    assert answer["recorded_ns"] == document("tree")["recorded_ns"] == sum(each["self_ns"] for each in answer["bricks"])
+    assert answer["rest"] == {"bricks": 0, "count": 0, "self_ns": 0, "share_percent": 0}
     assert {each["count"] for each in document("bricks", "batch")["bricks"]} == {3, 5}
 
 
@@ -124,9 +124,9 @@ def test_bricks_are_told_apart_by_worker_service_or_layer(worker: Start) -> None
         started(worker, SPANS, BRICKD_SERVICE=service)
     counts: dict[str, dict[object, int]] = {}
     for by in ("worker", "service", "layer"):
-        said = document("bricks", "--by", by)
-        counts[by] = {each[by]: each["count"] for each in said["bricks"] if each["name"] == "norm"}
-        assert sum(each["count"] for each in said["bricks"]) == 3 * 11
+        answer = document("bricks", "--by", by)
+        counts[by] = {each[by]: each["count"] for each in answer["bricks"] if each["name"] == "norm"}
+        assert sum(each["count"] for each in answer["bricks"]) == 3 * 11
     assert counts == {
         "worker": {"api/0": 3, "api/1": 3, "batch/0": 3},
         "service": {"api": 6, "batch": 3},

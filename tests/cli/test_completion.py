@@ -52,9 +52,9 @@ def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
 
 def offered(*line: str) -> list[str]:
     """The same without bash, of words that mean themselves."""
-    told = complete("bash_complete", COMP_WORDS=" ".join(("brickd", *line)), COMP_CWORD=str(len(line)))
-    assert told.stderr == ""
-    return [word.removeprefix("plain,") for word in told.stdout.splitlines()]
+    reported = complete("bash_complete", COMP_WORDS=" ".join(("brickd", *line)), COMP_CWORD=str(len(line)))
+    assert reported.stderr == ""
+    return [word.removeprefix("plain,") for word in reported.stdout.splitlines()]
 
 
 def test_a_tab_offers_verbs() -> None:
@@ -149,10 +149,10 @@ def test_a_name_that_would_not_mean_itself_to_a_shell_is_left_out(tmp_path: Path
 )
 def test_what_is_offered_means_itself_in_bash_unquoted(names: list[str]) -> None:
     offered = [name for name in [*names, *HOSTILE, "api/0~3fa2c1", "a"] if _means_itself(name)]
-    told = subprocess.run(
+    reported = subprocess.run(
         ["bash", "--norc", "-c", f"printf '%s\\0' {' '.join(offered)}"], capture_output=True, text=True, check=True
     )
-    assert told.stdout.split("\0")[:-1] == offered
+    assert reported.stdout.split("\0")[:-1] == offered
 
 
 def complete(instruction: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -209,10 +209,10 @@ def test_a_tab_on_a_verb_loads_no_verb_and_one_behind_it_loads_that_verb_alone()
 
 def test_the_script_says_how_to_install_it_and_is_what_click_would_ask_for() -> None:
     for shell in SHELLS:
-        told = script(group, shell)
-        assert "# TAB completes" in told
-        assert f"brickd completion {shell}" in told
-        assert f"_BRICKD_COMPLETE={shell}_complete" in told
+        reported = script(group, shell)
+        assert "# TAB completes" in reported
+        assert f"brickd completion {shell}" in reported
+        assert f"_BRICKD_COMPLETE={shell}_complete" in reported
     assert script(group, "zsh").startswith("#compdef brickd\n")
     assert brickd("completion", "zsh").stdout == complete("zsh_source").stdout == script(group, "zsh")
 

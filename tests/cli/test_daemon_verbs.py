@@ -45,8 +45,8 @@ def test_events_are_shown_each_with_what_to_do_next(daemon: Daemon) -> None:
     assert screen[0] == f"{first.document()['time']}  worker_found  api/0 was found"
     assert screen[1].endswith("  brickd inspect api/0")
     assert all(len(line) <= 70 and line.isprintable() for line in screen)
-    said = document("events", "--since", "1")
-    assert [event["number"] for event in said["events"]] == [2]
+    answer = document("events", "--since", "1")
+    assert [event["number"] for event in answer["events"]] == [2]
     rows = [json.loads(line) for line in brickd("events", "-o", "jsonl").stdout.splitlines()]
     assert [row["kind"] for row in rows] == ["worker_found", "worker_died"]
 
@@ -125,17 +125,17 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
         daemon.set(Setting(service, spans="on", recording="off"))
     ended.kill()
     daemon.set(Setting("-batch", spans="on"))
-    told = document("workers")
+    answer = document("workers")
     daemon.end()
     alone = document("workers")
     (unread,) = (each for each in alone["problems"] if "no process reads them" in each["text"])
     alone["problems"].remove(unread)
-    assert still(alone) == still(told)
+    assert still(alone) == still(answer)
     off, spans, usual = (
         {"spans": spans, "recording": rec, "fingerprints": "default", "filtered": False}
         for spans, rec in (("on", "off"), ("on", "on"), ("off", "on"))
     )
-    assert {each["name"]: each["set"] for each in told["workers"]} == {
+    assert {each["name"]: each["set"] for each in answer["workers"]} == {
         "-batch/0": spans, "api/0": off, "api/1": off, "calm/0": usual, "ended/0": None,
     }  # fmt: skip
     assert [told["problems"][0][key] for key in ("kind", "service", "workers", "text", "command")] == [
@@ -161,7 +161,7 @@ def test_how_recording_is_turned_on_again_can_be_pasted(worker: Start, daemon: D
 
 @pytest.mark.usefixtures("daemon")
 def test_an_order_that_cannot_be_is_refused() -> None:
-    for arguments, code, told in (
+    for arguments, code, reported in (
         (("nobody", "--spans", "on"), 4, "no service nobody"),
         (("nobody",), 4, "no service nobody"),
         (("api", "--spans", "perhaps"), 2, "'perhaps' is not one of 'on', 'off'"),
@@ -170,7 +170,7 @@ def test_an_order_that_cannot_be_is_refused() -> None:
     ):
         ended = brickd("set", *arguments)
         assert (ended.returncode, ended.stdout) == (code, "")
-        assert told in ended.stderr
+        assert reported in ended.stderr
 
 
 @pytest.mark.usefixtures("prefix")
@@ -240,7 +240,7 @@ def test_what_is_said_beside_a_watched_status_is_said_once() -> None:
 
 @pytest.mark.usefixtures("prefix")
 def test_what_cannot_be_watched_is_refused() -> None:
-    for arguments, told in (
+    for arguments, reported in (
         (("--watch", "-o", "csv"), "--watch prints screens or JSON"),
         (("--watch", "0"), "0 is not a duration of 100ms to 1h"),
         (("--watch", "--check"), "give one of them"),
@@ -248,7 +248,7 @@ def test_what_cannot_be_watched_is_refused() -> None:
     ):
         ended = brickd("status", *arguments)
         assert (ended.returncode, ended.stdout) == (2, "")
-        assert told in ended.stderr
+        assert reported in ended.stderr
 
 
 # ---- status --check
@@ -281,13 +281,13 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
     started(worker, BRICKD_SERVICE="batch").kill()
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
     daemon.checkpoint_problem = "No space left on device"
-    told = document("status", "--check", code=1)
-    assert [(each["name"], each["healthy"]) for each in told["conditions"]] == [
+    answer = document("status", "--check", code=1)
+    assert [(each["name"], each["healthy"]) for each in answer["conditions"]] == [
         ("lost", False), ("dead", False), ("quarantined", False), ("daemon", True), ("checkpoint", False),
         ("diverged", True), ("weights", True), ("straggler", True), ("stuck", True), ("memory", True), ("slower", True),
         ("nan", True), ("removed", True), ("workers", True),
     ]  # fmt: skip
-    lost = int(told["conditions"][0]["seen"].split()[0])
+    lost = int(answer["conditions"][0]["seen"].split()[0])
     started(worker, BRICKD_SERVICE="batch").kill()
     assert checked("--max-dead", "1") == (
         1,
@@ -355,25 +355,25 @@ def test_a_daemon_that_answers_and_whose_loop_stands_still_is_unhealthy(still_ns
 
 def test_of_several_that_are_told_together_each_one_counts() -> None:
     dead = {"lost": 0, "together": 3, "state": "died", "set": None}
-    said = {"workers": [dead], "daemon": None, **NOBODY}
-    assert conditions(said, None, Bounds())[1].seen == "3 died"
+    reported = {"workers": [dead], "daemon": None, **NOBODY}
+    assert conditions(reported, None, Bounds())[1].seen == "3 died"
 
 
 def test_an_alarm_is_unhealthy_by_its_own_condition() -> None:
     alarm = {"kind": "stuck", "workers": ["api/0", "api/1"], "command": "brickd hang api"}
-    said: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY, "alarms": [alarm]}
-    (judged,) = [each for each in conditions(said, None, Bounds(allow_empty=True)) if not each.healthy]
+    answer: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY, "alarms": [alarm]}
+    (judged,) = [each for each in conditions(answer, None, Bounds(allow_empty=True)) if not each.healthy]
     assert (judged.name, judged.seen, judged.command) == ("stuck", "api/0 and 1 more stuck", "brickd hang api")
     (well,) = [
-        each for each in conditions({**said, "alarms": []}, None, Bounds(allow_empty=True)) if each.name == "stuck"
+        each for each in conditions({**answer, "alarms": []}, None, Bounds(allow_empty=True)) if each.name == "stuck"
     ]
     assert (well.healthy, well.seen) == (True, "no worker stuck")
 
 
 @pytest.mark.parametrize(("ended", "command"), [(True, "brickd up -d"), (False, "brickd doctor")])
 def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command: str) -> None:
-    said: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY}
-    assert conditions(said, Missing("it does not answer", ended), Bounds())[3].command == command
+    answer: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY}
+    assert conditions(answer, Missing("it does not answer", ended), Bounds())[3].command == command
 
 
 @given(
@@ -395,11 +395,11 @@ def test_what_is_tolerated_more_is_never_less_healthy(
     age_ns = None if slow is None else 0
     found: dict[str, Any] = {"diverged": diverged, "weights": weights, "stragglers": slow, "waiting": []}
     found |= {"judged_age_ns": age_ns, "alarms": alarms}
-    said = {"workers": workers, "daemon": facts, "removed": {"unasked_spans": removed}, **found}
-    judged = conditions(said, missing, bounds)
+    answer = {"workers": workers, "daemon": facts, "removed": {"unasked_spans": removed}, **found}
+    judged = conditions(answer, missing, bounds)
     assert [each.name for each in judged] == list(NAMES)
     assert all(each.healthy for each in judged if each.name in bounds.ignore)
     assert all((each.command is None) == each.healthy for each in judged)
     more = Bounds(bounds.max_lost + 1, bounds.max_dead + 1, False, bounds.ignore)
-    assert healthy(conditions(said, missing, more)) >= healthy(judged)
-    assert healthy(conditions(said, missing, Bounds(ignore=NAMES)))
+    assert healthy(conditions(answer, missing, more)) >= healthy(judged)
+    assert healthy(conditions(answer, missing, Bounds(ignore=NAMES)))

@@ -39,20 +39,20 @@ def told(*workers: Worker, **of: Any) -> list[tuple[str, str]]:
 
 
 def test_each_problem_of_the_daemon_itself_is_told() -> None:
-    assert told(daemon=DAEMON) == []
-    assert told(daemon=replace(DAEMON, checkpoint_problem="no space")) == [
+    assert reported(daemon=DAEMON) == []
+    assert reported(daemon=replace(DAEMON, checkpoint_problem="no space")) == [
         ("the daemon cannot save what it knows: no space", "brickd events")
     ]
-    assert told(daemon=replace(DAEMON, recording_problem="full")) == [
+    assert reported(daemon=replace(DAEMON, recording_problem="full")) == [
         ("what is being recorded cannot be written: full", "brickd events")
     ]
-    assert told(daemon=replace(DAEMON, broken="cut off")) == [("the daemon began anew: cut off", "brickd events")]
+    assert reported(daemon=replace(DAEMON, broken="cut off")) == [("the daemon began anew: cut off", "brickd events")]
 
 
 def test_recording_that_is_off_is_told_once_of_each_service_and_of_the_living_alone() -> None:
     off = [made("api/0", flags=OFF), made("api/1", flags=OFF | SPANS), made("b c/0", flags=OFF)]
     ended = made("api/4", flags=OFF, pid=None, counts={"ended": 1})
-    assert told(*off, made("api/2"), made("api/3", flags=SPANS), ended, daemon=DAEMON) == [
+    assert reported(*off, made("api/2"), made("api/3", flags=SPANS), ended, daemon=DAEMON) == [
         ("recording is off in 2 workers of api", "brickd set --recording on api"),
         ("recording is off in 1 worker of b c", "brickd set --recording on 'b c'"),
     ]
@@ -61,20 +61,20 @@ def test_recording_that_is_off_is_told_once_of_each_service_and_of_the_living_al
 def test_what_a_killed_reader_left_on_is_told_where_no_daemon_answers() -> None:
     left = [made(flags=SPANS, drained=False), made(flags=SPANS, drained=False), made(asked_rate=5, drained=False)]
     read = [made(flags=SPANS), made(asked_rate=5), made(drained=False)]
-    assert told(*left, *read) == [
+    assert reported(*left, *read) == [
         ("spans are on in 2 workers and no process reads them: their reader was killed", "brickd up -d"),
         ("fingerprints are set in 1 worker by a daemon that was killed", "brickd up -d"),
     ]
-    assert told(*read) == []
-    assert told(*left, daemon=DAEMON) == []
+    assert reported(*read) == []
+    assert reported(*left, daemon=DAEMON) == []
 
 
 def test_the_dead_are_told_of_by_the_first_and_their_number_and_who_ended_is_not_dead() -> None:
     dead, ended = made("api/3", pid=None), made("api/4", pid=None, counts={"ended": 1})
-    assert told(ended, made()) == []
-    assert told(ended, dead) == [("api/3 died; what was recorded is kept", "brickd prune")]
+    assert reported(ended, made()) == []
+    assert reported(ended, dead) == [("api/3 died; what was recorded is kept", "brickd prune")]
     many = replace(made("api/9", pid=None), together=1_000)
-    assert told(dead, many)[0][0] == "api/3 and 1,000 more died; what was recorded is kept"
+    assert reported(dead, many)[0][0] == "api/3 and 1,000 more died; what was recorded is kept"
 
 
 @pytest.mark.parametrize(
@@ -86,21 +86,21 @@ def test_the_dead_are_told_of_by_the_first_and_their_number_and_who_ended_is_not
     ],
 )
 def test_a_file_is_sent_to_prune_only_where_prune_would_take_it(error: type[SegmentRefused], command: str) -> None:
-    assert told(refused=[error("/dev/shm/x", "odd")]) == [("/dev/shm/x is quarantined: odd", command)]
+    assert reported(refused=[error("/dev/shm/x", "odd")]) == [("/dev/shm/x is quarantined: odd", command)]
 
 
 def test_of_more_refused_files_than_are_listed_the_number_comes_first() -> None:
     refused = [SegmentRefused(f"f{number}", "odd") for number in range(1_000 + LISTED_MAX)]
-    assert len(told(refused=refused[:LISTED_MAX])) == LISTED_MAX
-    assert told(refused=refused[: LISTED_MAX + 1])[0] == ("65 files are quarantined", "brickd doctor")
-    found = told(refused=refused)
+    assert len(reported(refused=refused[:LISTED_MAX])) == LISTED_MAX
+    assert reported(refused=refused[: LISTED_MAX + 1])[0] == ("65 files are quarantined", "brickd doctor")
+    found = reported(refused=refused)
     assert found[0] == ("1,064 files are quarantined", "brickd doctor")
     assert [text for text, _ in found[1:]] == [f"f{number} is quarantined: odd" for number in range(LISTED_MAX)]
 
 
 def test_what_is_lost_is_told_of_each_worker_with_its_command() -> None:
     lost = made("a b/0", counts={"no_lane": 1})
-    ((text, command),) = told(lost)
+    ((text, command),) = reported(lost)
     assert (text.startswith("a b/0: 1 span not recorded"), command) == (True, "brickd inspect 'a b/0'")
 
 
@@ -140,8 +140,8 @@ def test_the_times_of_a_problem_are_those_of_the_book_and_without_a_daemon_what_
 
 def test_a_look_that_is_too_long_ago_judges_nobody() -> None:
     judged = StragglerVerdict((), (), (), 8, 8, 1, Moment(0, 0), STALE_NS - 1)
-    assert told(slow=judged) == []
-    assert told(slow=replace(judged, age_ns=STALE_NS)) == [
+    assert reported(slow=judged) == []
+    assert reported(slow=replace(judged, age_ns=STALE_NS)) == [
         ("no worker is judged now: the last look at all workers was 1.0 min ago", "brickd events")
     ]
 
@@ -149,7 +149,7 @@ def test_a_look_that_is_too_long_ago_judges_nobody() -> None:
 def test_what_makes_numbers_wrong_leads_and_what_is_only_missing_comes_last() -> None:
     lost = made("api/0", flags=OFF, counts={"no_lane": 1})
     counts = WorkerCounts(spans=7)
-    found = told(
+    found = reported(
         lost,
         made("api/1", pid=None),
         daemon=replace(DAEMON, broken="cut off", checkpoint_problem="no space", recording_problem="full"),
@@ -167,7 +167,7 @@ def test_what_makes_numbers_wrong_leads_and_what_is_only_missing_comes_last() ->
         "the daemon began anew", "api/1 died", "api/0: 1 span",
     ]  # fmt: skip
     assert [text.startswith(each) for (text, _), each in zip(found[2:], beginnings, strict=True)] == [True] * 8
-    alone = told(removed=[RemovedWorker("", "", "api", -1, "", 0, 0, 0, asked=False, workers=1, counts=counts)])
+    alone = reported(removed=[RemovedWorker("", "", "api", -1, "", 0, 0, 0, asked=False, workers=1, counts=counts)])
     assert [command for _, command in alone] == ["brickd up -d"]
     asked = RemovedWorker("", "", "api", -1, "", 0, 0, 0, asked=True, workers=1, counts=counts)
-    assert told(removed=[asked]) == []
+    assert reported(removed=[asked]) == []

@@ -35,8 +35,8 @@ def test_a_command_ends_as_it_would_have(by: str) -> None:
 @pytest.mark.parametrize("by", BY)
 def test_a_command_takes_the_place_of_the_process_that_began_it(by: str) -> None:
     process = subprocess.Popen([*BY[by], "--", "sh", "-c", "echo $$"], stdout=subprocess.PIPE, text=True)
-    said, _ = process.communicate(timeout=60)
-    assert int(said) == process.pid
+    reported, _ = process.communicate(timeout=60)
+    assert int(reported) == process.pid
 
 
 @pytest.mark.parametrize("by", BY)
@@ -52,9 +52,9 @@ def test_a_command_has_the_variables_that_it_would_have_and_ours(by: str) -> Non
     """In the locale C a Python adds one of its own."""
     given = {"PATH": os.environ["PATH"], "HOME": "/"}
     begun = subprocess.run([*BY[by], "--", "env"], capture_output=True, text=True, timeout=60, check=True, env=given)
-    said = dict(line.split("=", 1) for line in begun.stdout.splitlines())
-    assert said.keys() - given.keys() == {"BRICKD", "BRICKD_SERVICE", "PYTHONPATH"}
-    assert said.items() >= given.items()
+    text = dict(line.split("=", 1) for line in begun.stdout.splitlines())
+    assert text.keys() - given.keys() == {"BRICKD", "BRICKD_SERVICE", "PYTHONPATH"}
+    assert text.items() >= given.items()
 
 
 @pytest.mark.parametrize("by", BY)
@@ -102,11 +102,11 @@ def test_a_rate_that_is_none_is_refused_before_anything_is_begun(by: str) -> Non
 def test_a_command_is_begun_with_the_rates_that_can_be_set(words: str) -> None:
     assert words != DEFAULT
     try:
-        said = launch.environment(("x",), {}, fingerprints=words)["BRICKD_FINGERPRINTS"]
+        reported = launch.environment(("x",), {}, fingerprints=words)["BRICKD_FINGERPRINTS"]
     except launch.NotBegunError:
         assert rate_of(words) is None
     else:
-        assert (said, rate_of(words) is None) == (words, False)
+        assert (reported, rate_of(words) is None) == (words, False)
 
 
 SEEN = "import sys, os; print([p for p in sys.path if 'launch' in p], 'brick_agent' in sys.modules)"
@@ -159,7 +159,7 @@ def test_a_run_within_a_run_is_one(outer: str, inner: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("own", "text"),
     [
         ("print('its own')", "its own\n"),
         ("import sys; sys.own = 1", ""),
@@ -167,7 +167,7 @@ def test_a_run_within_a_run_is_one(outer: str, inner: str) -> None:
         ("import nothing_of_this_name", ""),
     ],
 )
-def test_the_hosts_own_sitecustomize_does_what_it_did(tmp_path: Path, own: str, said: str) -> None:
+def test_the_hosts_own_sitecustomize_does_what_it_did(tmp_path: Path, own: str, text: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(own)
     asked = "import sys; print(getattr(sys, 'own', 0), getattr(sys.modules.get('sitecustomize'), '__file__', None))"
     command = (sys.executable, "-c", asked)
@@ -177,7 +177,7 @@ def test_the_hosts_own_sitecustomize_does_what_it_did(tmp_path: Path, own: str, 
         for environment in (given, launch.environment(command, given))
     )
     assert (begun.returncode, begun.stdout, begun.stderr) == (plain.returncode, plain.stdout, plain.stderr)
-    assert begun.stdout.startswith(said)
+    assert begun.stdout.startswith(text)
 
 
 def test_an_interpreter_without_brick_agent_is_told_of_once() -> None:
@@ -273,16 +273,16 @@ def test_a_script_whose_interpreter_will_not_look_is_told_of(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "text"),
     [
         (("sudo", "-u", "www", "uvicorn"), "sudo"),
         (("/usr/bin/env", "-i", "uvicorn"), "env"),
         (("env", "A=1", "uvicorn", "-i"), None),
     ],
 )
-def test_a_program_that_passes_no_environment_on_is_told_of(command: tuple[str, ...], told: str | None) -> None:
+def test_a_program_that_passes_no_environment_on_is_told_of(command: tuple[str, ...], text: str | None) -> None:
     why = launch.obstacle(command, {})
-    assert why == (told and f"{told} begins a command with an environment of its own: give `brickd run` behind it")
+    assert why == (text and f"{text} begins a command with an environment of its own: give `brickd run` behind it")
 
 
 def test_both_distributions_begin_commands_by_the_same_file() -> None:

@@ -111,8 +111,8 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
 def test_prune_removes_the_dead_and_only_them(worker: Start, prefix: str) -> None:
     started(worker).kill()
     live = started(worker)
-    told = brickd("prune", "--dry-run", "--json")
-    assert len(json.loads(told.stdout)["removed"]) == 1
+    answer = brickd("prune", "--dry-run", "--json")
+    assert len(json.loads(answer.stdout)["removed"]) == 1
     assert len(readings(prefix)) == 2
     assert len(json.loads(brickd("prune", "--json").stdout)["removed"]) == 1
     assert [reading.pid for reading in readings(prefix)] == [live.pid]
@@ -219,7 +219,7 @@ def test_inspect_shows_what_the_span_ring_holds(worker: Start, prefix: str) -> N
         pause()
         """
     )
-    process.heard()
+    process.next_report()
     (reading,) = readings(prefix)
     turn_on_spans(SHM / reading.file)
     process.go()
@@ -247,11 +247,11 @@ def test_inspect_shows_what_the_event_ring_holds(worker: Start, prefix: str) -> 
     process.paused()
     document = json.loads(brickd("inspect", "--json", "-n", "3").stdout)
     (lane,) = document["lanes"]
-    told = [{name: value for name, value in event.items() if value is not None} for event in lane["events"]]
-    ages = [event.pop("since_start_ns", None) for event in told]
+    reported = [{name: value for name, value in event.items() if value is not None} for event in lane["events"]]
+    ages = [event.pop("since_start_ns", None) for event in reported]
     assert 0 < ages[0] < ages[2] < 60e9
     started = {"kind": "defer", "brick": "b", "layer": 3, "step": f"{17:016x}", "bytes": 0}
-    assert told == [
+    assert reported == [
         {"sequence": 3584, **started, "stream": "00007f00dead0040", "id": f"{(1 << 48) + 3584:016x}", "elements": 3583},
         {"sequence": 4001, "kind": "measured", "id": f"{(1 << 48) + 1:016x}", "duration_ns": 1_250_000},
         {"sequence": 4002, "kind": "finalize", "stream": "00007f00dead0040", "every_stream": False},

@@ -18,7 +18,7 @@ from faults import Start, needs_namespaces
 from rounds import ROUNDS, STARTS, again, closed
 from running import running, up
 from serving import ask
-from test_notify import heard, one, waiting
+from test_notify import notify_socket, one, waiting
 
 from brickd.base.paths import runtime
 
@@ -56,10 +56,10 @@ def test_systemd_has_nothing_to_say_about_the_units(analyze: Callable[..., str],
 
 @needs("systemd-analyze")
 def test_the_service_is_hardly_exposed(analyze: Callable[..., str]) -> None:
-    said = analyze(SERVICE, "security", "--offline=yes")
-    told = re.search(r"Overall exposure level for brickd@alice.service: ([\d.]+)", said)
-    assert told is not None, said
-    assert float(told[1]) <= MOST_EXPOSED, f"{told[1]} seen, {MOST_EXPOSED} wanted:\n{said}"
+    reported = analyze(SERVICE, "security", "--offline=yes")
+    answer = re.search(r"Overall exposure level for brickd@alice.service: ([\d.]+)", reported)
+    assert answer is not None, reported
+    assert float(answer[1]) <= MOST_EXPOSED, f"{answer[1]} seen, {MOST_EXPOSED} wanted:\n{reported}"
 
 
 def test_what_outlives_the_service_is_left_where_it_is() -> None:
@@ -136,9 +136,9 @@ def test_a_daemon_confined_like_the_service_drains_other_processes_segments_of_i
     unit = settings()
     lives, dies = (worker(f"{ROUNDS}\nrounds()", before=tuple(nobody), BRICKD_SERVICE="api") for _ in range(2))
     for each in (lives, dies):
-        each.heard()
+        each.next_report()
     notified = {"NOTIFY_SOCKET": f"{confined.place(unit)}/notify", "WATCHDOG_USEC": "4000000"}
-    with heard(f"{place}/notify") as manager:
+    with notify_socket(f"{place}/notify") as manager:
         (place / "notify").chmod(0o777)
         with running(command=confined.command(unit, place), **notified) as daemon:
             assert one(manager)["READY"] == "1"
@@ -158,9 +158,9 @@ def test_a_daemon_confined_like_the_service_drains_other_processes_segments_of_i
             assert {each["kind"] for each in daemon.ask("/events")["events"]} == {
                 "daemon_started", "worker_found", "worker_died",
             }  # fmt: skip
-            said = ask(runtime().socket, "/v1/record", b"duration=0.01").body
-            assert b"event: done" in said
-            assert b'"path":"/var/lib/brickd-nobody/recordings/brickd-' in said
+            reported = ask(runtime().socket, "/v1/record", b"duration=0.01").body
+            assert b"event: done" in reported
+            assert b'"path":"/var/lib/brickd-nobody/recordings/brickd-' in reported
             assert daemon.end() == "brickd: the daemon has ended\n"
         assert waiting(manager)[-1].startswith(b"STOPPING=1")
     assert (place / "checkpoint").stat().st_uid == NOBODY
@@ -182,7 +182,7 @@ def test_with_its_drop_in_for_a_group_the_service_answers_its_members(
     assert there.startswith("[Service]\nEnvironment=BRICKD_GROUP=ops\n")
     unit = settings(f"{SERVICE.read_text()}\n{there.replace('ops', str(GROUP))}")
     one = worker(f"{ROUNDS}\nrounds()", before=tuple(nobody), BRICKD_SERVICE="api")
-    one.heard()
+    one.next_report()
     with running(command=confined.command(unit, place)) as daemon:
         closed(daemon, STARTS)
         asked = [*another_user(CLIENT, GROUP), sys.executable, "-P", "-m", "brickd", "status", "--json"]

@@ -73,10 +73,10 @@ def test_hostile_names_are_shown_and_not_obeyed_in_any_format(worker: Start, ver
     lines = brickd(*words(verb)).stdout.removesuffix("\n").split("\n")
     assert len(lines) > 1
     assert all(line.isprintable() and not line.startswith("|") for line in lines)
-    said = document(*words(verb))
-    assert HOSTILE in set(texts(said))
+    answer = document(*words(verb))
+    assert HOSTILE in set(texts(answer))
     rows = [json.loads(line) for line in brickd(*words(verb), "-o", "jsonl").stdout.splitlines()]
-    assert [list(row) for row in rows] == [list(row) for row in said[ASKED[verb]]]
+    assert [list(row) for row in rows] == [list(row) for row in answer[ASKED[verb]]]
     cells = sheet(*words(verb))
     assert [list(row) for row in cells] == [list(row) for row in rows]
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in cells for cell in row.values())

@@ -65,16 +65,16 @@ def test_the_dead_and_the_quarantined_have_their_rows(worker: Start, prefix: str
     started(worker, ONE, BRICKD_SERVICE="api").kill()
     started(worker, ONE, BRICKD_SERVICE="api")
     (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
-    said = document("workers")
-    states = {each["state"]: each for each in said["workers"]}
+    answer = document("workers")
+    states = {each["state"]: each for each in answer["workers"]}
     assert sorted(states) == ["died", "live", "quarantined"]
     assert states["died"]["age_ns"] is None
     assert states["died"]["threads"] == 0
     assert states["quarantined"]["name"] == f"{prefix}junk"
-    assert {problem["command"] for problem in said["problems"]} == {"brickd prune", "brickd prune --refused"}
+    assert {problem["command"] for problem in answer["problems"]} == {"brickd prune", "brickd prune --refused"}
     screen = brickd("workers").stdout.splitlines()
     assert len(screen) == 1 + 3 + 2
-    assert [row["state"] for row in sheet("workers")] == [each["state"] for each in said["workers"]]
+    assert [row["state"] for row in sheet("workers")] == [each["state"] for each in answer["workers"]]
 
 
 def test_of_any_number_of_bad_files_a_few_are_listed_and_all_are_counted(
@@ -86,14 +86,14 @@ def test_of_any_number_of_bad_files_a_few_are_listed_and_all_are_counted(
     asked = document("workers"), document("status")
     unhealthy = document("status", "--check", code=1)["conditions"]
     daemon.end()
-    for said, verb in zip(asked, ("workers", "status"), strict=True):
-        assert still(document(verb)) == still(said)
-        *listed, others = said["workers"][1:]
+    for reported, verb in zip(asked, ("workers", "status"), strict=True):
+        assert still(document(verb)) == still(reported)
+        *listed, others = reported["workers"][1:]
         assert [each["segment"] for each in listed] == [f"{prefix}{number:03}" for number in range(LISTED_MAX)]
         assert {each["together"] for each in listed} == {1}
         assert (others["state"], others["together"], others["segment"]) == ("quarantined", 6, None)
-        assert len(said["problems"]) == 1 + LISTED_MAX
-        first = said["problems"][0]
+        assert len(reported["problems"]) == 1 + LISTED_MAX
+        first = reported["problems"][0]
         assert (first["text"], first["command"]) == (f"{LISTED_MAX + 6} files are quarantined", "brickd doctor")
     assert f"{LISTED_MAX + 6} quarantined" in [each["seen"] for each in unhealthy]
     assert f"…1 healthy, {LISTED_MAX + 1} in trouble" in brickd("status").stdout, "beside the five that are shown"

@@ -37,12 +37,12 @@ ALIASES = {
 }
 
 
-def said(worker: Start, program: str, **environment: str) -> Any:
+def report_of(worker: Start, program: str, **environment: str) -> Any:
     """What a program reports last."""
     process = worker("p = brick.BrickProfiler.enabled()\n" + program, **environment)
-    heard = process.heard()
-    assert process.end() == 0, process.said
-    return heard
+    reported = process.next_report()
+    assert process.end() == 0, process.stderr
+    return reported
 
 
 # ---- F101 to F110 ------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_every_known_brick_has_its_category() -> None:
 
 
 def test_deferred_work_accumulates_until_it_is_finalized(worker: Start, prefix: str) -> None:
-    pending = said(
+    pending = report_of(
         worker,
         """
 found = [p.pending_count()]
@@ -103,7 +103,7 @@ report([found, p.has_pending(), p.all_brick_stats() == [], brick.pending()])
 
 
 def test_a_finalize_clears_the_queue(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 for _ in range(3): p.record_deferred_dynamic("gemm", p.elapsed_ns(), elements=7)
@@ -119,7 +119,7 @@ report([p.has_pending(), p.pending_count(), brick.pending(), of.count, of.bounde
 @pytest.mark.parametrize("why", ["p.disable()", "p.set_sync_mode('None')"])
 def test_what_is_not_timed_reads_no_clock(worker: Start, prefix: str, compiled: Callable[..., Path], why: str) -> None:
     preload = compiled("counting.so", (ROOT / "tests/native/counting.c",), "-shared", "-fPIC")
-    off, on = said(
+    off, on = report_of(
         worker,
         f"""
 import ctypes
@@ -149,7 +149,7 @@ report([off, work()])
 
 
 def test_a_brick_is_found_in_as_many_steps_whatever_the_number_of_bricks(worker: Start, prefix: str) -> None:
-    few, many = said(
+    few, many = report_of(
         worker,
         """
 def steps():
@@ -180,7 +180,7 @@ report([few, (steps(), fastest())])
 
 
 def test_threads_that_time_at_once_lose_nothing(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 import threading
@@ -208,7 +208,7 @@ report([[p.brick_stats(n).count for n in range(4)], p.stats("shared").total_elem
 
 
 def test_a_timer_is_small(worker: Start, prefix: str) -> None:
-    size, same = said(
+    size, same = report_of(
         worker,
         """
 timer = p.start_brick(0)
@@ -222,7 +222,7 @@ report([size, p.start_brick(0) is p.start("x")])
 
 
 def test_the_time_since_the_epoch_never_goes_back(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 times = [p.elapsed_ns() for _ in range(1000)]
@@ -250,7 +250,9 @@ p.record_deferred(13, p.elapsed_ns(), 5); p.finalize()
 
 
 def test_categories_add_up_to_the_total_and_are_in_the_json(worker: Start, prefix: str) -> None:
-    tokens, names, text = said(worker, NESTED + "report([p.total_tokens(), list(p.category_stats()), p.to_json()])\n")
+    tokens, names, text = report_of(
+        worker, NESTED + "report([p.total_tokens(), list(p.category_stats()), p.to_json()])\n"
+    )
     document = json.loads(text)
     categories = document["categories"]
     assert document["schema_version"] == 1
@@ -262,7 +264,7 @@ def test_categories_add_up_to_the_total_and_are_in_the_json(worker: Start, prefi
 
 
 def test_a_category_is_known_by_its_name_in_any_case(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 for n, category in enumerate(("norm", "Norm", "FFN", "ffn", "attention", "Other", "other", "Mine")):
@@ -289,7 +291,7 @@ report([of.count, of.total_elements, of.total_bytes, of.total_flops, of.category
 pause()
 """
     )
-    *found, rope_ns = process.heard()
+    *found, rope_ns = process.next_report()
     process.paused()
     got = reading(prefix)
     assert found == [2, 7, 6, 7.0, "Norm"], "whoever recorded it"
@@ -305,7 +307,7 @@ def test_what_is_read_while_a_thread_records_is_of_one_moment(
 ) -> None:
     flags = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
     built = compiled("busy.so", (ROOT / "tests/native/busy.c",), *flags)
-    seen, wrong, same = said(
+    seen, wrong, same = report_of(
         worker,
         f"""
 import importlib.util
@@ -330,7 +332,7 @@ report([len({{each[0] for each in found}}), wrong[:3], p.stats("busy").count == 
 
 
 def test_a_brick_inside_another_is_in_the_total_once(worker: Start, prefix: str) -> None:
-    outer, outer_self, inner, total = said(
+    outer, outer_self, inner, total = report_of(
         worker,
         """
 a = p.start("outer"); b = p.start("inner"); sum(range(20_000)); p.stop(b); p.stop(a)
@@ -343,7 +345,7 @@ report([p.stats("outer").total_ns, p.stats("outer").self_ns, p.stats("inner").to
 
 
 def test_a_stop_that_was_missed_is_told(worker: Start, prefix: str) -> None:
-    lost, names = said(
+    lost, names = report_of(
         worker,
         """
 import json
@@ -355,7 +357,7 @@ report([json.loads(p.to_json())["not_recorded"], p.brick_names()])
 
 
 def test_what_another_thread_stops_is_told(worker: Start, prefix: str) -> None:
-    lost = said(
+    lost = report_of(
         worker,
         """
 import json, threading
@@ -384,7 +386,7 @@ p.stop(None)
 
 def test_a_reset_is_of_everything(worker: Start, prefix: str) -> None:
     process = worker("p = brick.BrickProfiler.enabled()\n" + EVERYTHING + "p.reset(); report(p.to_json())\npause()\n")
-    document = json.loads(process.heard())
+    document = json.loads(process.next_report())
     process.paused()
     assert counts(reading(prefix)) == {("x",): 3, ("tile.macro",): 1, ("zstd",): 1}, "but for what others read"
     process.go()
@@ -398,7 +400,7 @@ def test_a_reset_is_of_everything(worker: Start, prefix: str) -> None:
 
 
 def test_after_a_reset_no_old_extreme_is_shown_as_measured(worker: Start, prefix: str) -> None:
-    exact_, bounds, after = said(
+    exact_, bounds, after = report_of(
         worker,
         """
 def told():
@@ -422,7 +424,7 @@ report([first, second, told()])
 
 
 def test_a_new_profiler_begins_with_nothing(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 p.record_elapsed("x", 100)
@@ -435,7 +437,7 @@ report([p.stats("x").total_ns, q.stats("x").total_ns])
 
 
 def test_a_forked_child_begins_with_nothing(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 p.record_elapsed("x", 1); p.reset()
@@ -453,7 +455,7 @@ report([os.read(read, 99).decode(), p.stats("x").total_ns, p.pending_count()])
 
 
 def test_a_forked_child_has_been_enabled_since_it_was_forked(worker: Start, prefix: str) -> None:
-    child, parent = said(
+    child, parent = report_of(
         worker,
         """
 import json
@@ -475,7 +477,7 @@ report([os.read(read, 9).decode(), passed() >= before])
 
 
 def test_throughput_is_by_the_time_that_passed_and_the_seeds_stands_beside_it(worker: Start, prefix: str) -> None:
-    by_wall, text, before, after = said(
+    by_wall, text, before, after = report_of(
         worker,
         """
 import time
@@ -494,7 +496,7 @@ report([p.total_throughput(), p.to_json(), before, after])
 
 
 def test_percentiles_and_the_deviation_are_known(worker: Start, prefix: str) -> None:
-    p50, p99, deviation = said(
+    p50, p99, deviation = report_of(
         worker,
         """
 for ns in [1_000] * 90 + [100_000] * 10: p.record_elapsed("x", ns)
@@ -541,7 +543,7 @@ def test_categories_of_any_bricks_add_up(rows: list[tuple[str, int, int, int]]) 
 
 
 def test_bytes_that_are_left_and_cycles_are_kept_by_name(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 p.record_elapsed_with_bytes("zstd", 1000, 100, 1_000_000, 250_000)
@@ -559,7 +561,7 @@ report([of.count, of.total_ns, of.total_elements, of.total_bytes, of.total_compr
 
 
 def test_the_summary_has_bricks_by_their_total_and_categories(worker: Start, prefix: str) -> None:
-    text = said(
+    text = report_of(
         worker,
         """
 p.record_elapsed("Rope", 25_000, 10); p.record_elapsed("b", 50_000, 20); p.record_elapsed("a", 25_000)
@@ -581,22 +583,22 @@ report(p.summary())
 
 
 @pytest.mark.parametrize(
-    ("ns", "said"),
+    ("ns", "text"),
     [(0, "0 ns"), (999.4, "999 ns"), (999.7, "1 µs"), (999_400, "999 µs"), (999_700, "1 ms"), (1_234_567, "1.23 ms"),
      (999_600_000, "1 s"), (999.4e9, "999 s"), (999.7e9, "1,000 s"), (12_345e9, "12,345 s")],
 )  # fmt: skip
-def test_a_duration_has_three_figures_and_no_exponent(ns: float, said: str) -> None:
-    assert as_text(ProfilerReport({}, ns, [], {}, [], {}, 0, {})).startswith(f"0 ns in bricks of {said}, ")  # type: ignore[arg-type]
+def test_a_duration_has_three_figures_and_no_exponent(ns: float, text: str) -> None:
+    assert as_text(ProfilerReport({}, ns, [], {}, [], {}, 0, {})).startswith(f"0 ns in bricks of {text}, ")  # type: ignore[arg-type]
 
 
 def test_equal_bricks_are_told_in_the_same_order_whenever_they_came(worker: Start, prefix: str) -> None:
     names = [f"n{n}" for n in range(20)]
     program = "for name in {}: p.record_elapsed(name, 100)\nreport(p.brick_names())"
-    assert said(worker, program.format(names)) == said(worker, program.format(names[::-1])) == sorted(names)
+    assert report_of(worker, program.format(names)) == report_of(worker, program.format(names[::-1])) == sorted(names)
 
 
 def test_labels_are_told_as_supplied(worker: Start, prefix: str) -> None:
-    text, summary = said(
+    text, summary = report_of(
         worker,
         """
 p.record_elapsed("x", 100)
@@ -615,7 +617,7 @@ report([p.to_json(), p.summary()])
 
 def test_no_name_breaks_the_summary_or_the_json(worker: Start, prefix: str) -> None:
     names = ['quote"s', "new\nline", "\x1b[31mred", "tab\t", "ünïcode", "\\", "</script>", "\u2028"]
-    text, summary, found = said(
+    text, summary, found = report_of(
         worker,
         f"""
 for name in {names!r}: p.record_elapsed(name, 100); p.record_deferred_dynamic(name, p.elapsed_ns())
@@ -630,7 +632,7 @@ report([p.to_json(), p.summary(), p.brick_names()])
 
 
 def test_a_report_goes_on_where_a_signal_handler_records_in_the_middle_of_it(worker: Start, prefix: str) -> None:
-    count, names = said(
+    count, names = report_of(
         worker,
         """
 n = 0
@@ -665,7 +667,7 @@ report(subprocess.run([sys.executable, "-I", "-S", "-c", "import sys; sys.path[:
                       capture_output=True, text=True).stdout.split())
 """
     )
-    assert process.heard() == ["False", "True", "False"]
+    assert process.next_report() == ["False", "True", "False"]
     assert process.end() == 0
 
 

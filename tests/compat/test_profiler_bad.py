@@ -6,7 +6,7 @@ import json
 
 import pytest
 from faults import Start
-from test_profiler import said
+from test_profiler import report_of
 
 LOST = "import json\ndef lost(): return {k: n for k, n in json.loads(p.to_json())['not_recorded'].items() if n}\n"
 
@@ -56,29 +56,30 @@ try: mistake(); report("not raised")
 except ValueError as error: report(str(error))
 """
     )
-    text, summary = process.heard()
+    text, summary = process.next_report()
     refused = {what: n for what, n in json.loads(text)["not_recorded"].items() if n and what != "open"}
     assert refused == {REFUSED[call]: 1}
     assert f"1 {REFUSED[call]}" in summary
-    assert "BRICKD_STRICT=1" in process.heard()
+    assert "BRICKD_STRICT=1" in process.next_report()
     assert process.end() == 0
-    assert len([line for line in process.said.splitlines() if line.startswith("brickd: ")]) == 1
+    assert len([line for line in process.stderr.splitlines() if line.startswith("brickd: ")]) == 1
 
 
 def test_a_mode_that_is_none_changes_nothing(worker: Start, prefix: str) -> None:
     assert (
-        said(worker, "p.set_sync_mode('PerLayer'); p.set_sync_mode('Never'); report(p.sync_mode().name)") == "PerLayer"
+        report_of(worker, "p.set_sync_mode('PerLayer'); p.set_sync_mode('Never'); report(p.sync_mode().name)")
+        == "PerLayer"
     )
 
 
 def test_one_kind_of_mistake_is_said_once(worker: Start, prefix: str) -> None:
     process = worker("p = brick.BrickProfiler.enabled()\nfor _ in range(50): p.stop(None); p.reset()\n")
     assert process.end() == 0
-    assert len(process.said.splitlines()) == 1
+    assert len(process.stderr.splitlines()) == 1
 
 
 def test_sizes_of_zero_are_none_and_negative_ones_are_not_taken(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         LOST
         + """
@@ -100,7 +101,7 @@ report([of, p.tile_stats("Macro").total_flops, lost()])
 
 
 def test_scopes_that_are_not_balanced_are_told(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         LOST
         + """
@@ -113,7 +114,7 @@ report([p.brick_names(), lost()])
 
 
 def test_a_body_that_raises_ends_its_layer(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 p.set_sync_mode("PerLayer", sync=lambda: None)
@@ -130,7 +131,7 @@ report([p.pending_count(), p.stats("x").bounded, p.stats("y").count])
 
 @pytest.mark.parametrize("name", ["None", "7", "[]", "b'x'", "'\\ud800'", "''", "'x' * 500"])
 def test_a_name_that_is_none_is_harmless(worker: Start, prefix: str, name: str) -> None:
-    text = said(
+    text = report_of(
         worker,
         f"""
 name = {name}
@@ -145,7 +146,7 @@ report(p.summary() and p.to_json())
 
 
 def test_names_without_end_are_limited(worker: Start, prefix: str) -> None:
-    kept, count, text = said(
+    kept, count, text = report_of(
         worker,
         """
 for n in range(6000): p.record_elapsed_with_bytes(f"n{n}", 5, 1, 2, 1)
@@ -161,7 +162,7 @@ report([len(p._local.named), p.stats("other").total_compressed_bytes, p.to_json(
 
 @pytest.mark.parametrize("environment", [{"BRICKD": "0"}, {"BRICKD_CLOCK": "sundial"}])
 def test_where_nothing_can_be_recorded_nothing_is_told(worker: Start, prefix: str, environment: dict[str, str]) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 p.stop(p.start("x"), 5); p.record_deferred(0, p.elapsed_ns()); p.finalize()
@@ -206,7 +207,7 @@ values = [Hostile(), Array(), [], {}, None, 2.5, float("nan"), float("inf"), -1,
     ],
 )
 def test_whatever_a_host_gives_nothing_raises(worker: Start, prefix: str, call: str) -> None:
-    raised, _ = said(
+    raised, _ = report_of(
         worker,
         MADE_UP
         + f"""
@@ -226,7 +227,7 @@ report([raised, json.loads(p.to_json())["bricks"] and p.summary().count("\\n")])
 
 @pytest.mark.parametrize("stream", ["None", "closed"])
 def test_a_mistake_harms_nobody_where_it_cannot_be_said(worker: Start, prefix: str, stream: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         LOST
         + f"""
@@ -251,6 +252,6 @@ p.stop(Loud())
 """
     )
     assert process.end() == 0
-    (line,) = process.said.splitlines()
+    (line,) = process.stderr.splitlines()
     assert line.startswith("brickd: stop takes a timer that start gave, once, not \\x1b[2J\\n")
     assert len(line) < 300

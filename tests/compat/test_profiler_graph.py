@@ -184,13 +184,13 @@ run(mistake)
 report(raised)
 """
     )
-    lost = json.loads(process.heard())["not_recorded"]
-    raised = process.heard()
+    lost = json.loads(process.next_report())["not_recorded"]
+    raised = process.next_report()
     assert lost[MISTAKES[call]] == 1
     assert len(raised) == 1
     assert "BRICKD_STRICT" in raised[0]
     assert process.end() == 0
-    assert "brickd: " in process.said
+    assert "brickd: " in process.stderr
 
 
 def test_numbers_that_cannot_be_are_counted_and_never_raise(worker: Start, prefix: str) -> None:
@@ -287,13 +287,13 @@ _, status = os.waitpid(child, 0)
 report([status, p.graph_pop_scope()])
 """
     )
-    assert process.heard() == [0, "parents"]
+    assert process.next_report() == [0, "parents"]
     assert process.end() == 0
 
 
 def test_reports_say_how_to_have_them(worker: Start, prefix: str) -> None:
     process = worker(BEGIN + "report([p.graph_to_dot(), p.graph_to_ascii_tree()])")
-    dot, tree = process.heard()
+    dot, tree = process.next_report()
     assert dot.startswith("digraph ExecutionGraph {")
     assert dot.endswith("}\n")
     assert all("brickd tree" in each for each in (dot, tree))

@@ -16,7 +16,7 @@ from faults import Start, native
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import counts, events
-from test_profiler import said
+from test_profiler import report_of
 
 # A device that works on what it is handed, one after the other, while the host goes on; it is waited for as torch's is.
 DEVICE = """
@@ -39,7 +39,7 @@ def forward(layers=2):
 
 
 def test_immediate_waits_before_each_stop_reads_the_clock(worker: Start, prefix: str) -> None:
-    syncs, count, least, bounded, pending = said(
+    syncs, count, least, bounded, pending = report_of(
         worker,
         DEVICE
         + """
@@ -54,7 +54,7 @@ report([len(syncs), of.count, of.min_ns, of.bounded, p.pending_count()])
 
 
 def test_per_layer_waits_once_at_the_end_of_each_layer(worker: Start, prefix: str) -> None:
-    syncs, after, count, bounded, pending = said(
+    syncs, after, count, bounded, pending = report_of(
         worker,
         DEVICE
         + """
@@ -71,7 +71,7 @@ report([len(syncs), after, p.stats("mlp").count, p.stats("mlp").bounded, found])
 
 
 def test_deferred_waits_once_at_finalize(worker: Start, prefix: str) -> None:
-    before, after, count, total, elements, span = said(
+    before, after, count, total, elements, span = report_of(
         worker,
         DEVICE
         + """
@@ -89,7 +89,7 @@ report([before, len(syncs), p.stats("mlp").count, p.total_ns(), p.stats("mlp").t
 
 
 def test_off_neither_waits_nor_records(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         DEVICE
         + """
@@ -103,7 +103,7 @@ report([syncs, p.brick_names(), p.pending_count(), p.sync_mode().name])
 
 
 def test_without_a_sync_function_the_host_is_timed(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 for mode in ("Immediate", "PerLayer", "Deferred"):
@@ -116,7 +116,7 @@ report([p.stats("x").count, p.stats("x").bounded, p.pending_count()])
 
 
 def test_n_bricks_that_are_finalized_together_have_the_time_that_passed_once(worker: Start, prefix: str) -> None:
-    parts, latencies, end = said(
+    parts, latencies, end = report_of(
         worker,
         """
 for n in range(10): p.record_deferred_dynamic(f"k{n}", n * 1000 if p.elapsed_ns() > 20_000 else n)
@@ -134,7 +134,7 @@ report([[p.stats(f"k{n}").total_ns for n in range(10)],
 
 
 def test_a_bound_is_never_told_as_a_measurement(worker: Start, prefix: str) -> None:
-    text, summary = said(
+    text, summary = report_of(
         worker,
         """
 p.record_deferred_dynamic("k", p.elapsed_ns()); p.finalize()
@@ -148,7 +148,7 @@ report([p.to_json(), p.summary()])
 
 
 def test_an_epoch_that_is_reset_between_start_and_finalize_loses_no_time(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 import json
@@ -180,7 +180,7 @@ report([between - before, after - between, brick.pending()])
 pause()
 """
     )
-    _, behind, pending = process.heard()
+    _, behind, pending = process.next_report()
     process.paused()
     got = reading(prefix)
     start, finalize = events(got)
@@ -219,15 +219,15 @@ def test_a_start_that_can_have_been_is_told_to_the_tick_and_any_other_is_now(
     binary = compiled("since", (ROOT / "tests/native/since.c", *WRITER))
     with native(binary) as process:
         process.paused()
-        told = events(reading(prefix))
+        logged = events(reading(prefix))
     now = 5_000_000_000
-    assert [each["start"] for each in told] == [now - 1_000_000, 1, now - 1, *[now] * 9]
-    assert {each["path"] for each in told} == {("kernel",)}
-    assert [each["bytes"] for each in told] == [2] * 11 + [0], "too large an amount is none"
+    assert [each["start"] for each in logged] == [now - 1_000_000, 1, now - 1, *[now] * 9]
+    assert {each["path"] for each in logged} == {("kernel",)}
+    assert [each["bytes"] for each in logged] == [2] * 11 + [0], "too large an amount is none"
 
 
 def test_of_two_profilers_each_finalizes_its_own(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 q = brick.BrickProfiler.enabled()
@@ -240,7 +240,7 @@ report([p.pending_count(), q.pending_count(), brick.pending()])
 
 
 def test_a_sync_that_fails_ends_nothing_and_is_told(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 import json
@@ -257,7 +257,7 @@ report([pending, p.stats("k").count, json.loads(p.to_json())["not_recorded"]["sy
 
 
 def test_what_was_started_in_one_mode_ends_in_it(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 def sync(): pass
@@ -273,7 +273,7 @@ report([p.stats("a").bounded, p.stats("a").count, p.stats("b").bounded])
 
 
 def test_what_was_started_waiting_for_the_device_is_stopped_so(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 syncs = []
@@ -290,7 +290,7 @@ report([before, len(syncs), p.stats("k").count, p.stats("k").bounded])
 
 
 def test_a_tile_waits_for_no_device(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 syncs = []
@@ -306,7 +306,7 @@ report([syncs, p.tile_stats("Micro").count, p.pending_count()])
 
 @pytest.mark.parametrize("mode", ["Immediate", "PerLayer", "Deferred"])
 def test_a_sync_function_may_use_its_own_profiler(worker: Start, prefix: str, mode: str) -> None:
-    calls, waits, pending, lost = said(
+    calls, waits, pending, lost = report_of(
         worker,
         f"""
 import json
@@ -326,7 +326,7 @@ report([len(calls), p.stats("waits").count, p.pending_count(), json.loads(p.to_j
 
 
 def test_a_sync_that_is_interrupted_interrupts_the_host_and_loses_nothing(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 def interrupted(): raise KeyboardInterrupt
@@ -351,15 +351,15 @@ starts = st.lists(st.integers(0, 1000), max_size=12)
 
 @given(st.lists(st.tuples(starts, st.integers(0, 1000)), max_size=6))
 def test_parts_never_add_up_to_more_than_the_time_that_passed(rounds: list[tuple[list[int], int]]) -> None:
-    waiting, told, last = Waiting(), 0, 0
+    waiting, reported, last = Waiting(), 0, 0
     settled: list[tuple[str, int, int, int]] = []
     for at, end in rounds:
-        told += len(at)
+        reported += len(at)
         for start in at:
             assert waiting.add((start, "k", 1))
         settled += waiting.settle(end)
         last = max(last, end)
-    assert len(settled) + len(waiting) == told
+    assert len(settled) + len(waiting) == reported
     assert all(part >= 0 and latency >= 0 for _, part, latency, _ in settled)
     assert sum(part for _, part, _, _ in settled) <= last
 

@@ -214,11 +214,11 @@ RUNS: dict[str, tuple[str, Any]] = {
 }
 
 
-def said(worker: Start, setup: str, program: str) -> Any:
+def report_of(worker: Start, setup: str, program: str) -> Any:
     process = worker(MEETING + setup + dedent(program))
-    heard = process.heard()
-    assert process.end() == 0, process.said
-    return heard
+    reported = process.next_report()
+    assert process.end() == 0, process.stderr
+    return reported
 
 
 @pytest.mark.parametrize("what", PROFILER)
@@ -226,10 +226,10 @@ def test_a_thread_that_comes_while_a_profiler_is_changed_or_read_finds_and_leave
     worker: Start, what: str
 ) -> None:
     program, wanted = PROFILER[what]
-    assert said(worker, "", program) == wanted
+    assert report_of(worker, "", program) == wanted
 
 
 @pytest.mark.parametrize("what", RUNS)
 def test_a_thread_that_comes_while_a_run_is_changed_or_read_finds_and_leaves_it_whole(worker: Start, what: str) -> None:
     program, wanted = RUNS[what]
-    assert said(worker, 'run = brick.TraceRun("base")\nkept = watched(run._local)\n', program) == wanted
+    assert report_of(worker, 'run = brick.TraceRun("base")\nkept = watched(run._local)\n', program) == wanted

@@ -8,7 +8,7 @@ import pytest
 from brick_agent import TileLevel
 from brick_agent._compat.profiler.tiles import TileStats
 from faults import Start
-from test_profiler import said
+from test_profiler import report_of
 
 
 def test_the_levels_are_the_seeds() -> None:
@@ -28,7 +28,7 @@ def test_the_formulas_are_the_seeds() -> None:
 
 
 def test_tiles_are_counted_by_level(worker: Start, prefix: str) -> None:
-    off, tiles, names = said(
+    off, tiles, names = report_of(
         worker,
         """
 p.stop_tile(p.start_tile("Macro"), 1, 1)
@@ -53,7 +53,7 @@ report([off, [[t.level.name, t.count, t.total_elements, t.total_flops, 0 < t.min
 
 
 def test_a_tiles_time_is_the_own_time_of_its_brick(worker: Start, prefix: str) -> None:
-    gemm, gemm_self, inner, total, share = said(
+    gemm, gemm_self, inner, total, share = report_of(
         worker,
         """
 p.enable_tile_profiling()
@@ -72,7 +72,7 @@ report([p.stats("gemm").total_ns, p.stats("gemm").self_ns, p.stats("inner").tota
 
 
 def test_tiles_begin_anew_alone(worker: Start, prefix: str) -> None:
-    found = said(
+    found = report_of(
         worker,
         """
 p.enable_tile_profiling()
@@ -86,7 +86,7 @@ report([p.tile_stats("Midi").count, p.stats("b").count, abs(p.total_ns() - befor
 
 
 def test_tiles_are_told(worker: Start, prefix: str) -> None:
-    text, summary = said(
+    text, summary = report_of(
         worker,
         """
 p.enable_tile_profiling()
@@ -108,7 +108,7 @@ report([p.to_json(), p.summary()])
 
 
 def test_a_tiles_bytes_are_those_of_its_numbers_if_so_many_can_be_recorded(worker: Start, prefix: str) -> None:
-    sizes, lost = said(
+    sizes, lost = report_of(
         worker,
         """
 import json

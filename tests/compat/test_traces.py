@@ -18,19 +18,19 @@ from recorded import record
 from traced import T, print_of, run_of, trace_of
 
 
-def said(worker: Start, program: str, **environment: str) -> tuple[Any, str]:
+def report_of(worker: Start, program: str, **environment: str) -> tuple[Any, str]:
     """What a program reports last, and what stands on its stderr."""
     process = worker("from array import array\n" + program, **environment)
-    heard = process.heard()
-    assert process.end() == 0, process.said
-    return heard, process.said
+    reported = process.next_report()
+    assert process.end() == 0, process.stderr
+    return reported, process.stderr
 
 
 # ---- a trace ---------------------------------------------------------------------------------------------------------
 
 
 def test_it_has_cbtops_fields_and_is_built_as_there(worker: Start) -> None:
-    found, _ = said(
+    found, _ = report_of(
         worker,
         """
 t = brick.KernelTrace("rope_neox", 3, 17, "cuda")
@@ -78,7 +78,7 @@ def test_the_order_of_params_is_none_and_a_text_is_what_it_says() -> None:
 
 
 def test_a_tensor_is_read_when_it_is_given_and_not_kept(worker: Start) -> None:
-    found, _ = said(
+    found, _ = report_of(
         worker,
         """
 import sys
@@ -94,7 +94,7 @@ report([t.input_checksum, t.output_checksum, sys.getrefcount(x) - before])
 
 
 def test_rows_beyond_valid_are_in_no_fingerprint(worker: Start) -> None:
-    found, _ = said(
+    found, _ = report_of(
         worker,
         """
 import numpy as np
@@ -116,7 +116,7 @@ def test_a_trace_of_another_key_says_so_and_not_which() -> None:
 
 def test_its_tensors_are_fingerprinted_under_its_key(worker: Start) -> None:
     program = "report(brick.KernelTrace('k', key=7).with_output_checksum(b'abc').output_checksum)"
-    assert said(worker, program)[0] == brick.fingerprint(b"abc", key=7).checksum
+    assert report_of(worker, program)[0] == brick.fingerprint(b"abc", key=7).checksum
 
 
 # ---- mistakes --------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Hostile:
 
 
 def test_a_mistake_is_left_out_told_and_never_raised(worker: Start, prefix: str) -> None:
-    found, stderr = said(
+    found, stderr = report_of(
         worker,
         ODD
         + f"""
@@ -194,7 +194,7 @@ def test_what_is_refused_is_no_more_once_it_was_given_rightly() -> None:
 
 @pytest.mark.parametrize("mistake", [*MISTAKES, "brick.TraceRun('r').add_trace(None)", "brick.TraceRun(None)"])
 def test_in_strict_mode_it_raises(worker: Start, prefix: str, mistake: str) -> None:
-    found, _ = said(
+    found, _ = report_of(
         worker,
         ODD
         + f"""
@@ -210,7 +210,7 @@ except ValueError as error:
 
 
 def test_a_run_counts_what_it_was_given_wrongly(worker: Start) -> None:
-    found, stderr = said(
+    found, stderr = report_of(
         worker,
         """
 run = brick.TraceRun("r")
@@ -288,7 +288,7 @@ def test_a_clear_is_of_everything_but_the_id() -> None:
 
 
 def test_threads_that_add_at_once_lose_nothing(worker: Start) -> None:
-    found, _ = said(
+    found, _ = report_of(
         worker,
         """
 import threading
@@ -306,7 +306,7 @@ report([len(run.traces), [len(run.traces_for_kernel(f"k{n}")) for n in range(4)]
 
 
 def test_a_forked_child_adds_to_its_own(worker: Start) -> None:
-    found, _ = said(
+    found, _ = report_of(
         worker,
         """
 run = brick.TraceRun("r")
@@ -325,7 +325,7 @@ report([os.read(read, 9).decode(), len(run.traces)])
 
 
 def test_importing_the_agent_does_not_load_it(worker: Start, prefix: str) -> None:
-    found, _ = said(
+    found, _ = report_of(
         worker,
         """
 import subprocess

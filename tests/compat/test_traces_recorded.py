@@ -41,10 +41,10 @@ def begun(worker: Start, number: int, bad: float = 0, backend: str = "cpu") -> W
     return process
 
 
-def told(process: Worker) -> brick.TraceRun:
+def run_of(process: Worker) -> brick.TraceRun:
     """The run of one that has done its work, as it said it."""
     process.go()
-    text = process.heard()
+    text = process.next_report()
     process.paused()
     return brick.TraceRun.from_json(text)
 
@@ -53,27 +53,27 @@ def done(worker: Start, number: int, bad: float = 0) -> brick.TraceRun:
     process = begun(worker, number, bad)
     process.go()
     process.paused()
-    return told(process)
+    return run_of(process)
 
 
 def test_brickd_diff_finds_where_two_workers_differ_what_their_runs_find(worker: Start) -> None:
     base, new = (done(worker, number, 0.5 * number) for number in range(2))
     report = new.compare(base)
-    said = brickd.diff("api/0", "api/1")
+    reported = brickd.diff("api/0", "api/1")
     first = report.divergences[0]
-    assert said.expected is not None
-    assert said.actual is not None
+    assert reported.expected is not None
+    assert reported.actual is not None
     assert report.expected_trace is not None
-    assert (said.kernel, said.expected.layer, said.expected.position) == (
+    assert (reported.kernel, reported.expected.layer, reported.expected.position) == (
         report.first_divergent_kernel,
         report.expected_trace.layer,
         report.expected_trace.position,
     )
     assert (report.first_divergent_kernel, first.actual.layer, first.occurrence) == ("mlp", 1, 1)
-    assert (said.verdict, said.blame, said.actual.step) == (report.verdict, first.blame, 2)
-    assert (said.expected.fnv1a, said.actual.fnv1a) == (first.expected.fnv1a, first.actual.fnv1a)
-    assert (said.expected.worker, said.actual.worker) == ("api/0", "api/1")
-    assert "actual" in said.diagnosis
+    assert (reported.verdict, reported.blame, reported.actual.step) == (report.verdict, first.blame, 2)
+    assert (reported.expected.fnv1a, reported.actual.fnv1a) == (first.expected.fnv1a, first.actual.fnv1a)
+    assert (reported.expected.worker, reported.actual.worker) == ("api/0", "api/1")
+    assert "actual" in reported.diagnosis
     by_run = brickd.diff("api/0", "api/1", by="run", rtol=0.0)
     assert by_run.compared == report.kernels_compared == 9
     assert by_run.document["diverged"] == len(report.divergences) == 2
@@ -92,14 +92,14 @@ def test_recordings_of_two_runs_of_another_backend_are_compared_as_the_runs_are(
         file = str(tmp_path / f"{backend}.brick")
         process = begun(worker, 0, 0.5 * number, backend)
         while_recorded(file, process, arguments=["--values"])
-        runs.append(told(process))
+        runs.append(run_of(process))
         process.go()
         assert process.end() == 0
         names.append(f"{file}:api/0")
-    said, report = brickd.diff(*names, by="run"), runs[1].compare(runs[0])
-    assert said.actual is not None
-    assert (said.verdict, said.kernel, said.actual.layer, said.actual.step) == ("diverged", "mlp", 1, 2)
-    assert (said.compared, said.blame) == (report.kernels_compared, report.divergences[0].blame)
+    reported, report = brickd.diff(*names, by="run"), runs[1].compare(runs[0])
+    assert reported.actual is not None
+    assert (reported.verdict, reported.kernel, reported.actual.layer, reported.actual.step) == ("diverged", "mlp", 1, 2)
+    assert (reported.compared, reported.blame) == (report.kernels_compared, report.divergences[0].blame)
     assert "(cpu 0, on cpu)" in report.diagnosis
     assert "(cuda 0, on cuda)" in report.diagnosis
 
@@ -118,7 +118,7 @@ reference = base.to_json()
 {block}
 told, report = [report.first_divergent_kernel, report.divergences[0].blame], say
 """
-    assert recorded(worker, prefix, source).told == ["rope", "culprit"]
+    assert recorded(worker, prefix, source).reported == ["rope", "culprit"]
 
 
 def test_a_trace_is_recorded_once_with_its_place_its_inputs_and_what_else_decides(worker: Start, prefix: str) -> None:
@@ -134,7 +134,7 @@ brick.checksum("named", y, layer=1, position="tok")
 told = len(run.traces)
 """
     left = recorded(worker, prefix, source)
-    assert left.told == 4
+    assert left.reported == 4
     assert [left.sites[each["site"]] for each in left.events] == [
         *[("mlp", 2, False)] * 2,
         ("bare", 4, False),
@@ -161,7 +161,7 @@ run.add_trace(mixed)
 told = [[each.output_checksum is not None, len(each.inputs)] for each in run.traces]
 """
     left = recorded(worker, prefix, source)
-    assert left.told == [[True, 0], [False, 0], [True, 2], [True, 0]]
+    assert left.reported == [[True, 0], [False, 0], [True, 2], [True, 0]]
     of = [(left.sites[each["site"]], len(each["tensors"]) - 1) for each in left.events]
     assert of == [(("there", -1, False), 0), (("mixed", -1, False), 0), (("mixed", 1, False), 2)]
 
@@ -177,7 +177,7 @@ told = run.traces[0].output_checksum
 """
     left = recorded(worker, prefix, source, **environment)
     assert len(left.events) == seen
-    assert isinstance(left.told, str)
+    assert isinstance(left.reported, str)
 
 
 @pytest.mark.parametrize("how", ["BRICKD=0", "disable", "shutdown"])
@@ -191,7 +191,7 @@ report([run.compare(run).verdict, run.traces[0].output_checksum])
 """,
         **({"BRICKD": "0"} if "=" in how else {}),
     )
-    assert process.heard() == ["identical", print_of(b"abc").checksum]
+    assert process.next_report() == ["identical", print_of(b"abc").checksum]
     assert process.end() == 0
 
 
@@ -203,7 +203,7 @@ for n in range(200):
 told = [len(run.traces), all(each.output_checksum for each in run.traces)]
 """
     left = recorded(worker, prefix, source, BRICKD_EVENTS="64")
-    assert left.told == [200, True]
+    assert left.reported == [200, True]
     assert 0 < len(left.events) < 64
 
 
@@ -215,7 +215,7 @@ run.add_trace(brick.KernelTrace("late").with_output_checksum(y))
 told = [len(run.traces), run.traces_dropped]
 """
     left = recorded(worker, prefix, source)
-    assert left.told == [16_384, 1]
+    assert left.reported == [16_384, 1]
     assert [left.sites[each["site"]] for each in left.events] == [("late", -1, False)]
 
 
@@ -226,4 +226,4 @@ for name in ("\\ud800", "", "k" * 4096):
     run.add_trace(brick.KernelTrace(name, 2 ** 40, 2 ** 64 - 1, name).with_output_checksum(y))
 told = run.compare(brick.TraceRun.from_json(run.to_json())).verdict
 """
-    assert recorded(worker, prefix, source).told == "identical"
+    assert recorded(worker, prefix, source).reported == "identical"

@@ -85,22 +85,22 @@ def test_a_mark_comes_back_too_and_so_does_what_is_compared() -> None:
     report = new.compare_and_mark(base)
     again = brick.TraceRun.from_json(new.to_json())
     assert (again.run_id, again.diverged, again.divergence_diagnosis) == ("new", True, report.diagnosis)
-    told = again.compare(brick.TraceRun.from_json(base.to_json()))
-    assert (told.diagnosis, told.divergences[0].blame) == (report.diagnosis, "culprit")
+    answer = again.compare(brick.TraceRun.from_json(base.to_json()))
+    assert (answer.diagnosis, answer.divergences[0].blame) == (report.diagnosis, "culprit")
 
 
 def document() -> dict[str, Any]:
     trace = trace_of(T("k", 1, "p", [1.0, math.nan], ([3],), "cpu", {"a": 1}))
     run = run_of("r", [])
     run.add_trace(trace.with_time_us(3))
-    said: dict[str, Any] = json.loads(run.to_json())
-    return said
+    answer: dict[str, Any] = json.loads(run.to_json())
+    return answer
 
 
 def changed(path: str, value: Any) -> str:
     """The document, with another value there; `...`: with none."""
-    said = document()
-    at: Any = said
+    answer = document()
+    at: Any = answer
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     for part in way:
         at = at[part]
@@ -108,7 +108,7 @@ def changed(path: str, value: Any) -> str:
         del at[last]
     else:
         at[last] = value
-    return json.dumps(said)
+    return json.dumps(answer)
 
 
 # Where, what stands there, and what is to be said of it.
@@ -155,11 +155,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "said"), WRONG)
-def test_a_document_in_which_anything_is_wrong_is_refused(path: str, value: Any, said: str) -> None:
+@pytest.mark.parametrize(("path", "value", "text"), WRONG)
+def test_a_document_in_which_anything_is_wrong_is_refused(path: str, value: Any, text: str) -> None:
     with pytest.raises(ValueError, match=r"^brick_agent: ") as refused:
         brick.TraceRun.from_json(changed(path, value))
-    assert said in str(refused.value)
+    assert text in str(refused.value)
     assert len(str(refused.value)) < 200
 
 
@@ -174,17 +174,17 @@ def test_what_is_no_document_is_refused(text: Any) -> None:
 
 def test_more_traces_than_a_run_may_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_run, "TRACES_MAX", 5)
-    said = document()
-    said["traces"] *= 6
+    answer = document()
+    answer["traces"] *= 6
     with pytest.raises(ValueError, match="traces of a run of traces is 6, wanted is 5 at"):
-        brick.TraceRun.from_json(json.dumps(said))
+        brick.TraceRun.from_json(json.dumps(answer))
 
 
 def test_what_a_later_version_adds_is_passed_over() -> None:
-    said = document()
-    plain = brick.TraceRun.from_json(json.dumps(said)).to_json()
-    said["more"] = said["traces"][0]["more"] = said["traces"][0]["output"]["more"] = [1]
-    assert brick.TraceRun.from_json(json.dumps(said)).to_json() == plain
+    answer = document()
+    plain = brick.TraceRun.from_json(json.dumps(answer)).to_json()
+    answer["more"] = answer["traces"][0]["more"] = answer["traces"][0]["output"]["more"] = [1]
+    assert brick.TraceRun.from_json(json.dumps(answer)).to_json() == plain
 
 
 ANYTHING = st.recursive(
@@ -201,16 +201,16 @@ def paths(of: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @given(st.sampled_from(paths(document())), ANYTHING)
 def test_whatever_stands_anywhere_it_is_refused_or_read_and_never_in_another_way(way: Any, value: Any) -> None:
-    said = copy.deepcopy(document())
-    at: Any = said
+    reported = copy.deepcopy(document())
+    at: Any = reported
     for part in way[:-1]:
         at = at[part]
     at[way[-1]] = value
     try:
-        run = brick.TraceRun.from_json(json.dumps(said))
+        run = brick.TraceRun.from_json(json.dumps(reported))
     except ValueError:
         with pytest.raises(ValueError, match=r"^brick_agent: "):
-            brick.TraceRun.from_json(json.dumps(said))
+            brick.TraceRun.from_json(json.dumps(reported))
         return
     text = run.to_json()
     assert brick.TraceRun.from_json(text).to_json() == text

@@ -28,10 +28,10 @@ from hypothesis import strategies as st
 from machines import machine
 from running import running
 from sandbox import apart
+from source_pieces import all_pieces, end, fnv1a
 from test_coverage import evidence
 from test_deferred import defer, finalize, measured
 from test_recording_hostile import ANYTHING, places
-from told import end, fnv1a, told
 from verbs import brickd, document
 
 from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, Doubt, Latest, ServiceSite, SiteCounts
@@ -137,14 +137,14 @@ def made(dead: Dead) -> Memory:
     memory.removed.fold([one])
     memory.removed.add("ipa", True, 2, Counted(7))
     text, known = b"text" * 99, fnv1a(b"text" * 99)
-    memory.sources.take(ODD, told(text)[2:-1])
-    memory.sources.take(SOUND, [*told(b"another", hash_=known)[:1], end(known, 0, 0, 7)])
-    memory.sources.take(ODD, told(b"whole"))
-    memory.sources.take(SOUND, told(b"other", hash_=fnv1a(b"whole")))
+    memory.sources.take(ODD, all_pieces(text)[2:-1])
+    memory.sources.take(SOUND, [*all_pieces(b"another", hash_=known)[:1], end(known, 0, 0, 7)])
+    memory.sources.take(ODD, all_pieces(b"whole"))
+    memory.sources.take(SOUND, all_pieces(b"other", hash_=fnv1a(b"whole")))
     return memory
 
 
-def said(content: bytes) -> Any:
+def decoded(content: bytes) -> Any:
     """The document of a checkpoint."""
     return json.loads(content.partition(b"\n")[2])
 
@@ -200,7 +200,7 @@ def used(content: bytes, dead: Dead) -> set[str]:
 
 
 def test_a_checkpoint_with_every_kind_of_entry_is_decoded_and_used(dead: Dead, prefix: str) -> None:
-    assert used(written(said(checkpoint.encode(made(dead)))), dead) == {"worker_died"}
+    assert used(written(decoded(checkpoint.encode(made(dead)))), dead) == {"worker_died"}
 
 
 def base64(content: bytes) -> str:
@@ -387,7 +387,7 @@ def content(dead: Dead) -> bytes:
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: "-".join(map(str, path)))
 def test_what_cannot_stand_in_a_place_is_refused(content: bytes, path: tuple[Any, ...]) -> None:
     for value in WRONG[path]:
-        document = said(content)
+        document = decoded(content)
         put(document, path, value)
         with pytest.raises(CheckpointRefused, match="has an invalid structure"):
             pytest.fail(f"decoded with {value!r}: {checkpoint.decode(written(document))!r:.0}")
@@ -396,7 +396,7 @@ def test_what_cannot_stand_in_a_place_is_refused(content: bytes, path: tuple[Any
 @pytest.mark.parametrize("key", ["prefix", "known", "gone", "older", "buried", "wishes", "newest_event", "closed",
                                  "names", "paths"])  # fmt: skip
 def test_what_is_not_there_at_all_is_refused(content: bytes, key: str) -> None:
-    document = said(content)
+    document = decoded(content)
     del document[key]
     with pytest.raises(CheckpointRefused, match=f"KeyError: '{key}'"):
         checkpoint.decode(written(document))
@@ -409,13 +409,13 @@ def test_what_is_no_document_is_refused(body: bytes) -> None:
 
 
 def test_what_later_agents_call_a_path_is_no_harm(dead: Dead, prefix: str) -> None:
-    document = said(checkpoint.encode(made(dead)))
+    document = decoded(checkpoint.encode(made(dead)))
     put(document, ("paths", "*", 1, 3), 127)
     assert used(written(document), dead) == {"worker_died"}
 
 
 def test_a_finding_in_the_form_of_older_checkpoints_names_only_workers_that_were_compared(dead: Dead) -> None:
-    document = said(checkpoint.encode(made(dead)))
+    document = decoded(checkpoint.encode(made(dead)))
     finding, workers = document["compared"]["findings"][0], dict(document["compared"].pop("names"))
     finding[3:6] = workers, {ODD: 2}, [ODD]
     assert checkpoint.decode(written(document)).compared.findings == made(dead).compared.findings
@@ -426,7 +426,7 @@ def test_a_finding_in_the_form_of_older_checkpoints_names_only_workers_that_were
 
 
 def test_a_worker_with_cursors_of_more_lanes_than_it_has_is_drained(dead: Dead, prefix: str) -> None:
-    document = said(checkpoint.encode(made(dead)))
+    document = decoded(checkpoint.encode(made(dead)))
     put(document, (*KNOWN, 1), 3 * [[0, 0, 0, 0, 0]])
     assert used(written(document), dead) == {"worker_died"}
 
@@ -434,7 +434,7 @@ def test_a_worker_with_cursors_of_more_lanes_than_it_has_is_drained(dead: Dead, 
 @given(st.data())
 def test_whatever_stands_in_a_checkpoint_is_refused_or_does_no_harm(dead: Dead, data: st.DataObject) -> None:
     with apart():
-        document = said(checkpoint.encode(made(dead)))
+        document = decoded(checkpoint.encode(made(dead)))
         for _ in range(data.draw(st.integers(1, 3))):
             where, key = data.draw(st.sampled_from(list(places(document))))
             where[key] = data.draw(ANYTHING | st.just(where[key]).map(copy.deepcopy))
@@ -452,7 +452,7 @@ def test_whatever_stands_in_any_one_place_is_refused_or_does_no_harm(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brickd.model.workers._WATCH_SECONDS", 0.0)  # nothing here records without a lock
-    original = said(checkpoint.encode(made(dead)))
+    original = decoded(checkpoint.encode(made(dead)))
     refused = 0
     for number, _ in enumerate(places(original)):
         for value in NASTY:
@@ -477,9 +477,9 @@ WORDS = (0, 1, 12, 127, 2**31, 2**32 - 1, 2**52, 2**63, 2**64 - 1)
 @given(st.integers(0, 2**32))
 def test_what_a_daemon_keeps_of_any_segment_can_be_read_again(dead: Dead, seed: int) -> None:
     chance, image = random.Random(seed), bytearray(dead.image)
-    said = [at for at in range(0, len(image), 8) if any(image[at : at + 8])]
+    reported = [at for at in range(0, len(image), 8) if any(image[at : at + 8])]
     for _ in range(chance.choice((1, 1, 2, 4))):
-        at = chance.choice(said) + 8 * chance.randrange(-3, 4)
+        at = chance.choice(reported) + 8 * chance.randrange(-3, 4)
         if chance.randrange(2) and at >= 0:
             image[at : at + 8] = struct.pack("<Q", chance.choice(WORDS))
         else:
@@ -523,7 +523,7 @@ SPOILED: dict[str, tuple[tuple[Any, ...], Any]] = {
 
 @pytest.mark.parametrize("what", SPOILED)
 def test_a_daemon_tells_the_break_and_begins_anew_and_status_without_one_says_it(dead: Dead, what: str) -> None:
-    document_ = said(checkpoint.encode(made(dead)))
+    document_ = decoded(checkpoint.encode(made(dead)))
     put(document_, *SPOILED[what])
     path, content = runtime().checkpoint, written(document_)
     path.write_bytes(content)

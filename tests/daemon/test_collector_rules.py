@@ -222,12 +222,12 @@ def test_what_an_earlier_daemon_had_read_and_nobody_knows_any_more_is_told_once(
         ((uuid, attached),) = loop.roster.attached.items()
         assert (attached.drain.breaks, "break" in loop.logged) == (0, False)
         loop.end(0)
-        told: list[str] = []
+        reported: list[str] = []
         memory = Memory(prefix, known={uuid: RetainedWorker("api/0", [Cursor(0, 100, 100, 100, 0)])})
-        again = Collector(memory, lambda _: None, lambda kind, *_, **__: told.append(kind), clock=int)
+        again = Collector(memory, lambda _: None, lambda kind, *_, **__: reported.append(kind), clock=int)
         for second in range(3):
             again.tick(second * SECOND)
-        assert told.count("break") == 1
+        assert reported.count("break") == 1
         again.end(3 * SECOND)
 
 

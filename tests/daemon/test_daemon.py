@@ -53,18 +53,18 @@ def test_a_worker_that_ends_is_kept_and_its_segment_removed(worker: Start, prefi
         (entry,) = daemon.ask("/status")["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "ended")
         assert bricks(daemon.ask("/status")) == {("forward", False): 1, ("gemm", True): 10}
-        said = daemon.end()
+        reported = daemon.end()
     assert find(prefix) == []
-    assert "has ended" in said
+    assert "has ended" in reported
 
 
 def test_deferred_work_is_worked_out_while_its_worker_runs(worker: Start, prefix: str) -> None:
     with running() as daemon:
         worker(WORK, BRICKD_SERVICE="api").paused()
 
-        def bounded(said: dict[str, Any]) -> bool:
-            assert said["ledger"]["deferred"]["orphaned"] == 0
-            return bool(said["ledger"]["deferred"]["bounded"] == 10)
+        def bounded(answer: dict[str, Any]) -> bool:
+            assert answer["ledger"]["deferred"]["orphaned"] == 0
+            return bool(answer["ledger"]["deferred"]["bounded"] == 10)
 
         document = daemon.once("/status?over=start", bounded)
         (brick,) = [each for each in document["bricks"] if each["bounded"]]
@@ -116,7 +116,7 @@ def test_with_and_without_a_daemon_the_numbers_are_the_same(worker: Start, prefi
         ended.go()
         ended.end()
         daemon.until("worker_ended")
-        daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] == 20)
+        daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] == 20)
         asked = ("status?over=start", "workers", "bricks", "tree")
         with_daemon = {view.partition("?")[0]: daemon.ask(f"/{view}") for view in asked}
         daemon.end()
@@ -157,9 +157,9 @@ def test_a_file_that_is_still_being_made_is_waited_for(worker: Start, prefix: st
 
 def test_a_runtime_directory_that_others_may_change_is_refused(prefix: str) -> None:
     runtime().directory.chmod(0o777)
-    said = refused()
-    assert "drwxrwxrwx" in said
-    assert f"expected a directory that only user {os.geteuid()} may change" in said
+    reported = refused()
+    assert "drwxrwxrwx" in reported
+    assert f"expected a directory that only user {os.geteuid()} may change" in reported
 
 
 def test_a_runtime_directory_that_cannot_be_made_is_named_with_what_to_set(prefix: str) -> None:
@@ -205,10 +205,10 @@ def test_a_checkpoint_that_is_not_replaced_is_named_with_the_command_that_moves_
     path = runtime().checkpoint
     why = make(path)
     before = path.lstat()
-    said = refused()
-    assert f"brickd: {path} {why}move it aside (mv {path} {path}.aside)" in said
+    reported = refused()
+    assert f"brickd: {path} {why}move it aside (mv {path} {path}.aside)" in reported
     assert (path.lstat().st_ino, path.lstat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    subprocess.run(said[said.index("(mv") + 1 : said.index(")")], shell=True, check=True)
+    subprocess.run(reported[reported.index("(mv") + 1 : reported.index(")")], shell=True, check=True)
     with running() as daemon:
         assert daemon.ask("/status")["problems"] == []
     assert os.path.samestat(before, path.with_name("checkpoint.aside").lstat())
@@ -368,7 +368,7 @@ def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Sta
         daemon.ask("/set", b"service=api&spans=on")
         one.go()
         one.paused()
-        taken = daemon.once("/inspect/api/0", lambda said: len(said["taken"]["newest"]) >= 4)["taken"]
+        taken = daemon.once("/inspect/api/0", lambda answer: len(answer["taken"]["newest"]) >= 4)["taken"]
         assert [span["brick"] for span in taken["newest"]] == ["gemm"] * 3 + ["request"]
         (request,) = [span for span in taken["longest"] if span["brick"] == "request"]
         assert request["step"] == f"{7:016x}"

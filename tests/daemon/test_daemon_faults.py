@@ -70,8 +70,8 @@ class Shared:
 
     def events(self, since: int) -> list[Document]:
         """What happened since."""
-        told: list[Document] = self.daemon.ask(f"/events?since={since}")["events"]
-        return told
+        reported: list[Document] = self.daemon.ask(f"/events?since={since}")["events"]
+        return reported
 
     def goes_on(self) -> None:
         """The healthy ones work, and all of it is counted: the loop has done another round."""
@@ -110,7 +110,7 @@ def everybody() -> Iterator[Shared]:
             each.paused()
             each.go()
             each.paused()
-        daemon.once("/workers", lambda said: len(said["workers"]) == 2)
+        daemon.once("/workers", lambda answer: len(answer["workers"]) == 2)
         files = tuple(each["segment"] for each in daemon.ask("/workers")["workers"])
         yield Shared(daemon, healthy, files, prefix, places(), start, spans=10)
 
@@ -153,7 +153,7 @@ def opened_by(pid: int) -> set[str]:
     return names
 
 
-def told(shared: Shared, file: str, since: int) -> str:
+def logged_since(shared: Shared, file: str, since: int) -> str:
     """Wait until a file is quarantined: the reason, which status knows as well."""
     while True:
         event = shared.daemon.until("quarantined", since)
@@ -207,7 +207,7 @@ def test_a_segment_that_lies_is_quarantined_with_its_reason(shared: Shared) -> N
     before = shared.newest()
     files = {kind: shared.put(kind, make()) for kind, (make, _) in LIES.items()}
     for kind, (_, why) in LIES.items():
-        assert why in told(shared, files[kind], before), kind
+        assert why in logged_since(shared, files[kind], before), kind
     shared.goes_on()
     quarantined = [each["text"] for each in shared.events(before) if each["kind"] == "quarantined"]
     assert len(quarantined) == len(LIES), "each is told once"
@@ -258,7 +258,7 @@ def test_a_segment_that_begins_to_lie_while_it_is_drained_is_quarantined(
     with lived_in(SHM / file) as fd:
         attached(shared, fd)
         change(fd)
-        assert why in told(shared, file, before)
+        assert why in logged_since(shared, file, before)
         shared.goes_on()
 
 
@@ -310,7 +310,7 @@ def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> 
     before = shared.newest()
     for of in shared.files:
         file = shared.put(f"copy-of-{of}", (SHM / of).read_bytes())
-        assert f"is a copy of {of}: both have the same uuid" in told(shared, file, before)
+        assert f"is a copy of {of}: both have the same uuid" in logged_since(shared, file, before)
     shared.goes_on()
     assert len([each for each in shared.daemon.ask("/status")["workers"] if each["service"] == "healthy"]) == 2
 
@@ -337,7 +337,7 @@ def test_what_is_no_plain_file_is_quarantined_and_nobody_waits(shared: Shared) -
         os.mknod(SHM / f"{shared.prefix}device", 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
         wanted["device"] = "not a regular file"
     for kind, why in wanted.items():
-        assert why in told(shared, f"{shared.prefix}{kind}", before), kind
+        assert why in logged_since(shared, f"{shared.prefix}{kind}", before), kind
     shared.goes_on()
 
 
@@ -371,22 +371,22 @@ def test_a_segment_that_is_renamed_is_drained_on_under_its_new_name(shared: Shar
     shared.files = (first, second)
     shared.goes_on()
     # Whoever lived in the files of earlier tests may be found dead meanwhile.
-    told_of_us = {each["kind"] for each in shared.events(before) if each["service"] in ("healthy", None)}
-    assert not {"worker_died", "worker_moved", "quarantined"} & told_of_us
+    logged_of_us = {each["kind"] for each in shared.events(before) if each["service"] in ("healthy", None)}
+    assert not {"worker_died", "worker_moved", "quarantined"} & logged_of_us
 
 
 def test_names_with_escapes_and_newlines_are_told_on_one_line_and_harmless(shared: Shared) -> None:
     before = shared.newest()
     name = "\x1b]0;owned\x07\nbrickd: all is well\u202e"
     file = shared.put(name, b"\1" * 8192)
-    told(shared, file, before)
-    told_too = shared.put("service", bytes(image(service=b"\x1b[31m\n=cmd|x")))
-    with lived_in(SHM / told_too) as fd:
+    logged_since(shared, file, before)
+    logged_too = shared.put("service", bytes(image(service=b"\x1b[31m\n=cmd|x")))
+    with lived_in(SHM / logged_too) as fd:
         attached(shared, fd)
-    said = brickd("events", "--since", str(before)).stdout
-    assert "\\x1b" in said
-    assert not {"\x1b", "\x07", "\u202e"} & set(said)
-    assert not [line for line in said.splitlines() if line.startswith("brickd: all is well")]
+    reported = brickd("events", "--since", str(before)).stdout
+    assert "\\x1b" in reported
+    assert not {"\x1b", "\x07", "\u202e"} & set(reported)
+    assert not [line for line in reported.splitlines() if line.startswith("brickd: all is well")]
 
 
 # ---- what is done to a segment under its worker
@@ -501,9 +501,9 @@ def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes
         assert document["ledger"]["spans"]["summarized"] == 10
         assert document["ledger"]["deferred"]["bounded"] == 10
         one.go()
-        more = one.heard()
+        more = one.next_report()
         one.paused()
-        document = daemon.once("/status?over=start", lambda said: said["ledger"]["deferred"]["bounded"] >= 20)
+        document = daemon.once("/status?over=start", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 20)
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
         # Of ten starts those were written into a ring that nobody read any more that came before the worker saw that
@@ -522,14 +522,14 @@ def test_it_is_counted_once_without_a_daemon_too(prefix: str, worker: Start) -> 
         daemon.until("worker_died")
         until(lambda: not find(prefix))
     one.go()
-    more = one.heard()
+    more = one.next_report()
     one.paused()
     (alone,) = SharedMemory().survey().workers
     assert (alone.name, alone.reading.alive) == ("api/0", True)
     assert alone.ledger.spans["summarized"] == 30 + more
     assert alone.reading.deferred["bounded"] == 10
     with running() as daemon:
-        document = daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 20)
+        document = daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 20)
         (entry,) = document["workers"]
         assert (entry["name"], document["ledger"]["spans"]["summarized"]) == ("api/0", 30 + more)
 
@@ -540,13 +540,13 @@ def test_a_segment_that_is_removed_under_its_worker_is_gone_on_from_in_another(p
         order(one, "bdddf")
         order(one, "m")
         daemon.until("worker_found")
-        daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 3)
+        daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 3)
         (file,) = find(prefix)
         (SHM / file).unlink()
         (more,) = order(one, "w")
         order(one, "ddfm")
         assert "somebody had removed its segment" in daemon.until("worker_moved")["text"]
-        document = daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 5)
+        document = daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 5)
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
         assert document["ledger"]["spans"]["summarized"] == 200 + more
@@ -561,7 +561,7 @@ def test_ten_thousand_files_cost_a_bounded_time_and_memory(shared: Shared) -> No
     for number in range(10_000):
         (SHM / f".{shared.prefix}{number}").rename(SHM / f"{shared.prefix}{number}")
     shared.goes_on()
-    shared.daemon.once("/workers", lambda said: sum(each["together"] for each in said["workers"]) >= 10_002)
+    shared.daemon.once("/workers", lambda answer: sum(each["together"] for each in answer["workers"]) >= 10_002)
     shared.goes_on()
     shared.daemon.until("quarantined", before)
     assert shared.events(before)[0]["number"] == before + 1, "what happened before is not forgotten for it"

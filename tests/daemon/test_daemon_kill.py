@@ -130,7 +130,7 @@ def _waits(daemon: Running) -> bool:
 
 
 def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
-    reading, said, ledger = worker.reading, loaded.said, worker.ledger
+    reading, reported, ledger = worker.reading, loaded.reported, worker.ledger
     assert (reading.alive, reading.ended) == (loaded.fate == "lives", loaded.fate == "ended")
     lanes = [lane for _, lane, _ in reading.lanes]
     on_the_way = range(len(lanes) + 1) if loaded.fate == "cut" else (0,)  # a record of each lane, at most
@@ -164,19 +164,19 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
         "finalize": terms["finalized"] + dropped["finalize"],
     }
     if loaded.fate == "cut":
-        assert ledger.spans["begun"] >= said["spans"]
+        assert ledger.spans["begun"] >= reported["spans"]
         if whole:
-            assert all(n >= said[kind] for kind, n in events.items())
+            assert all(n >= reported[kind] for kind, n in events.items())
         return
-    assert (ledger.spans["begun"], ledger.spans["summarized"]) == (said["spans"], said["spans"])
-    assert rows["span", False]["count"] == said["spans"]
-    assert sum(lane["event_attempts"] for lane in lanes) == sum(said[kind] for kind in events)
+    assert (ledger.spans["begun"], ledger.spans["summarized"]) == (reported["spans"], reported["spans"])
+    assert rows["span", False]["count"] == reported["spans"]
+    assert sum(lane["event_attempts"] for lane in lanes) == sum(reported[kind] for kind in events)
     if whole:
-        assert events == {kind: said[kind] for kind in events}
+        assert events == {kind: reported[kind] for kind in events}
         assert terms["orphaned"] == 0 or dropped["finalize"]
         assert terms["late"] == 0
     else:
-        assert all(n <= said[kind] for kind, n in events.items())
+        assert all(n <= reported[kind] for kind, n in events.items())
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def _flip(content: bytearray, place: int) -> None:
 def test_a_damaged_checkpoint_is_told_until_another_is_written_and_no_event_counts_twice(
     worker: Start, prefix: str, compiled: Compile
 ) -> None:
-    def told() -> int:
+    def events_logged() -> int:
         return sum(event.startswith(f"break: {runtime().checkpoint}: is ") for event in host.events)
 
     host = Host(prefix, worker, compiled)
@@ -240,11 +240,11 @@ def test_a_damaged_checkpoint_is_told_until_another_is_written_and_no_event_coun
         content = bytearray(runtime().checkpoint.read_bytes())
         damage(content)
         runtime().checkpoint.write_bytes(content)
-        before = told()
+        before = events_logged()
         # It puts the damaged one aside and dies: its successor must tell it as well, and dies at its own checkpoint.
         host.kill(ACTIONS[number % 3], 3, then=host.one_dies if number % 2 else None)
         host.kill("kill-before", 1, "write")
-        assert told() > before, "by who lived to tell it"
+        assert events_logged() > before, "by who lived to tell it"
         host.kill("kill-after", 1, "rename")
         assert runtime().checkpoint.with_name("checkpoint.refused").read_bytes() == content
     host.judge(host.settle(), whole=False)

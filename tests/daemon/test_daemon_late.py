@@ -38,7 +38,7 @@ for line in sys.stdin:
 def begun(start: Start) -> tuple[Worker, str]:
     """A worker, and its segment."""
     one = start(WORK, BRICKD_SERVICE="api")
-    return one, one.heard()
+    return one, one.next_report()
 
 
 def work(worker: Worker, rings: int) -> None:
@@ -46,15 +46,15 @@ def work(worker: Worker, rings: int) -> None:
     assert worker.process.stdin is not None
     worker.process.stdin.write(b"%d\n" % rings)
     worker.process.stdin.flush()
-    worker.heard()
+    worker.next_report()
 
 
 def drained(daemon: Running) -> dict[str, Any]:
     """The ledger, once the daemon has taken what there is: the same twice, for what was read is not counted at once."""
     seen: list[dict[str, Any]] = [{}]
 
-    def still(said: Any) -> bool:
-        seen.append(said["ledger"])
+    def still(answer: Any) -> bool:
+        seen.append(answer["ledger"])
         rest = [seen[-1][part][left] for part, left in (("details", "in_ring"), ("events", "in_ring"))]
         return not any(rest) and not seen[-1]["deferred"]["pending"] and seen[-1] == seen[-2]
 
@@ -98,7 +98,7 @@ def test_workers_go_on_begin_and_end_while_the_daemon_stands_still(worker: Start
     one, file = begun(worker)
     ends, _ = begun(worker)
     with running() as daemon:
-        daemon.once("/workers", lambda said: len(said["workers"]) == 2)
+        daemon.once("/workers", lambda answer: len(answer["workers"]) == 2)
         daemon.ask("/set", b"service=api&spans=on")
         with daemon.stopped():
             work(one, 5)
@@ -138,14 +138,14 @@ def test_a_full_runtime_directory_costs_no_event_and_is_told_until_there_is_room
     ends, ended_file = begun(worker)
     dies, died_file = begun(worker)
     with cramped(monkeypatch) as (daemon, directory):
-        told = daemon.until("checkpoint_failed")
-        assert "No space left on device" in told["text"]
+        reported = daemon.until("checkpoint_failed")
+        assert "No space left on device" in reported["text"]
         for each in (lives, ends, dies):
             work(each, 2)
         assert ends.end() == 0
         dies.kill()
         daemon.until("worker_died")
-        status = daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 3 * STARTS)
+        status = daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 3 * STARTS)
         # Nothing that is kept nowhere is removed, or given back to its writer.
         assert find(prefix) == sorted((file, ended_file, died_file))
         work(lives, 1)

@@ -45,7 +45,7 @@ def switch_interval() -> Iterator[None]:
 def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    reported: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with Home(runtime()) as home:
         others = eventfds()
         daemon = Daemon(home)
@@ -58,7 +58,7 @@ def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_n
             read = page.newest
             for event in page.events:
                 if event.kind == "defect":
-                    told.put(event)
+                    reported.put(event)
 
         with daemon.events.watched(queue_defects):
             daemon.start()
@@ -66,7 +66,7 @@ def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_n
                 with open("/dev/null", "r+b") as null:
                     os.dup2(null.fileno(), wake, inheritable=False)  # always readable, and nothing in it
                 # It waits for the other one still, for a look at most.
-                first, second = (told.get(timeout=LATEST_SECONDS) for _ in range(2))
+                first, second = (reported.get(timeout=LATEST_SECONDS) for _ in range(2))
             finally:
                 daemon.end()
         assert second.time_ns - first.time_ns > 900_000_000

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from faults import Start, needs_namespaces
 from forge import golden
-from rounds import ROUNDS, STARTS, again, closed, entry, states, told
+from rounds import ROUNDS, STARTS, again, closed, entry, logged, states
 from running import refused, running, until
 from serving import ask
 from verbs import brickd
@@ -57,19 +57,19 @@ os.read(0, 1)
 def test_a_pid_that_is_used_again_neither_brings_a_worker_back_nor_hides_its_death(worker: Start, prefix: str) -> None:
     # In a namespace of its own the next pid can be told, and nobody else takes it.
     host = worker(ONE_AFTER_THE_OTHER, before=(*ALONE, "--mount-proc"), BRICKD_SERVICE="api")
-    pid, first = host.heard()
+    pid, first = host.next_report()
     there = f"/proc/{host.pid}/ns"
     # So that to the daemon, too, it is the same pid.
     with running(("nsenter", f"--pid={there}/pid_for_children", f"--mount={there}/mnt", "--")) as daemon:
         closed(daemon, 10)
         host.go()
-        assert host.heard()[0] == pid
+        assert host.next_report()[0] == pid
         closed(daemon, 30)
         both = daemon.ask("/workers")["workers"]
         assert [each["pid"] for each in both] == [pid, pid]
         (second,) = {each["segment"] for each in both} - {first}
         host.go()
-        assert host.heard() == [pid, ""]
+        assert host.next_report() == [pid, ""]
         until(lambda: not find(prefix))
         status = closed(daemon, 30)
         assert {each["segment"] for each in status["workers"]} == {first, second}
@@ -88,8 +88,8 @@ def test_of_workers_that_are_each_the_first_process_of_a_namespace_everyone_is_k
         everybody = [
             worker(f"{ROUNDS}\nreport(os.getpid())\nrounds()", before=ALONE, BRICKD_SERVICE="api") for _ in range(3)
         ]
-        assert [each.heard() for each in everybody] == [1, 1, 1]
-        files = [each.heard() for each in everybody]
+        assert [each.next_report() for each in everybody] == [1, 1, 1]
+        files = [each.next_report() for each in everybody]
         status = closed(daemon, 3 * STARTS)
         assert states(status) == dict.fromkeys(("api/0", "api/1", "api/2"), "live")
         lives, ends, dies = (entry(daemon, file)["name"] for file in files)
@@ -107,7 +107,7 @@ def test_of_workers_that_are_each_the_first_process_of_a_namespace_everyone_is_k
 @needs_namespaces
 def test_a_daemon_that_sees_no_worker_among_its_processes_knows_who_lives(worker: Start, prefix: str) -> None:
     lives, ends, dies = (worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api") for _ in range(3))
-    file, _, _ = (each.heard() for each in (lives, ends, dies))
+    file, _, _ = (each.next_report() for each in (lives, ends, dies))
     with running(ALONE) as daemon:
         closed(daemon, 3 * STARTS)
         assert ends.end() == 0
@@ -126,7 +126,7 @@ def test_a_daemon_that_sees_no_worker_among_its_processes_knows_who_lives(worker
 def test_a_second_daemon_in_another_pid_namespace_says_where_the_first_one_is(
     worker: Start, prefix: str, tmp_path: Path
 ) -> None:
-    worker(f"{ROUNDS}\nrounds()").heard()
+    worker(f"{ROUNDS}\nrounds()").next_report()
     with running() as first:
         closed(first, STARTS)
         taken = f"a daemon runs already in {runtime().directory}: a process of another pid namespace (brickd down, said"
@@ -177,7 +177,7 @@ def test_workers_of_several_time_namespaces_and_clocks_each_have_their_own_times
         opened = {each["service"]: each["open"] for each in daemon.ask("/workers")["workers"]}
         for (service, each), times in zip(both.items(), bricks, strict=True):
             each.go()
-            took = each.heard()
+            took = each.next_report()
             assert {(row["bounded"], row["count"]) for row in times} == {(False, 1), (True, 1)}
             assert all(0.99 * 5_000_000 <= row["total_ns"] <= took for row in times)
             assert all(row["latency_to_sync_max_ns"] <= took for row in times if row["bounded"])
@@ -202,8 +202,8 @@ def test_where_the_kernel_does_not_tell_of_a_time_namespace_an_age_that_cannot_b
         known = {service: each["age_ns"] is not None for service, each in entries.items()}
         assert known == {"here": True, "past": False, "future": False}
         assert known == {service: each["open"][0]["since_ns"] is not None for service, each in entries.items()}
-        told = brickd("hang", "--watch", "0.01", "--json")
-        assert {row["service"]: row["since_ns"] is not None for row in json.loads(told.stdout)["open"]} == known
+        answer = brickd("hang", "--watch", "0.01", "--json")
+        assert {row["service"]: row["since_ns"] is not None for row in json.loads(answer.stdout)["open"]} == known
         assert [brickd(*verb).returncode for verb in (("hang", "--watch", "0.01"), ("workers",), ("status",))] == [
             0
         ] * 3
@@ -213,7 +213,7 @@ def test_where_the_kernel_does_not_tell_of_a_time_namespace_an_age_that_cannot_b
 
 
 def test_a_path_is_no_name_of_a_segment(prefix: str, tmp_path: Path, worker: Start) -> None:
-    worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="../..", BRICKD_WORKER="../etc/passwd").heard()
+    worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="../..", BRICKD_WORKER="../etc/passwd").next_report()
     (file,) = find(prefix)
     elsewhere = tmp_path / f"{prefix}elsewhere"
     elsewhere.write_bytes(golden())

@@ -96,7 +96,7 @@ def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(pre
     with running(command) as daemon:
         assert "it is looked into each 5 s" in daemon.until("blind")["text"]
         one.go()
-        daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 20)
+        daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 20)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_a_runtime_directory_that_is_removed_is_made_again_with_lock_checkpoint_
         assert f"a daemon runs already in {runtime().directory}: process {daemon.pid}" in refused()
         until(lambda: runtime().checkpoint.exists() and runtime().socket.exists())
         assert stat.S_IMODE(runtime().socket.stat().st_mode) == 0o600
-        daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 20)
+        daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 20)
         kinds = {event["kind"] for event in daemon.ask("/events")["events"]}
         assert not {"defect", "checkpoint_failed"} & kinds
 

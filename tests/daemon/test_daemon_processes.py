@@ -13,7 +13,7 @@ import pytest
 from conftest import SHM, Worker
 from faults import ALERT, Compile, Start, native, order, program, until_stopped
 from forge import PAGE, U64
-from rounds import ROUNDS, STARTS, again, closed, entry, states, told
+from rounds import ROUNDS, STARTS, again, closed, entry, logged, states
 from running import IGNORING, ignored, running, until
 
 from brickd.shm.segment import open_segment
@@ -50,7 +50,7 @@ pause()
 def forked(worker: Start) -> tuple[Worker, int]:
     """A process that forked, and the pid of its child."""
     parent = worker(FORKS, BRICKD_SERVICE="api")
-    child: int = parent.heard()
+    child: int = parent.next_report()
     parent.paused()
     return parent, child
 
@@ -115,7 +115,7 @@ def test_a_worker_that_becomes_another_program_is_dead_and_that_program_is_anoth
         one.paused()
         (before,) = closed(daemon, STARTS)["workers"]
         one.go()
-        one.heard()
+        one.next_report()
         assert daemon.until("worker_died")["worker"] == "api/0"
         status = closed(daemon, STARTS + 20)
         lives, dead = sorted(daemon.ask("/workers")["workers"], key=lambda each: each["state"] == "died")
@@ -140,7 +140,7 @@ def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_
     with running() as daemon:
         lost = worker(f"{ROUNDS}\nwork()\n{STRAY}\nrounds()", BRICKD_SERVICE="lost")
         stopped, killed = (worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE=name) for name in ("stopped", "killed"))
-        file, still, _ = (each.heard() for each in (lost, stopped, killed))
+        file, still, _ = (each.next_report() for each in (lost, stopped, killed))
         starts = 4 * STARTS
         closed(daemon, starts)
         with open_segment(file) as segment:
@@ -149,11 +149,11 @@ def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_
         until_stopped(stopped.pid)
         killed.kill()
         # By the time that the one is dead the others were looked at for as long.
-        while not told(daemon, "worker_died"):
+        while not logged(daemon, "worker_died"):
             again(lost)
             starts += STARTS
         status = closed(daemon, starts)
-        assert [each["worker"] for each in told(daemon, "worker_died")] == ["killed/0"]
+        assert [each["worker"] for each in logged(daemon, "worker_died")] == ["killed/0"]
         assert status["ledger"]["spans"]["summarized"] == starts
         assert {file, still} <= set(find(prefix))
         assert entry(daemon, still)["state"] == "live"
@@ -162,10 +162,10 @@ def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_
         starts += STARTS
         assert closed(daemon, starts)["ledger"]["deferred"]["orphaned"] == 0
         # An end is seen without a lock as well.
-        assert lost.end() == 0, lost.said
+        assert lost.end() == 0, lost.stderr
         assert daemon.until("worker_ended")["worker"] == "lost/0"
         assert closed(daemon, starts)["ledger"]["spans"]["summarized"] == starts
-        assert [each["worker"] for each in told(daemon, "worker_died")] == ["killed/0"]
+        assert [each["worker"] for each in logged(daemon, "worker_died")] == ["killed/0"]
 
 
 # ---- segments that their own user writes into, or removes
@@ -174,7 +174,7 @@ def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_
 def test_tails_that_a_worker_scribbles_change_nothing_that_is_counted(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api")
-        with (SHM / one.heard()).open("r+b", buffering=0) as segment:
+        with (SHM / one.next_report()).open("r+b", buffering=0) as segment:
             closed(daemon, STARTS)
             # Each two words are a tail and its complement; that of 0 fits, and is long past.
             for rounds, words in enumerate(((0, 0), (12, 12), (U64, U64), (1 << 63, U64 >> 1), (0, U64)), start=2):
@@ -183,8 +183,8 @@ def test_tails_that_a_worker_scribbles_change_nothing_that_is_counted(worker: St
                 ledger = closed(daemon, rounds * STARTS)["ledger"]
                 assert ledger["spans"]["summarized"] == rounds * STARTS
                 assert ledger["deferred"]["orphaned"] == 0
-        assert not told(daemon, "quarantined")
-        assert not told(daemon, "break")
+        assert not logged(daemon, "quarantined")
+        assert not logged(daemon, "break")
 
 
 @pytest.mark.slow
@@ -209,7 +209,7 @@ def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_t
             (more,) = order(each, "w")
             spans += more + 100
             order(each, "mdd")
-        until(lambda: len(told(daemon, "worker_moved")) == 2 and told(daemon, "worker_died"))
+        until(lambda: len(logged(daemon, "worker_moved")) == 2 and logged(daemon, "worker_died"))
         for each in (one, two):
             order(each, "f")
         # Of each that goes on three that pended before, and two.

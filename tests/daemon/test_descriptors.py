@@ -84,13 +84,13 @@ def kept() -> dict[str, int]:
 def test_half_open_clients_stop_neither_the_checkpoint_nor_new_workers(worker: Start, prefix: str) -> None:
     with running(before=("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")) as daemon:
         one = worker(WORKING, BRICKD_SERVICE="one")
-        one.heard()
+        one.next_report()
         daemon.until("worker_found")
         with half_open(2 * LIMIT) as clients:
             two = worker(WORKING, BRICKD_SERVICE="two")
-            two.heard()
+            two.next_report()
             one.go()
-            one.heard()
+            one.next_report()
             until(lambda: kept() == {"one/0": 2, "two/0": 1})
             assert deferred(daemon) == {"one/0": 2, "two/0": 1}
             _, most = divided(LIMIT)
@@ -104,12 +104,12 @@ def test_half_open_clients_stop_neither_the_checkpoint_nor_new_workers(worker: S
 @pytest.mark.ci
 def test_streams_take_half_of_the_places_and_the_next_are_refused(prefix: str) -> None:
     with running(before=("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")) as daemon, ExitStack() as clients:
-        said = []
+        reported = []
         for _ in range(2 * divided(LIMIT).clients):
             client = clients.enter_context(connected(runtime().socket))
             client.send(request("/v1/events/stream"))
-            said.append(client.recv(1 << 10).split()[1])
-        assert said == 4 * [b"200"] + 12 * [b"429"]
+            reported.append(client.recv(1 << 10).split()[1])
+        assert reported == 4 * [b"200"] + 12 * [b"429"]
         assert daemon.ask("")["pid"] == daemon.pid
 
 
@@ -131,17 +131,17 @@ def no_descriptor_left(pid: int, but: int = 0) -> Iterator[None]:
 def test_where_no_descriptor_is_left_clients_are_closed(worker: Start, prefix: str, what: str) -> None:
     with running() as daemon, ExitStack() as stack:
         one = worker(WORKING, BRICKD_SERVICE="one")
-        one.heard()
+        one.next_report()
         daemon.until("worker_found")
         streams = [stack.enter_context(following(runtime().socket, "/v1/events/stream?since=99")) for _ in range(4)]
         until(lambda: kept() == {"one/0": 1})
         with no_descriptor_left(daemon.pid):
             if what == "a new worker":
-                worker(WORKING, BRICKD_SERVICE="two").heard()
+                worker(WORKING, BRICKD_SERVICE="two").next_report()
                 wanted = {"one/0": 1, "two/0": 1}
             else:
                 one.go()
-                one.heard()
+                one.next_report()
                 wanted = {"one/0": 2}
             until(lambda: kept() == wanted)
         for stream in streams:  # each was ended

@@ -98,8 +98,8 @@ def test_who_was_added_up_is_nobody_of_whom_anything_is_said_where_that_is_forgo
     assert ALONE in memory.compared.findings
 
 
-def told(daemon: Running, kind: str, times: int) -> None:
-    daemon.once("/events", lambda said: [each["kind"] for each in said["events"]].count(kind) == times)
+def until_logged(daemon: Running, kind: str, times: int) -> None:
+    daemon.once("/events", lambda answer: [each["kind"] for each in answer["events"]].count(kind) == times)
 
 
 @pytest.mark.parametrize("asked", ["the daemon", "nobody"])
@@ -107,10 +107,10 @@ def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, 
     with running() as daemon:
         for ended, number in enumerate((2, 3)):
             one = started(worker, BRICKD_SERVICE="m", BRICKD_WORKER=str(number))
-            told(daemon, "worker_found", ended + 1)
+            until_logged(daemon, "worker_found", ended + 1)
             one.go()
             assert one.end() == 0
-            told(daemon, "worker_ended", ended + 1)
+            until_logged(daemon, "worker_ended", ended + 1)
         if asked == "nobody":
             daemon.end()
         started(worker, BRICKD_SERVICE="m", BRICKD_WORKER="2")
@@ -139,7 +139,7 @@ def test_a_worker_that_is_pruned_without_a_daemon_is_not_taken_for_a_living_one_
 
     with running() as daemon:
         one = started(worker, BRICKD_SERVICE="m")
-        told(daemon, "worker_found", 1)
+        until_logged(daemon, "worker_found", 1)
         daemon.end()
     one.kill()
     assert known() == ["m/0"]

@@ -57,7 +57,7 @@ def server(worker: Start) -> Worker:
 
 def test_a_member_reads_through_the_api_and_an_outsider_does_not(daemon: Running, worker: Start) -> None:
     one = server(worker)
-    one.heard()
+    one.next_report()
     closed(daemon, STARTS)
     again(one)
     closed(daemon, 2 * STARTS)
@@ -83,7 +83,7 @@ def test_a_member_reads_through_the_api_and_an_outsider_does_not(daemon: Running
 )
 def test_a_member_controls_nothing(daemon: Running, worker: Start, arguments: tuple[str, ...]) -> None:
     one = server(worker)
-    one.heard()
+    one.next_report()
     closed(daemon, STARTS)
     out = f"/tmp/{runtime().directory.name}.brick"  # where any user may make a file
     refused = verb(MEMBER, *(out if word == OUT else word for word in arguments))
@@ -94,10 +94,10 @@ def test_a_member_controls_nothing(daemon: Running, worker: Start, arguments: tu
 
 
 def test_a_member_fetches_no_recording(daemon: Running, worker: Start) -> None:
-    server(worker).heard()
+    server(worker).next_report()
     closed(daemon, STARTS)
-    said = ask(runtime().socket, "/v1/record", b"duration=0.01").body
-    lies = json.loads(said.partition(b"event: done\ndata: ")[2].splitlines()[0])["recording"]
+    reported = ask(runtime().socket, "/v1/record", b"duration=0.01").body
+    lies = json.loads(reported.partition(b"event: done\ndata: ")[2].splitlines()[0])["recording"]
     out = Path(f"/tmp/{runtime().directory.name}.brick")
     refused = verb(MEMBER, "record", "--fetch", lies, "-o", os.fspath(out))
     assert (refused.returncode, out.exists()) == (2, False)
@@ -105,7 +105,7 @@ def test_a_member_fetches_no_recording(daemon: Running, worker: Start) -> None:
 
 
 def test_root_controls(daemon: Running, worker: Start) -> None:
-    server(worker).heard()
+    server(worker).next_report()
     closed(daemon, STARTS)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "brickd", "set", "api", "--spans", "on"], capture_output=True, check=False
@@ -132,7 +132,7 @@ sys.exit("truncated")
 
 def test_a_segment_is_its_users_alone_whatever_group_the_server_names(worker: Start, prefix: str) -> None:
     one = server(worker)
-    file = SHM / one.heard()
+    file = SHM / one.next_report()
     found = file.stat()
     assert (stat.S_IMODE(found.st_mode), found.st_uid) == (0o600, OWNER)
     tried = subprocess.run([*another_user(MEMBER, GROUP), sys.executable, "-c", ATTACKS, file], check=False)
@@ -145,7 +145,7 @@ def test_the_segment_of_an_older_agent_that_a_group_may_open_is_drained_and_name
     daemon: Running, worker: Start
 ) -> None:
     one = server(worker)
-    file = SHM / one.heard()
+    file = SHM / one.next_report()
     os.chown(file, -1, GROUP)
     file.chmod(0o660)
     closed(daemon, STARTS)
@@ -162,7 +162,10 @@ def test_the_doctor_finds_nothing_wrong_with_a_daemon_of_another_user_that_answe
         return {each["name"]: (each["state"], each["seen"]) for each in json.loads(done.stdout)["findings"]}
 
     assert findings(OWNER, member=True)["daemon"] == ("ok", f"process {daemon.pid} answers")
-    said = findings(MEMBER, member=True)
-    assert said["daemon"] == ("ok", f"process {daemon.pid} answers")
-    assert said["daemon-directory"] == ("ok", f"{runtime().directory} belongs to user {OWNER}, whose daemon answers")
+    reported = findings(MEMBER, member=True)
+    assert reported["daemon"] == ("ok", f"process {daemon.pid} answers")
+    assert reported["daemon-directory"] == (
+        "ok",
+        f"{runtime().directory} belongs to user {OWNER}, whose daemon answers",
+    )
     assert findings(OUTSIDER, member=False)["daemon-directory"][0] == "broken"

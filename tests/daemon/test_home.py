@@ -70,7 +70,7 @@ def test_a_group_comes_through_the_directory_and_cannot_list_it() -> None:
 @pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_a_directory_that_a_group_or_others_may_write_is_refused(mode: int) -> None:
     runtime().directory.chmod(mode)
-    assert ["expected a directory that only user" in said for said in refused()] == [True] * 3
+    assert ["expected a directory that only user" in reported for reported in refused()] == [True] * 3
 
 
 @pytest.mark.usefixtures("prefix")
@@ -78,10 +78,12 @@ def test_a_group_of_which_the_user_is_no_member_is_refused_by_its_name_and_leave
     nobody: list[str],
 ) -> None:
     os.chown(runtime().directory, 65534, 65534)
-    said = refused(*nobody, group=0)
-    assert len(said) == 3
-    assert len(set(said)) == 1, "no descriptor more with each try"
-    assert "cannot be given to group root (Operation not permitted): set BRICKD_GROUP to a group of which" in said[0]
+    reported = refused(*nobody, group=0)
+    assert len(reported) == 3
+    assert len(set(reported)) == 1, "no descriptor more with each try"
+    assert (
+        "cannot be given to group root (Operation not permitted): set BRICKD_GROUP to a group of which" in reported[0]
+    )
 
 
 def test_a_directory_that_was_removed_is_taken_again(prefix: str) -> None:
@@ -92,7 +94,7 @@ def test_a_directory_that_was_removed_is_taken_again(prefix: str) -> None:
         assert home.restore(prefix)
         assert not home.restore(prefix)
         assert descriptors() == before
-        assert all(f"a daemon runs already in {runtime().directory}" in said for said in refused())
+        assert all(f"a daemon runs already in {runtime().directory}" in reported for reported in refused())
 
 
 @pytest.mark.parametrize("why", [errno.EIO, errno.ENOENT])

@@ -21,7 +21,7 @@ LATEST_SECONDS = 30
 
 
 @contextmanager
-def heard(address: str) -> Iterator[socket.socket]:
+def notify_socket(address: str) -> Iterator[socket.socket]:
     """A manager's end of the socket, at a path or (@) an abstract address."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("\0" + address[1:] if address.startswith("@") else address)
@@ -52,10 +52,10 @@ def waiting(manager: socket.socket) -> list[bytes]:
 @pytest.mark.parametrize("kind", ["path", "abstract"])
 def test_what_is_told_arrives_at_the_socket_that_the_environment_names(tmp_path: Path, kind: str) -> None:
     address = f"{tmp_path}/notify" if kind == "path" else f"@brickd-test-{os.getpid()}"
-    with heard(address) as manager:
-        tells = Manager({"NOTIFY_SOCKET": address})
-        tells.ready("answers at /a/name\nREADY=0")
-        tells.stopping()
+    with notify_socket(address) as manager:
+        sender = Manager({"NOTIFY_SOCKET": address})
+        sender.ready("answers at /a/name\nREADY=0")
+        sender.stopping()
         assert one(manager) == {
             "READY": "1",
             "MAINPID": str(os.getpid()),
@@ -75,7 +75,7 @@ def test_a_socket_that_is_not_there_or_none_of_ours_harms_nothing(address: str) 
 
 @pytest.mark.slow  # it is given a second
 def test_a_manager_that_takes_nothing_costs_its_message_alone(tmp_path: Path) -> None:
-    with heard(f"{tmp_path}/notify") as manager:
+    with notify_socket(f"{tmp_path}/notify") as manager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as full:
             full.setblocking(False)
             with suppress(BlockingIOError):
@@ -111,7 +111,7 @@ def test_how_often_a_sign_of_life_is_wanted(usec: str | None, pid: str | None, e
 
 def test_a_sign_of_life_is_given_only_while_the_loop_comes_round(tmp_path: Path) -> None:
     calm, stands = 1_000_000_000, 3_000_000_000
-    with heard(f"{tmp_path}/notify") as manager:
+    with notify_socket(f"{tmp_path}/notify") as manager:
         stills = iter([calm, calm, stands, stands, calm])
         with pytest.raises(RuntimeError):  # what a coroutine makes of StopIteration
             asyncio.run(
@@ -125,7 +125,7 @@ def test_a_sign_of_life_is_given_only_while_the_loop_comes_round(tmp_path: Path)
 
 def test_a_daemon_tells_that_it_answers_lives_and_ends(prefix: str) -> None:
     address = f"{runtime().directory}/notify"
-    with heard(address) as manager, up(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:
+    with notify_socket(address) as manager, up(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:
         try:
             status = f"answers at {runtime().socket}"
             assert one(manager) == {"READY": "1", "MAINPID": str(daemon.pid), "STATUS": status}
@@ -174,7 +174,7 @@ def loop_held(daemon: Running) -> Iterator[None]:
 @pytest.mark.slow
 def test_a_daemon_that_answers_while_its_loop_stands_still_gives_no_sign_of_life(prefix: str) -> None:
     address = f"{runtime().directory}/notify"
-    with heard(address) as manager, running(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:
+    with notify_socket(address) as manager, running(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:
 
         def still_ns() -> int:
             return int(daemon.ask("")["loop_still_ns"])

@@ -127,8 +127,8 @@ def test_a_segment_over_the_limit_whatever_it_loses_is_quarantined_with_figure_a
         (refused,) = found.refused
         assert refused.path == f"{prefix}costly"
         assert "of memory: the limit for one segment is" in refused.reason
-        said = problems(Seen(found.workers, refused=found.refused))
-        assert [each.command for each in said if each.kind == "quarantined"] == ["brickd doctor"]
+        reported = problems(Seen(found.workers, refused=found.refused))
+        assert [each.command for each in reported if each.kind == "quarantined"] == ["brickd doctor"]
         loop.tick(1)
         assert loop.collector.directory.refused()[f"{prefix}costly"].reason == refused.reason
         assert [each.service for each in loop.collector.roster.drained()] == ["cheap"]

@@ -147,8 +147,8 @@ def test_many_that_end_at_once_each_leave_a_whole_record(worker: Start, prefix: 
 
 
 def test_a_record_is_laid_out_as_format_1_froze_it() -> None:
-    said = {name: (offset, count, code) for _, name, offset, count, code in _reader.removed_layout()}
-    assert said == {
+    reported = {name: (offset, count, code) for _, name, offset, count, code in _reader.removed_layout()}
+    assert reported == {
         **{"magic": (0, 1, "Q"), "format": (8, 1, "H"), "reason": (10, 1, "H"), "crc": (12, 1, "I")},
         **{"uuid": (16, 16, "B"), "service": (32, 64, "B"), "coordinates": (96, 16, "B"), "index": (112, 1, "i")},
         **{"reserved": (116, 1, "I"), "started_ns": (120, 1, "Q"), "removed_ns": (128, 1, "Q"), "took": (136, 1, "Q")},
@@ -210,7 +210,7 @@ def test_a_child_that_inherits_the_file_while_a_record_is_written_keeps_no_lock_
     with native(program(compiled, "removed", *GREEDY), "7", "fork", "1") as process:
         process.paused()
         process.go()
-        assert process.heard() == "forked"
+        assert process.next_report() == "forked"
         with file_of(prefix).open("r+b") as opened:
             lock = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             fcntl.fcntl(opened.fileno(), fcntl.F_OFD_SETLK, lock)
@@ -409,7 +409,7 @@ for _ in range(3):
 report(looks)
 """
     )
-    (free, taken, many, _), *looks = process.heard()
+    (free, taken, many, _), *looks = process.next_report()
     assert process.end() == 0
     one = taken // many
     for before, segments, left, recorded in looks:
@@ -433,9 +433,9 @@ comes()
 report(seen())
 """
     )
-    free, _, dead_before, recorded = process.heard()
+    free, _, dead_before, recorded = process.next_report()
     assert (free, dead_before, recorded) == (0, 3, 16), "a page of records is full, and so is /dev/shm"
-    assert process.heard()[2:] == [0, 19]
+    assert process.next_report()[2:] == [0, 19]
     assert process.end() == 0
 
 

@@ -24,7 +24,7 @@ def between_two(compiled: Compile, prefix: str) -> Iterator[tuple[Worker, str, s
     """A new worker that has looked at two dead segments, and recorded the first one but not removed it yet."""
     with dead(compiled, prefix, 10, 20) as (first, second):
         with native(program(compiled, "removed", *GREEDY), "0", "fork", "1") as process:
-            assert process.heard() == "forked"
+            assert process.next_report() == "forked"
             yield process, first, second
         assert process.process.returncode == 0
 
@@ -39,7 +39,7 @@ def go_on(process: Worker, more: int) -> None:
     """Let it remove what it has recorded; `more` more are recorded after it."""
     process.go()
     for _ in range(more):
-        assert process.heard() == "forked"
+        assert process.next_report() == "forked"
         process.go()
     process.paused()
     process.go()

@@ -73,12 +73,12 @@ def test_a_daemon_takes_records_into_its_checkpoint_and_empties_the_file(prefix:
 def test_what_is_taken_in_is_told_once(prefix: str) -> None:
     append(prefix, ONE, 5)
     append(prefix, TWO, 7)
-    told: list[tuple[str, str]] = []
-    with machine(prefix, log_event=lambda kind, text, **_: told.append((kind, text))) as daemon:
+    reported: list[tuple[str, str]] = []
+    with machine(prefix, log_event=lambda kind, text, **_: reported.append((kind, text))) as daemon:
         daemon.tick()
         append(prefix, ONE, 5)
         daemon.tick()
-    assert told == [("workers_removed", "12 spans of 2 removed workers counted: no daemon had kept their totals")]
+    assert reported == [("workers_removed", "12 spans of 2 removed workers counted: no daemon had kept their totals")]
 
 
 def test_a_reader_begins_again_where_a_daemon_has_taken_in_the_records_after_it_read_the_checkpoint(

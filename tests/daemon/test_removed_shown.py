@@ -54,13 +54,13 @@ done = subprocess.run([sys.executable, "-P", "-m", "brickd", "status", "--json"]
 report(json.loads(done.stdout))
 """
     )
-    after = process.heard()
+    after = process.next_report()
     assert process.end() == 0
     spans, removed = after["ledger"]["spans"], after["removed"]
     assert spans["begun"] + spans["removed"] == 100_000
     assert 0 < spans["removed"] == removed["spans"] == 1000 * removed["workers"]
-    said = f"{spans['removed']:,} spans of {removed['workers']} removed workers are in no total: no daemon kept them"
-    assert (said, "brickd up -d") in [(each["text"], each["command"]) for each in after["problems"]]
+    reported = f"{spans['removed']:,} spans of {removed['workers']} removed workers are in no total: no daemon kept them"
+    assert (reported, "brickd up -d") in [(each["text"], each["command"]) for each in after["problems"]]
     assert f"removed  {spans['removed']:,} spans of {removed['workers']} workers, in no total" in render(after, WIDE)
     (judged,) = [each for each in conditions(after, None, Bounds()) if each.name == "removed"]
     assert (judged.healthy, judged.seen, judged.command) == (False, f"{spans['removed']} removed", "brickd up -d")
@@ -77,8 +77,8 @@ def test_a_worker_that_was_shown_and_ended_cleanly_is_counted_as_removed(worker:
         **dict.fromkeys(before["ledger"]["spans"], 0),
         "removed": before["ledger"]["spans"]["begun"],
     }
-    said = "200 spans of 1 removed worker are in no total: no daemon kept them"
-    assert [(each["text"], each["command"]) for each in after["problems"]] == [(said, "brickd up -d")]
+    reported = "200 spans of 1 removed worker are in no total: no daemon kept them"
+    assert [(each["text"], each["command"]) for each in after["problems"]] == [(reported, "brickd up -d")]
     (entry,) = document("workers")["removed"]
     uuid, began = before["workers"][0]["uuid"], before["workers"][0]["started"]
     assert {name: entry[name] for name in ("uuid", "service", "index", "coordinates", "reason", "started")} == {
@@ -88,7 +88,7 @@ def test_a_worker_that_was_shown_and_ended_cleanly_is_counted_as_removed(worker:
     for verb in ("status", "workers"):
         screen = brickd(verb).stdout
         assert "no workers" in screen
-        assert said in screen
+        assert reported in screen
         assert "removed  200 spans of 1 worker, in no total\n" in screen
 
 
@@ -283,8 +283,8 @@ def test_a_worker_that_was_only_recorded_removes_its_segment_and_is_counted_as_r
 def test_what_a_person_prunes_is_counted_and_is_no_problem(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 0, 20) as files:
         assert spans_of(prefix) == (30, 0)
-        told = prune(remove=False, wait=lambda _: None)
-        assert ([each.file for each in told.removed], records(prefix)) == (sorted(files), [])
+        reported = prune(remove=False, wait=lambda _: None)
+        assert ([each.file for each in reported.removed], records(prefix)) == (sorted(files), [])
         done = prune(remove=True, wait=lambda _: None)
         assert sorted(each.file for each in done.removed) == sorted(files)
     assert spans_of(prefix) == (0, 30)
@@ -305,8 +305,8 @@ def test_where_no_record_can_be_written_nothing_is_pruned_but_what_has_nothing_t
         done = prune(remove=True, refused_too=True, wait=lambda _: None)
         assert [str(each) for each in done.refused] == [f"{file}: no record of it can be written"]
         assert find(prefix) == [file]
-        told = prune(remove=False, wait=lambda _: None)
-        assert [each.file for each in told.removed] == [file]
+        reported = prune(remove=False, wait=lambda _: None)
+        assert [each.file for each in reported.removed] == [file]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def at(sites: set[Site], one_in: int = 1) -> dict[Site, set[int]]:
     return {site: {step for step in range(STEPS) if one_in == 1 or drawn(step, one_in)} for site in sites}
 
 
-def told(*arguments: str) -> str:
+def message(*arguments: str) -> str:
     ended = brickd("set", *arguments)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
@@ -104,8 +104,8 @@ def told(*arguments: str) -> str:
 def filtered(daemon: Running, worker: str, site: int) -> None:
     """Wait until a site that a worker knows is left out."""
 
-    def so(said: dict[str, Any]) -> bool:
-        return len(said["sites"]) > site and said["sites"][site]["left_out"]
+    def so(answer: dict[str, Any]) -> bool:
+        return len(answer["sites"]) > site and answer["sites"][site]["left_out"]
 
     daemon.once(f"/inspect/{worker}", so)
 
@@ -118,8 +118,8 @@ def test_what_is_set_holds_in_workers_that_run_and_at_sites_that_come_until_the_
         daemon.until("worker_found")
         before = one.control
         assert one.round(daemon) == at(MLP | NORM)
-        said = told("api", "--fingerprints", "1/8", "--sites", "*.mlp", "--sites", "head")
-        assert said == "api: spans off, recording on, fingerprints 1/8, sites *.mlp, head in 1 worker\n"
+        reported = message("api", "--fingerprints", "1/8", "--sites", "*.mlp", "--sites", "head")
+        assert reported == "api: spans off, recording on, fingerprints 1/8, sites *.mlp, head in 1 worker\n"
         found = one.round(daemon)
         assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), "but where nobody knew of it yet"
         filtered(daemon, "api/0", 3)
@@ -133,7 +133,7 @@ def test_what_is_set_holds_in_workers_that_come_whatever_they_are_configured_wit
     with running() as daemon:
         one = Served(worker, 0)
         daemon.until("worker_found")
-        told("api", "--fingerprints", "1/8", "--sites", "*.mlp")
+        message("api", "--fingerprints", "1/8", "--sites", "*.mlp")
         two = Served(worker, 1, BRICKD_FINGERPRINTS="1/2")
         daemon.until("worker_found", daemon.until("set")["number"])
         assert two.round(daemon)[FIRST] == at(MLP, 8)[FIRST], "from the first step on"
@@ -141,14 +141,14 @@ def test_what_is_set_holds_in_workers_that_come_whatever_they_are_configured_wit
         filtered(daemon, "api/1", 3)
         assert two.round(daemon) == at(MLP, 8)
 
-        told("api", "--sites", "all")
+        message("api", "--sites", "all")
         assert two.round(daemon) == at(MLP | NORM | ATTN, 8)
         assert brickd("set", "api").stdout.endswith("fingerprints 1/8, sites all in 2 workers\n")
-        told("api", "--fingerprints", "off")
+        message("api", "--fingerprints", "off")
         assert (one.round(daemon), two.round(daemon)) == ({}, {})
-        told("api", "--fingerprints", "all")
+        message("api", "--fingerprints", "all")
         assert (one.round(daemon), two.round(daemon)) == 2 * (at(MLP | NORM | ATTN),)
-        told("api", "--fingerprints", "default", "--sites", "norm")
+        message("api", "--fingerprints", "default", "--sites", "norm")
         assert (one.round(daemon), two.round(daemon)) == (at(NORM), at(NORM, 2))
         assert [counts(each.reading())["forward"] for each in (one, two)] == [3 * STEPS, 7 * STEPS]
         assert all(exact(each.reading()) for each in (one, two))
@@ -164,11 +164,11 @@ def test_what_is_set_is_shown_of_each_worker_beside_what_it_was_started_with(wor
         assert (entry["set"], entry["configured"]) == (usual, {"fingerprints": "1/4"})
         assert "recording on, started with fingerprints 1/4\n" in brickd("inspect").stdout
 
-        said = document("set", "api", "--fingerprints", "1/16", "--sites", "norm")
+        answer = document("set", "api", "--fingerprints", "1/16", "--sites", "norm")
         wanted = {"spans": "off", "recording": "on", "fingerprints": "1/16", "sites": ["norm"], "workers": 1, "deaf": 0}
-        assert {key: said[key] for key in wanted} == wanted
+        assert {key: answer[key] for key in wanted} == wanted
         assert document("set", "api", "--spans", "on")["sites"] == ["norm"], "what is not said stays"
-        told("api", "--spans", "off")
+        message("api", "--spans", "off")
         event = daemon.until("set")
         assert event["text"] == "spans off, recording on, fingerprints 1/16, sites norm for 1 worker"
         (entry,) = document("workers")["workers"]
@@ -186,14 +186,14 @@ def test_coverage_says_what_is_left_out_and_how_to_have_it(worker: Start, prefix
     with running() as daemon:
         one = Served(worker, 0)
         daemon.until("worker_found")
-        told("api", "--fingerprints", "off", "--sites", "norm")
+        message("api", "--fingerprints", "off", "--sites", "norm")
         one.round()
         filtered(daemon, "api/0", 1)
-        said = document("coverage")
-        assert [(each["kernel"], each["state"]) for each in said["sites"]] == [
+        answer = document("coverage")
+        assert [(each["kernel"], each["state"]) for each in answer["sites"]] == [
             ("layers.*.mlp", "left_out"), ("layers.*.mlp", "left_out"), ("norm", "silent"),
         ]  # fmt: skip
-        assert said["services"][0]["thinned"] == {
+        assert answer["services"][0]["thinned"] == {
             "fingerprints": "off", "instrumented": False, "workers": 1, "of": 1,
         }  # fmt: skip
         screen = brickd("coverage").stdout
@@ -203,10 +203,10 @@ def test_coverage_says_what_is_left_out_and_how_to_have_it(worker: Start, prefix
         two = Served(worker, 1, BRICKD_FINGERPRINTS="1/64")
         daemon.until("worker_found", daemon.until("set")["number"])
         two.round()
-        told("api", "--fingerprints", "default", "--sites", "all")
+        message("api", "--fingerprints", "default", "--sites", "all")
         line = next(each for each in brickd("coverage").stdout.splitlines() if each.startswith("fingerprints of "))
         assert line == "fingerprints of one step of 64 in 1 of 2 workers (brickd set api --fingerprints all)"
-        told(*shlex.split(line[:-1].partition("brickd set ")[2]))
+        message(*shlex.split(line[:-1].partition("brickd set ")[2]))
         assert document("coverage")["services"][0]["thinned"] is None
 
 
@@ -242,9 +242,9 @@ def test_coverage_says_of_which_steps_instrumented_models_are_recorded_while_nob
         assert document("coverage")["services"][0]["thinned"] == {
             "fingerprints": "1/64", "instrumented": True, "workers": 1, "of": 1,
         }  # fmt: skip
-        told("api", "--fingerprints", "1/8")
+        message("api", "--fingerprints", "1/8")
         assert line() == "fingerprints of one step of 8 (brickd set api --fingerprints all)"
-        told("api", "--fingerprints", "all")
+        message("api", "--fingerprints", "all")
         assert line() is None
 
 
@@ -259,7 +259,7 @@ def test_what_a_killed_daemon_had_set_is_told_and_holds_for_its_successor(worker
     with running() as daemon:
         daemon.until("worker_found")
         one.round()
-        told("api", "--fingerprints", "1/8", "--sites", "norm")
+        message("api", "--fingerprints", "1/8", "--sites", "norm")
         daemon.once("/workers", lambda _: kept().wishes == {"api": Wish(False, False, "1/8", ("norm",))})
         daemon.kill()
     problem = "fingerprints are set in 1 worker by a daemon that was killed", "brickd up -d"
@@ -293,14 +293,14 @@ def test_workers_of_an_older_agent_are_told_not_to_obey(prefix: str) -> None:
     with living(f"{prefix}old", golden("1.3")) as file, running() as daemon:
         daemon.until("worker_found")
         before = os.pread(file, 4096, _reader.CONTROL)
-        said = told("golden", "--fingerprints", "1/16", "--sites", "block").splitlines()
-        assert said == [
+        text = message("golden", "--fingerprints", "1/16", "--sites", "block").splitlines()
+        assert text == [
             "golden: spans off, recording on, fingerprints 1/16, sites block in 1 worker",
             "1 worker cannot be told: all steps and sites are recorded there, for its brick-agent is older",
         ]
         assert document("set", "golden")["deaf"] == 1
         assert os.pread(file, 4096, _reader.CONTROL) == before
-        assert len(told("golden", "--fingerprints", "default", "--sites", "all").splitlines()) == 1
+        assert len(message("golden", "--fingerprints", "default", "--sites", "all").splitlines()) == 1
 
 
 RATE = "off, all, default, or 1/N for one step of N, of at most 1000000"

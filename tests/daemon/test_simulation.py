@@ -69,11 +69,11 @@ def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
 
 def judge(world: World) -> None:
     refused = world.faults.refused
-    quarantined = [said for said in world.logged if said[0] == "quarantined"]
+    quarantined = [logged for logged in world.logged if logged[0] == "quarantined"]
     assert refused or all(world.copies.intersection(re.findall(r"[^\s:,]+", text)) for _, _, text in quarantined), (
         "nothing but copies, and what they are taken for"
     )
-    broken = [said for said in world.logged if said[0] == "break"]
+    broken = [logged for logged in world.logged if logged[0] == "break"]
     assert not broken or world.damaged or world.copies_drained, "an earlier copy has less than was read before"
     survey = world.survey()
     found = {each.reading.uuid: each for each in survey.workers}
@@ -140,12 +140,12 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     if writer.dropped.get(_reader.KIND_FINALIZE) or writer.uncertain:
         return
     measured, bound = rows.get((1, _reader.UNIT_DEFERRED)), rows.get((1, _reader.UNIT_BOUND))
-    said = history.measurements
-    assert counts["measured"] + counts["unmatched"] == len(said)
+    reported = history.measurements
+    assert counts["measured"] + counts["unmatched"] == len(reported)
     if writer.slow:  # threads that say it long after it was so: what their host could not tell apart, nobody can
         return
     assert measured is not None
-    assert (measured["count"], measured["total"]) == (len(said), sum(said.values()))
+    assert (measured["count"], measured["total"]) == (len(reported), sum(reported.values()))
     count, parts, latencies = history.expected()
     assert (counts["bounded"], counts["late"]) == (count, 0)
     if bound is not None:
@@ -208,7 +208,7 @@ def test_a_damaged_checkpoint_is_a_visible_break_and_nothing_counts_twice(seeds:
     broken = [world for world in worlds if world.damaged]
     assert len(broken) * 12 > len(seeds)
     for world in broken:
-        assert [said for said in world.logged if said[0] == "break"], "it is told"
+        assert [logged for logged in world.logged if logged[0] == "break"], "it is told"
 
 
 # ---- mutants: what the simulation must see
@@ -337,7 +337,7 @@ def _the_living_are_buried(patch: Patch) -> None:
     patch.setattr(SegmentFile, "worker", lambda self: None)
 
 
-def _a_segment_that_was_lost_tells_of_its_own_work(patch: Patch) -> None:
+def _a_segment_that_was_lost_reports_its_own_work(patch: Patch) -> None:
     patch.setattr(Attached, "goes_on_in", lambda self, heir: None)
 
 
@@ -432,7 +432,7 @@ MUTANTS = {
         _a_checkpoint_written_in_place,
         _a_checkpoint_that_failed_counts_as_kept,
         _the_living_are_buried,
-        _a_segment_that_was_lost_tells_of_its_own_work,
+        _a_segment_that_was_lost_reports_its_own_work,
         _who_goes_on_elsewhere_is_dead,
         _who_has_no_file_is_not_shown,
         _a_worker_is_remembered_once_its_segment_is_removed,
@@ -518,7 +518,7 @@ def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
             writer.finish()
         for _ in range(4):
             world.tick(1.0)
-        assert [said for said in world.logged if said[0] == "quarantined" and "KeyError" in said[2]]
+        assert [logged for logged in world.logged if logged[0] == "quarantined" and "KeyError" in logged[2]]
         found = {worker.reading.uuid: worker.reading.deferred for worker in world.survey().workers}
         for writer in world.writers[1:]:
             assert found[writer.uuid.hex()]["started"] == len(writer.history.starts)
@@ -547,7 +547,7 @@ def test_deferred_work_goes_along_with_a_segment_that_was_removed_while_no_daemo
         world.tick(1.0)
         (worker,) = world.survey().workers
         assert worker.reading.deferred["started"] == len(lost.history.starts)
-        assert not [said for said in world.logged if said[0] == "worker_missed"]
+        assert not [logged for logged in world.logged if logged[0] == "worker_missed"]
     finally:
         world.close()
 

@@ -61,7 +61,7 @@ def test_a_strangers_segment_with_a_workers_uuid_takes_nothing_from_the_worker(w
     file = theirs(SHM / f"{prefix}0", copy_of(victim.file, uid=STRANGER))
     with lived_in(file), running() as daemon:
         daemon.until("worker_found")
-        first = daemon.once("/workers", lambda said: said["workers"])
+        first = daemon.once("/workers", lambda answer: answer["workers"])
         assert [(each["segment"], each["state"]) for each in first["workers"]] == [(victim.file, "live")]
         file.unlink()
         assert daemon.ask("/status")["problems"] == []
@@ -90,18 +90,18 @@ def test_a_strangers_segment_has_no_name_and_no_vote(worker: Start, prefix: str,
 def test_a_strangers_junk_changes_no_exit_code_and_no_word(worker: Start, prefix: str, by_daemon: bool) -> None:
     started(worker)
 
-    def said() -> list[tuple[int, str]]:
+    def messages() -> list[tuple[int, str]]:
         ended = [brickd(*words) for words in (("status", "--check"), ("workers",), ("doctor",), ("prune", "--dry-run"))]
         return [(each.returncode, each.stderr) for each in ended]
 
-    before = said()
+    before = messages()
     theirs(SHM / f"{prefix}junk")
     os.symlink("/etc/passwd", SHM / f"{prefix}link")
     os.chown(SHM / f"{prefix}link", STRANGER, STRANGER, follow_symlinks=False)
     os.mkfifo(SHM / f"{prefix}fifo")
     os.chown(SHM / f"{prefix}fifo", STRANGER, STRANGER)
     if not by_daemon:
-        assert said() == before
+        assert messages() == before
         return
     with running() as daemon:
         daemon.until("worker_found")
@@ -113,16 +113,16 @@ def test_where_only_another_user_has_segments_every_verb_says_whose_and_how_to_a
     for number in range(3):
         theirs(SHM / f"{prefix}{number}", with_header(uid=4321, uuid=os.urandom(16)), uid=4321)
     theirs(SHM / f"{prefix}junk", uid=1234)
-    said = "user root has no segments here, and brickd reads only those of its own user: #4321 has 3 segments, "
+    reported = "user root has no segments here, and brickd reads only those of its own user: #4321 has 3 segments, "
     for verb in ("status", "workers", "bricks", "tree"):
         ended = brickd(verb)
         assert ended.returncode == 0
-        assert said in ended.stderr
+        assert reported in ended.stderr
         assert ended.stderr.endswith("(sudo -u '#4321' brickd status)\n")
     named = brickd("status", "api")
-    assert (named.returncode, said in named.stderr) == (4, True)
+    assert (named.returncode, reported in named.stderr) == (4, True)
     inspected = brickd("inspect")
-    assert (inspected.returncode, said in inspected.stderr) == (4, True)
+    assert (inspected.returncode, reported in inspected.stderr) == (4, True)
     assert brickd("status", "--check").returncode == 0
     (finding,) = [each for each in json.loads(brickd("doctor", "--json").stdout)["findings"]
                   if each["name"] == "segments-foreign"]  # fmt: skip
@@ -216,7 +216,7 @@ def test_every_file_and_socket_is_its_users_alone_whatever_the_umask(worker: Sta
     with running(without_umask) as daemon:
         daemon.until("worker_found")
         assert ask(places.socket, "/v1/record", b"duration=0.01").status == 200
-        daemon.once("/source", lambda said: said["sources"])
+        daemon.once("/source", lambda answer: answer["sources"])
         paths = [*SHM.glob(f"{prefix}*"), *places.directory.rglob("*"), *places.state.rglob("*")]
         names = {path.name for path in paths}
         assert {"lock", "checkpoint", "socket", "key", "recordings", "sources"} <= names

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from said import Said
+from checked_record import CheckedRecord
 from sided import MLP, NAMES, OFF, off
 
 from brickd.analysis.numerics import fingerprint_export
@@ -18,14 +18,14 @@ from brickd.shm.sites import WorkerNames
 STEP = _reader.CHECKED_STEP
 
 
-def worn(one: list[Said], other: list[Said], *, step: int | None = None) -> list[Comparison]:
+def worn(one: list[CheckedRecord], other: list[CheckedRecord], *, step: int | None = None) -> list[Comparison]:
     """By run, where there is no room any more for the first that the one said: as it was heard, and of copies."""
     numerics = Numerics(1)  # as little as there can be
     first, second = (numerics.producer(uuid, "api", tables, "") for uuid in "ab")
     first.receive(one[0].slots())
     full(numerics)
-    for producer, said in ((first, one[1:]), (second, other)):
-        producer.receive(b"".join(each.slots() for each in said))
+    for producer, reported in ((first, one[1:]), (second, other)):
+        producer.receive(b"".join(each.slots() for each in reported))
     return compared(numerics, step)
 
 
@@ -37,7 +37,7 @@ def full(numerics: Numerics) -> None:
     """Have another worker say so much that what came first has gone."""
     another = numerics.producer("c", "api", tables, "")
     while not numerics.evicted:
-        another.receive(Said(off(9), site=OFF, step=9).slots())
+        another.receive(CheckedRecord(off(9), site=OFF, step=9).slots())
 
 
 def compared(numerics: Numerics, step: int | None = None) -> list[Comparison]:
@@ -60,9 +60,11 @@ def exported_and_added(of: Numerics) -> Numerics:
     return other
 
 
-def repeated(*outputs: int, position: Sequence[int] = (), flags: int = STEP) -> list[Said]:
+def repeated(*outputs: int, position: Sequence[int] = (), flags: int = STEP) -> list[CheckedRecord]:
     return [
-        Said(off(n, 0.1 * n), site=MLP, step=1, position=position[at] if position else 0, ticks=at, flags=flags)
+        CheckedRecord(
+            off(n, 0.1 * n), site=MLP, step=1, position=position[at] if position else 0, ticks=at, flags=flags
+        )
         for at, n in enumerate(outputs)
     ]
 
@@ -78,8 +80,8 @@ def test_repeats_of_which_the_first_have_left_are_paired_with_nothing_that_is_as
 def test_repeats_of_workers_that_came_after_what_has_left_are_paired_in_their_order() -> None:
     numerics = Numerics(1)
     full(numerics)
-    for uuid, said in (("a", repeated(1, 2, 3)), ("b", repeated(1, 7, 3))):
-        numerics.producer(uuid, "api", tables, "").receive(b"".join(each.slots() for each in said))
+    for uuid, reported in (("a", repeated(1, 2, 3)), ("b", repeated(1, 7, 3))):
+        numerics.producer(uuid, "api", tables, "").receive(b"".join(each.slots() for each in reported))
     for each in compared(numerics):
         assert (each.compared, each.diverged, each.not_comparable) == (3, 1, {})
 

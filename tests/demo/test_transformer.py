@@ -16,10 +16,10 @@ from brickd.shm.segment import open_segment
 
 
 def test_replicas_of_a_seed_record_the_same_and_those_of_another_do_not(worker: Start, prefix: str) -> None:
-    said, recorded = replicas(
+    reported, recorded = replicas(
         worker, prefix, *(f"report(told(Model(size, drawn(size, {seed}))))" for seed in (7, 7, 8))
     )
-    assert said[0] == said[1] != said[2]
+    assert reported[0] == reported[1] != reported[2]
     assert recorded[0] == recorded[1]
     assert [each[:4] for each in recorded[0]] == [(*run, *moment) for moment in MOMENTS for run in RUNS]
     assert len({each.output for each in recorded[0]}) == len(recorded[0])
@@ -48,7 +48,7 @@ def test_tokens_are_the_likeliest_or_drawn_by_a_seed(worker: Start) -> None:
     process = worker(
         MODEL + "m = Model(size, drawn(size, 1)); report([told(m, seed=s) for s in (None, None, 1, 1, 2)])"
     )
-    greedy, again, one, same, other = process.heard()
+    greedy, again, one, same, other = process.next_report()
     assert greedy == again
     assert one == same != other
     assert process.end() == 0
@@ -72,7 +72,7 @@ model.forward(np.arange(6), RequestCache(size), 6)
 report([float(np.abs(last[5] - last[6]).max()), float(np.abs(last[5]).max())])
 """
     )
-    error, largest = process.heard()
+    error, largest = process.next_report()
     assert 0 < error < 1e-5 < largest
     assert process.end() == 0
 
@@ -90,5 +90,5 @@ def test_rotary_tells_how_far_two_rows_are_apart_and_not_where_they_are() -> Non
 
 def test_a_context_that_is_full_ends_the_answer(worker: Start) -> None:
     process = worker(MODEL + "report(len(list(Model(size, drawn(size, 1)).generate(range(10)))))")
-    assert process.heard() == 1 + (SMALL.context - 10)
+    assert process.next_report() == 1 + (SMALL.context - 10)
     assert process.end() == 0

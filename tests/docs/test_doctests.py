@@ -56,14 +56,14 @@ def test_the_examples_run_and_are_recorded(worker: Start, prefix: str) -> None:
         """
     )
     for name in names[:-1]:
-        assert process.heard() == [name, 0]
+        assert process.next_report() == [name, 0]
     process.paused()
     got = reading(prefix)
     assert spans(got)["begun"] == spans(got)["summarized"]
     recorded = {name for path in counts(got) for name in path}
     assert {"rms_norm", "copy", "moe_gemm", "prefill", "decode", "attention[3]", "tokenize", "stream"} <= recorded
     process.go()
-    assert process.heard() == ["shutdown", 0]
+    assert process.next_report() == ["shutdown", 0]
     assert process.end() == 0
 
 

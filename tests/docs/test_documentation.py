@@ -129,8 +129,8 @@ def test_each_option_has_a_help_text() -> None:
 
 
 def test_the_list_of_verbs_says_what_the_help_of_each_verb_says_first() -> None:
-    said = {command.name.removeprefix("brickd "): command.summary for command in commands()}
-    assert {name: f"{said[name]}." for name in VERBS} == {name: verb.help for name, verb in VERBS.items()}
+    reported = {command.name.removeprefix("brickd "): command.summary for command in commands()}
+    assert {name: f"{reported[name]}." for name in VERBS} == {name: verb.help for name, verb in VERBS.items()}
 
 
 def test_the_examples_in_the_builder_of_the_pages_are_true() -> None:

@@ -70,8 +70,8 @@ SNIPPETS = [
 @pytest.mark.parametrize(("page", "snippet"), SNIPPETS, ids=[f"{page}-{n}" for n, (page, _) in enumerate(SNIPPETS)])
 def test_a_snippet_runs_and_nothing_in_it_is_wrong(worker: Start, page: str, snippet: str) -> None:
     program = worker(f"{GIVEN}\n{snippet}\nreport('done')\n", BRICKD_STRICT="1")
-    assert program.heard() == "done"
-    assert (program.end(), program.said) == (0, "")
+    assert program.next_report() == "done"
+    assert (program.end(), program.stderr) == (0, "")
 
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
@@ -86,9 +86,9 @@ def test_every_verb_and_option_of_a_page_exists(page: str) -> None:
         if block.language in ("console", "bash")
         for line in block.text.splitlines()
     ]
-    said = [re.sub(r"^\$ ", "", line) for line in lines] + _INLINE.findall(text(page))
+    reported = [re.sub(r"^\$ ", "", line) for line in lines] + _INLINE.findall(text(page))
     context = click.Context(group)
-    for line in said:
+    for line in reported:
         for part in re.split(r"[|;&]+ *| -- ", line.partition("  #")[0]):
             named = re.match(r"brickd ([a-z]+)", part)
             if named is None:

@@ -115,8 +115,8 @@ def unknown_in(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_section_of_a_verb_has_each_option_and_choice(verb: str) -> None:
-    said = section(page("cli"), f"brickd {verb}")
-    words = set(re.findall(r"-*\w[\w-]*", said))
+    reported = section(page("cli"), f"brickd {verb}")
+    words = set(re.findall(r"-*\w[\w-]*", reported))
     for parameter in commands()[verb].params:
         wanted = {str(choice) for choice in getattr(parameter.type, "choices", ())}
         if isinstance(parameter, click.Option):
@@ -130,7 +130,7 @@ def test_a_page_names_no_verb_and_no_option_that_does_not_exist(path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("\nSee `brickd frobnicate`.\n", ["brickd frobnicate"]),
         ("\n```console\n$ brickd stat --json\n```\n", ["brickd stat"]),
@@ -140,8 +140,8 @@ def test_a_page_names_no_verb_and_no_option_that_does_not_exist(path: Path) -> N
         ("\n`brickd down && brickd up -d && brickd stat -q`\n", ["brickd stat"]),
     ],
 )
-def test_a_command_that_does_not_exist_is_found(text: str, told: list[str]) -> None:
-    assert unknown(text) == told
+def test_a_command_that_does_not_exist_is_found(text: str, reported: list[str]) -> None:
+    assert unknown(text) == reported
 
 
 def test_the_examples_in_help_texts_name_only_what_exists() -> None:
@@ -186,11 +186,11 @@ def test_the_fields_of_brick_config_are_those_of_the_header() -> None:
 
 
 def test_the_options_of_the_daemon_are_those_of_up() -> None:
-    said = {
+    reported = {
         word for span in first_spans(section(page("configuration"), "Options of the daemon")) for word in span.split()
     }
     own = {opt for each in commands()["up"].params for opt in each.opts} - {"-o", "--output", "--json"}
-    assert own == {word for word in said if word.startswith("-")}
+    assert own == {word for word in reported if word.startswith("-")}
 
 
 # ---- HTTP
@@ -215,14 +215,14 @@ def test_the_paths_and_parameters_are_those_of_the_api(daemon: Daemon) -> None:
 
 def kinds() -> set[str]:
     """The kinds of errors that the API sends."""
-    told: list[type[BrickdError]] = [BrickdError]
-    for error in told:
-        told += error.__subclasses__()
+    reported: list[type[BrickdError]] = [BrickdError]
+    for error in reported:
+        reported += error.__subclasses__()
     texts = [path.read_text() for path in (ROOT / "brickd" / "api").glob("*.py")]
     literal = {
         kind for text in texts for kind in re.findall(r'(?:error_body|_turn_away)\((?:\w+\.\w+, )?"(\w+)"', text)
     }
-    return {error.kind for error in told} | set(application._KINDS.values()) | literal | {"stranger"}
+    return {error.kind for error in reported} | set(application._KINDS.values()) | literal | {"stranger"}
 
 
 def test_the_kinds_of_errors_are_those_that_the_api_sends() -> None:
@@ -248,12 +248,12 @@ def asked(command: str, lines: int | None = None) -> str:
     with subprocess.Popen(shell, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         if lines is not None:
-            said = "".join(process.stdout.readline() for _ in range(lines))
+            reported = "".join(process.stdout.readline() for _ in range(lines))
             process.kill()
-            return said
-        said = process.stdout.read()
+            return reported
+        reported = process.stdout.read()
     assert process.returncode == 0, command
-    return said
+    return reported
 
 
 @pytest.mark.parametrize("example", [line for line in EXAMPLES if ENDLESS not in line])
@@ -432,11 +432,11 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
     text = page("exit-codes").partition("\n## ")[0]
     codes = {int(first): _CODE.findall(kind) for first, _, kind in rows(text) if first.isdigit()}
     assert sorted(codes) == [*map(int, Exit), 130]
-    told: list[type[BrickdError]] = [BrickdError]
-    for error in told:
-        told += error.__subclasses__()
+    reported: list[type[BrickdError]] = [BrickdError]
+    for error in reported:
+        reported += error.__subclasses__()
     assert {kind: code for code, of in codes.items() for kind in of} == {
-        each.kind: int(each.exit_code) for each in told
+        each.kind: int(each.exit_code) for each in reported
     }
 
 
@@ -453,8 +453,8 @@ def test_the_conditions_are_those_that_are_checked() -> None:
 
 
 def test_the_codes_in_the_help_text_are_those_of_the_page() -> None:
-    (said,) = [each.text for each in next(help_texts()).paragraphs if each.text.startswith("Exit codes")]
-    assert [int(number) for number in re.findall(r"^ +(\d+) ", said, re.MULTILINE)] == list(map(int, Exit))
+    (text,) = [each.text for each in next(help_texts()).paragraphs if each.text.startswith("Exit codes")]
+    assert [int(number) for number in re.findall(r"^ +(\d+) ", text, re.MULTILINE)] == list(map(int, Exit))
 
 
 # ---- Python and C
@@ -473,8 +473,8 @@ def test_each_public_name_of_the_agent_is_documented() -> None:
 
 @pytest.mark.parametrize("name", ["BrickProfiler", "KernelTrace", "TraceRun", "TraceReport"])
 def test_each_member_of_a_class_of_older_profilers_is_documented(name: str) -> None:
-    (said,) = [rest for first, *rest in rows(page("python-api")) if _CODE.findall(first) == [name]]
-    assert set(_CODE.findall(said[0])) == public_members(getattr(brick_agent, name))
+    (reported,) = [rest for first, *rest in rows(page("python-api")) if _CODE.findall(first) == [name]]
+    assert set(_CODE.findall(reported[0])) == public_members(getattr(brick_agent, name))
 
 
 def test_each_attribute_of_a_divergence_is_documented() -> None:

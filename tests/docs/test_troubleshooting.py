@@ -104,17 +104,17 @@ def refusals() -> Iterator[tuple[str, str]]:
                 continue
             made = node.exc.func
             name = made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")
-            said = literals(node.exc)
-            if name in _REFUSALS and any(" " in part.strip(" ,:") for part in said.split("\0")):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}: {said}".replace("\0", "…"), said
+            reported = literals(node.exc)
+            if name in _REFUSALS and any(" " in part.strip(" ,:") for part in reported.split("\0")):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {reported}".replace("\0", "…"), reported
 
 
 def reasons() -> Iterator[tuple[str, str]]:
     """Why the writer in C opens no segment, or has no key."""
     for name in ("config", "lifecycle", "segment_file", "key_file"):
         path = ROOT / "agent" / "src" / "writer" / f"{name}.c"
-        for said in re.findall(r'(?:return|wrong =) "(\w+ [^"]+)"', path.read_text()):
-            yield f"{path.name}: {said}", said
+        for text in re.findall(r'(?:return|wrong =) "(\w+ [^"]+)"', path.read_text()):
+            yield f"{path.name}: {text}", text
 
 
 def test_every_refusal_is_on_the_page() -> None:
@@ -123,6 +123,6 @@ def test_every_refusal_is_on_the_page() -> None:
     assert len(every) > 100
     assert [
         where
-        for where, said in every
-        if not any(message and all(part in said for part in message) for message in known)
+        for where, reported in every
+        if not any(message and all(part in reported for part in message) for message in known)
     ] == []

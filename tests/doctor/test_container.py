@@ -89,9 +89,9 @@ def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
 ) -> None:
     shm.chmod(mode)
     lives, dies = (serve(f"{ROUNDS}\nreport(os.getpid())\nrounds()") for _ in range(2))
-    assert [each.heard() for each in (lives, dies)] == [1, 1], "each the first of its namespace"
+    assert [each.next_report() for each in (lives, dies)] == [1, 1], "each the first of its namespace"
     for each in (lives, dies):
-        each.heard()
+        each.next_report()
     closed(daemon, 2 * STARTS)
     workers = daemon.ask("/workers")["workers"]
     assert {(each["state"], each["pid"]) for each in workers} == {("live", 1)}, "as it says itself"
@@ -125,23 +125,23 @@ def test_a_server_of_torch_models_that_brick_agent_begins_is_process_1_and_is_se
     pytest.importorskip("torch", reason="torch is not installed: .ci/run does it")
     source = f"{SMALL}\nreport(os.getpid())\nfor _ in range(3): work()\npause()\nreport(os.getppid())"
     one = serve(source, by=(sys.executable, "-P", "-m", "brick_agent", "--"))
-    assert one.heard() == 1
+    assert one.next_report() == 1
     one.paused()
     daemon.until("worker_found")
-    said = daemon.once("/weights", lambda said: any(each["tensors"] for each in said["services"]))
-    assert [each["service"] for each in said["services"]] == ["api"]
+    answer = daemon.once("/weights", lambda answer: any(each["tensors"] for each in answer["services"]))
+    assert [each["service"] for each in answer["services"]] == ["api"]
     bricks = {each["name"]: each["count"] for each in daemon.ask("/bricks")["bricks"]}
     assert {"forward": 2, "layers.*": 6, "layers.*.mlp": 6}.items() <= bricks.items()
     assert sum(each.stat().st_blocks * 512 for each in shm.iterdir()) < MIB
     one.go()
-    assert (one.heard(), one.end()) == (0, 0)
-    assert one.said.endswith("set BRICKD_STATE_DIR (BRICKD_KEY_FILE)\n"), "its user has no home"
+    assert (one.next_report(), one.end()) == (0, 0)
+    assert one.stderr.endswith("set BRICKD_STATE_DIR (BRICKD_KEY_FILE)\n"), "its user has no home"
 
 
 def test_a_daemon_in_a_container_records_and_a_recording_is_fetched_from_it(
     daemon: Running, serve: Serve, tmp_path: Path
 ) -> None:
-    serve(f"{ROUNDS}\nrounds()").heard()
+    serve(f"{ROUNDS}\nrounds()").next_report()
     closed(daemon, STARTS)
     recorded = brickd("record", "--duration", "0.01", "-o", f"{tmp_path}/night.brick")
     assert recorded.returncode == 0, recorded.stderr
@@ -179,8 +179,8 @@ report([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 
 def test_sixteen_workers_have_room_in_the_64_mib_of_a_container(daemon: Running, serve: Serve, shm: Path) -> None:
     one = serve(SIXTEEN)
-    assert sorted(str(one.heard()) for _ in range(17)) == ["None"] * 16 + ["paused"]
-    workers = daemon.once("/workers", lambda said: len(said["workers"]) == 16)["workers"]
+    assert sorted(str(one.next_report()) for _ in range(17)) == ["None"] * 16 + ["paused"]
+    workers = daemon.once("/workers", lambda answer: len(answer["workers"]) == 16)["workers"]
     assert {each["state"] for each in workers} == {"live"}
     spans = daemon.ask("/status")["ledger"]["spans"]
     assert spans["begun"] == spans["summarized"] == 16 * 4 * 1000
@@ -189,11 +189,11 @@ def test_sixteen_workers_have_room_in_the_64_mib_of_a_container(daemon: Running,
     used = sum(each["memory_bytes"] for each in workers)
     assert used == sum(file.stat().st_blocks * 512 for file in shm.iterdir()) < 64 * MIB
     one.go()
-    assert one.heard() == [0] * 16
+    assert one.next_report() == [0] * 16
     assert one.end() == 0
 
 
-def told(daemon: Running, begun: int) -> dict[str, Any]:
+def logged(daemon: Running, begun: int) -> dict[str, Any]:
     """The one worker, once all of it is seen, of which a part could not be recorded as it was."""
     (entry,) = daemon.ask("/workers")["workers"]
     spans = entry["ledger"]["spans"]
@@ -208,11 +208,11 @@ def test_a_memory_group_that_is_full_kills_nobody_and_what_was_lost_is_told(
     one = serve(f"brick.init()\n{FILLING}\nfill(4 << 20)\n{greedy(30)}", cgroup=os.fspath(group))
     one.paused()
     daemon.until("worker_found")
-    assert told(daemon, 30 * GREEDY_SPANS)["problem"] is not None
+    assert logged(daemon, 30 * GREEDY_SPANS)["problem"] is not None
     assert kills(group) == 0
     one.go()
     assert one.end() == 5
-    assert one.said == ""
+    assert one.stderr == ""
 
 
 def test_a_dev_shm_that_is_full_kills_nobody_and_what_was_lost_is_told(
@@ -225,10 +225,10 @@ def test_a_dev_shm_that_is_full_kills_nobody_and_what_was_lost_is_told(
     one.go()
     one.paused()
     daemon.until("worker_found")
-    assert told(daemon, 30 * GREEDY_SPANS)["problem"] is not None
+    assert logged(daemon, 30 * GREEDY_SPANS)["problem"] is not None
     one.go()
     assert one.end() == 5
-    assert one.said == ""
+    assert one.stderr == ""
 
 
 # ---- what `brickd doctor` says where a recipe was not followed
@@ -243,7 +243,7 @@ def examined(container: Container) -> dict[str, tuple[str, str, str | None]]:
 
 
 def test_a_container_with_a_dev_shm_of_its_own_is_told_how_to_share_it(serve: Serve) -> None:
-    serve(f"{ROUNDS}\nrounds()").heard()
+    serve(f"{ROUNDS}\nrounds()").next_report()
     state, seen, fix = examined(Container(SERVER))["shm-namespace"]
     assert (state, seen.startswith("no segment and no worker here, in kubernetes")) == ("advice", True)
     assert fix is not None
@@ -251,7 +251,7 @@ def test_a_container_with_a_dev_shm_of_its_own_is_told_how_to_share_it(serve: Se
 
 
 def test_a_container_of_another_user_learns_whose_the_segments_are(serve: Serve, shm: Path) -> None:
-    serve(f"{ROUNDS}\nrounds()").heard()
+    serve(f"{ROUNDS}\nrounds()").next_report()
     state, seen, _ = examined(Container(STRANGER, [], os.fspath(shm)))["segments-foreign"]
     assert state == "ok"
     assert f"#{SERVER} has 1; this user has none" in seen
@@ -259,7 +259,7 @@ def test_a_container_of_another_user_learns_whose_the_segments_are(serve: Serve,
 
 
 def test_where_the_recipe_was_followed_nothing_is_wrong(daemon: Running, serve: Serve, shm: Path) -> None:
-    serve(f"{ROUNDS}\nrounds()").heard()
+    serve(f"{ROUNDS}\nrounds()").next_report()
     closed(daemon, STARTS)
     shm.chmod(0o777)  # as Kubernetes makes them
     found = examined(Container(SERVER, [], os.fspath(shm)))
@@ -270,7 +270,7 @@ def test_where_the_recipe_was_followed_nothing_is_wrong(daemon: Running, serve: 
 
 
 def test_a_dev_shm_that_is_nearly_full_is_told(serve: Serve, shm: Path) -> None:
-    serve(f"{ROUNDS}\nrounds()").heard()
+    serve(f"{ROUNDS}\nrounds()").next_report()
 
     def room(free: int) -> tuple[str, str, str | None]:
         with (shm / "others").open("wb") as file:

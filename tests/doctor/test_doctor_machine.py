@@ -110,11 +110,11 @@ def test_a_worker_with_another_prefix_is_found_and_the_prefix_named(worker: Star
     try:
         finding = about(examined(), "prefix", process.pid)
         assert finding["state"] == "broken"  # no worker at all is seen with ours
-        told = subprocess.run(
+        reported = subprocess.run(
             finding["fix"].replace(" brickd status", f" {sys.executable} -P -m brickd status --json"),
             shell=True, capture_output=True, text=True, check=True, env=os.environ | {"BRICKD_SHM_PREFIX": prefix},
         )  # fmt: skip
-        assert [each["pid"] for each in json.loads(told.stdout)["workers"]] == [process.pid]
+        assert [each["pid"] for each in json.loads(reported.stdout)["workers"]] == [process.pid]
     finally:
         process.kill()
         for file in SHM.glob(f"x {prefix}*"):
@@ -155,7 +155,7 @@ def test_a_child_that_only_has_its_parents_segment_is_well(worker: Start) -> Non
         os.waitpid(child, 0)
         """
     )
-    child = process.heard()
+    child = process.next_report()
     process.paused()
     findings = examined()
     wrong = [finding["name"] for finding in findings if finding["state"] != "ok" and str(child) in finding["about"]]
@@ -222,9 +222,9 @@ def test_hostile_names_stay_harmless(worker: Start, prefix: str) -> None:
 def test_what_needs_a_fix_comes_first_each_with_its_fix_and_the_rest_is_counted(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api").kill()
     *lines, last = brickd("doctor", COLUMNS="60").stdout.splitlines()
-    told = lines.index(next(line for line in lines if line.startswith("advice  segments-dead")))
-    assert len(lines[told]) <= 60
-    assert lines[told + 1].startswith("        brickd prune  # ")
+    reported = lines.index(next(line for line in lines if line.startswith("advice  segments-dead")))
+    assert len(lines[reported]) <= 60
+    assert lines[reported + 1].startswith("        brickd prune  # ")
     fine, checks = (int(word) for word in last.split() if word.isdigit())
     assert len(lines) == 2 * (checks - fine)
     assert last == f"{fine} of {checks} checks fine"
@@ -268,7 +268,7 @@ def examine(*before):
 def test_a_worker_in_another_mount_namespace_is_found(worker: Start) -> None:
     process = started(worker, ELSEWHERE)
     process.go()
-    (SHM / process.heard()).write_bytes(b"another file of that name")
+    (SHM / process.next_report()).write_bytes(b"another file of that name")
     finding = about(examined(), "shm-namespace", process.pid)
     assert finding["state"] == "broken"
     assert f"pid {process.pid} (python" in finding["seen"]
@@ -289,7 +289,7 @@ def test_a_worker_in_another_mount_namespace_is_found(worker: Start) -> None:
 )
 def test_a_dev_shm_that_workers_cannot_use_is_broken(worker: Start, mounted: str, name: str, fix: str) -> None:
     process = worker(f"{PRIVATE}{mounted}\n{INSIDE}\nexamine()")
-    code, findings = process.heard()
+    code, findings = process.next_report()
     assert code == 1
     (broken,) = [finding for finding in findings if finding["name"] == name]
     assert broken["state"] == "broken"
@@ -301,7 +301,7 @@ def test_a_dev_shm_that_workers_cannot_use_is_broken(worker: Start, mounted: str
 def test_a_dev_shm_that_may_not_even_be_listed_is_broken(worker: Start, nobody: list[str]) -> None:
     mounted = 'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=0700")'
     process = worker(f"{PRIVATE}{mounted}\n{INSIDE}\nexamine(*{nobody!r})")
-    code, findings = process.heard()
+    code, findings = process.next_report()
     (access,) = [finding for finding in findings if finding["name"] == "shm-access"]
     assert (code, access["state"], access["fix"]) == (1, "broken", "chmod 1777 /dev/shm")
     assert access["seen"] == "mode 0700 of user 0"
@@ -311,7 +311,7 @@ def test_a_dev_shm_that_may_not_even_be_listed_is_broken(worker: Start, nobody: 
 @needs_namespaces
 def test_a_dev_shm_without_a_limit_is_well(worker: Start) -> None:
     process = worker(f'{PRIVATE}mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=0,nr_inodes=0")\n{INSIDE}\nexamine()')
-    _, findings = process.heard()
+    _, findings = process.next_report()
     (room,) = [finding for finding in findings if finding["name"] == "shm-room"]
     assert (room["state"], room["seen"]) == ("ok", "no limit on its size")
 

@@ -218,18 +218,18 @@ def test_a_segment_that_grows_while_it_is_read_gets_no_more_than_it_was_said_to_
     with file(made, holes=True) as fd:
         segment = Segment("grows", fd)
 
-        def says(paths: int) -> int:
+        def pending(paths: int) -> int:
             os.pwrite(fd, struct.pack(codes, paths)[: forge.field("process", "paths")[2]], at)
             return 0
 
-        says(0)
+        pending(0)
         # What waits is asked for between the look at its extent and the reading.
-        account = Account(pending=lambda: says(4096))
+        account = Account(pending=lambda: pending(4096))
         with pytest.raises(SegmentOverBudget, match=r"^grows: takes 5\.\d MiB of memory: the limit for one segment"):
             account.read(segment, Budget(), 0)
-        says(0)
+        pending(0)
         assert account.ration is Ration.WHOLE, "the next look may find less"
-        account = Account(pending=lambda: says(8))
+        account = Account(pending=lambda: pending(8))
         assert len(account.read(segment, Budget(), 0).paths) == 8, "what there is room for is read"
 
 

@@ -27,15 +27,15 @@ def clocks(compiled: Compile) -> Path:
     return program(compiled, "clocks")
 
 
-@pytest.mark.parametrize("said", ["hpet\n", "acpi_pm\n", "", "tsc", "tsc\nhpet\n", "\0" * 40, None])
+@pytest.mark.parametrize("text", ["hpet\n", "acpi_pm\n", "", "tsc", "tsc\nhpet\n", "\0" * 40, None])
 def test_a_counter_that_the_kernel_does_not_trust_is_not_used(
-    compiled: Compile, prefix: str, tmp_path: Path, said: str | None
+    compiled: Compile, prefix: str, tmp_path: Path, text: str | None
 ) -> None:
     source = tmp_path / "current_clocksource"
-    if said is not None:
-        source.write_text(said)
+    if text is not None:
+        source.write_text(text)
     with native(clocks(compiled), str(source)) as process:
-        process.heard()
+        process.next_report()
         got = reading(prefix)
         assert got.header["clock"] == _reader.CLOCK_MONOTONIC
         assert got.tick_ns == 1.0
@@ -50,7 +50,7 @@ def test_a_counter_that_the_kernel_does_not_trust_is_not_used(
 )
 def test_the_counter_that_the_kernel_trusts_is_used(compiled: Compile, prefix: str) -> None:
     with native(clocks(compiled), str(KERNEL)) as process:
-        process.heard()
+        process.next_report()
         got = reading(prefix)
         assert got.header["clock"] not in (0, _reader.CLOCK_MONOTONIC)
         assert exact(got) == {"begun": 1, "summarized": 1}
@@ -61,7 +61,7 @@ def test_the_counter_that_the_kernel_trusts_is_used(compiled: Compile, prefix: s
 
 def test_a_span_that_would_end_before_it_began_is_rejected_and_counted(compiled: Compile, prefix: str) -> None:
     with native(clocks(compiled), "back") as process:
-        process.heard()
+        process.next_report()
         got = reading(prefix)
         assert exact(got) == {"begun": 2, "summarized": 1, "rejected": 1}
         assert [lane["rejected"] for _, lane, _ in got.lanes] == [(1, 0)]
@@ -102,9 +102,9 @@ def test_a_setting_that_cannot_be_gives_one_warning_and_an_unharmed_host(
         """,
         **{variable: value},
     )
-    assert process.heard() is False
+    assert process.next_report() is False
     assert process.end() == 5
-    (line,) = process.said.splitlines()
+    (line,) = process.stderr.splitlines()
     assert line.startswith("brickd: this process is not recorded: ")
     assert variable in line
     assert readings(prefix) == []

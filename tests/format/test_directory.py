@@ -74,8 +74,8 @@ def test_a_file_that_stays_unpublished_is_looked_at_as_often_as_the_others(prefi
 
 
 def test_a_file_that_is_removed_after_it_was_listed_is_not_told(prefix: str) -> None:
-    told: list[str] = []
-    directory = Directory(prefix, lambda kind, text, **_: told.append(f"{kind}: {text}"), STILL_NS)
+    reported: list[str] = []
+    directory = Directory(prefix, lambda kind, text, **_: reported.append(f"{kind}: {text}"), STILL_NS)
     file = SHM / f"{prefix}0"
     file.write_bytes(b"a segment")
 
@@ -84,7 +84,7 @@ def test_a_file_that_is_removed_after_it_was_listed_is_not_told(prefix: str) -> 
         raise SegmentRefused(name, "is gone")
 
     assert directory.look(0, {}, attach)
-    assert (told, directory.quarantined) == ([], {})
+    assert (reported, directory.quarantined) == ([], {})
 
 
 def test_the_loop_rests_beside_a_file_that_stays_unpublished(prefix: str) -> None:

@@ -136,13 +136,13 @@ def test_the_tables_of_a_segment_are_its_own_whichever_was_read_before_it() -> N
     for image in (golden(), other, golden(), golden()):
         with segment_of(bytes(image)) as segment:
             names, sites = segment.tables()
-            said = [*names], segment.read().paths
+            reported = [*names], segment.read().paths
             assert isinstance(names, list)
             names.clear()  # it is whoever's asked for it
-            assert (segment.tables().names, segment.tables().sites) == (said[0], sites)
-        wanted = wanted or said
-        differ = [n for n, (one, another) in enumerate(zip(said[0], wanted[0], strict=True)) if one != another]
-        assert (differ, said[1]) == ([2] if image is other else [], wanted[1])
+            assert (segment.tables().names, segment.tables().sites) == (reported[0], sites)
+        wanted = wanted or reported
+        differ = [n for n, (one, another) in enumerate(zip(reported[0], wanted[0], strict=True)) if one != another]
+        assert (differ, reported[1]) == ([2] if image is other else [], wanted[1])
 
 
 def test_steps_and_given_times_came_with_format_1_1() -> None:

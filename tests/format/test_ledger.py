@@ -107,15 +107,15 @@ def test_a_span_ring_was_consumed_up_to_a_tail_that_can_be(tail: tuple[int, int]
     assert details == {"consumed": consumed, "in_ring": 60 - consumed, "lost_with_daemon": 0}
 
 
-@pytest.mark.parametrize(("said", "lost"), [(49, 49), (50, 50), (51, 0), (U64, 0)])
-def test_no_more_details_went_with_a_daemon_than_were_consumed(said: int, lost: int) -> None:
-    details = ledger_of(reading(LANE, tails={"spans_lost": said})).details
+@pytest.mark.parametrize(("given", "lost"), [(49, 49), (50, 50), (51, 0), (U64, 0)])
+def test_no_more_details_went_with_a_daemon_than_were_consumed(given: int, lost: int) -> None:
+    details = ledger_of(reading(LANE, tails={"spans_lost": given})).details
     assert details == {"consumed": 50 - lost, "in_ring": 10, "lost_with_daemon": lost}
 
 
-@pytest.mark.parametrize(("said", "read"), [(0, 0), (59, 59), (60, 60), (61, 0), (U64, 0)])
-def test_no_more_events_were_read_than_were_recorded(said: int, read: int) -> None:
-    events = ledger_of(reading(LANE, tails={"events_read": said})).events
+@pytest.mark.parametrize(("given", "read"), [(0, 0), (59, 59), (60, 60), (61, 0), (U64, 0)])
+def test_no_more_events_were_read_than_were_recorded(given: int, read: int) -> None:
+    events = ledger_of(reading(LANE, tails={"events_read": given})).events
     assert events == {"consumed": read, "in_ring": 60 - read}
 
 

@@ -81,7 +81,7 @@ def test_what_cost_nothing_is_no_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counted", "told"),
+    ("counted", "text"),
     [
         ({"no_lane": 1}, "1 span not recorded: "),
         ({"names_refused": 1}, "1 name was empty "),
@@ -91,9 +91,9 @@ def test_what_cost_nothing_is_no_loss() -> None:
         ({"lane": {"nested": 1}}, "1 call from signal handlers "),
     ],
 )
-def test_of_one_thing_nothing_is_said_in_the_plural(counted: dict[str, Any], told: str) -> None:
+def test_of_one_thing_nothing_is_said_in_the_plural(counted: dict[str, Any], text: str) -> None:
     (loss,) = lost(**counted)
-    assert loss.text.startswith(told)
+    assert loss.text.startswith(text)
 
 
 def test_a_checksum_without_a_site_is_no_event_for_which_a_ring_had_no_room() -> None:

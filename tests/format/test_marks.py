@@ -37,7 +37,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Rea
     process.paused()
     got = reading(prefix)
     process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
     return got
 
 
@@ -114,7 +114,7 @@ brick.transfer("H2D", 4096)
 profiler.stop(timer)
 report([each.name for each in profiler.all_brick_stats()])
 """)
-    assert sorted(process.heard()) == ["gemm", "norm"]
+    assert sorted(process.next_report()) == ["gemm", "norm"]
     assert process.end() == 0
 
 

@@ -33,7 +33,7 @@ def summary(image: bytearray, path: int, lane: int, duration: int) -> None:
     struct.pack_into("<Q", image, at["area"] + lane * at["stride"] + 8 * path, 2)
 
 
-def said(reading: Reading) -> dict[str, Any]:
+def counts_of(reading: Reading) -> dict[str, Any]:
     """All that a reading says, but for the rows behind the last one that is there."""
     names = list(reading.names)
     while names and names[-1] is None:
@@ -107,8 +107,8 @@ def test_a_segment_with_holes_reads_as_the_same_bytes_without_any(
     whole = forge.seal(image)
     with file(whole) as dense, file(whole, holes=True) as sparse:
         segment = Segment("sparse", sparse)
-        wanted = said(Segment("dense", dense).read())
-        got = said(segment.read())
+        wanted = counts_of(Segment("dense", dense).read())
+        got = counts_of(segment.read())
         paths = len(got["paths"])
         assert (got["names"], got["lanes"], got["odd"]) == (wanted["names"], wanted["lanes"], 0)
         assert got["paths"] == wanted["paths"][:paths]

@@ -94,9 +94,9 @@ SECOND = 10**9
 def test_a_measurement_that_is_longer_than_its_start_is_ago_is_counted_and_the_start_is_bounded(
     now: Now, ns: int, counts: bool, first: str
 ) -> None:
-    said = [defer(100, id=1), measured(1, ns)]
+    reported = [defer(100, id=1), measured(1, ns)]
     work = Deferred()
-    for records in (*(said if first == "start" else said[::-1]), finalize(300), b"", b""):
+    for records in (*(reported if first == "start" else reported[::-1]), finalize(300), b"", b""):
         work.take(records, lambda: now)
         work.settle(1.0, complete=False)
     for _ in range(2):
@@ -233,7 +233,7 @@ def test_what_another_segment_of_the_process_said_goes_on_in_this_one() -> None:
 class History:
     """What the threads of a worker said, each with its lane, in the order in which it was there to be read."""
 
-    said: list[tuple[int, bytes]] = field(default_factory=list)
+    records: list[tuple[int, bytes]] = field(default_factory=list)
     starts: list[tuple[int, int, int]] = field(default_factory=list)  # (ticks, stream, id)
     syncs: list[tuple[int, int | None]] = field(default_factory=list)
     measurements: dict[int, int] = field(default_factory=dict)
@@ -272,34 +272,34 @@ def history(chance: random.Random, lanes: int, length: int, *, slow: bool) -> Hi
         if draw < 0.6:
             id = len(found.starts) + 1
             found.starts.append((ticks, stream, id))
-            found.said.append((lane, defer(ticks, stream, id=id)))
+            found.records.append((lane, defer(ticks, stream, id=id)))
         elif draw < 0.75 and (open_ := [id for *start, id in found.starts[-5:] if not found.closes(*start)]):
             id = chance.choice(open_)
             if id not in found.measurements:
                 found.measurements[id] = chance.randint(0, 50)
-                found.said.append((lane, measured(id, found.measurements[id])))
+                found.records.append((lane, measured(id, found.measurements[id])))
         else:
             which = None if chance.random() < 0.3 else stream
             found.syncs.append((ticks, which))
-            found.said.append((lane, finalize(ticks, which)))
+            found.records.append((lane, finalize(ticks, which)))
     return found
 
 
 def reads(chance: random.Random, of: History, lanes: int) -> Iterator[bytes]:
     """Passes over the lanes: each lane to the end that it had at some time during the pass."""
     seen, began = [0] * lanes, 0
-    while began < len(of.said):
-        ended = min(len(of.said), began + chance.randint(0, 12))
+    while began < len(of.records):
+        ended = min(len(of.records), began + chance.randint(0, 12))
         order = list(range(lanes))
         chance.shuffle(order)
         records = b""
         for lane in order:
             head = chance.randint(began, ended)
-            records += b"".join(record for who, record in of.said[seen[lane] : head] if who == lane)
+            records += b"".join(record for who, record in of.records[seen[lane] : head] if who == lane)
             seen[lane] = max(seen[lane], head)
         yield records
         began = ended
-    yield b"".join(record for lane in range(lanes) for who, record in of.said[seen[lane] :] if who == lane)
+    yield b"".join(record for lane in range(lanes) for who, record in of.records[seen[lane] :] if who == lane)
 
 
 def judge(seed: int, *, slow: bool, restarts: bool) -> None:

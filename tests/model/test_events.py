@@ -52,8 +52,8 @@ def test_whoever_watches_is_woken_by_each_event_and_no_longer_than_it_watches() 
 
 
 def test_many_readers_see_every_event_once_while_one_thread_adds() -> None:
-    log, heard = Log(), [list[int]() for _ in range(3)]
-    woken = [threading.Event() for _ in heard]
+    log, reported = Log(), [list[int]() for _ in range(3)]
+    woken = [threading.Event() for _ in reported]
 
     def read(seen: list[int], wake: threading.Event) -> None:
         while len(seen) < 500:
@@ -63,7 +63,7 @@ def test_many_readers_see_every_event_once_while_one_thread_adds() -> None:
             assert page.missed == 0
             seen.extend(event.number for event in page.events)
 
-    readers = [threading.Thread(target=read, args=each) for each in zip(heard, woken, strict=True)]
+    readers = [threading.Thread(target=read, args=each) for each in zip(reported, woken, strict=True)]
     with contextlib.ExitStack() as watching:
         for wake in woken:
             watching.enter_context(log.watched(wake.set))
@@ -73,4 +73,4 @@ def test_many_readers_see_every_event_once_while_one_thread_adds() -> None:
             log.add("tick", "")
         for reader in readers:
             reader.join()
-    assert heard == [list(range(1, 501))] * 3
+    assert reported == [list(range(1, 501))] * 3

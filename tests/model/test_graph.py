@@ -93,8 +93,8 @@ def test_a_shape_that_cannot_be_is_told_as_the_text_that_it_is(text: str) -> Non
     made.launch("k", text)
     made.end()
     document = whole(tree(named([made]), layers=False))
-    (told,) = document["nodes"][1]["kernel"]["shapes"]
-    assert told == dict.fromkeys(told) | {"text": text, "launches": 1}
+    (answer,) = document["nodes"][1]["kernel"]["shapes"]
+    assert answer == dict.fromkeys(answer) | {"text": text, "launches": 1}
     assert all(line.isprintable() for line in render(document, Screen(None, False)))
 
 
@@ -109,7 +109,7 @@ def test_ends_are_told_apart_only_where_one_arrow_stands_between_them(one: str, 
 
 @given(st.lists(programs(marks=True, whole=False), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
-    def said(made: list[MadeUp]) -> dict[str, Any]:
+    def document_of(made: list[MadeUp]) -> dict[str, Any]:
         # Percentiles lie in the buckets of the first worker's clock, and the first declared category counts.
         document = whole(tree(named(made), layers=layers))
         for node in document["nodes"]:
@@ -117,7 +117,7 @@ def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random
                 del node[key]
         return document
 
-    one, other = said(made), said(chance.sample(made, len(made)))
+    one, other = document_of(made), document_of(chance.sample(made, len(made)))
     assert json.dumps(one) == json.dumps(other)
     assert dot(one) == dot(other)
 
@@ -257,8 +257,8 @@ def test_of_many_shapes_the_most_frequent_are_told_and_the_rest_counted() -> Non
     kernel = document["nodes"][1]["kernel"]
     assert (kernel["launches"], len(kernel["shapes"]), kernel["hidden_shapes"]) == (103, SHOWN_MAX, 100 - SHOWN_MAX)
     assert kernel["shapes"][0]["text"] == "<<<50,32,1>>> smem=0B"
-    told = sum(each["launches"] for each in kernel["shapes"])
-    assert told + kernel["hidden_launches"] + kernel["launches_without_shape"] == 103
+    reported = sum(each["launches"] for each in kernel["shapes"])
+    assert reported + kernel["hidden_launches"] + kernel["launches_without_shape"] == 103
     (line,) = [line for line in render(document, Screen(None, False)) if "`-- k " in line]
     assert line.endswith(
         "k  <<<50,32,1>>> smem=0B 3×, <<<1,32,1>>> smem=0B 1×, <<<10,32,1>>> smem=0B 1×, "
@@ -290,8 +290,8 @@ def test_a_picture_has_the_most_frequent_shape_and_counts_the_others() -> None:
     made = MadeUp()
     for number in (1, 2, 2, *range(3, SHOWN_MAX + 10)):
         made.launch("k", f"<<<{number},32,1>>> smem=0B")
-    said = dot(whole(tree(named([made]), layers=False)))
-    assert rf'label="k\n{SHOWN_MAX + 10} launches\n<<<2,32,1>>> smem=0B\n…{SHOWN_MAX + 8} more shapes"' in said
+    reported = dot(whole(tree(named([made]), layers=False)))
+    assert rf'label="k\n{SHOWN_MAX + 10} launches\n<<<2,32,1>>> smem=0B\n…{SHOWN_MAX + 8} more shapes"' in reported
 
 
 def test_the_slowest_kernel_says_where_its_source_is() -> None:

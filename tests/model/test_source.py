@@ -18,8 +18,8 @@ from faults import Compile, Start
 from mortal import mortal
 from running import BRICKD, going, running, until
 from sandbox import apart
+from source_pieces import fnv1a
 from test_record import recording
-from told import fnv1a
 from verbs import brickd, document
 
 from brickd.base.paths import runtime
@@ -56,14 +56,14 @@ def sender(worker: Start, length: int, **environment: str) -> Worker:
     """A worker that has told as much of its source as there was room for."""
     source = f'"0123456789abcdefghijklmnopqrstuvwxyz\\n" * {length // 37} + "z" * {length % 37}'
     process: Worker = worker(TELLS.format(text=source), **({"BRICKD_SERVICE": "api"} | environment))
-    process.heard()
+    process.next_report()
     return process
 
 
 def more(process: Worker) -> bool:
     """Have it tell more; whether all of it is told."""
     process.go()
-    return bool(process.heard())
+    return bool(process.next_report())
 
 
 def raw(*arguments: str) -> tuple[int, bytes, str]:
@@ -82,7 +82,7 @@ def shown(hash_: int, *arguments: str) -> bytes:
 
 def until_known(daemon: Any, known: int = 1) -> None:
     """Until the text of so many is in files, and the events behind them were given back."""
-    daemon.once("/source", lambda said: sum(each["known"] for each in said["sources"]) == known)
+    daemon.once("/source", lambda answer: sum(each["known"] for each in answer["sources"]) == known)
 
 
 # ---- from workers
@@ -151,15 +151,15 @@ report(ptx.text is None)
 pause()
 """
     )
-    assert process.heard() is False
+    assert process.next_report() is False
     known = fnv1a(b"text" * 100)
     with running() as daemon:
-        daemon.once("/status", lambda said: said["ledger"]["events"]["in_ring"] == 0)
+        daemon.once("/status", lambda answer: answer["ledger"]["events"]["in_ring"] == 0)
         process.go()
-        assert process.heard() is True
+        assert process.next_report() is True
         until_known(daemon)
         assert shown(known) == b"text" * 100
-        terms = daemon.once("/status", lambda said: said["ledger"]["deferred"]["pending"] == 0)["ledger"]
+        terms = daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["pending"] == 0)["ledger"]
         assert terms["deferred"]["started"] + terms["events"]["dropped"].get("defer", 0) == 5_000
 
 
@@ -168,7 +168,7 @@ def test_eight_workers_with_one_text_have_one_file(worker: Start) -> None:
         sender(worker, 30_000, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
     with running() as daemon:
         until_known(daemon)
-        daemon.once("/status", lambda said: said["ledger"]["events"]["in_ring"] == 0)
+        daemon.once("/status", lambda answer: answer["ledger"]["events"]["in_ring"] == 0)
         (entry,) = document("source")["sources"]
         assert (entry["workers"], entry["launches"]) == ([f"api/{n}" for n in range(8)], 8)
         assert entry["differing"] == 0
@@ -181,7 +181,7 @@ def test_who_is_forked_while_a_text_is_told_tells_it_as_well(worker: Start) -> N
             "while os.read", "if os.fork(): os.wait(); pause()\nwhile os.read"
         )
     )
-    assert process.heard() is False
+    assert process.next_report() is False
     known = _reader.source_hash(b"x" * (MEBIBYTE // 2))
     with running() as daemon:
         until(lambda: more(process))
@@ -202,7 +202,7 @@ def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
     # When all is told something else happens, so that daemons have something to do.
     busy = TELLS.replace("    ptx.send()\n", "    ptx.send()\n    brick.brick('k').defer()\n    brick.finalize()\n")
     process = worker(busy.format(text=f"'x' * {MEBIBYTE}"), BRICKD_SERVICE="api")
-    process.heard()
+    process.next_report()
     events: list[str] = []
     effects = set()
     for number in range(1, 22):
@@ -272,7 +272,7 @@ def test_a_recording_has_the_texts_that_are_told_while_it_is_made(worker: Start,
         process.paused()
         until_known(daemon)
         process.go()
-        assert process.end() == 0, process.said
+        assert process.end() == 0, process.stderr
         assert recorder.wait() == 0
     assert shown(fnv1a(b"late"), file) == b"late"
 
@@ -322,13 +322,13 @@ def test_on_a_terminal_nothing_of_it_is_obeyed(filed: dict[str, int]) -> None:
         os.close(its)
         assert process.wait() == 0
     with open(ours, "rb") as terminal:
-        said = os.read(terminal.fileno(), 10_000)
-    assert said == b"\\x1b]0;owned\\x07 two    tabs\r\n\\udcff three\r\n"
+        reported = os.read(terminal.fileno(), 10_000)
+    assert reported == b"\\x1b]0;owned\\x07 two    tabs\r\n\\udcff three\r\n"
 
 
-@pytest.mark.parametrize("said", [lambda h: h[:6], lambda h: h.upper(), lambda h: f"@{h}", lambda h: f"0x{h}"])
-def test_what_a_hash_begins_with_is_enough(filed: dict[str, int], said: Callable[[str], str]) -> None:
-    assert raw("source", said(f"{filed['gemm']:016x}"))[1] == b"one"
+@pytest.mark.parametrize("given", [lambda h: h[:6], lambda h: h.upper(), lambda h: f"@{h}", lambda h: f"0x{h}"])
+def test_what_a_hash_begins_with_is_enough(filed: dict[str, int], given: Callable[[str], str]) -> None:
+    assert raw("source", given(f"{filed['gemm']:016x}"))[1] == b"one"
 
 
 def test_a_hash_that_nothing_has_is_answered_with_4_and_one_that_several_have_with_2(prefix: str) -> None:
@@ -357,11 +357,11 @@ def test_the_list_is_escaped_and_in_every_format(filed: dict[str, int]) -> None:
     lines = brickd("source").stdout.splitlines()
     assert lines[0].split() == ["SOURCE", "SIZE", "LAUNCHES", "KERNELS", "WORKERS", "NAME", "PATH"]
     assert all(line.isprintable() for line in lines)
-    said = document("source")
-    assert {entry["hash"] for entry in said["sources"]} == {f"{known:016x}" for known in filed.values()}
+    answer = document("source")
+    assert {entry["hash"] for entry in answer["sources"]} == {f"{known:016x}" for known in filed.values()}
     rows = [json.loads(line) for line in brickd("source", "-o", "jsonl").stdout.splitlines()]
-    assert rows == said["sources"]
-    assert list(said) == ["schema_version", "source", "hash", "text", "sources", "not_kept"]
+    assert rows == answer["sources"]
+    assert list(answer) == ["schema_version", "source", "hash", "text", "sources", "not_kept"]
     assert list(rows[0]) == [
         "hash", "name", "path", "size_bytes", "known", "lacking", "pieces", "pieces_wanted", "differing", "launches",
         "kernels", "workers",

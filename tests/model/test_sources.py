@@ -9,15 +9,15 @@ from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 
 
-def told(worker: Start, prefix: str, source: str, **environment: str) -> tuple[Reading, object]:
+def recorded_by(worker: Start, prefix: str, source: str, **environment: str) -> tuple[Reading, object]:
     """What a program left, and what it reported."""
     process = worker(source + "\npause()\n", **environment)
-    said = process.heard()
+    reported = process.next_report()
     process.paused()
     got = reading(prefix)
     process.go()
-    assert process.end() == 0, process.said
-    return got, said
+    assert process.end() == 0, process.stderr
+    return got, reported
 
 
 def pieces(got: Reading) -> int:
@@ -31,7 +31,7 @@ def dropped(got: Reading) -> int:
 
 
 def test_a_source_is_told_once_and_its_text_is_not_kept(worker: Start, prefix: str) -> None:
-    got, said = told(
+    got, reported = recorded_by(
         worker,
         prefix,
         """
@@ -47,13 +47,13 @@ for _ in range(5):
 report([ptx.text, sys.getrefcount(text)])
 """,
     )
-    assert said == [None, 2], "nobody but the host holds the text"
+    assert reported == [None, 2], "nobody but the host holds the text"
     length = 400 + len(str(got.header["pid"]))
     assert pieces(got) == 1 + 1 + -(-length // 40) + 1
 
 
 def test_a_text_of_any_class_and_with_anything_in_it_harms_no_host(worker: Start, prefix: str) -> None:
-    _, said = told(
+    _, reported = recorded_by(
         worker,
         prefix,
         r"""
@@ -70,11 +70,11 @@ brick.kernel("k", source=Worse())
 report([a is b, c.name, c.path, int(c) != int(a)])
 """,
     )
-    assert said == [True, "<Worse>", "p\\0\\ud800", True]
+    assert reported == [True, "<Worse>", "p\\0\\ud800", True]
 
 
 def test_more_sources_than_are_told_are_known_by_their_hash_and_counted(worker: Start, prefix: str) -> None:
-    got, said = told(
+    got, reported = recorded_by(
         worker,
         prefix,
         """
@@ -86,13 +86,13 @@ report([len(_kernel_source._known), int(late) == _kernel_source._source_hash("ke
 """,
         BRICKD_EVENTS="16384",
     )
-    assert said == [1024, True, None]
+    assert reported == [1024, True, None]
     assert dropped(got) == 501
     assert pieces(got) == 2 * 1024
 
 
 def test_a_handler_in_the_middle_of_a_source_does_not_wait_for_it(worker: Start, prefix: str) -> None:
-    told(
+    recorded_by(
         worker,
         prefix,
         """
@@ -131,7 +131,7 @@ if child == 0:
 os.waitpid(child, 0)
 """
     )
-    child, pieces_of_child = process.heard()
+    child, pieces_of_child = process.next_report()
     process.paused()
     (got,) = [each for each in readings(prefix) if each.header["pid"] == child]
     assert pieces(got) == pieces_of_child > 2000

@@ -102,8 +102,8 @@ def test_a_daemon_takes_keeps_and_shows_its_thresholds(prefix: str, tmp_path: Pa
 
     with running(command=(*UP, "--thresholds", str(path))) as daemon:
         assert values() == {each.name: getattr(DEFAULTS, each.name) for each in fields(DEFAULTS)} | {"stuck_min": 45}
-        said = brickd("set", "--threshold", "stuck_times=5").stdout.splitlines()
-        assert said[:2] == [
+        text = brickd("set", "--threshold", "stuck_times=5").stdout.splitlines()
+        assert text[:2] == [
             "stuck_min = 45s (default: 30s): A span that is open for less is not reported as stuck.",
             "stuck_times = 5 (default: 20): A span is not reported as stuck before this multiple of its own p99.",
         ]
@@ -126,10 +126,10 @@ def test_a_threshold_is_of_the_daemon_and_a_setting_of_a_service(words: tuple[st
 
 def test_the_table_of_the_reference_is_that_of_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
-    told = re.findall(r"^\| `(\w+)` \| `(.+?)` \| `(.+?)` to `(.+?)` \| (.*) \|$", page, re.MULTILINE)
+    reported = re.findall(r"^\| `(\w+)` \| `(.+?)` \| `(.+?)` to `(.+?)` \| (.*) \|$", page, re.MULTILINE)
     wanted = []
     for each in fields(DEFAULTS):
         here = row(each.name)
         ends = (written(value, here.unit) for value in (getattr(DEFAULTS, each.name), here.least, here.most))
         wanted.append((each.name, *ends, here.meaning))
-    assert told == wanted
+    assert reported == wanted

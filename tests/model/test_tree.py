@@ -31,31 +31,31 @@ pause()
 """
 
 
-def shape(said: dict[str, Any], *keys: str) -> list[tuple[Any, ...]]:
-    return [tuple(node[key] for key in ("depth", "name", *keys)) for node in said["nodes"]]
+def shape(answer: dict[str, Any], *keys: str) -> list[tuple[Any, ...]]:
+    return [tuple(node[key] for key in ("depth", "name", *keys)) for node in answer["nodes"]]
 
 
 def test_the_tree_is_merged_over_workers_and_layers(worker: Start) -> None:
     for _ in range(2):
         started(worker, SPANS, BRICKD_SERVICE="api")
-    said = document("tree")
-    nodes = said["nodes"]
-    assert sorted(shape(said, "count", "layers", "category")) == [
+    answer = document("tree")
+    nodes = answer["nodes"]
+    assert sorted(shape(answer, "count", "layers", "category")) == [
         (0, "request", 4, 0, "other"),
         (1, "attention", 12, 3, "attention"),
         (1, "sample", 4, 0, "other"),
         (2, "softmax", 12, 3, "other"),
     ]
     (request,) = (node for node in nodes if node["parent"] is None)
-    assert (request["share_percent"], request["total_ns"]) == (100, said["recorded_ns"])
-    assert sum(node["self_ns"] for node in nodes) == pytest.approx(said["recorded_ns"], abs=len(nodes))
+    assert (request["share_percent"], request["total_ns"]) == (100, answer["recorded_ns"])
+    assert sum(node["self_ns"] for node in nodes) == pytest.approx(answer["recorded_ns"], abs=len(nodes))
     assert document("tree", "api/0")["nodes"][0]["count"] == 2
 
 
 def test_layers_can_be_kept_apart(worker: Start) -> None:
     started(worker, SPANS)
-    said = document("tree", "--layers")
-    assert sorted(shape(said, "layer", "count"), key=str) == [
+    answer = document("tree", "--layers")
+    assert sorted(shape(answer, "layer", "count"), key=str) == [
         (0, "request", None, 2),
         *((1, f"Layer {number}", number, 0) for number in range(3)),
         (1, "sample", None, 2),
@@ -75,10 +75,10 @@ def test_a_span_that_is_open_holds_what_ended_below_it(worker: Start) -> None:
             pause()
     """
     started(worker, program)
-    said = document("tree")
-    assert shape(said, "count", "share_percent", "p50_ns")[0] == (0, "loop", 0, 100, None)
-    assert [node["name"] for node in said["nodes"]] == ["loop", "step"]
-    assert said["nodes"][0]["total_ns"] == said["nodes"][1]["total_ns"] == said["recorded_ns"]
+    answer = document("tree")
+    assert shape(answer, "count", "share_percent", "p50_ns")[0] == (0, "loop", 0, 100, None)
+    assert [node["name"] for node in answer["nodes"]] == ["loop", "step"]
+    assert answer["nodes"][0]["total_ns"] == answer["nodes"][1]["total_ns"] == answer["recorded_ns"]
 
 
 def test_recursion_that_looks_like_a_circle_is_a_tree(worker: Start) -> None:
@@ -91,9 +91,9 @@ def test_recursion_that_looks_like_a_circle_is_a_tree(worker: Start) -> None:
     pause()
     """
     started(worker, program)
-    said = document("tree")
-    assert shape(said, "count") == [(0, "a", 26), (1, "b", 25)]
-    assert said["nodes"][0]["total_ns"] == pytest.approx(said["recorded_ns"], abs=2)
+    answer = document("tree")
+    assert shape(answer, "count") == [(0, "a", 26), (1, "b", 25)]
+    assert answer["nodes"][0]["total_ns"] == pytest.approx(answer["recorded_ns"], abs=2)
 
 
 def test_a_chain_of_thousands_is_drawn_within_the_screen(worker: Start) -> None:
@@ -120,11 +120,11 @@ def test_what_found_no_room_is_other_at_the_root_and_counted_once(worker: Start)
     pause()
     """
     started(worker, program)
-    said = document("tree")
-    roots = [node for node in said["nodes"] if node["parent"] is None]
+    answer = document("tree")
+    roots = [node for node in answer["nodes"] if node["parent"] is None]
     assert {node["name"]: node["count"] for node in roots} == {"request": 1, "other": 1500 - 1022}
-    assert len(said["nodes"]) == 1024
-    assert roots[0]["total_ns"] == pytest.approx(said["recorded_ns"], abs=2)
+    assert len(answer["nodes"]) == 1024
+    assert roots[0]["total_ns"] == pytest.approx(answer["recorded_ns"], abs=2)
     assert len(brickd("tree").stdout.splitlines()) == 1025
 
 
@@ -282,13 +282,13 @@ def test_folding_layers_changes_no_sum(made: list[MadeUp]) -> None:
 
 @given(st.lists(programs(), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
-    def said(made: list[MadeUp]) -> list[dict[str, Any]]:
+    def documents_of(made: list[MadeUp]) -> list[dict[str, Any]]:
         # Percentiles lie in the buckets of the first worker's clock, and the first declared category counts.
         without = ("p50_ns", "p90_ns", "p99_ns", "category")
         documents = [node.document() for node in tree(named(made), layers=layers).nodes]
         return [{key: value for key, value in node.items() if key not in without} for node in documents]
 
-    assert said(made) == said(chance.sample(made, len(made)))
+    assert documents_of(made) == documents_of(chance.sample(made, len(made)))
 
 
 @given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.sampled_from([0, 0.1, 0.3, 1]))

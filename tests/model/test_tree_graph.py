@@ -61,13 +61,13 @@ def test_the_documented_calls_make_the_documented_tree(worker: Start) -> None:
         "`-- RmsNorm  (4,096 elem)",
         "    `-- rmsnorm_kernel  <<<16,256,1>>> smem=1024B",
     ]
-    said = document("tree", "--layers")
-    assert [(node["kind"], node["parent"], node["layer"]) for node in said["nodes"]] == [
+    answer = document("tree", "--layers")
+    assert [(node["kind"], node["parent"], node["layer"]) for node in answer["nodes"]] == [
         ("layer", None, 0),
         ("brick", 0, 0),
         ("kernel", 1, 0),
     ]
-    assert said["nodes"][2]["kernel"] == {
+    assert answer["nodes"][2]["kernel"] == {
         "launches": 1,
         "timed": 0,
         "shapes": [
@@ -195,8 +195,8 @@ def test_a_recording_has_the_same_graph(worker: Start, tmp_path: Path) -> None:
     live = document("tree")
     recorded = brickd("record", "--duration", "0.05", "-o", str(tmp_path / "run.brick"))
     assert recorded.returncode == 0, recorded.stderr
-    told = document("tree", str(tmp_path / "run.brick"))
-    assert told["nodes"] == live["nodes"]
+    answer = document("tree", str(tmp_path / "run.brick"))
+    assert answer["nodes"] == live["nodes"]
     process.go()
 
 
@@ -238,10 +238,10 @@ def statements(dot: str) -> set[str]:
 
 def test_a_name_is_text_in_the_picture_and_nothing_else(worker: Start) -> None:
     started(worker, ALL)
-    said = brickd("tree", "--dot")
-    assert (said.returncode, said.stderr) == (0, "")
-    assert all(line.isprintable() for line in said.stdout.splitlines())
-    assert statements(said.stdout) <= {
+    reported = brickd("tree", "--dot")
+    assert (reported.returncode, reported.stderr) == (0, "")
+    assert all(line.isprintable() for line in reported.stdout.splitlines())
+    assert statements(reported.stdout) <= {
         "digraph brickd {",
         "graph [rankdir=S, ranksep=0.4, nodesep=0.15];",
         "node [fontname=S, fontsize=11, style=S];",
@@ -252,10 +252,10 @@ def test_a_name_is_text_in_the_picture_and_nothing_else(worker: Start) -> None:
         "n -> n [label=S, style=S, color=S, constraint=false];",
         "}",
     }
-    first = {label.split("\n")[0] for label in labels(said.stdout)}
+    first = {label.split("\n")[0] for label in labels(reported.stdout)}
     assert {"new\\nline\\", "\\N \\G \\L \\l \\r \\n", "&lt; &#65; <b>bold</b>", "模型 é"} <= first
     nodes = document("tree")["nodes"]
-    assert len(list(labels(said.stdout))) == len(nodes) == 3 * len(NAMES)
+    assert len(list(labels(reported.stdout))) == len(nodes) == 3 * len(NAMES)
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="no Graphviz here")
@@ -290,13 +290,14 @@ pause()
 """
     started(worker, program)
     nodes = document("tree", "--layers")["nodes"]
-    said = brickd("tree", "--dot", "--layers").stdout
+    reported = brickd("tree", "--dot", "--layers").stdout
     looks = {
-        node["kind"]: re.search(rf"^  n{node['id']} \[.*(shape=.*?, fillcolor=\S*?)[\],]", said, re.M) for node in nodes
+        node["kind"]: re.search(rf"^  n{node['id']} \[.*(shape=.*?, fillcolor=\S*?)[\],]", reported, re.M)
+        for node in nodes
     }
     assert set(looks) == {"layer", "brick", "kernel", "transfer", "function", "task"}
     assert len({found[1] for found in looks.values() if found}) == len(looks)
-    assert sorted(re.findall(r'-> n\d+ \[label="(\w+)"', said)) == ["launches", "moves", "needs"]
+    assert sorted(re.findall(r'-> n\d+ \[label="(\w+)"', reported)) == ["launches", "moves", "needs"]
     screen = brickd("tree").stdout
     assert "function (app.py:2)\n" in screen
     assert "task (app.py:5)  2 polls, 1 yield\n" in screen
@@ -304,8 +305,8 @@ pause()
 
 def test_a_picture_is_as_small_as_its_tree(worker: Start) -> None:
     started(worker, 'with brick.span("a"), brick.span("b"):\n    brick.kernel("k")\npause()')
-    said = brickd("tree", "--dot", "--depth", "1").stdout
-    assert [label.split("\n")[0] for label in labels(said)] == ["a", "…2 more"]
+    reported = brickd("tree", "--dot", "--depth", "1").stdout
+    assert [label.split("\n")[0] for label in labels(reported)] == ["a", "…2 more"]
 
 
 def test_forms_that_contradict_each_other_are_refused() -> None:
@@ -332,9 +333,9 @@ def test_a_parent_and_its_children_count_once_and_needs_order_them(worker: Start
     pause()
     """
     started(worker, program)
-    said = document("tree")
-    path = said["critical_path"]
-    assert path["length_ns"] == pytest.approx(said["recorded_ns"], abs=4)
+    answer = document("tree")
+    path = answer["critical_path"]
+    assert path["length_ns"] == pytest.approx(answer["recorded_ns"], abs=4)
     names = [step["name"] for step in path["steps"]]
     assert names.index("norm") < names.index("attention") < names.index("mlp")
     assert sum(step["own_ns"] for step in path["steps"]) == pytest.approx(path["length_ns"], abs=4)
@@ -363,17 +364,17 @@ def test_more_kinds_of_launches_than_there_is_room_for_are_merged_and_bounded(wo
     """
     for _ in range(2):
         started(worker, program, BRICKD_SERVICE="api")
-    said = document("tree")
-    one = next(node for node in said["nodes"] if node["name"] == "one")["kernel"]
+    answer = document("tree")
+    one = next(node for node in answer["nodes"] if node["name"] == "one")["kernel"]
     assert one["launches"] == 10_000
     assert len(one["shapes"]) == 64
     assert one["hidden_shapes"] > 0
-    assert len(said["nodes"]) < 1024
-    told = sum(each["launches"] for each in one["shapes"])
-    assert told + one["hidden_launches"] + one["launches_without_shape"] == one["launches"]
+    assert len(answer["nodes"]) < 1024
+    reported = sum(each["launches"] for each in one["shapes"])
+    assert reported + one["hidden_launches"] + one["launches_without_shape"] == one["launches"]
     ledgers = [document("inspect", name)["ledger"]["marks"] for name in ("api/0", "api/1")]
     refused = sum(ledger["refused"] for ledger in ledgers)
-    assert said["refused_marks"] == refused > 0
+    assert answer["refused_marks"] == refused > 0
     assert f"{refused:,} marks not shown: nor counted by their workers  brickd doctor" in brickd("tree").stdout
     wanted = f"marks     wanted {ledgers[0]['wanted']:,}  refused {ledgers[0]['refused']:,}"
     assert wanted in brickd("inspect", "api/0").stdout.splitlines()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from said import Said, Tensor, add
+from checked_record import CheckedRecord, Tensor, add
 
 from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.blame import Blame, Judgement, NotFinite, Verdict
@@ -22,11 +22,13 @@ def off(checksum: int, by: float = 0.0, **values: int) -> Tensor:
     return Tensor(checksum, 1.0, (by, *(0.0,) * 15), **values)
 
 
-def judged(one: Said, other: Said, site: Site = MLP, *, by_input: bool = False, **row_is: Any) -> Judgement:
+def judged(
+    one: CheckedRecord, other: CheckedRecord, site: Site = MLP, *, by_input: bool = False, **row_is: Any
+) -> Judgement:
     """The second one beside the first, in a step that began well; what its row says may be told."""
     fingerprints = _reader.Fingerprints(1 << 20)
-    for number, said in enumerate((one, other)):
-        add(fingerprints, number, [Said(GOOD, SAME, site=2), replace(said, ticks=1)])
+    for number, reported in enumerate((one, other)):
+        add(fingerprints, number, [CheckedRecord(GOOD, SAME, site=2), replace(reported, ticks=1)])
     (row,) = match(fingerprints, [0, 1], [0, 0], by_input=by_input).rows
     against, worst = (blame.read(fingerprints, member.number) for member in row.members)
     assert against is not None
@@ -40,21 +42,26 @@ SAME, NEARLY, OTHERS = (off(7),), (off(8, 1e-8),), (off(9, 0.5),)
 
 @pytest.mark.parametrize("by_input", [False, True])
 def test_whose_inputs_are_equal_is_the_culprit(by_input: bool) -> None:
-    said = judged(Said(GOOD, SAME), Said(WRONG, SAME), by_input=by_input)
-    assert (said.verdict, said.blame, said.error, said.inputs_error) == (Verdict.DIVERGED, Blame.CULPRIT, 0.5, 0.0)
+    records = judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), by_input=by_input)
+    assert (records.verdict, records.blame, records.error, records.inputs_error) == (
+        Verdict.DIVERGED,
+        Blame.CULPRIT,
+        0.5,
+        0.0,
+    )
 
 
 def test_whose_inputs_differ_passes_it_on() -> None:
-    assert judged(Said(GOOD, SAME), Said(WRONG, OTHERS)).blame == Blame.PROPAGATED
-    assert judged(Said(GOOD, SAME), Said(WRONG, (Tensor(9, nan=1),))).blame == Blame.PROPAGATED
-    assert judged(Said(GOOD, SAME), Said(WRONG, (off(9, shape=4),))).blame == Blame.PROPAGATED
-    assert judged(Said(GOOD, SAME), Said(WRONG, SAME * 2)).blame == Blame.PROPAGATED
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, OTHERS)).blame == Blame.PROPAGATED
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, (Tensor(9, nan=1),))).blame == Blame.PROPAGATED
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, (off(9, shape=4),))).blame == Blame.PROPAGATED
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME * 2)).blame == Blame.PROPAGATED
 
 
 def test_where_inputs_were_not_given_or_not_read_nobody_is_blamed() -> None:
     for inputs in ((), (off(7, dtype=0),)):
-        assert judged(Said(GOOD, inputs), Said(WRONG, inputs)).blame == Blame.UNKNOWN
-    assert judged(Said(GOOD, SAME), Said(WRONG)).blame == Blame.UNKNOWN
+        assert judged(CheckedRecord(GOOD, inputs), CheckedRecord(WRONG, inputs)).blame == Blame.UNKNOWN
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG)).blame == Blame.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -71,8 +78,8 @@ def test_where_inputs_were_not_given_or_not_read_nobody_is_blamed() -> None:
     ],
 )
 def test_attention_may_have_it_from_its_cache(site: Site) -> None:
-    assert judged(Said(GOOD, SAME), Said(WRONG, SAME), site).blame == Blame.HERE_OR_CACHE
-    assert judged(Said(GOOD, SAME), Said(WRONG, OTHERS), site).blame == Blame.PROPAGATED
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), site).blame == Blame.HERE_OR_CACHE
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, OTHERS), site).blame == Blame.PROPAGATED
 
 
 @pytest.mark.parametrize(("one", "other", "born"), [
@@ -98,27 +105,37 @@ def test_an_attention_whose_workers_report_no_state_has_it_from_nowhere_else(one
     ],
 )
 def test_a_part_of_attention_that_reads_its_inputs_alone_has_no_cache_to_blame(kernel: str) -> None:
-    assert judged(Said(GOOD, SAME), Said(WRONG, SAME), Site(kernel, 3, "attention")).blame == Blame.CULPRIT
+    assert (
+        judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), Site(kernel, 3, "attention")).blame
+        == Blame.CULPRIT
+    )
 
 
 @pytest.mark.parametrize("kernel", ["formula", "downsample", "small", "gamma"])
 def test_a_name_that_only_looks_like_one_of_a_state_has_none(kernel: str) -> None:
-    assert judged(Said(GOOD, SAME), Said(WRONG, SAME), Site(kernel, 3, "other")).blame == Blame.CULPRIT
+    assert (
+        judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), Site(kernel, 3, "other")).blame == Blame.CULPRIT
+    )
 
 
 def test_inputs_that_rounding_tells_apart_explain_what_is_not_many_times_as_much() -> None:
-    assert judged(Said(GOOD, SAME), Said(WRONG, NEARLY)).blame == Blame.CULPRIT
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, NEARLY)).blame == Blame.CULPRIT
     within = (off(8, 5e-7),)
-    assert judged(Said(GOOD, SAME), Said(off(2, 6e-6), within)).blame == Blame.CULPRIT
-    close = judged(Said(GOOD, (off(7, elements=1 << 20),)), Said(off(2, 5e-4), (off(8, 1e-4, elements=1 << 20),)))
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, 6e-6), within)).blame == Blame.CULPRIT
+    close = judged(
+        CheckedRecord(GOOD, (off(7, elements=1 << 20),)), CheckedRecord(off(2, 5e-4), (off(8, 1e-4, elements=1 << 20),))
+    )
     assert close.blame == Blame.UNKNOWN
     # A token, or an expert, may be another one for less than any rounding.
-    assert judged(Said(off(1, dtype=INT64), SAME), Said(off(2, 1.0, dtype=INT64), NEARLY)).blame != Blame.CULPRIT
+    assert (
+        judged(CheckedRecord(off(1, dtype=INT64), SAME), CheckedRecord(off(2, 1.0, dtype=INT64), NEARLY)).blame
+        != Blame.CULPRIT
+    )
 
 
 def test_eight_times_the_error_of_its_inputs_is_no_more_than_an_operator_makes_of_it() -> None:
     def blamed(**row_is: Any) -> Blame | None:
-        return judged(Said(GOOD, SAME), Said(WRONG, NEARLY), **row_is).blame
+        return judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, NEARLY), **row_is).blame
 
     assert blamed(error=0.5, inputs_error=0.0625, tolerance=0.0625) == Blame.UNKNOWN
     assert blamed(error=0.5000001, inputs_error=0.0625, tolerance=0.0625) == Blame.CULPRIT
@@ -131,69 +148,74 @@ def test_eight_times_the_error_of_its_inputs_is_no_more_than_an_operator_makes_o
 
 def test_rounding_may_make_what_is_no_further_apart_than_it_makes_it() -> None:
     def rounding(error: float | None, rounding: float | None) -> bool:
-        return judged(Said(GOOD, SAME), Said(WRONG, SAME), error=error, rounding=rounding).rounding
+        return judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), error=error, rounding=rounding).rounding
 
     assert [rounding(each, 0.25) for each in (0.24, 0.25, 0.26, None)] == [True, True, False, False]
     assert not rounding(0.0, 0.0), "of whole numbers it makes none"
     assert not rounding(0.25, None)
-    assert not judged(Said(GOOD, SAME), Said(off(2, 1e-9), SAME), error=0.1, rounding=0.2).rounding, "nothing differs"
-    assert not judged(Said(GOOD, SAME), Said(off(2, shape=9), SAME)).rounding
+    assert not judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, 1e-9), SAME), error=0.1, rounding=0.2).rounding, (
+        "nothing differs"
+    )
+    assert not judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, shape=9), SAME)).rounding
 
 
 def test_inputs_beyond_those_there_is_room_for_are_known_to_be_equal_and_not_how_much_they_differ() -> None:
-    def more(said: Said) -> Said:
-        return replace(said, flags=_reader.CHECKED_MORE)
+    def more(answer: CheckedRecord) -> CheckedRecord:
+        return replace(answer, flags=_reader.CHECKED_MORE)
 
-    assert judged(more(Said(GOOD, SAME)), more(Said(WRONG, SAME))).blame == Blame.CULPRIT
-    assert judged(more(Said(GOOD, SAME)), more(Said(WRONG, NEARLY))).blame == Blame.UNKNOWN
+    assert judged(more(CheckedRecord(GOOD, SAME)), more(CheckedRecord(WRONG, SAME))).blame == Blame.CULPRIT
+    assert judged(more(CheckedRecord(GOOD, SAME)), more(CheckedRecord(WRONG, NEARLY))).blame == Blame.UNKNOWN
 
 
 def test_nan_is_born_where_no_input_has_any_and_passed_on_where_one_has() -> None:
     nan, nan_in = off(2, nan=3), (off(9, nan=1),)
-    assert judged(Said(GOOD, SAME), Said(nan, SAME)).not_finite == NotFinite.BORN
-    assert judged(Said(nan, SAME), Said(GOOD, SAME)).not_finite == NotFinite.BORN
-    assert judged(Said(GOOD, SAME), Said(nan, nan_in)).not_finite == NotFinite.PASSED_ON
-    assert judged(Said(GOOD), Said(nan)).not_finite == NotFinite.UNKNOWN
-    assert judged(Said(off(1, nan=3), SAME), Said(off(2, 0.5, nan=3), SAME)).not_finite is None
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(nan, SAME)).not_finite == NotFinite.BORN
+    assert judged(CheckedRecord(nan, SAME), CheckedRecord(GOOD, SAME)).not_finite == NotFinite.BORN
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(nan, nan_in)).not_finite == NotFinite.PASSED_ON
+    assert judged(CheckedRecord(GOOD), CheckedRecord(nan)).not_finite == NotFinite.UNKNOWN
+    assert judged(CheckedRecord(off(1, nan=3), SAME), CheckedRecord(off(2, 0.5, nan=3), SAME)).not_finite is None
     # Where the inputs of one were not read, or one had more than there is room for, nobody knows.
     unread = (off(7, dtype=0),)
     for one, other in ((SAME, unread), (unread, SAME), (SAME, SAME * 2)):
-        assert judged(Said(GOOD, one), Said(nan, other)).not_finite == NotFinite.UNKNOWN
-    more = Said(nan, SAME, flags=_reader.CHECKED_MORE)
-    assert judged(Said(GOOD, SAME), more).not_finite == NotFinite.UNKNOWN
-    assert judged(more, Said(GOOD, SAME)).not_finite == NotFinite.UNKNOWN
-    assert judged(Said(GOOD, SAME), replace(more, inputs=nan_in)).not_finite == NotFinite.PASSED_ON
+        assert judged(CheckedRecord(GOOD, one), CheckedRecord(nan, other)).not_finite == NotFinite.UNKNOWN
+    more = CheckedRecord(nan, SAME, flags=_reader.CHECKED_MORE)
+    assert judged(CheckedRecord(GOOD, SAME), more).not_finite == NotFinite.UNKNOWN
+    assert judged(more, CheckedRecord(GOOD, SAME)).not_finite == NotFinite.UNKNOWN
+    assert judged(CheckedRecord(GOOD, SAME), replace(more, inputs=nan_in)).not_finite == NotFinite.PASSED_ON
 
 
 def test_other_experts_are_a_verdict_of_their_own() -> None:
     ids, others = off(1, dtype=INT64), off(2, 1.0, dtype=INT64)
     router = Site("moe.router_ids", 2, "other")
-    assert judged(Said(ids, SAME), Said(others, SAME), router).verdict == Verdict.ROUTING
-    assert judged(Said(ids, SAME), Said(others, SAME), MLP).verdict == Verdict.DIVERGED
-    assert judged(Said(GOOD, SAME), Said(WRONG, SAME), router).verdict == Verdict.DIVERGED
-    assert judged(Said(ids, SAME), Said(others, SAME), Site("routine", 2, "other")).verdict == Verdict.DIVERGED
+    assert judged(CheckedRecord(ids, SAME), CheckedRecord(others, SAME), router).verdict == Verdict.ROUTING
+    assert judged(CheckedRecord(ids, SAME), CheckedRecord(others, SAME), MLP).verdict == Verdict.DIVERGED
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), router).verdict == Verdict.DIVERGED
+    assert (
+        judged(CheckedRecord(ids, SAME), CheckedRecord(others, SAME), Site("routine", 2, "other")).verdict
+        == Verdict.DIVERGED
+    )
 
 
 def test_what_is_not_comparable_says_why_and_what_is_within_alarms_nobody() -> None:
-    shape = judged(Said(GOOD, SAME), Said(off(2, shape=9), SAME))
+    shape = judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, shape=9), SAME))
     assert (shape.verdict, shape.reason, shape.blame) == (Verdict.NOT_COMPARABLE, "shape", None)
-    assert judged(Said(GOOD, SAME), Said(off(2, 1e-9), SAME)).verdict == Verdict.WITHIN
+    assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, 1e-9), SAME)).verdict == Verdict.WITHIN
 
 
 def test_a_print_has_a_step_where_it_was_given_one_be_it_zero() -> None:
     fingerprints = _reader.Fingerprints(1 << 20)
     steps = ((0, 0), (0, _reader.CHECKED_STEP), (5, 0), (5, _reader.CHECKED_STEP))
-    add(fingerprints, 0, [Said(GOOD, step=step, flags=flags) for step, flags in steps])
+    add(fingerprints, 0, [CheckedRecord(GOOD, step=step, flags=flags) for step, flags in steps])
     found = [blame.read(fingerprints, number) for number in range(4)]
     assert [each and each.document()["step"] for each in found] == [None, f"{0:016x}", f"{5:016x}", f"{5:016x}"]
 
 
 def test_what_is_shown_of_a_print_has_no_number_that_json_lacks() -> None:
     fingerprints = _reader.Fingerprints(1 << 20)
-    add(fingerprints, 0, [Said(replace(GOOD, l2=float("nan"), nan=64), step=17, position=2, extents=(8, 8))])
-    said = blame.read(fingerprints, 0)
-    assert said is not None
-    shown = said.document()
+    add(fingerprints, 0, [CheckedRecord(replace(GOOD, l2=float("nan"), nan=64), step=17, position=2, extents=(8, 8))])
+    reported = blame.read(fingerprints, 0)
+    assert reported is not None
+    shown = reported.document()
     assert shown["l2"] is None
     assert (shown["nan"], shown["shape"], shown["step"], shown["position"]) == (64, [8, 8], f"{17:016x}", 2)
     assert (shown["checksum"], shown["dtype"]) == (f"{1:016x}", "float32")

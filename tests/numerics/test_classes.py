@@ -61,15 +61,15 @@ def replicas(start: Start, parts: Sequence[bool], bad: int | None = None, damage
     ]
 
 
-def heard(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any]:
+def coverage_when(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any]:
     """What the daemon knows when it has heard all, and found so much: a look asks a few questions alone."""
 
-    def whole(said: dict[str, Any]) -> bool:
-        fingerprints = [each["input"]["fingerprints"] for each in said["services"]]
-        return fingerprints == [workers * 24] and len(said["findings"]) >= findings
+    def whole(answer: dict[str, Any]) -> bool:
+        fingerprints = [each["input"]["fingerprints"] for each in answer["services"]]
+        return fingerprints == [workers * 24] and len(answer["findings"]) >= findings
 
-    said: dict[str, Any] = daemon.once("/coverage", whole)
-    return said
+    answer: dict[str, Any] = daemon.once("/coverage", whole)
+    return answer
 
 
 @pytest.mark.parametrize("parts", [(False, True), (False, False, True), (False, True, False, True)])
@@ -77,18 +77,18 @@ def test_replicas_that_add_up_in_another_order_are_within_and_nobody_is_told(
     worker: Start, prefix: str, parts: Sequence[bool]
 ) -> None:
     replicas(worker, parts)
-    said = document("diff", "api")
-    assert (said["verdict"], said["evidence"], said["diverged"]) == ("within", "input", 0)
-    assert said["within"] == 24 * (sum(parts) if parts[0] == parts[-1] or len(parts) < 4 else 2)
-    assert said["headlines"][0].startswith("by input: of several numeric classes, api/0")
+    answer = document("diff", "api")
+    assert (answer["verdict"], answer["evidence"], answer["diverged"]) == ("within", "input", 0)
+    assert answer["within"] == 24 * (sum(parts) if parts[0] == parts[-1] or len(parts) < 4 else 2)
+    assert answer["headlines"][0].startswith("by input: of several numeric classes, api/0")
     classes = [[f"api/{n}" for n, each in enumerate(parts) if each is which] for which in (False, True)]
     apart = document("coverage", "api")
     with running() as daemon:
-        told = heard(daemon, len(parts))
+        reported = coverage_when(daemon, len(parts))
         events = [event["kind"] for event in document("events")["events"]]
         line = next(line for line in brickd("status").stdout.splitlines() if line.startswith("numerics"))
         screen = brickd("coverage").stdout
-    for each in (apart, told):
+    for each in (apart, reported):
         assert [(site["state"], site["numeric_classes"]) for site in each["sites"]] == [("compared", classes)] * 2
         assert (each["findings"], each["services"][0]["input"]["numeric_classes"]) == ([], 2)
     assert "diverged" not in events
@@ -102,19 +102,19 @@ def test_what_is_wrong_in_a_replica_of_another_class_is_found_and_named(
     worker: Start, prefix: str, damage: str
 ) -> None:
     replicas(worker, (False, False, True), bad=2, damage=damage)
-    said = document("diff", "api", code=1)
-    assert (said["outlier"], said["diverged"], said["within"]) == ("api/2", 2, 22)
-    assert (said["first"]["kernel"], said["first"]["layer"], said["first"]["position"]) == ("linear", 2, 7)
+    answer = document("diff", "api", code=1)
+    assert (answer["outlier"], answer["diverged"], answer["within"]) == ("api/2", 2, 22)
+    assert (answer["first"]["kernel"], answer["first"]["layer"], answer["first"]["position"]) == ("linear", 2, 7)
     with running() as daemon:
-        findings = heard(daemon, 3, 2)["findings"]
+        findings = coverage_when(daemon, 3, 2)["findings"]
     assert [(each["kernel"], each["workers"]) for each in findings] == [("linear", ["api/2"]), ("half", ["api/2"])]
 
 
 def test_the_lowest_bit_of_one_element_is_found_beside_another_of_its_class(worker: Start, prefix: str) -> None:
     replicas(worker, (False, False, True, True, True), bad=3, damage="lowest bit")
-    said = document("diff", "api", code=1)
-    assert (said["outlier"], said["diverged"], said["first"]["position"]) == ("api/3", 2, 7)
-    assert "api/3 differs from 2 that agree" in said["headlines"][0]
+    answer = document("diff", "api", code=1)
+    assert (answer["outlier"], answer["diverged"], answer["first"]["position"]) == ("api/3", 2, 7)
+    assert "api/3 differs from 2 that agree" in answer["headlines"][0]
     with running() as daemon:
-        findings = heard(daemon, 5, 2)["findings"]
+        findings = coverage_when(daemon, 5, 2)["findings"]
     assert {each["kernel"]: each["workers"] for each in findings} == {"linear": ["api/3"], "half": ["api/3"]}

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from checked_record import CheckedRecord, Tensor
 from hypothesis import example, given
 from hypothesis import strategies as st
 from made_up import HOSTILE
-from said import Said, Tensor
 from sided import EMBED, INT64, MLP, NAMES, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, answered, chain, compared, off
 
 from brickd.analysis.numerics import diagnosis
@@ -47,29 +47,34 @@ def test_a_step_that_no_engine_counts_to_is_shown_as_the_key_that_it_is(number: 
 
 
 def test_who_says_the_same_is_identical_and_it_is_said_how_much_was_compared() -> None:
-    said = compared(GOOD, GOOD)
-    assert (said["verdict"], said["evidence"], said["first"], said["outlier"]) == ("identical", "input", None, None)
-    assert counts(said) == {"compared": 12, "identical": 12}
-    assert said["headlines"] == ["by input: identical, api/0 and api/1: 12 comparisons at 4 sites"]
+    reported = compared(GOOD, GOOD)
+    assert (reported["verdict"], reported["evidence"], reported["first"], reported["outlier"]) == (
+        "identical",
+        "input",
+        None,
+        None,
+    )
+    assert counts(reported) == {"compared": 12, "identical": 12}
+    assert reported["headlines"] == ["by input: identical, api/0 and api/1: 12 comparisons at 4 sites"]
 
 
 @pytest.mark.parametrize("by", ["input", "run"])
 def test_the_first_that_differs_leads_with_whose_fault_it_is(by: str) -> None:
-    said = compared(GOOD, chain(MLP), by=by)
-    assert (said["verdict"], said["evidence"], said["outlier"]) == ("diverged", by, None)
-    assert where(said) == ("mlp", 0, 1, 0, "culprit")
-    assert said["first"]["relative_error"] == pytest.approx(0.5)
+    reported = compared(GOOD, chain(MLP), by=by)
+    assert (reported["verdict"], reported["evidence"], reported["outlier"]) == ("diverged", by, None)
+    assert where(reported) == ("mlp", 0, 1, 0, "culprit")
+    assert reported["first"]["relative_error"] == pytest.approx(0.5)
     assert (
-        said["headlines"][0]
+        reported["headlines"][0]
         == f"by {by}: diverged: api/0 and api/1 disagree, first at mlp, layer 0, step 1, position 0"
     )
 
 
 def test_attention_may_have_it_from_its_cache_and_what_follows_is_counted() -> None:
-    said = compared(GOOD, chain(SCORES), by="run")
-    assert where(said) == ("scores", 0, 1, 0, "here_or_cache")
-    assert said["follow"] == 1
-    assert [(site["kernel"], site["blame"]) for site in said["sites"]] == [
+    reported = compared(GOOD, chain(SCORES), by="run")
+    assert where(reported) == ("scores", 0, 1, 0, "here_or_cache")
+    assert reported["follow"] == 1
+    assert [(site["kernel"], site["blame"]) for site in reported["sites"]] == [
         ("embed", None), ("norm", None), ("scores", "here_or_cache"), ("mlp", "propagated"),
     ]  # fmt: skip
 
@@ -79,28 +84,28 @@ def test_a_cache_that_holds_what_came_before_is_no_second_birth() -> None:
     good, bad = chain(), chain(NORM)
     cached = [at for at, each in enumerate(bad) if each.site == SCORES and each.step > 1]
     read = [replace(each, inputs=good[at].inputs) if at in cached else each for at, each in enumerate(bad)]
-    said = compared(good, read, by="run")
-    assert where(said) == ("norm", 0, 1, 0, "culprit")
-    assert {site["kernel"]: site["blame"] for site in said["sites"]}["scores"] == "propagated"
-    assert said["headlines"][3] == "2 other sites follow from it"
+    reported = compared(good, read, by="run")
+    assert where(reported) == ("norm", 0, 1, 0, "culprit")
+    assert {site["kernel"]: site["blame"] for site in reported["sites"]}["scores"] == "propagated"
+    assert reported["headlines"][3] == "2 other sites follow from it"
 
 
-def healed(bad: Sequence[Said], site: int) -> list[Said]:
+def healed(bad: Sequence[CheckedRecord], site: int) -> list[CheckedRecord]:
     """The same, but that a site was given what the good ones gave it: what is wrong there was born there."""
     return [replace(each, inputs=GOOD[at].inputs) if each.site == site else each for at, each in enumerate(bad)]
 
 
 def test_what_is_born_at_another_site_follows_from_nothing_and_is_counted() -> None:
-    said = compared(GOOD, healed(chain(NORM), MLP), by="run")
-    assert said["headlines"][3] == "1 other site follows from it; something was born at 1 other site as well"
+    reported = compared(GOOD, healed(chain(NORM), MLP), by="run")
+    assert reported["headlines"][3] == "1 other site follows from it; something was born at 1 other site as well"
     # What a cache may explain leads, and another such one may follow from it.
-    said = compared(GOOD, healed(chain(SCORES), MLP), by="run")
-    assert (where(said)[-1], said["headlines"][3]) == (
+    reported = compared(GOOD, healed(chain(SCORES), MLP), by="run")
+    assert (where(reported)[-1], reported["headlines"][3]) == (
         "here_or_cache", "something was born at 1 other site as well",
     )  # fmt: skip
-    said = compared(GOOD, healed(chain(NORM), SCORES), by="run")
-    assert {site["kernel"]: site["blame"] for site in said["sites"]}["scores"] == "here_or_cache"
-    assert said["headlines"][3] == "2 other sites follow from it"
+    reported = compared(GOOD, healed(chain(NORM), SCORES), by="run")
+    assert {site["kernel"]: site["blame"] for site in reported["sites"]}["scores"] == "here_or_cache"
+    assert reported["headlines"][3] == "2 other sites follow from it"
 
 
 def test_what_follows_is_counted_by_run_alone() -> None:
@@ -110,10 +115,10 @@ def test_what_follows_is_counted_by_run_alone() -> None:
 
 def test_of_three_the_majority_names_the_outlier_and_two_disagree() -> None:
     for order in ((0, 0, 1), (0, 1, 0), (1, 0, 0)):
-        said = compared(*(chain(MLP) if wrong else GOOD for wrong in order))
-        assert said["outlier"] == f"api/{order.index(1)}"
-        assert said["first"]["b"]["worker"] == said["outlier"]
-        assert said["first"]["a"]["worker"] != said["outlier"]
+        reported = compared(*(chain(MLP) if wrong else GOOD for wrong in order))
+        assert reported["outlier"] == f"api/{order.index(1)}"
+        assert reported["first"]["b"]["worker"] == reported["outlier"]
+        assert reported["first"]["a"]["worker"] != reported["outlier"]
     assert compared(GOOD, chain(MLP))["outlier"] is None
     halves = compared(GOOD, GOOD, chain(MLP), chain(MLP))
     assert (halves["verdict"], halves["outlier"]) == ("diverged", None)
@@ -130,51 +135,55 @@ def test_of_three_the_majority_names_the_outlier_and_two_disagree() -> None:
 
 
 def test_what_rounding_explains_is_within_and_alarms_nobody() -> None:
-    said = compared(GOOD, chain(NORM, by=1e-8), by="run")
-    assert (said["verdict"], said["first"]) == ("within", None)
-    assert counts(said) == {"compared": 12, "identical": 3, "within": 9}
-    assert {(site["verdict"], site["blame"]) for site in said["sites"]} == {(None, None), ("within", None)}
+    reported = compared(GOOD, chain(NORM, by=1e-8), by="run")
+    assert (reported["verdict"], reported["first"]) == ("within", None)
+    assert counts(reported) == {"compared": 12, "identical": 3, "within": 9}
+    assert {(site["verdict"], site["blame"]) for site in reported["sites"]} == {(None, None), ("within", None)}
     assert compared(GOOD, chain(NORM, by=1e-3), by="run", rtol=1e-2)["verdict"] == "within"
     assert compared(GOOD, chain(NORM, by=1e-3), by="run", rtol=1e-5)["verdict"] == "diverged"
 
 
 def test_other_experts_are_told_as_such() -> None:
-    def routed(wrong: bool) -> list[Said]:
+    def routed(wrong: bool) -> list[CheckedRecord]:
         ids = off(2 if wrong else 1, 1.0 * wrong, dtype=INT64)
-        return [Said(ids, (off(7),), site=ROUTER, step=1, ticks=1, flags=STEP)]
+        return [CheckedRecord(ids, (off(7),), site=ROUTER, step=1, ticks=1, flags=STEP)]
 
-    said = compared(routed(False), routed(True))
-    assert (said["verdict"], said["first"]["verdict"], said["first"]["blame"]) == ("routing", "routing", "culprit")
-    assert said["headlines"][0].startswith("by input: routing: api/0 and api/1 disagree, first at router")
-    assert said["headlines"][1:] == [
+    reported = compared(routed(False), routed(True))
+    assert (reported["verdict"], reported["first"]["verdict"], reported["first"]["blame"]) == (
+        "routing",
+        "routing",
+        "culprit",
+    )
+    assert reported["headlines"][0].startswith("by input: routing: api/0 and api/1 disagree, first at router")
+    assert reported["headlines"][1:] == [
         "nothing was compared before it",
         "other experts were chosen; born there: its inputs were equal",
     ]
 
 
 def test_nan_is_said_to_be_born_or_passed_on() -> None:
-    def nan(site: int) -> list[Said]:
+    def nan(site: int) -> list[CheckedRecord]:
         return [
             replace(each, output=replace(each.output, nan=3)) if each.site == site else each for each in chain(site)
         ]
 
-    said = compared(GOOD, nan(MLP))
-    assert (said["first"]["not_finite"], said["first"]["relative_error"], said["first"]["b"]["nan"]) == (
+    reported = compared(GOOD, nan(MLP))
+    assert (reported["first"]["not_finite"], reported["first"]["relative_error"], reported["first"]["b"]["nan"]) == (
         "born",
         None,
         3,
     )
-    assert said["headlines"][2].endswith("NaN or infinities are born there")
+    assert reported["headlines"][2].endswith("NaN or infinities are born there")
 
 
 def test_tensors_of_nan_alone_and_empty_ones_are_compared_like_all() -> None:
     for tensor in (Tensor(5, l2=float("nan"), nan=64), Tensor(5, l2=0.0, elements=0)):
-        said = [Said(tensor, (off(7),), site=MLP, step=1, ticks=1, flags=STEP, extents=(tensor.elements,))]
-        document = compared(said, said)
+        records = [CheckedRecord(tensor, (off(7),), site=MLP, step=1, ticks=1, flags=STEP, extents=(tensor.elements,))]
+        document = compared(records, records)
         assert document["verdict"] == "identical"
         json.dumps(document, allow_nan=False)
-        other = [replace(said[0], output=replace(tensor, checksum=6))]
-        document = compared(said, other)
+        other = [replace(records[0], output=replace(tensor, checksum=6))]
+        document = compared(records, other)
         assert document["verdict"] == "diverged"
         json.dumps(document, allow_nan=False)
 
@@ -182,9 +191,9 @@ def test_tensors_of_nan_alone_and_empty_ones_are_compared_like_all() -> None:
 # ---- by which evidence
 
 
-def bare(said: list[Said], *sites: int) -> list[Said]:
+def bare(records: list[CheckedRecord], *sites: int) -> list[CheckedRecord]:
     """Without inputs, at these sites."""
-    return [replace(each, inputs=()) if each.site in sites else each for each in said]
+    return [replace(each, inputs=()) if each.site in sites else each for each in records]
 
 
 ASKED = r"\(did they do the same work\? --by run\)"
@@ -193,7 +202,9 @@ ASKED = r"\(did they do the same work\? --by run\)"
 @pytest.mark.parametrize("flags", [STEP, 0])
 def test_steps_are_paired_only_where_a_person_asks_for_evidence_by_run(flags: int) -> None:
     stateful = [[replace(e, flags=flags) for e in chain(born, sites=(SCORES, MLP))] for born in (None, SCORES)]
-    no_inputs = [[replace(e, flags=flags) for e in bare(said, EMBED, NORM, SCORES, MLP)] for said in (GOOD, chain(MLP))]
+    no_inputs = [
+        [replace(e, flags=flags) for e in bare(reported, EMBED, NORM, SCORES, MLP)] for reported in (GOOD, chain(MLP))
+    ]
     for sides, reason in ((stateful, "3 of stateful kernels .*"), (no_inputs, "24 without inputs")):
         with pytest.raises(NothingComparable, match=f"{reason} {ASKED}$"):
             compared(*sides)
@@ -204,9 +215,14 @@ def test_steps_are_paired_only_where_a_person_asks_for_evidence_by_run(flags: in
 
 def test_what_differs_by_run_alone_is_not_part_of_another_answer() -> None:
     sides = chain(), chain(SCORES, sites=(EMBED, NORM, SCORES))
-    said = compared(*sides)
-    assert (said["evidence"], said["verdict"], said["first"], said["others"]) == ("input", "identical", None, [])
-    assert said["headlines"] == ["by input: identical, api/0 and api/1: 6 comparisons at 2 sites"]
+    reported = compared(*sides)
+    assert (reported["evidence"], reported["verdict"], reported["first"], reported["others"]) == (
+        "input",
+        "identical",
+        None,
+        [],
+    )
+    assert reported["headlines"] == ["by input: identical, api/0 and api/1: 6 comparisons at 2 sites"]
     assert compared(*sides, by="run")["verdict"] == "diverged"
 
 
@@ -216,66 +232,66 @@ def test_a_step_that_began_with_other_inputs_was_other_work() -> None:
         compared(GOOD, other, by="run")
 
 
-def other_prompt(step: int, born: int = SCORES) -> list[Said]:
+def other_prompt(step: int, born: int = SCORES) -> list[CheckedRecord]:
     """As `chain`, but this step is given something else; in each step after it the scores read what that left."""
     first = [replace(e, inputs=(off(5000, 0.7),), output=off(e.output.checksum + 9, 0.3)) for e in chain(steps=step)]
     return chain(steps=step - 1) + first[4 * (step - 1) :] + chain(born)[4 * step :]
 
 
 def test_a_step_whose_cache_other_work_filled_is_not_paired() -> None:
-    said = compared(GOOD, other_prompt(2), by="run")
-    assert (said["verdict"], counts(said)) == ("identical", {"compared": 4, "identical": 4})
-    assert said["not_comparable"] == {"work": 8}
-    assert said["coverage"]["steps"] == {"shared": 3, "lone": 0, "other": 2}
+    reported = compared(GOOD, other_prompt(2), by="run")
+    assert (reported["verdict"], counts(reported)) == ("identical", {"compared": 4, "identical": 4})
+    assert reported["not_comparable"] == {"work": 8}
+    assert reported["coverage"]["steps"] == {"shared": 3, "lone": 0, "other": 2}
     with pytest.raises(NothingComparable, match="12 another step's work"):
         compared(GOOD, other_prompt(1), by="run")
 
 
 def test_a_step_that_reads_no_cache_is_paired_whatever_work_came_before() -> None:
-    stateless = [[e for e in said if e.site != SCORES] for said in (GOOD, other_prompt(1, MLP))]
-    said = compared(*stateless, by="run")
-    assert (said["diverged"], said["not_comparable"]) == (2, {"work": 3})
-    assert where(said) == ("mlp", 0, 2, 0, "culprit")
+    stateless = [[e for e in reported if e.site != SCORES] for reported in (GOOD, other_prompt(1, MLP))]
+    reported = compared(*stateless, by="run")
+    assert (reported["diverged"], reported["not_comparable"]) == (2, {"work": 3})
+    assert where(reported) == ("mlp", 0, 2, 0, "culprit")
 
 
 def test_workers_that_did_the_same_other_work_are_paired_with_each_other() -> None:
-    said = compared(GOOD, GOOD, GOOD, other_prompt(1), other_prompt(1), by="run")
-    assert (said["verdict"], said["diverged"], said["identical"]) == ("identical", 0, 2 * 12 + 12)
+    reported = compared(GOOD, GOOD, GOOD, other_prompt(1), other_prompt(1), by="run")
+    assert (reported["verdict"], reported["diverged"], reported["identical"]) == ("identical", 0, 2 * 12 + 12)
     damaged = compared(GOOD, GOOD, GOOD, other_prompt(1), other_prompt(1, NORM), by="run")
     assert (damaged["verdict"], where(damaged)[:3]) == ("diverged", ("norm", 0, 2))
 
 
-def given_else(said: list[Said], step: int) -> list[Said]:
+def given_else(records: list[CheckedRecord], step: int) -> list[CheckedRecord]:
     """From this step on it is given something else."""
-    return [replace(e, inputs=(off(7000 + e.step, 0.5),)) if e.site == EMBED and e.step >= step else e for e in said]
+    return [replace(e, inputs=(off(7000 + e.step, 0.5),)) if e.site == EMBED and e.step >= step else e for e in records]
 
 
-def without(said: list[Said], site: int, step: int) -> list[Said]:
-    return [e for e in said if (e.site, e.step) != (site, step)]
+def without(records: list[CheckedRecord], site: int, step: int) -> list[CheckedRecord]:
+    return [e for e in records if (e.site, e.step) != (site, step)]
 
 
 def test_what_a_damaged_worker_does_next_is_no_other_work() -> None:
     """Its later steps begin with other inputs because of the damage: they stay paired."""
     wrong = given_else(chain(NORM), 2)
-    said = compared(GOOD, wrong, by="run")
-    assert (said["verdict"], where(said)[:3]) == ("diverged", ("norm", 0, 1))
-    assert "work" not in said["not_comparable"]
+    reported = compared(GOOD, wrong, by="run")
+    assert (reported["verdict"], where(reported)[:3]) == ("diverged", ("norm", 0, 1))
+    assert "work" not in reported["not_comparable"]
     beside = compared(GOOD, GOOD, GOOD, other_prompt(1), given_else(chain(SCORES), 2), by="run")
     assert (where(beside)[:3], beside["not_comparable"]) == (("scores", 0, 1), {"work": 12})
 
 
 def test_a_difference_from_a_cache_that_other_work_filled_hides_no_other_work_after_it() -> None:
     """The last step reads no cache and begins with other inputs: only its beginning shows that it is other work."""
-    sides = [without(said, SCORES, 3) for said in (GOOD, given_else(other_prompt(1), 3))]
+    sides = [without(reported, SCORES, 3) for reported in (GOOD, given_else(other_prompt(1), 3))]
     with pytest.raises(NothingComparable, match="11 another step's work"):
         compared(*sides, by="run")
 
 
 def test_a_difference_that_no_cache_explains_is_none_of_other_work() -> None:
     """After other work, a step without a cache differs: later steps with other inputs may follow from that."""
-    sides = [[e for e in said if e.site != SCORES] for said in (GOOD, given_else(other_prompt(1, MLP), 3))]
-    said = compared(*sides, by="run")
-    assert (where(said)[:3], said["not_comparable"]) == (("mlp", 0, 2), {"work": 3})
+    sides = [[e for e in reported if e.site != SCORES] for reported in (GOOD, given_else(other_prompt(1, MLP), 3))]
+    reported = compared(*sides, by="run")
+    assert (where(reported)[:3], reported["not_comparable"]) == (("mlp", 0, 2), {"work": 3})
 
 
 def test_one_step_alone_and_the_last_seconds_alone_are_looked_at() -> None:
@@ -303,23 +319,23 @@ def test_no_overlap_is_never_equal() -> None:
 )
 def test_sites_of_another_form_are_not_comparable_for_that_reason(change: dict[str, int], reason: str) -> None:
     formed = [replace(e, output=replace(e.output, **change)) if e.site == MLP else e for e in GOOD]  # type: ignore[arg-type]
-    said = compared(GOOD, formed, by="run")
-    assert (said["verdict"], said["not_comparable"]) == ("identical", {reason: 3})
+    reported = compared(GOOD, formed, by="run")
+    assert (reported["verdict"], reported["not_comparable"]) == ("identical", {reason: 3})
     with pytest.raises(NothingComparable, match=f"3 another {reason}"):
         compared([e for e in GOOD if e.site == MLP], [e for e in formed if e.site == MLP], by="run")
 
 
 def test_who_calls_a_kernel_otherwise_than_the_others_keeps_these_from_no_comparison() -> None:
     called = [None if row is None else (row[0], 7) if row[0] == "mlp" else row for row in NAMES]
-    said = compared(GOOD, GOOD, chain(MLP), by="input", called={0: called})
-    assert (said["verdict"], where(said)) == ("diverged", ("mlp", 0, 1, 0, "culprit"))
-    assert [said["first"][side]["worker"] for side in "ab"] == ["api/1", "api/2"]
-    assert said["not_comparable"] == {"stateful": 3}
+    reported = compared(GOOD, GOOD, chain(MLP), by="input", called={0: called})
+    assert (reported["verdict"], where(reported)) == ("diverged", ("mlp", 0, 1, 0, "culprit"))
+    assert [reported["first"][side]["worker"] for side in "ab"] == ["api/1", "api/2"]
+    assert reported["not_comparable"] == {"stateful": 3}
 
 
 def test_by_input_what_a_state_decides_is_never_diverged_and_said_to_be_left_out() -> None:
-    said = compared(GOOD, chain(SCORES), by="input")
-    assert (said["verdict"], said["not_comparable"]) == ("identical", {"stateful": 3})
+    reported = compared(GOOD, chain(SCORES), by="input")
+    assert (reported["verdict"], reported["not_comparable"]) == ("identical", {"stateful": 3})
     with pytest.raises(NothingComparable, match="3 of stateful kernels"):
         compared([e for e in GOOD if e.site == SCORES], [e for e in chain(SCORES) if e.site == SCORES], by="input")
 
@@ -331,34 +347,42 @@ def test_every_reason_for_which_nothing_may_be_comparable_has_its_words() -> Non
 def test_missing_and_extra_sites_are_told_of_both() -> None:
     lacks = [each for each in GOOD if not (each.site == NORM and each.step == 2)]
     extra = sorted([*lacks, *(replace(each, site=STRANGE) for each in GOOD if each.step == 2)], key=lambda e: e.ticks)
-    said = compared(GOOD, extra, by="run")
-    assert (said["verdict"], said["missing"]) == ("identical", {"a": 1, "b": 1})
-    assert {site["kernel"]: site["missing"] for site in said["sites"] if site["missing"]} == {"norm": 1, HOSTILE: 1}
+    reported = compared(GOOD, extra, by="run")
+    assert (reported["verdict"], reported["missing"]) == ("identical", {"a": 1, "b": 1})
+    assert {site["kernel"]: site["missing"] for site in reported["sites"] if site["missing"]} == {"norm": 1, HOSTILE: 1}
 
 
 def test_who_starts_in_the_middle_lacks_nothing() -> None:
-    said = compared(GOOD, GOOD[6:], by="run")
-    assert (said["verdict"], said["missing"]) == ("identical", {"a": 0, "b": 0})
-    assert said["coverage"]["steps"] == {"shared": 2, "lone": 1, "other": 0}
-    assert said["coverage"]["uncertain"] == 2
+    reported = compared(GOOD, GOOD[6:], by="run")
+    assert (reported["verdict"], reported["missing"]) == ("identical", {"a": 0, "b": 0})
+    assert reported["coverage"]["steps"] == {"shared": 2, "lone": 1, "other": 0}
+    assert reported["coverage"]["uncertain"] == 2
 
 
 def test_checksums_of_different_keys_are_never_compared() -> None:
     with pytest.raises(NothingComparable, match="api/0 and api/1 are made with different keys"):
         compared(GOOD, GOOD, process={1: {"key": 8}})
-    said = answered(GOOD, GOOD, process={1: {"key": 8}})
-    assert (said["verdict"], said["not_comparable"], said["sites"]) == ("not_comparable", {"key": 24}, [])
-    assert counts(said) == {}
+    reported = answered(GOOD, GOOD, process={1: {"key": 8}})
+    assert (reported["verdict"], reported["not_comparable"], reported["sites"]) == ("not_comparable", {"key": 24}, [])
+    assert counts(reported) == {}
 
 
 def test_where_nothing_is_comparable_the_document_has_the_reasons_by_number_and_what_was_looked_at() -> None:
     formed = [replace(e, output=replace(e.output, dtype=INT64)) for e in GOOD]
-    said = answered(GOOD, formed, by="run")
-    assert {*compared(GOOD, GOOD, by="run"), "reasons"} == {*said}
-    assert (said["evidence"], said["verdict"], said["not_comparable"]) == ("run", "not_comparable", {"dtype": 12})
-    assert (said["coverage"]["fingerprints"], said["coverage"]["sites_compared"], said["first"]) == (24, 0, None)
-    assert said["reasons"] == said["headlines"]
-    assert {site["kernel"]: site["not_comparable"] for site in said["sites"]} == {
+    reported = answered(GOOD, formed, by="run")
+    assert {*compared(GOOD, GOOD, by="run"), "reasons"} == {*reported}
+    assert (reported["evidence"], reported["verdict"], reported["not_comparable"]) == (
+        "run",
+        "not_comparable",
+        {"dtype": 12},
+    )
+    assert (reported["coverage"]["fingerprints"], reported["coverage"]["sites_compared"], reported["first"]) == (
+        24,
+        0,
+        None,
+    )
+    assert reported["reasons"] == reported["headlines"]
+    assert {site["kernel"]: site["not_comparable"] for site in reported["sites"]} == {
         kernel: {"dtype": 3} for kernel in ("embed", "norm", "scores", "mlp")
     }
     tried = answered(GOOD, [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in GOOD])
@@ -372,8 +396,8 @@ def test_where_nothing_is_comparable_the_document_has_the_reasons_by_number_and_
 def test_repeats_that_one_has_more_of_are_not_comparable_and_even_ones_are_held_in_their_order() -> None:
     twice = [replace(each, step=1) for each in GOOD]
     assert counts(compared(twice, twice, by="run")) == {"compared": 12, "identical": 12}
-    said = compared(twice, twice[:-1], by="run")
-    assert said["not_comparable"] == {"repeats": 1}
+    reported = compared(twice, twice[:-1], by="run")
+    assert reported["not_comparable"] == {"repeats": 1}
 
 
 def test_who_is_alone_or_nobody_is_refused() -> None:
@@ -399,9 +423,9 @@ def test_services_patterns_and_names_mean_workers_in_the_order_in_which_they_are
 
 
 def test_the_dead_who_said_nothing_are_nobody_unless_they_are_named() -> None:
-    said = compared(GOOD, [], GOOD, dead=(1,))
-    assert [each["worker"] for each in said["workers"]] == ["api/0", "api/2"]
-    assert said["timing"]["b"] == ["api/2"]
+    reported = compared(GOOD, [], GOOD, dead=(1,))
+    assert [each["worker"] for each in reported["workers"]] == ["api/0", "api/2"]
+    assert reported["timing"]["b"] == ["api/2"]
     assert len(compared(GOOD, GOOD, GOOD, dead=(1,))["workers"]) == 3
     with pytest.raises(NothingComparable, match="no fingerprints of api/1"):
         compared(GOOD, [], GOOD, dead=(1,), names=["api/0", "api/1"])
@@ -413,34 +437,34 @@ def test_the_dead_who_said_nothing_are_nobody_unless_they_are_named() -> None:
 def test_a_lost_record_makes_the_verdict_incomplete_and_never_diverged() -> None:
     lacks = [each for each in GOOD if not (each.site == MLP and each.step == 2)]
     for by in ("run", None):
-        said = compared(GOOD, lacks, by=by, lost={1: 1})
-        assert (said["verdict"], said["incomplete"], said["missing"]) == ("incomplete", 1, {"a": 0, "b": 0})
-        assert said["first"] is None
-        assert said["headlines"][0].endswith("incomplete, 1 record was lost; equal: 11 comparisons at 4 sites")
+        reported = compared(GOOD, lacks, by=by, lost={1: 1})
+        assert (reported["verdict"], reported["incomplete"], reported["missing"]) == ("incomplete", 1, {"a": 0, "b": 0})
+        assert reported["first"] is None
+        assert reported["headlines"][0].endswith("incomplete, 1 record was lost; equal: 11 comparisons at 4 sites")
     # Of what comes often in a step one is gone: which is which nobody knows.
-    many = [Said(off(n, 0.1 * n), site=MLP, step=1, ticks=n + 1, flags=STEP) for n in range(4)]
+    many = [CheckedRecord(off(n, 0.1 * n), site=MLP, step=1, ticks=n + 1, flags=STEP) for n in range(4)]
     for gone in range(4):
         rest = many[:gone] + many[gone + 1 :]
         other = many[:3] if gone == 3 else many[: 3 - gone] + many[4 - gone :]
-        said = compared(GOOD + rest, GOOD + other, by="run", lost={0: 1, 1: 1})
-        assert (said["verdict"], said["diverged"], said["first"]) == ("incomplete", 0, None), gone
+        reported = compared(GOOD + rest, GOOD + other, by="run", lost={0: 1, 1: 1})
+        assert (reported["verdict"], reported["diverged"], reported["first"]) == ("incomplete", 0, None), gone
 
 
 def test_what_is_born_of_equal_inputs_is_sure_though_records_were_lost() -> None:
-    said = compared(GOOD, chain(MLP)[2:], by="run", lost={1: 2})
-    assert (said["verdict"], where(said)) == ("diverged", ("mlp", 0, 1, 0, "culprit"))
-    assert said["incomplete"] == 2
+    reported = compared(GOOD, chain(MLP)[2:], by="run", lost={1: 2})
+    assert (reported["verdict"], where(reported)) == ("diverged", ("mlp", 0, 1, 0, "culprit"))
+    assert reported["incomplete"] == 2
 
 
 def test_of_what_a_third_one_lost_nothing_is_said_of_the_other_two() -> None:
-    sides = [bare(said, EMBED, NORM, SCORES, MLP) for said in (GOOD, chain(MLP), [])]
+    sides = [bare(reported, EMBED, NORM, SCORES, MLP) for reported in (GOOD, chain(MLP), [])]
     assert compared(*sides, by="run", lost={2: 5})["verdict"] == "diverged"
 
 
-def computed(runs: list[tuple[int, int, int, int]]) -> list[Said]:
+def computed(runs: list[tuple[int, int, int, int]]) -> list[CheckedRecord]:
     """What a worker says of runs (site, input, step, position) that come to the same whenever they are of the same."""
     return [
-        Said(
+        CheckedRecord(
             off(100 * site + given_ + 1, 0.1 * given_),
             (off(given_, 0.1 * given_),),
             site=site,
@@ -462,9 +486,9 @@ anybodys_runs = st.lists(
 def test_whatever_two_who_did_the_same_lose_they_never_diverge(
     runs: list[tuple[int, int, int, int]], one: set[int], other: set[int], by: str | None
 ) -> None:
-    said = computed(runs)
-    left = [[each for at, each in enumerate(said) if at not in gone] for gone in (one, other)]
-    lost = {number: len(said) - len(each) for number, each in enumerate(left)}
+    reported = computed(runs)
+    left = [[each for at, each in enumerate(reported) if at not in gone] for gone in (one, other)]
+    lost = {number: len(reported) - len(each) for number, each in enumerate(left)}
     try:
         found = compared(*left, by=by, lost=lost)
     except NothingComparable:
@@ -500,28 +524,28 @@ def test_turned_over_all_is_the_same_but_whose_it_is(
 
 
 def test_the_document_has_the_keys_that_it_is_to_have() -> None:
-    said = compared(GOOD, chain(MLP))
+    reported = compared(GOOD, chain(MLP))
     assert {
         "schema_version", "evidence", "verdict", "compared", "identical", "within", "diverged", "not_comparable",
         "incomplete", "missing", "first", "outlier", "coverage", "sites",
-    } <= said.keys()  # fmt: skip
-    assert said["schema_version"] == 1
-    assert {"kernel", "layer", "position", "step", "blame", "relative_error", "a", "b"} <= said["first"].keys()
-    assert {"checksum", "fnv1a", "mean", "l2", "min", "max", "nan", "shape", "dtype"} <= said["first"]["a"].keys()
+    } <= reported.keys()  # fmt: skip
+    assert reported["schema_version"] == 1
+    assert {"kernel", "layer", "position", "step", "blame", "relative_error", "a", "b"} <= reported["first"].keys()
+    assert {"checksum", "fnv1a", "mean", "l2", "min", "max", "nan", "shape", "dtype"} <= reported["first"]["a"].keys()
 
 
 def test_the_diagnosis_has_the_labels_the_right_way_round() -> None:
-    said = compared(GOOD, chain(MLP))
-    first = said["first"]
+    reported = compared(GOOD, chain(MLP))
+    first = reported["first"]
     assert (first["a"]["worker"], first["b"]["worker"]) == ("api/0", "api/1")
     expected, actual = (f"{1000 + 10 * MLP + wrong:016x}" for wrong in (0, 1))
-    assert f"expected {expected} (api/0), actual {actual} (api/1)" in said["diagnosis"]
+    assert f"expected {expected} (api/0), actual {actual} (api/1)" in reported["diagnosis"]
     turned = compared(GOOD, chain(MLP), names=["api/1", "api/0"])
     assert f"expected {actual} (api/1), actual {expected} (api/0)" in turned["diagnosis"]
 
 
 def test_coverage_says_what_was_not_looked_at() -> None:
-    sides = [*GOOD, Said(off(1), site=NORM, step=9, ticks=50 * SECOND)], GOOD
+    sides = [*GOOD, CheckedRecord(off(1), site=NORM, step=9, ticks=50 * SECOND)], GOOD
     seen = compared(*sides)["coverage"]
     assert (seen["fingerprints"], seen["sites"], seen["sites_compared"]) == (25, 4, 4)
     assert (seen["bare"], seen["lost"], seen["evicted"]) == (1, 0, 0)
@@ -529,9 +553,13 @@ def test_coverage_says_what_was_not_looked_at() -> None:
 
 
 def test_who_is_wrong_and_slow_is_both_in_one_answer() -> None:
-    said = compared(GOOD, GOOD, chain(MLP), spans={2: 2_000_000})
-    assert (said["outlier"], said["timing"]["a"], said["timing"]["b"]) == ("api/2", ["api/0", "api/1"], ["api/2"])
-    assert said["headlines"][-1].startswith("api/2 takes longer, too: gemm +")
+    reported = compared(GOOD, GOOD, chain(MLP), spans={2: 2_000_000})
+    assert (reported["outlier"], reported["timing"]["a"], reported["timing"]["b"]) == (
+        "api/2",
+        ["api/0", "api/1"],
+        ["api/2"],
+    )
+    assert reported["headlines"][-1].startswith("api/2 takes longer, too: gemm +")
     same = compared(GOOD, GOOD, chain(MLP))
     assert not any(brick["significant"] for brick in same["timing"]["bricks"])
     assert "longer" not in same["headlines"][-1]
@@ -541,7 +569,7 @@ def test_who_is_wrong_and_slow_is_both_in_one_answer() -> None:
 # ---- who else is there
 
 
-def other_work(said: list[Said]) -> list[Said]:
+def other_work(records: list[CheckedRecord]) -> list[CheckedRecord]:
     """As many steps, of other tokens."""
     return [
         replace(
@@ -551,17 +579,17 @@ def other_work(said: list[Said]) -> list[Said]:
                 replace(given, checksum=given.checksum + 500_000, sketch=(7.0,) * 16) for given in each.inputs
             ),
         )
-        for each in said
+        for each in records
     ]
 
 
-def rounded(said: list[Said], by: float) -> list[Said]:
+def rounded(records: list[CheckedRecord], by: float) -> list[CheckedRecord]:
     """What another order of summation would have come to."""
     return [
         replace(each, output=off(each.output.checksum + 250_000 + (by > 1e-6), by))
         if at % 4 == 3
         else each  # the last of a step: nothing reads it
-        for at, each in enumerate(said)
+        for at, each in enumerate(records)
     ]
 
 
@@ -587,10 +615,10 @@ def test_whoever_else_is_there_two_that_differ_differ_at_the_same_place(
     sides = [GOOD, chain(born), *(BYSTANDERS[each] for each, _ in others)]
     lost = {at: 1 for at, (_, loses) in enumerate(others, start=2) if loses}
     named = [f"api/{at}" for at in order if at < len(sides)]
-    said = compared(*sides, by="run", lost=lost, names=named)
-    assert where(said)[:4] == where(compared(GOOD, chain(born), by="run"))[:4]
-    assert {said["first"][side]["worker"] for side in "ab"} >= {"api/1"}
-    assert said["outlier"] in (None, "api/1")
+    reported = compared(*sides, by="run", lost=lost, names=named)
+    assert where(reported)[:4] == where(compared(GOOD, chain(born), by="run"))[:4]
+    assert {reported["first"][side]["worker"] for side in "ab"} >= {"api/1"}
+    assert reported["outlier"] in (None, "api/1")
 
 
 @given(
@@ -603,27 +631,29 @@ def test_whatever_their_clocks_show_two_that_differ_do(
     born: int, others: list[str], order: list[int], starts: list[int]
 ) -> None:
     sides = [
-        [replace(each, ticks=each.ticks + start * SECOND) for each in said]
-        for said, start in zip([GOOD, chain(born), *(BYSTANDERS[each] for each in others)], starts, strict=False)
+        [replace(each, ticks=each.ticks + start * SECOND) for each in reported]
+        for reported, start in zip([GOOD, chain(born), *(BYSTANDERS[each] for each in others)], starts, strict=False)
     ]
-    said = compared(*sides, by="run", names=[f"api/{at}" for at in order if at < len(sides)])
-    assert (said["verdict"], said["outlier"]) in (("diverged", None), ("diverged", "api/1"))
+    reported = compared(*sides, by="run", names=[f"api/{at}" for at in order if at < len(sides)])
+    assert (reported["verdict"], reported["outlier"]) in (("diverged", None), ("diverged", "api/1"))
 
 
 def test_who_begins_with_other_inputs_did_other_work_whatever_came_of_them() -> None:
-    def begins(given: Tensor, out: Tensor) -> list[Said]:
-        first = Said(out, (given,), site=EMBED, step=1, ticks=SECOND, flags=STEP)
-        last = Said(off(given.checksum + 50, 0.5 * given.checksum), (), site=MLP, step=1, ticks=2 * SECOND, flags=STEP)
+    def begins(given: Tensor, out: Tensor) -> list[CheckedRecord]:
+        first = CheckedRecord(out, (given,), site=EMBED, step=1, ticks=SECOND, flags=STEP)
+        last = CheckedRecord(
+            off(given.checksum + 50, 0.5 * given.checksum), (), site=MLP, step=1, ticks=2 * SECOND, flags=STEP
+        )
         return [first, last]
 
     own = begins(Tensor(1), Tensor(7))
     longer = Tensor(2, elements=128, shape=2)
     for other in (begins(longer, longer), begins(longer, Tensor(8)), begins(off(2, 0.5), Tensor(7))):
         try:
-            said = compared(own, other, by="run")
+            reported = compared(own, other, by="run")
         except NothingComparable:
             continue
-        assert (said["diverged"], said["not_comparable"]["work"]) == (0, 1)
+        assert (reported["diverged"], reported["not_comparable"]["work"]) == (0, 1)
     near = compared(begins(Tensor(1), Tensor(3, dtype=INT64)), begins(off(2, 1e-8), Tensor(4, dtype=INT64)), by="run")
     assert near["verdict"] == "diverged", "inputs that rounding sets apart are the same work"
 
@@ -631,23 +661,23 @@ def test_who_begins_with_other_inputs_did_other_work_whatever_came_of_them() -> 
 def test_a_stage_whose_inputs_were_wrong_before_it_is_no_reason_to_call_the_stage_before_other_work() -> None:
     first, second = (EMBED, NORM), (SCORES, MLP)
     stages = [[each for each in chain(born) if each.site in of] for born in (None, NORM) for of in (first, second)]
-    said = compared(*stages, by="run")
-    assert (said["verdict"], *where(said)[:3]) == ("diverged", "norm", 0, 1)
-    assert said["not_comparable"] == {"work": 6}
+    reported = compared(*stages, by="run")
+    assert (reported["verdict"], *where(reported)[:3]) == ("diverged", "norm", 0, 1)
+    assert reported["not_comparable"] == {"work": 6}
 
 
 def test_of_several_that_rounding_sets_apart_the_one_that_is_far_off_is_the_outlier_whoever_is_named_first() -> None:
     sides = [GOOD, rounded(GOOD, 1e-8), rounded(chain(), 0.5)]
     for order in itertools.permutations(range(3)):
-        said = compared(*(sides[at] for at in order), by="run")
-        assert said["outlier"] == f"api/{order.index(2)}"
-        assert counts(said) == {"compared": 24, "identical": 18, "within": 3, "diverged": 3}
+        reported = compared(*(sides[at] for at in order), by="run")
+        assert reported["outlier"] == f"api/{order.index(2)}"
+        assert counts(reported) == {"compared": 24, "identical": 18, "within": 3, "diverged": 3}
 
 
 def test_what_a_third_one_lost_is_no_excuse_for_the_other_two() -> None:
-    sides = [bare(said, EMBED, NORM, SCORES, MLP) for said in (GOOD, chain(MLP), GOOD[1:])]
-    said = compared(*sides, by="run", lost={2: 1})
-    assert (said["verdict"], said["diverged"], said["outlier"]) == ("diverged", 3, "api/1")
+    sides = [bare(reported, EMBED, NORM, SCORES, MLP) for reported in (GOOD, chain(MLP), GOOD[1:])]
+    reported = compared(*sides, by="run", lost={2: 1})
+    assert (reported["verdict"], reported["diverged"], reported["outlier"]) == ("diverged", 3, "api/1")
     both = compared(*sides, by="run", lost={1: 1, 2: 1})
     assert (both["verdict"], both["diverged"], both["incomplete"]) == ("incomplete", 0, 5)
     assert {site["kernel"]: (site["diverged"], site["verdict"]) for site in both["sites"]}["mlp"] == (0, "incomplete")
@@ -655,9 +685,9 @@ def test_what_a_third_one_lost_is_no_excuse_for_the_other_two() -> None:
 
 @pytest.mark.parametrize(("by", "rounding"), [(1e-7, True), (1e-2, False)])
 def test_by_input_rounding_is_no_excuse_but_is_told_with_what_may_make_it(by: float, rounding: bool) -> None:
-    said = compared(GOOD, chain(MLP, by=by))
-    assert (said["verdict"], said["first"]["rounding"]) == ("diverged", rounding)
-    assert ("backend=" in said["headlines"][2]) == rounding
+    reported = compared(GOOD, chain(MLP, by=by))
+    assert (reported["verdict"], reported["first"]["rounding"]) == ("diverged", rounding)
+    assert ("backend=" in reported["headlines"][2]) == rounding
 
 
 def test_what_is_beyond_the_range_of_a_sketch_is_by_run_not_comparable_and_by_input_an_alarm() -> None:
@@ -666,9 +696,9 @@ def test_what_is_beyond_the_range_of_a_sketch_is_by_run_not_comparable_and_by_in
     unmasked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in GOOD]
     with_inputs = compared(unmasked, masked, by="input")
     assert (with_inputs["verdict"], with_inputs["first"]["relative_error"]) == ("diverged", None)
-    sides = [bare(said, EMBED, NORM, SCORES, MLP) for said in (unmasked, masked)]
-    said = compared(*sides, by="run")
-    assert (said["verdict"], said["not_comparable"]) == ("identical", {"range": 3})
+    sides = [bare(reported, EMBED, NORM, SCORES, MLP) for reported in (unmasked, masked)]
+    reported = compared(*sides, by="run")
+    assert (reported["verdict"], reported["not_comparable"]) == ("identical", {"range": 3})
 
 
 def test_what_began_before_the_time_that_is_looked_at_is_paired_with_nothing_that_is_as_often_said_by_chance() -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checked_record import CheckedRecord, Tensor
 from conftest import Worker
 from faults import Compile, Start
 from made_up import HOSTILE
 from mortal import mortal
 from running import UP, Running, running
-from said import Said, Tensor
 from serving import Daemon
 from test_record import recording
 from verbs import brickd, document, started
@@ -70,10 +70,10 @@ def workers(start: Start, bad: tuple[int, ...], round_: int = 0, *, once: bool =
 
 def settled(daemon: Running, fingerprints: int) -> dict[str, Any]:
     """What was compared, once all that was said is heard."""
-    said: dict[str, Any] = daemon.once(
-        "/coverage", lambda said: [each["input"]["fingerprints"] for each in said["services"]] == [fingerprints]
+    answer: dict[str, Any] = daemon.once(
+        "/coverage", lambda answer: [each["input"]["fingerprints"] for each in answer["services"]] == [fingerprints]
     )
-    return said
+    return answer
 
 
 def test_the_outlier_of_three_is_told_once_and_leads_wherever_one_looks(worker: Start, prefix: str) -> None:
@@ -84,8 +84,8 @@ def test_the_outlier_of_three_is_told_once_and_leads_wherever_one_looks(worker: 
         assert event["text"].startswith("api/1 differs from the others: mlp layer 1, relative error 0.")
         assert event["text"].endswith("; its inputs were equal")
         assert event["command"] in ("brickd diff api/0 api/1", "brickd diff api/2 api/1")
-        said = settled(daemon, 3 * OF_A_ROUND)
-        (finding,) = said["findings"]
+        reported = settled(daemon, 3 * OF_A_ROUND)
+        (finding,) = reported["findings"]
         assert (finding["kernel"], finding["layer"], finding["workers"]) == ("mlp", 1, ["api/1"])
         assert (finding["cases"], finding["outliers"], finding["blame"]) == (1, {"api/1": 1}, "culprit")
         assert finding["first"]["other"]["worker"] == "api/1"
@@ -110,8 +110,8 @@ def test_the_outlier_of_three_is_told_once_and_leads_wherever_one_looks(worker: 
 def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
     with running() as daemon:
-        said = settled(daemon, 3 * OF_A_ROUND)
-        assert {(each["kernel"], each["layer"]): each["state"] for each in said["sites"]} == {
+        reported = settled(daemon, 3 * OF_A_ROUND)
+        assert {(each["kernel"], each["layer"]): each["state"] for each in reported["sites"]} == {
             ("attn", None): "stateful",
             ("mlp", 0): "compared",
             ("mlp", 1): "differs",
@@ -120,12 +120,12 @@ def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, pref
             ("embedding", None): "off",
             ("own", None): "alone",
         }
-        assert said["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
-        unlike = said["sites"][0]["unlike"]  # one, or two where the outlier spoke before another
+        assert reported["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
+        unlike = reported["sites"][0]["unlike"]  # one, or two where the outlier spoke before another
         screen = brickd("coverage", "api", COLUMNS="120").stdout.splitlines()
         assert screen[12].startswith("since ")
         assert screen[1:12] == [
-            f"! mlp layer 1: api/1 differs, 1 case looked at  {said['findings'][0]['command']}",
+            f"! mlp layer 1: api/1 differs, 1 case looked at  {reported['findings'][0]['command']}",
             "unproven  api: weights (none watched)  brickd weights api",
             "KERNEL     LAYERS  BY     STATE                         FINGERPRINTS  COMPARED  UNLIKE  EVICTED",
             f"mlp             1  input  differs                                  9         9       {unlike}        0",
@@ -143,13 +143,13 @@ def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, pref
 def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> None:
     with running() as daemon:
         workers(worker, (0, 1))
-        said = settled(daemon, 2 * OF_A_ROUND)
-    assert list(said) == [
+        reported = settled(daemon, 2 * OF_A_ROUND)
+    assert list(reported) == [
         "schema_version", "source", "since", "window", "unlooked", "births_unkept", "services", "evidence", "findings",
         "sites", "bricks_without_sites", "words",
     ]  # fmt: skip
-    assert list(said["window"]) == ["bytes", "fingerprints", "since", "oldest_age_ns"]
-    (service,) = said["services"]
+    assert list(reported["window"]) == ["bytes", "fingerprints", "since", "oldest_age_ns"]
+    (service,) = reported["services"]
     assert list(service["input"]) == [
         "fingerprints", "compared", "unlike", "differ", "numeric_classes", "unkept", "latest", "age_ns",
     ]  # fmt: skip
@@ -157,11 +157,11 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
         "sites_off", "sites_closed", "sites_without_inputs", "without_inputs", "alone", "stateful", "evicted", "lost",
         "unreadable",
     ]  # fmt: skip
-    assert list(said["sites"][0]) == [
+    assert list(reported["sites"][0]) == [
         "service", "kernel", "layer", "category", "state", "evidence", "numeric_classes", "fingerprints", "compared",
         "stateful", "without_inputs", "alone", "evicted", "unlike",
     ]  # fmt: skip
-    assert list(said["findings"][0]) == [
+    assert list(reported["findings"][0]) == [
         "service", "kernel", "layer", "category", "evidence", "since", "latest", "cases", "workers", "outliers",
         "contradict_themselves", "blame", "not_finite", "relative_error", "command", "first", "newest",
     ]  # fmt: skip
@@ -169,8 +169,8 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
 
 def test_without_a_daemon_what_lies_in_the_rings_is_compared(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
-    said = document("coverage")
-    assert (said["source"], [each["workers"] for each in said["findings"]]) == ("shared memory", [["api/1"]])
+    answer = document("coverage")
+    assert (answer["source"], [each["workers"] for each in answer["findings"]]) == ("shared memory", [["api/1"]])
     assert document("status")["numerics"] is None
 
 
@@ -182,11 +182,11 @@ def test_a_recording_is_compared_as_what_it_was_made_of(worker: Start, prefix: s
             each.paused()
         process.send_signal(signal.SIGINT)
         process.communicate()
-    said = document("coverage", path)
-    assert (said["source"], [each["workers"] for each in said["findings"]]) == ("recording", [["api/1"]])
-    states = [each["state"] for each in said["sites"]]
+    answer = document("coverage", path)
+    assert (answer["source"], [each["workers"] for each in answer["findings"]]) == ("recording", [["api/1"]])
+    states = [each["state"] for each in answer["sites"]]
     assert states == ["differs", "off", "no_inputs", "stateful", "alone", "compared", "compared"]
-    assert [each["fingerprints"] for each in said["sites"]] == [9, 0, 9, 9, 9, 9, 9]
+    assert [each["fingerprints"] for each in answer["sites"]] == [9, 0, 9, 9, 9, 9, 9]
 
 
 @pytest.mark.ci
@@ -202,13 +202,13 @@ def test_daemons_that_die_as_they_keep_what_they_found_lose_no_finding_and_count
             each.go()
             each.paused()
     with running() as daemon:
-        said = settled(daemon, 3 * 3 * OF_A_ROUND)
-        (finding,) = said["findings"]
+        reported = settled(daemon, 3 * 3 * OF_A_ROUND)
+        (finding,) = reported["findings"]
         assert finding["outliers"] == {"api/1": finding["cases"]}
         assert 1 <= finding["cases"] <= 3  # of one look a few of a site are judged
-        (service,) = said["services"]
+        (service,) = reported["services"]
         assert service["input"]["compared"] == 3 * 3 * 9
-        assert said["since"] <= said["window"]["since"]
+        assert reported["since"] <= reported["window"]["since"]
     assert document("status")["diverged"][0]["cases"] == finding["cases"], "the checkpoint has it, too"
 
 
@@ -222,7 +222,7 @@ def test_a_worker_that_is_gone_is_named_until_it_is_pruned(worker: Start, prefix
         daemon.until(end)
         assert document("status")["diverged"][0]["workers"] == ["api/1"]
         assert brickd("prune").returncode == 0
-        daemon.once("/status", lambda said: not said["diverged"])
+        daemon.once("/status", lambda answer: not answer["diverged"])
         daemon.end()
     assert document("status")["diverged"] == []
 
@@ -234,12 +234,12 @@ def test_another_that_has_the_name_of_the_outlier_now_is_never_taken_for_it(work
         three[1].process.send_signal(signal.SIGTERM)
         daemon.until("worker_ended")
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="1")
-        said = daemon.once("/status", lambda said: [each["state"] for each in said["workers"]].count("live") == 3)
-        (name,) = said["diverged"][0]["workers"]
+        answer = daemon.once("/status", lambda answer: [each["state"] for each in answer["workers"]].count("live") == 3)
+        (name,) = answer["diverged"][0]["workers"]
         assert name.startswith("api/1~")
-        assert {each["name"]: each["state"] for each in said["workers"]}[name] == "ended"
-        assert said["problems"] == [], "it ended with its worker"
-        command = shlex.split(said["diverged"][0]["command"])
+        assert {each["name"]: each["state"] for each in answer["workers"]}[name] == "ended"
+        assert answer["problems"] == [], "it ended with its worker"
+        command = shlex.split(answer["diverged"][0]["command"])
         assert command in (["brickd", "diff", "api/0", name], ["brickd", "diff", "api/2", name])
         assert brickd(*command[1:]).returncode == 1
 
@@ -258,9 +258,9 @@ def test_after_a_restart_who_was_found_and_is_gone_is_shown_and_nobody_who_is_he
             each.go()
             each.paused()
         settled(daemon, 5 * OF_A_ROUND)
-        said = document("diff", "api", code=1)
-        assert said["diverged"] == 1
-        assert "api/0" in (said["first"]["a"]["worker"], said["first"]["b"]["worker"])
+        answer = document("diff", "api", code=1)
+        assert answer["diverged"] == 1
+        assert "api/0" in (answer["first"]["a"]["worker"], answer["first"]["b"]["worker"])
         assert document("diff", "api/1", "api/2")["verdict"] == "identical"
 
 
@@ -271,9 +271,9 @@ def test_who_was_pruned_is_held_against_nobody_who_comes_later(worker: Start, pr
         daemon.until("diverged")
         for each in damaged:
             each.process.send_signal(signal.SIGTERM)
-        daemon.once("/events", lambda said: [each["kind"] for each in said["events"]].count("worker_ended") == 3)
+        daemon.once("/events", lambda answer: [each["kind"] for each in answer["events"]].count("worker_ended") == 3)
         assert brickd("prune").returncode == 0
-        daemon.once("/status", lambda said: not said["diverged"])
+        daemon.once("/status", lambda answer: not answer["diverged"])
         for healthy in (1, 2):  # what was a case of the look before is not judged once more
             workers(worker, (0,))
             settled(daemon, (3 + healthy) * OF_A_ROUND)
@@ -296,7 +296,7 @@ def test_a_daemon_that_is_to_hold_nothing_compares_nothing_and_says_so(worker: S
 
 
 def evidence(worker: str, output: int, kernel: str = "") -> KeptEvidence:
-    return KeptEvidence(worker, Said(Tensor(output), (Tensor(7),)).slots(), kernel, "")
+    return KeptEvidence(worker, CheckedRecord(Tensor(output), (Tensor(7),)).slots(), kernel, "")
 
 
 def made_up(place: ServiceSite, named: str = "api/1", uuids: Sequence[str] = ("u0", "u1")) -> DivergentSite:
@@ -335,8 +335,8 @@ def test_of_sites_at_which_nobody_looked_it_is_said_and_what_found_no_room_is_no
     sites = {place: counts._replace(judged=place.layer < 3) for place, counts in crowd.seen.sites.items()}
     findings = dict([*crowd.seen.findings.items()][:1])
     crowd.seen = replace(crowd.seen, sites=sites, findings=findings, unkept={"api": 466})
-    said = brickd("status").stdout.splitlines()[2]
-    assert said.startswith("numerics  same input: 4,000 of 4,000 compared, at least 1 site differs")
+    text = brickd("status").stdout.splitlines()[2]
+    assert text.startswith("numerics  same input: 4,000 of 4,000 compared, at least 1 site differs")
     states = [each["state"] for each in document("coverage")["sites"]]
     assert [states.count(state) for state in ("differs", "not_judged", "compared")] == [1, 340, 59]
     screen = brickd("coverage", COLUMNS="140").stdout
@@ -346,10 +346,10 @@ def test_of_sites_at_which_nobody_looked_it_is_said_and_what_found_no_room_is_no
 
 
 def test_of_the_same_workers_one_problem_is_made_and_the_odd_one_is_shown(crowd: Daemon) -> None:
-    said = document("status")
-    assert len([each for each in said["problems"] if "differs" in each["text"]]) == 1
+    answer = document("status")
+    assert len([each for each in answer["problems"] if "differs" in each["text"]]) == 1
     assert any(line.startswith("api/1 ") for line in brickd("status").stdout.splitlines())
-    assert conditions(said, None, Bounds())[5].seen == "k0 of api diverged and 29 more sites"
+    assert conditions(answer, None, Bounds())[5].seen == "k0 of api diverged and 29 more sites"
 
 
 def test_hostile_names_stay_on_their_lines(worker: Start, daemon: Daemon) -> None:
@@ -357,8 +357,8 @@ def test_hostile_names_stay_on_their_lines(worker: Start, daemon: Daemon) -> Non
     place, name = ServiceSite("api", HOSTILE, 3), HOSTILE
     daemon.seen = Compared(1, sites={place: SiteCounts(name, 10, 0, 10, 1, 0)}, findings={place: made_up(place, name)})
     for verb in ("status", "coverage"):
-        said = brickd(verb, COLUMNS="100").stdout
-        assert all(line.isprintable() for line in said.splitlines())
+        reported = brickd(verb, COLUMNS="100").stdout
+        assert all(line.isprintable() for line in reported.splitlines())
         assert json.loads(brickd(verb, "--json").stdout)
         assert brickd(verb, "-o", "csv").returncode == 0
 
@@ -384,25 +384,25 @@ def test_what_the_window_lost_of_a_finding_is_compared_as_it_was_kept(worker: St
     rounds = 8  # of fewer records than the least window has room for
     with running(command=(*UP, "--numerics-bytes", "1")) as daemon:
         two = workers(worker, (0, 1), once=True)
-        daemon.once("/status", lambda said: said["diverged"])
+        daemon.once("/status", lambda answer: answer["diverged"])
         for _ in range(rounds):
             for each in two:
                 each.go()
                 each.paused()
         settled(daemon, 2 * (rounds + 1) * OF_A_ROUND)
         (found,) = document("status")["diverged"]
-        said = document(*shlex.split(found["command"])[1:], code=1)
-        assert (said["verdict"], said["first"]["kernel"], said["first"]["layer"]) == ("diverged", "mlp", 1)
-        assert said["coverage"]["evicted"] > 0
+        answer = document(*shlex.split(found["command"])[1:], code=1)
+        assert (answer["verdict"], answer["first"]["kernel"], answer["first"]["layer"]) == ("diverged", "mlp", 1)
+        assert answer["coverage"]["evicted"] > 0
 
 
 def test_a_site_that_nobody_can_look_at_is_told_from_one_where_nothing_came(worker: Start, prefix: str) -> None:
     program = 'brick.take(brick.brick("mlp", "closed"), b"", layer=1); brick.take(brick.brick("norm"), b"")'
     started(worker, program + "\npause()")
-    said = document("coverage")
-    states = {(each["kernel"], each["layer"]): each["state"] for each in said["sites"]}
+    answer = document("coverage")
+    states = {(each["kernel"], each["layer"]): each["state"] for each in answer["sites"]}
     assert states == {("mlp", 1): "closed", ("norm", None): "silent"}
-    assert [each["unseen"]["sites_closed"] for each in said["services"]] == [1]
+    assert [each["unseen"]["sites_closed"] for each in answer["services"]] == [1]
     lines = brickd("coverage").stdout.splitlines()
     assert "1 site closed" in lines[0]
     assert [line.split()[:2] for line in lines if "closed: torch compiles or copies it" in line] == [["mlp", "1"]]

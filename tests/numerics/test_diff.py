@@ -90,8 +90,8 @@ def before_and_after(worker: Start, folder: Path) -> list[str]:
     return files
 
 
-def place(said: Any) -> tuple[Any, ...]:
-    first = said["first"]
+def place(given: Any) -> tuple[Any, ...]:
+    first = given["first"]
     return first["kernel"], first["layer"], int(first["step"], 16), first["position"], first["blame"]
 
 
@@ -102,10 +102,10 @@ def place(said: Any) -> tuple[Any, ...]:
 def test_a_damaged_weight_is_found_where_it_is_read_first_and_named(worker: Start, by: tuple[str, ...]) -> None:
     for number, fault in enumerate(("", WEIGHT, "")):
         replica(worker, number, fault + WATCHED)
-    said = document("diff", "api", *by, code=1)
-    assert (said["outlier"], place(said)) == ("api/1", ("mlp.down", 1, 0, 0, "culprit"))
-    assert [(each["name"], each["layer"]) for each in said["first"]["weights"]] == [("layers.*.mlp.down.weight", 1)]
-    assert "weight layers.1.mlp.down.weight differs in api/1 (--by weights)" in said["headlines"]
+    answer = document("diff", "api", *by, code=1)
+    assert (answer["outlier"], place(answer)) == ("api/1", ("mlp.down", 1, 0, 0, "culprit"))
+    assert [(each["name"], each["layer"]) for each in answer["first"]["weights"]] == [("layers.*.mlp.down.weight", 1)]
+    assert "weight layers.1.mlp.down.weight differs in api/1 (--by weights)" in answer["headlines"]
     by_weights = document("diff", "api", "--by", "weights", code=1)
     assert (by_weights["evidence"], by_weights["outlier"], by_weights["diverged"]) == ("weights", "api/1", 1)
     assert document("diff", "api/0", "api/2", "--by", "weights")["verdict"] == "identical"
@@ -115,17 +115,17 @@ def test_a_damaged_activation_is_found_at_its_kernel_layer_and_step(worker: Star
     for number, fault in enumerate(("", OPERATOR)):
         replica(worker, number, fault)
     for by in ("input", "run"):
-        said = document("diff", "api/0", "api/1", "--by", by, code=1)
-        assert place(said) == ("mlp.gate", 1, 2, PROMPT + 1, "culprit")
-    assert (said["identical"], said["diverged"], said["follow"]) == (said["compared"] - 4, 4, 3)
+        answer = document("diff", "api/0", "api/1", "--by", by, code=1)
+        assert place(answer) == ("mlp.gate", 1, 2, PROMPT + 1, "culprit")
+    assert (answer["identical"], answer["diverged"], answer["follow"]) == (answer["compared"] - 4, 4, 3)
 
 
 def test_weights_that_differ_are_no_equality_though_nothing_came_of_them_yet(worker: Start) -> None:
     idle = "\nx = np.ones(4, 'f'); brick.checksum('k', x, input=x, step=1); pause()\n"
     for number, fault in enumerate(("", WEIGHT)):
         worker(DAMAGED + fault + WATCHED + idle, BRICKD_WORKER=str(number), **STILL).paused()
-    said = document("diff", "api", code=1)
-    assert (said["evidence"], said["others"][0]["verdict"]) == ("weights", "identical")
+    answer = document("diff", "api", code=1)
+    assert (answer["evidence"], answer["others"][0]["verdict"]) == ("weights", "identical")
     assert brickd("diff", "api").stdout.startswith("by weights: diverged: api/0 and api/1 disagree, in layers.1.mlp")
 
 
@@ -174,9 +174,9 @@ pause()
     for number in range(2):
         worker(f"bad = {number}\n{program}", BRICKD_WORKER=str(number), **STILL).paused()
     assert document("diff", "api", "--step", "req-1")["compared"] == 1
-    told = document("diff", "api", "--step", "Anfrage ä", code=1)
-    assert told["compared"] == 1
-    assert document("diff", "api", "--step", told["first"]["step"], code=1)["first"] == told["first"]
+    answer = document("diff", "api", "--step", "Anfrage ä", code=1)
+    assert answer["compared"] == 1
+    assert document("diff", "api", "--step", answer["first"]["step"], code=1)["first"] == answer["first"]
     ended = brickd("diff", "api", "--step", "req-2")
     assert (ended.returncode, ended.stdout) == (6, "")
     assert brickd_package.diff("api", step="req-1").matched
@@ -210,14 +210,14 @@ def test_shards_of_a_model_are_compared_with_their_replicas_alone(
         started = worker(f"import numpy as np\nn = {factor}\n{program}", **STILL | {"BRICKD_WORKER": coordinates})
         started.paused()
     for by in ("input", "run"):
-        said = document("diff", "api", "--by", by)
-        assert (said["verdict"], said["identical"], said["not_comparable"]) == ("identical", 2, {})
+        answer = document("diff", "api", "--by", by)
+        assert (answer["verdict"], answer["identical"], answer["not_comparable"]) == ("identical", 2, {})
         alone = brickd("diff", "api/0.tp0", "api/0.tp1", "--by", by)
         assert (alone.returncode, "1 another shard" in alone.stderr) == (6, True), alone.stderr
     assert brickd("status", "--check").returncode == 0
     worker(f"import numpy as np\nn = 3\n{program}", **STILL | {"BRICKD_WORKER": "2.tp1"}).paused()
-    said = document("diff", "api", code=1)
-    assert (said["outlier"], said["first"]["kernel"], said["identical"]) == ("api/2.tp1", "qkv", 2)
+    answer = document("diff", "api", code=1)
+    assert (answer["outlier"], answer["first"]["kernel"], answer["identical"]) == ("api/2.tp1", "qkv", 2)
 
 
 def test_what_came_of_one_generation_of_weights_is_compared_with_what_came_of_the_same(worker: Start) -> None:
@@ -237,14 +237,14 @@ pause()
     for each in workers:
         each.paused()
     for by in ("input", "run"):
-        said = document("diff", "api", "--by", by)
-        assert (said["verdict"], said["identical"], said["not_comparable"]) == ("identical", 1, {"params": 1})
+        answer = document("diff", "api", "--by", by)
+        assert (answer["verdict"], answer["identical"], answer["not_comparable"]) == ("identical", 1, {"params": 1})
     assert brickd("status", "--check").returncode == 0
     for each in workers:
         each.go()
         each.paused()
-    said = document("diff", "api", "--by", "run")
-    assert (said["verdict"], said["identical"], said["not_comparable"]) == ("identical", 3, {"params": 1})
+    answer = document("diff", "api", "--by", "run")
+    assert (answer["verdict"], answer["identical"], answer["not_comparable"]) == ("identical", 3, {"params": 1})
 
 
 def test_other_experts_are_a_verdict_that_fails_as_any_that_differs(worker: Start) -> None:
@@ -278,13 +278,13 @@ def test_with_a_daemon_or_without_or_recorded_or_mixed_it_is_the_same_document(w
     assert (alone["source"], place(alone)) == ("shared memory", ("mlp", 2, 2, 0, "culprit"))
     base = str(tmp_path / "o:ne.brick")
     with running():
-        told = document("diff", "api/0", "api/1", code=1)
-        assert (told["source"], still(told, {})) == ("daemon", still(alone, {}))
+        answer = document("diff", "api/0", "api/1", code=1)
+        assert (answer["source"], still(answer, {})) == ("daemon", still(alone, {}))
         processes = [begun(worker, number, 0.5 * number, **OTHER) for number in range(2)]
         recorded(base, *processes, arguments=["--values"])
-        told = document("diff", "batch", code=1)
-        assert place(told) == place(alone)
-        wanted = still(told, {})
+        answer = document("diff", "batch", code=1)
+        assert place(answer) == place(alone)
+        wanted = still(answer, {})
         for words in ((f"{base}:batch",), (f"{base}:batch/0", f"{base}:batch/1"), (base, "batch"), (base, "batch/*")):
             assert still(document("diff", *words, code=1), {}) == wanted, words
         mixed = document("diff", f"{base}:batch/0", "batch/1", code=1)
@@ -294,10 +294,10 @@ def test_with_a_daemon_or_without_or_recorded_or_mixed_it_is_the_same_document(w
 def test_of_two_recordings_the_workers_of_one_stand_beside_those_of_the_other(worker: Start, tmp_path: Path) -> None:
     base, new = before_and_after(worker, tmp_path)
     for words in ((f"{base}:api/0", f"{new}:api/0"), (base, new), (base, new, "api/0"), (base, new, "api")):
-        said = document("diff", *words, code=1)
-        assert [each["worker"] for each in said["workers"]] == [f"{base}:api/0", f"{new}:api/0"]
-        assert (place(said), said["first"]["b"]["worker"]) == (("mlp", 2, 2, 0, "culprit"), f"{new}:api/0")
-    assert len(said["recordings"]) == 2
+        answer = document("diff", *words, code=1)
+        assert [each["worker"] for each in answer["workers"]] == [f"{base}:api/0", f"{new}:api/0"]
+        assert (place(answer), answer["first"]["b"]["worker"]) == (("mlp", 2, 2, 0, "culprit"), f"{new}:api/0")
+    assert len(answer["recordings"]) == 2
     assert brickd("diff", f"{base}:api/3", f"{new}:api/0").returncode == 4
     assert brickd("diff", f"{tmp_path}/none.brick:api/0", f"{new}:api/0").returncode == 2
     shutil.copy(base, tmp_path / "copy.brick")
@@ -309,17 +309,17 @@ def test_what_a_daemon_has_taken_is_compared_by_it_and_beside_recordings(worker:
     with running():
         processes = [begun(worker, number, 0.5 * number) for number in range(2)]
         recorded(base, *processes)
-        said = document("diff", "api", code=1)
-        assert (said["source"], place(said)) == ("daemon", ("mlp", 2, 2, 0, "culprit"))
+        answer = document("diff", "api", code=1)
+        assert (answer["source"], place(answer)) == ("daemon", ("mlp", 2, 2, 0, "culprit"))
         for words in ((f"{base}:api/0", "api/1"), ("api/1", f"{base}:api/0")):
             mixed = document("diff", *words, code=1)
             assert [each["worker"] for each in mixed["workers"]] == list(words)
-            assert place(mixed) == place(said)
+            assert place(mixed) == place(answer)
         assert document("diff", f"{base}:api/0", "api/0")["verdict"] == "identical"
         for process in processes:  # whose rings go with them
             process.go()
             assert process.end() == 0
-        assert place(document("diff", f"{base}:api/0", "api/1", code=1)) == place(said)
+        assert place(document("diff", f"{base}:api/0", "api/1", code=1)) == place(answer)
 
 
 def test_a_recording_without_values_tells_where_workers_differ_and_not_how_far(worker: Start, tmp_path: Path) -> None:
@@ -347,9 +347,9 @@ def test_weights_of_a_recording_stand_beside_those_that_a_daemon_keeps(worker: S
             processes.append(worker(DAMAGED + fault + idle, BRICKD_WORKER=str(number), **STILL))
             processes[-1].paused()
         recorded(base, *processes)
-        said = document("diff", f"{base}:api/0", "api/1", "--by", "weights", code=1)
-        assert (said["diverged"], said["first"]["kernel"]) == (1, "layers.*.mlp.down.weight")
-        assert said["compared"] == document("diff", "api", "--by", "weights", code=1)["compared"]
+        answer = document("diff", f"{base}:api/0", "api/1", "--by", "weights", code=1)
+        assert (answer["diverged"], answer["first"]["kernel"]) == (1, "layers.*.mlp.down.weight")
+        assert answer["compared"] == document("diff", "api", "--by", "weights", code=1)["compared"]
         assert document("diff", f"{base}:api/0", "api/0", "--by", "weights")["verdict"] == "identical"
 
 
@@ -357,8 +357,12 @@ def test_a_redacted_recording_is_compared_within_and_with_nothing_else(worker: S
     base = str(tmp_path / "base.brick")
     with running():
         recorded(base, *(begun(worker, number, 1e-6 * number) for number in range(2)), arguments=["--redact"])
-        said = document("diff", base, code=1)
-        assert (said["verdict"], said["first"]["kernel"], said["first"]["relative_error"]) == ("diverged", "mlp", None)
+        answer = document("diff", base, code=1)
+        assert (answer["verdict"], answer["first"]["kernel"], answer["first"]["relative_error"]) == (
+            "diverged",
+            "mlp",
+            None,
+        )
         by_run = document("diff", base, "--by", "run", code=1)
         assert (by_run["verdict"], by_run["within"]) == ("diverged", 0)
         ended = brickd("diff", f"{base}:api/0", "api/0")
@@ -414,8 +418,10 @@ pause()
 """
     for number in range(2):
         worker(f"number = {number}\n{program}", BRICKD_WORKER=str(number), **STILL).paused()
-    said = document("diff", "api", "--by", "input")
-    assert {site["kernel"]: (site["compared"], site["verdict"], site["not_comparable"]) for site in said["sites"]} == {
+    answer = document("diff", "api", "--by", "input")
+    assert {
+        site["kernel"]: (site["compared"], site["verdict"], site["not_comparable"]) for site in answer["sites"]
+    } == {
         "equal": (3, None, {}),
         "other": (0, "not_comparable", {"dtype": 3}),
         "both": (1, None, {"dtype": 1, "backend": 1}),
@@ -456,22 +462,22 @@ def test_what_is_no_step_or_no_worker_is_refused(worker: Start) -> None:
 def test_a_program_is_told_that_nothing_is_comparable_and_why(worker: Start) -> None:
     for number in range(2):
         plain(worker, number)
-    said = document("diff", "api", "--step", "77", code=6)
-    assert (said["schema_version"], said["evidence"], said["verdict"]) == (1, "input", "not_comparable")
-    assert (said["compared"], said["first"], said["not_comparable"]) == (0, None, {})
-    assert said["coverage"]["fingerprints"] == sum(each["fingerprints"] for each in said["workers"])
+    answer = document("diff", "api", "--step", "77", code=6)
+    assert (answer["schema_version"], answer["evidence"], answer["verdict"]) == (1, "input", "not_comparable")
+    assert (answer["compared"], answer["first"], answer["not_comparable"]) == (0, None, {})
+    assert answer["coverage"]["fingerprints"] == sum(each["fingerprints"] for each in answer["workers"])
     ended = brickd("diff", "api", "--step", "77", "--json")
-    assert [f"brickd: {reason}\n" for reason in said["reasons"]] == [ended.stderr]
+    assert [f"brickd: {reason}\n" for reason in answer["reasons"]] == [ended.stderr]
     assert brickd("diff", "api", "--step", "77", "-o", "jsonl").stdout == ""
     with running():
-        assert document("diff", "api", "--step", "77", code=6) == {**said, "source": "daemon"}
+        assert document("diff", "api", "--step", "77", code=6) == {**answer, "source": "daemon"}
 
 
 def test_who_gives_a_tolerance_is_told_where_it_is_of_no_use(worker: Start) -> None:
     for number in range(2):
         plain(worker, number)
-    said = brickd("diff", "api", "--rtol", "0.01")
-    assert (said.returncode, said.stderr) == (
+    reported = brickd("diff", "api", "--rtol", "0.01")
+    assert (reported.returncode, reported.stderr) == (
         0,
         "brickd: --rtol 0.01 is of --by run alone: by input nothing is within tolerance\n",
     )
@@ -482,8 +488,8 @@ def test_who_gives_a_tolerance_is_told_where_it_is_of_no_use(worker: Start) -> N
 def test_a_daemon_answers_the_same_and_refuses_with_the_same_code(worker: Start) -> None:
     for number, bad in enumerate((0.0, 0.5)):
         plain(worker, number, bad)
-    said = document("diff", "api/0", "api/1", "--step", "2", code=1)
-    assert (said["source"], said["compared"], place(said)) == ("daemon", 1, ("mlp", 2, 2, 0, "culprit"))
+    answer = document("diff", "api/0", "api/1", "--step", "2", code=1)
+    assert (answer["source"], answer["compared"], place(answer)) == ("daemon", 1, ("mlp", 2, 2, 0, "culprit"))
     alone = brickd("diff", "api/1")
     assert (alone.returncode, alone.stdout) == (6, "")
     assert "api/1 is all that is meant" in alone.stderr
@@ -517,18 +523,31 @@ def test_a_program_has_the_first_divergent_kernel_with_what_was_expected_and_wha
     worker: Start, tmp_path: Path
 ) -> None:
     base, new = (f"{file}:api/0" for file in before_and_after(worker, tmp_path))
-    said = brickd_package.diff(base, new)
-    assert (said.matched, said.verdict, said.kernel, said.blame) == (False, "diverged", "mlp", "culprit")
-    assert said.expected is not None
-    assert said.actual is not None
-    assert (said.expected.worker, said.actual.worker) == (base, new)
-    assert (said.actual.kernel, said.actual.layer, said.actual.position, said.actual.step) == ("mlp", 2, 0, 2)
-    assert said.compared == 5
-    assert f"expected {said.expected.checksum} ({base}), actual {said.actual.checksum} ({new})" in said.diagnosis
+    reported = brickd_package.diff(base, new)
+    assert (reported.matched, reported.verdict, reported.kernel, reported.blame) == (
+        False,
+        "diverged",
+        "mlp",
+        "culprit",
+    )
+    assert reported.expected is not None
+    assert reported.actual is not None
+    assert (reported.expected.worker, reported.actual.worker) == (base, new)
+    assert (reported.actual.kernel, reported.actual.layer, reported.actual.position, reported.actual.step) == (
+        "mlp",
+        2,
+        0,
+        2,
+    )
+    assert reported.compared == 5
+    assert (
+        f"expected {reported.expected.checksum} ({base}), actual {reported.actual.checksum} ({new})"
+        in reported.diagnosis
+    )
     turned = brickd_package.diff(new, base)
-    assert (len(set(said.runs)), turned.runs) == (2, said.runs[::-1])
+    assert (len(set(reported.runs)), turned.runs) == (2, reported.runs[::-1])
     assert turned.expected is not None
-    assert (turned.expected.worker, turned.expected.checksum) == (new, said.actual.checksum)
+    assert (turned.expected.worker, turned.expected.checksum) == (new, reported.actual.checksum)
     assert brickd_package.diff(base, new, step=1).matched
     assert brickd_package.diff(base, new, step=1).expected is None
     with pytest.raises(NothingComparable):

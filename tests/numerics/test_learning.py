@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from added_up import BIT, FAR, OTHER, OTHER_BIT, THIRD, USUAL, said
+from added_up import BIT, FAR, OTHER, OTHER_BIT, THIRD, USUAL, records_of
+from checked_record import CheckedRecord, Tensor
 from hypothesis import given
 from hypothesis import strategies as st
-from said import Said, Tensor
 from test_watch import HERE, Service, again
 
 from brickd.analysis.numerics.comparison import EvidenceClass, Party, compare
@@ -23,7 +23,7 @@ from brickd.analysis.numerics.online_state import WORKERS_MAX, Compared, Service
 def look_after(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
     """Each says of each content what it says, and somebody looks."""
     for worker, what in zip(service.workers, workers, strict=False):
-        worker.receive(b"".join(each.slots() for each in said(what, site=site)))
+        worker.receive(b"".join(each.slots() for each in records_of(what, site=site)))
     return service.look()
 
 
@@ -39,7 +39,7 @@ def test_nobody_is_told_of_until_three_contents_are_known_and_then_nobody_either
     service = Service(3)
     for content in range(5):
         compared = look_after(service, *of(content, USUAL, USUAL, OTHER))
-        assert (compared.findings, compared.doubts, service.told) == ({}, {}, [])
+        assert (compared.findings, compared.doubts, service.logged) == ({}, {}, [])
         learned = content >= 2
         assert known(compared) == ([["u0", "u1"], ["u2"]] if learned else [])
         state = state_of(compared, HERE, compared.sites[HERE], (), ())
@@ -55,7 +55,7 @@ def test_what_is_mostly_equal_is_told_of_once_that_is_known() -> None:
     assert service.kinds == ["diverged"]
     service = Service(2)
     for content, what in enumerate((OTHER, USUAL, USUAL)):
-        assert service.told == []
+        assert service.logged == []
         compared = look_after(service, *of(content, USUAL, what))
     assert (list(compared.findings), compared.unlooked) == ([HERE], 0)
     assert known(compared) == []
@@ -73,7 +73,7 @@ def test_what_is_no_rounding_is_told_of_at_once_and_a_flipped_bit_where_two_were
 def test_one_element_that_is_always_wrong_is_told_of() -> None:
     service = Service(2)
     for content in range(0, 128, 16):  # the bit is in the same place of each
-        assert service.told == []
+        assert service.logged == []
         found = look_after(service, *of(content, USUAL, BIT)).findings
     assert list(found) == [HERE]
 
@@ -87,7 +87,7 @@ def test_what_is_wrong_in_a_worker_of_either_class_is_named_at_once(what: int, o
     number = int(outlier[1])
     compared = look_after(service, *of(7, *(what if n == number else each for n, each in enumerate(usual))))
     assert (compared.findings[HERE].outliers, compared.findings[HERE].cases) == ({outlier: 1}, 1)
-    assert service.told[0][1].startswith(f"api/{number} differs from the others")
+    assert service.logged[0][1].startswith(f"api/{number} differs from the others")
     assert known(compared) == [["u0", "u1", "u4"], ["u2", "u3", "u5"]]
 
 
@@ -108,7 +108,7 @@ def test_who_comes_later_and_says_the_same_is_of_the_same_class() -> None:
     assert known(look_after(service, *of(5, USUAL, USUAL, OTHER, OTHER))) == [["u0", "u1"], ["u2", "u3"]]
     service.workers[2:3] = []
     assert look_after(service, *of(6, USUAL, USUAL, OTHER)).findings == {}, "beside none of its own"
-    assert service.told == []
+    assert service.logged == []
 
 
 def test_a_finding_that_was_of_two_classes_is_withdrawn_once_that_is_known() -> None:
@@ -167,7 +167,7 @@ def test_a_flipped_bit_that_is_asked_too_early_is_asked_again() -> None:
     service = Service(4)
     usual = (USUAL, USUAL, OTHER, OTHER)
     look_after(service, *({0: each, 1: each} for each in usual[:3]), {0: OTHER, 1: OTHER_BIT})
-    assert service.told == []
+    assert service.logged == []
     for content in range(2, 6):
         compared = look_after(service, *of(content, *usual))
     assert compared.findings[HERE].named == ["u2", "u3"]
@@ -179,14 +179,14 @@ def test_of_a_look_so_many_questions_are_answered_and_no_place_waits_for_ever() 
     for content in range(3):
         for site in sites:
             for worker, what in zip(service.workers, (USUAL, OTHER), strict=True):
-                worker.receive(said({content: what}, site=site)[0].slots())
+                worker.receive(records_of({content: what}, site=site)[0].slots())
     asked = []
     for turn in range(4):
         asked.append(len(service.look().apart))
         for site in sites:
-            service.workers[0].receive(said({turn % 3: USUAL}, site=site)[0].slots())
+            service.workers[0].receive(records_of({turn % 3: USUAL}, site=site)[0].slots())
     assert asked == [QUESTIONS_MAX * (turn + 1) for turn in range(4)]
-    assert (service.look().findings, service.told) == ({}, [])
+    assert (service.look().findings, service.logged) == ({}, [])
 
 
 def test_what_waits_the_longest_is_asked_first() -> None:
@@ -227,11 +227,11 @@ def test_healthy_workers_of_several_classes_are_never_told_of(
     for content in contents:
         for worker, order in zip(service.workers, orders, strict=True):
             if data.draw(st.booleans()):
-                worker.receive(said({content: order})[0].slots())
+                worker.receive(records_of({content: order})[0].slots())
         if data.draw(st.booleans()):
             service.look()
     compared = service.look()
-    assert (compared.findings, compared.doubts, service.told) == ({}, {}, [])
+    assert (compared.findings, compared.doubts, service.logged) == ({}, {}, [])
     for one, uuid in zip(orders, ("u0", "u1", "u2", "u3", "u4"), strict=False):
         for other, another in zip(orders, ("u0", "u1", "u2", "u3", "u4"), strict=False):
             assert one != other or not are_two(compared.apart.get(HERE, ()), {uuid}, {another})
@@ -242,10 +242,10 @@ def test_who_is_named_by_a_look_is_named_by_a_comparison_of_the_same(
     orders: list[int], wrong: int, content: int
 ) -> None:
     service = Service(len(orders))
-    says = [dict.fromkeys(range(9), order) for order in orders]
-    says[wrong % len(orders)][content] = FAR
+    orders_seen = [dict.fromkeys(range(9), order) for order in orders]
+    orders_seen[wrong % len(orders)][content] = FAR
     for _ in range(1 + len(orders)):  # what waits is asked
-        compared = look_after(service, *says)
+        compared = look_after(service, *orders_seen)
     about = service.numerics.about({each.uuid for each in service.workers})
     parties = [Party(each.uuid, about.producers[each.uuid].number) for each in service.workers]
     first = compare(about, parties, EvidenceClass.INPUT).first
@@ -255,10 +255,10 @@ def test_who_is_named_by_a_look_is_named_by_a_comparison_of_the_same(
     assert set(compared.findings[HERE].outliers) == named
 
 
-def ordered(content: int, order: int) -> Said:
+def ordered(content: int, order: int) -> CheckedRecord:
     """What comes of a content that is added up in one of many orders."""
     sketch = 0.2e-8 * order * (1 + (np.arange(16) * (content + 1)) % 3)
-    return Said(Tensor(10_000 + 100 * content + order, 1.0, tuple(sketch)), (Tensor(1000 + content),))
+    return CheckedRecord(Tensor(10_000 + 100 * content + order, 1.0, tuple(sketch)), (Tensor(1000 + content),))
 
 
 @given(st.lists(st.integers(0, 19), min_size=2, max_size=12), st.integers(1, 6))
@@ -268,7 +268,7 @@ def test_of_more_classes_than_are_held_against_each_other_nobody_is_told(orders:
         for worker, order in zip(service.workers, orders, strict=True):
             worker.receive(ordered(content, order).slots())
         compared = service.look()
-    assert (compared.findings, compared.doubts, service.told) == ({}, {}, [])
+    assert (compared.findings, compared.doubts, service.logged) == ({}, {}, [])
 
 
 @pytest.mark.parametrize("wrong", range(8))
@@ -279,7 +279,7 @@ def test_who_is_far_off_among_many_classes_is_named_whoever_speaks_first(wrong: 
             worker.receive(ordered(content, number).slots())
         service.look()
     for number, worker in enumerate(service.workers):
-        worker.receive((said({7: FAR})[0] if number == wrong else ordered(7, number)).slots())
+        worker.receive((records_of({7: FAR})[0] if number == wrong else ordered(7, number)).slots())
     assert set(service.look().findings[HERE].outliers) == {f"u{wrong}"}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from added_up import BIT, FAR, OTHER, THIRD, USUAL, said, tensor
-from said import Said, Tensor, add
+from added_up import BIT, FAR, OTHER, THIRD, USUAL, records_of, tensor
+from checked_record import CheckedRecord, Tensor, add
 
 from brickd.analysis.numerics.numeric_classes import GroupToJudge, JudgeTurns, Learning
 from brickd.analysis.numerics.online_state import CLASSES_MAX, Apart, Case, KeptEvidence, ServiceSite
@@ -26,7 +26,7 @@ def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4
     """Workers that said one thing each of the same; each print has its worker's number."""
     fingerprints = _reader.Fingerprints(1 << 20)
     for worker, output in enumerate(outputs):
-        add(fingerprints, worker, [Said(output, (Tensor(1000),))])
+        add(fingerprints, worker, [CheckedRecord(output, (Tensor(1000),))])
     turns = JudgeTurns(questions)
     turns.begin()
     return Learning(fingerprints, turns, UUIDS.values(), {HERE: apart} if apart else {})
@@ -149,7 +149,7 @@ def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *,
     fingerprints = _reader.Fingerprints(1 << 20)
     for content in range(3):
         for worker, what in enumerate((USUAL, OTHER)):
-            add(fingerprints, worker, said({content: what}))
+            add(fingerprints, worker, records_of({content: what}))
     turns = JudgeTurns()
     turns.begin()
     apart: dict[ServiceSite, Apart] = {
@@ -168,7 +168,7 @@ def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *,
 )
 def test_two_classes_explain_a_case_that_rounding_may_have_made(what: int, apart: Apart, *, explained: bool) -> None:
     against, other = (
-        KeptEvidence(uuid, said({0: each})[0].slots(), "", "") for uuid, each in (("u0", USUAL), ("u2", what))
+        KeptEvidence(uuid, records_of({0: each})[0].slots(), "", "") for uuid, each in (("u0", USUAL), ("u2", what))
     )
     case = Case(1, against, other)
     assert learning((), apart).explains(HERE, case) is explained

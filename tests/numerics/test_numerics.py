@@ -10,8 +10,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from checked_record import CheckedRecord, Tensor
 from faults import Start
-from said import Said, Tensor
 
 from brickd.analysis.numerics import fingerprint_export
 from brickd.analysis.numerics.fingerprints import PRODUCERS_MAX, FingerprintProducer, Numerics
@@ -49,7 +49,7 @@ def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
     loop, numerics = collecting
     running = [worker(f"bad = {bad}\n" + WORK, BRICKD_KEY_FILE=f"{tmp_path}/key") for bad in (0, 1)]
     for each in running:
-        each.heard()
+        each.next_report()
         each.paused()
     loop.tick(0, look=True)
     counts = {place[1:]: each[:4] for place, each in loop.memory.compared.sites.items()}
@@ -58,13 +58,13 @@ def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
     assert [producer.service for producer in numerics.producers.values()] == ["python"] * 2
     for each in running:
         each.go()
-        assert each.end() == 0, each.said
+        assert each.end() == 0, each.stderr
 
 
 def test_what_a_dead_worker_left_is_heard_to_its_end(worker: Start, collecting: tuple[Collector, Numerics]) -> None:
     loop, numerics = collecting
     process = worker("bad = 0\n" + WORK)
-    process.heard()
+    process.next_report()
     process.paused()
     process.kill()
     loop.tick(0, look=True)
@@ -87,7 +87,7 @@ def test_who_is_heard_beside_others_is_of_the_shard_that_it_is_of() -> None:
     near, far = Numerics(), Numerics()
     tables = WorkerNames([None, ("k", 0)], [None, (1, 0, 0)])
     for numerics, uuid, shard, output in ((near, "a", "tp0", 1), (far, "b", "tp1", 2), (far, "c", "tp0", 1)):
-        numerics.producer(uuid, "api", lambda: tables, shard).receive(Said(Tensor(output), IN).slots())
+        numerics.producer(uuid, "api", lambda: tables, shard).receive(CheckedRecord(Tensor(output), IN).slots())
     fingerprint_export.add_exported(near, fingerprint_export.document(far))
     assert [near.producers[uuid].shard for uuid in "abc"] == ["tp0", "tp1", "tp0"]
     assert (near.fingerprints.unlike(), [count[4:6] for count in near.fingerprints.counts()]) == ([], [(2, 0)])
@@ -111,7 +111,7 @@ def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
 
     one = producer(numerics, tables)
     for _ in range(3):
-        one.receive(Said(Tensor(1), IN).slots() * 5)
+        one.receive(CheckedRecord(Tensor(1), IN).slots() * 5)
     assert sites_held(numerics) == [Site("mlp", 3, "FFN")] * 15
     assert len(looks) == 1
 
@@ -143,7 +143,7 @@ def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_aske
 
     one = producer(numerics, tables)
     for _ in range(1000):
-        one.receive(Said(Tensor(1), IN, site=40, backend=50).slots() * 2)
+        one.receive(CheckedRecord(Tensor(1), IN, site=40, backend=50).slots() * 2)
     assert numerics.fingerprints.end == 2000
     assert len({site.kernel for site in sites_held(numerics)}) == 1
     assert len(looks) < 12
@@ -153,14 +153,14 @@ def test_two_workers_numbers_for_the_same_site_are_one() -> None:
     numerics = Numerics()
     one = producer(numerics, lambda: WorkerNames([None, ("mlp", 0)], [None, (1, -1, 0)]), "one")
     other = producer(numerics, lambda: WorkerNames([None, None, ("mlp", 0)], [None, None, (2, -1, 0)]), "other")
-    one.receive(Said(Tensor(1), IN, site=1).slots())
-    other.receive(Said(Tensor(2), IN, site=2).slots())
+    one.receive(CheckedRecord(Tensor(1), IN, site=1).slots())
+    other.receive(CheckedRecord(Tensor(2), IN, site=2).slots())
     assert numerics.fingerprints.unlike() == [1]
 
 
 def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike() -> None:
     numerics = Numerics()
-    record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
+    record = CheckedRecord(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
     producer(numerics, lambda: WorkerNames([None, ("w", 0)], [None, (1, 3, 0)])).receive(record)
     assert numerics.fingerprints.end == 0
     assert list(numerics.weights.tensors("api")) == [("w", 3, -1)]
@@ -169,7 +169,7 @@ def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike()
 
 def test_weights_without_a_name_are_not_taken_for_others() -> None:
     numerics = Numerics()
-    record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
+    record = CheckedRecord(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
     producer(numerics, lambda: WorkerNames([None], [])).receive(record)
     assert (numerics.weights.of("u"), numerics.fingerprints.end) == (None, 0)
 
@@ -178,10 +178,10 @@ def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
     numerics = Numerics()
     for uuid in ("a", "b"):
         producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), uuid).receive(
-            Said(Tensor(1), IN).slots()
+            CheckedRecord(Tensor(1), IN).slots()
         )
     about = numerics.about({"b", "c"})
-    numerics.producers["b"].receive(Said(Tensor(1), IN).slots())
+    numerics.producers["b"].receive(CheckedRecord(Tensor(1), IN).slots())
     assert (list(about.producers), about.fingerprints.end, sites_held(about)) == (
         ["b"],
         1,
@@ -192,16 +192,16 @@ def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
 def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     for number in range(5):
-        producer(numerics, lambda: tables, str(number), f"s{number}").receive(Said(Tensor(number), IN).slots())
+        producer(numerics, lambda: tables, str(number), f"s{number}").receive(CheckedRecord(Tensor(number), IN).slots())
     about = numerics.about({"1", "4"})
-    producer(about, lambda: tables, "late", "later").receive(Said(Tensor(9), IN).slots())
-    said = {}
+    producer(about, lambda: tables, "late", "later").receive(CheckedRecord(Tensor(9), IN).slots())
+    reported = {}
     for number in range(about.fingerprints.end):
         print_ = about.fingerprints.read(number)
         assert print_ is not None
-        said[print_[0]] = print_[2]
-    wanted = {uuid: Said(Tensor(output), IN).slots() for uuid, output in (("1", 1), ("4", 4), ("late", 9))}
-    assert {uuid: said[each.number] for uuid, each in about.producers.items()} == wanted
+        reported[print_[0]] = print_[2]
+    wanted = {uuid: CheckedRecord(Tensor(output), IN).slots() for uuid, output in (("1", 1), ("4", 4), ("late", 9))}
+    assert {uuid: reported[each.number] for uuid, each in about.producers.items()} == wanted
     assert len({about.service_number(each.service) for each in about.producers.values()}) == 3
     assert {uuid: each.newest_end for uuid, each in about.producers.items()} == {"1": 1, "4": 2, "late": 3}
     assert about.producers["1"].tables.site(1) == Site("k", -1, "other")
@@ -210,7 +210,7 @@ def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None
 def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:
     numerics = Numerics()
     one = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
-    one.receive(Said(Tensor(1), IN).slots())
+    one.receive(CheckedRecord(Tensor(1), IN).slots())
     about = numerics.about({"u"})
     shared = {name for name, value in vars(numerics).items() if vars(about)[name] is value and type(value) is not int}
     assert shared == set()
@@ -223,7 +223,7 @@ def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
         producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, 3, 0)]), uuid) for uuid in ("a", "b")
     )
     other.lose(5)
-    one.receive(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
+    one.receive(b"".join(CheckedRecord(Tensor(n), IN).slots() for n in range(300)))
     one.lose(2)
     about = numerics.about({"a", "b"})
     assert {uuid: about.lost(each) for uuid, each in about.producers.items()} == {"a": 2, "b": 0}
@@ -233,9 +233,9 @@ def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
 def test_losses_stand_where_they_were_heard_of() -> None:
     numerics = Numerics()
     one = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
-    one.receive(Said(Tensor(1), IN).slots())
+    one.receive(CheckedRecord(Tensor(1), IN).slots())
     one.lose(3)
-    one.receive(Said(Tensor(1), IN).slots())
+    one.receive(CheckedRecord(Tensor(1), IN).slots())
     one.lose(3)
     assert (one.lost, one.lost_before) == (3, 1)
 
@@ -243,7 +243,7 @@ def test_losses_stand_where_they_were_heard_of() -> None:
 def test_so_many_speakers_are_known_and_who_was_silent_longest_goes() -> None:
     numerics = Numerics()
     first = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), "first")
-    first.receive(Said(Tensor(1), IN).slots())
+    first.receive(CheckedRecord(Tensor(1), IN).slots())
     for number in range(PRODUCERS_MAX):
         producer(numerics, lambda: WorkerNames([], []), str(number))
     assert len(numerics.producers) <= PRODUCERS_MAX
@@ -253,14 +253,14 @@ def test_so_many_speakers_are_known_and_who_was_silent_longest_goes() -> None:
 @pytest.mark.ci
 def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
-    said = Said(Tensor(1), IN).slots()
+    records = CheckedRecord(Tensor(1), IN).slots()
 
     def come(services: int) -> int:
         """So many more, each of which says something and is heard of no more; what that takes, in bytes."""
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(services):
             uuid = uuid4().hex
-            producer(numerics, lambda: tables, uuid, uuid).receive(said)
+            producer(numerics, lambda: tables, uuid, uuid).receive(records)
         gc.collect()
         return tracemalloc.get_traced_memory()[0] - before
 
@@ -274,13 +274,13 @@ def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
 
 def test_a_service_that_comes_back_stands_beside_nobody_of_those_that_it_had() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
-    said, numbers = Said(Tensor(1), IN).slots(), []
+    records, numbers = CheckedRecord(Tensor(1), IN).slots(), []
     for _ in range(2):
-        producer(numerics, lambda: tables, uuid4().hex, "back").receive(said)
+        producer(numerics, lambda: tables, uuid4().hex, "back").receive(records)
         numbers.append(numerics.service_number("back"))
         assert numerics.service(numbers[-1]) == "back"
         for number in range(PRODUCERS_MAX):
-            producer(numerics, lambda: tables, str(number), "other").receive(said)
+            producer(numerics, lambda: tables, str(number), "other").receive(records)
     assert numbers[0] != numbers[1]
     assert numerics.service(numbers[0]) == ""
 
@@ -302,8 +302,8 @@ def test_what_is_carried_elsewhere_is_known_there_as_it_was_here_with_what_was_l
     tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
     one, other = (producer(numerics, lambda: tables, uuid) for uuid in ("one", "other"))
     other.lose(5)
-    other.receive(Said(Tensor(1), IN).slots())
-    one.receive(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
+    other.receive(CheckedRecord(Tensor(1), IN).slots())
+    one.receive(b"".join(CheckedRecord(Tensor(n), IN).slots() for n in range(300)))
     one.lose(2)
     there = Numerics()
     fingerprint_export.add_exported(there, json.loads(json.dumps(fingerprint_export.document(numerics))), "00")

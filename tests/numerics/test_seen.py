@@ -41,8 +41,8 @@ def test_alone_is_what_could_have_been_compared_and_met_nobody() -> None:
 
 
 def test_a_case_is_whole_where_what_both_said_is_kept() -> None:
-    said, bare = KeptEvidence("u0", b"slots", "", ""), KeptEvidence("u1", b"", "", "")
-    pairs = ((said, said), (said, bare), (bare, said), (bare, bare))
+    reported, bare = KeptEvidence("u0", b"slots", "", ""), KeptEvidence("u1", b"", "", "")
+    pairs = ((reported, reported), (reported, bare), (bare, reported), (bare, bare))
     assert [Case(1, *pair).whole for pair in pairs] == [True, False, False, False]
 
 
@@ -99,9 +99,9 @@ def test_what_differs_leads_and_then_what_contradicts_itself() -> None:
 
 def worker(asked: int = 0, header: int = 0, own: int = 0, *, alive: bool = True) -> Worker:
     made = MadeUp().reading()
-    told: Any = {**made.header, "rate": header}
+    reported: Any = {**made.header, "rate": header}
     process: Any = {**made.process, "rate": own}
-    reading = replace(made, header=told, process=process, asked_rate=asked, pid=1 if alive else None)
+    reading = replace(made, header=reported, process=process, asked_rate=asked, pid=1 if alive else None)
     return Worker("api/0", reading, ledger_of(reading))
 
 

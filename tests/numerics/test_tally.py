@@ -16,32 +16,32 @@ ATTENTION = WorkerNames([None, ("k1", 2), ("attention", 0)], [None, (1, 3, 0)])
 def test_a_look_adds_what_came_since_the_last_one_and_says_how_many_met() -> None:
     service = Service(2)
     tally = Tally(service.numerics, {HERE: SiteCounts("other", 5)})
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     assert tally.take(API) == {"api": Counts(2, met=2)}
     assert tally[HERE] == SiteCounts("other", 7, met=2, unlike=1)
-    service.say(GOOD, GOOD, given=8)
-    service.say(GOOD, GOOD, given=9)
+    service.send(GOOD, GOOD, given=8)
+    service.send(GOOD, GOOD, given=9)
     assert tally.take(API) == {"api": Counts(4, met=4)}
     assert tally[HERE] == SiteCounts("other", 11, met=6, unlike=1)
     assert tally.take(API) == {}
-    service.say(GOOD, given=10)
+    service.send(GOOD, given=10)
     assert tally.take(API) == {"api": Counts(1)}, "no other worker had these inputs"
 
 
 def test_of_a_service_of_which_nobody_is_known_nothing_is_counted_and_it_begins_anew() -> None:
     service = Service(2)
     tally = Tally(service.numerics, {ServiceSite("gone", "k1", 3): SiteCounts("other", 5)})
-    service.say(GOOD, GOOD)
+    service.send(GOOD, GOOD)
     tally.take(API)
     assert list(tally.sites()) == [HERE]
     for given in (8, 9):
         assert tally.take({"other"}) == {}
         assert tally.sites() == {}
         assert not tally._places, "nor is anything held of it"
-        service.say(GOOD, BAD, given=given)
-    service.say(GOOD, GOOD, given=10)
+        service.send(GOOD, BAD, given=given)
+    service.send(GOOD, GOOD, given=10)
     assert tally.take({"other"}) == {}
-    service.say(GOOD, GOOD, given=11)
+    service.send(GOOD, GOOD, given=11)
     assert tally.take(API) == {"api": Counts(2, met=2)}
     assert tally[HERE] == SiteCounts("other", 2, met=2)
 
@@ -59,7 +59,7 @@ def test_the_category_is_that_of_those_whose_fingerprints_are_compared() -> None
         ([*everybody, stateful], "other"),
     ):
         service.workers = producers
-        service.say(GOOD, GOOD, GOOD)
+        service.send(GOOD, GOOD, GOOD)
         tally.take(API)
         counts = tally[HERE]
         assert counts is not None
@@ -68,7 +68,7 @@ def test_the_category_is_that_of_those_whose_fingerprints_are_compared() -> None
 
 def test_what_was_judged_is_counted_until_nothing_is_known_of_it() -> None:
     service = Service(2)
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     tally = Tally(service.numerics, {})
     tally.take(API)
     site = service.numerics.sites.number(service.workers[0].tables.site(1))

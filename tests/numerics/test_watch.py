@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checked_record import CheckedRecord, Tensor
 from hypothesis import given
 from hypothesis import strategies as st
-from said import Said, Tensor
 
 from brickd.analysis.numerics.announce import Called, command, headlines, judged
 from brickd.analysis.numerics.blame import Blame, NotFinite
@@ -52,8 +52,8 @@ class Service:
     """Workers of a service that say what they are told to, and who watches them."""
 
     def __init__(self, workers: int = 0, before: Compared | None = None, bytes_max: int = 1 << 20) -> None:
-        self.numerics, self.told = Numerics(bytes_max), list[tuple[str, str, Mapping[str, Any]]]()
-        self.watch = Watch(self.numerics, lambda kind, text, **of: self.told.append((kind, text, of)), before)
+        self.numerics, self.logged = Numerics(bytes_max), list[tuple[str, str, Mapping[str, Any]]]()
+        self.watch = Watch(self.numerics, lambda kind, text, **of: self.logged.append((kind, text, of)), before)
         self.workers = [self.worker(f"u{n}") for n in range(workers)]
 
     def worker(
@@ -61,10 +61,10 @@ class Service:
     ) -> FingerprintProducer:
         return self.numerics.producer(uuid, service, lambda: tables, shard)
 
-    def say(self, *outputs: Tensor, site: int = 1, given: int = 7, times: int = 1, **more: int) -> None:
+    def send(self, *outputs: Tensor, site: int = 1, given: int = 7, times: int = 1, **more: int) -> None:
         """Each worker says what comes of the same input."""
         for worker, output in zip(self.workers, outputs, strict=False):
-            worker.receive(Said(output, (Tensor(given),), site=site, **more).slots() * times)  # type: ignore[arg-type]
+            worker.receive(CheckedRecord(output, (Tensor(given),), site=site, **more).slots() * times)  # type: ignore[arg-type]
 
     def look(self) -> Compared:
         names = {worker.uuid: f"api/{n}" for n, worker in enumerate(self.workers)}
@@ -72,7 +72,7 @@ class Service:
 
     @property
     def kinds(self) -> list[str]:
-        return [kind for kind, *_ in self.told]
+        return [kind for kind, *_ in self.logged]
 
 
 HERE = ServiceSite("api", "k1", 3)
@@ -82,9 +82,9 @@ def test_of_two_bad_workers_at_one_site_both_are_found_however_much_one_of_them_
     service = Service(5, bytes_max=1 << 24)
     for first in range(0, 2_000, 100):
         for number in range(first, first + 90):
-            service.say(BAD, GOOD, GOOD, GOOD, GOOD, given=number)
+            service.send(BAD, GOOD, GOOD, GOOD, GOOD, given=number)
         for number in range(first + 90, first + 100):
-            service.say(GOOD, BAD, GOOD, GOOD, GOOD, given=number)
+            service.send(GOOD, BAD, GOOD, GOOD, GOOD, given=number)
         service.look()
     (finding,) = service.watch.compared.findings.values()
     assert set(finding.outliers) == {"u0", "u1"}
@@ -92,10 +92,10 @@ def test_of_two_bad_workers_at_one_site_both_are_found_however_much_one_of_them_
 
 def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() -> None:
     service = Service(2, bytes_max=1)  # as little as there can be
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     service.look()
     for number in range(100, 300):
-        service.say(GOOD, GOOD, site=2, given=number)
+        service.send(GOOD, GOOD, site=2, given=number)
     compared = service.look()
     before = {each.uuid: (each.number, each.newest_end) for each in service.workers}
     shards = dict.fromkeys(("u0", "u1", "gone"), "")
@@ -112,29 +112,29 @@ def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() ->
 
 def test_two_that_differ_disagree_and_that_is_told_once() -> None:
     service = Service(2)
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     found = service.look().findings[HERE]
     assert (found.cases, dict(found.outliers), dict(found.workers)) == (1, {}, {"u0": "api/0", "u1": "api/1"})
     assert (found.first.against.worker, found.first.other.worker) == ("u0", "u1")
-    assert service.told == [
+    assert service.logged == [
         (
             "diverged",
             "api/0 and api/1 disagree: k1 layer 3, relative error 0.25; its inputs were equal",
             {"service": "api", "worker": None, "command": "brickd diff api/0 api/1"},
         )
     ]
-    service.say(GOOD, BAD, given=8)
+    service.send(GOOD, BAD, given=8)
     found = service.look().findings[HERE]
     assert (found.cases, found.first == found.newest, service.kinds) == (2, False, ["diverged"])
 
 
 def test_a_case_is_counted_once_however_often_a_healthy_worker_comes_by_the_same() -> None:
     service = Service(3)
-    service.say(GOOD, BAD, GOOD)
+    service.send(GOOD, BAD, GOOD)
     cases = []
     for _ in range(6):
         cases.append(service.look().findings[HERE].cases)
-        service.workers[0].receive(Said(GOOD, (Tensor(7),)).slots())
+        service.workers[0].receive(CheckedRecord(GOOD, (Tensor(7),)).slots())
     assert cases == [1] * 6
 
 
@@ -142,7 +142,7 @@ def test_a_bad_machine_is_not_acquitted_for_being_started_again() -> None:
     service = Service(3)
     for life in range(12):
         service.workers[2] = service.worker(f"life{life}")
-        service.say(GOOD, GOOD, BAD, given=100 + life)
+        service.send(GOOD, GOOD, BAD, given=100 + life)
         found = service.look().findings[HERE]
         assert f"life{life}" in found.outliers
         assert not {"u0", "u1"} & found.outliers.keys()
@@ -152,84 +152,87 @@ def test_a_bad_machine_is_not_acquitted_for_being_started_again() -> None:
 def test_a_worker_whose_first_place_is_one_where_a_known_outlier_stands_is_told() -> None:
     service = Service(6)
     for site in range(1, 10):
-        service.say(GOOD, BAD, GOOD, GOOD, GOOD, GOOD, site=site)
+        service.send(GOOD, BAD, GOOD, GOOD, GOOD, GOOD, site=site)
     service.look()
-    service.say(GOOD, BAD, WORSE, GOOD, GOOD, GOOD, site=20)
+    service.send(GOOD, BAD, WORSE, GOOD, GOOD, GOOD, site=20)
     service.look()
-    assert any(text.startswith("api/2 differs from the others: k20") for _, text, _ in service.told)
+    assert any(text.startswith("api/2 differs from the others: k20") for _, text, _ in service.logged)
 
 
 def test_shards_are_held_against_their_own_alone() -> None:
     service = Service()
     service.workers = [service.worker(f"u{n}", shard=f"tp{n % 2}") for n in range(6)]
-    service.say(GOOD, BAD, GOOD, BAD)
+    service.send(GOOD, BAD, GOOD, BAD)
     assert (service.look().findings, service.kinds) == ({}, [])
-    service.say(GOOD, BAD, GOOD, BAD, GOOD, WORSE)
+    service.send(GOOD, BAD, GOOD, BAD, GOOD, WORSE)
     assert service.look().findings[HERE].outliers == {"u5": 1}
 
 
 def test_of_three_the_majority_names_the_outlier_whoever_came_last() -> None:
     for order in ((GOOD, BAD, GOOD), (BAD, GOOD, GOOD), (GOOD, GOOD, BAD)):
         service = Service(3)
-        service.say(*order)
+        service.send(*order)
         found = service.look().findings[HERE]
         who = f"u{order.index(BAD)}"
         assert (found.outliers, found.newest.other.worker) == ({who: 1}, who)
-        assert service.told[0][1].startswith(f"api/{who[1]} differs from the others: k1 layer 3")
-        assert service.told[0][2]["worker"] == f"api/{who[1]}"
+        assert service.logged[0][1].startswith(f"api/{who[1]} differs from the others: k1 layer 3")
+        assert service.logged[0][2]["worker"] == f"api/{who[1]}"
 
 
 def test_where_as_many_say_one_thing_as_another_it_is_said_of_how_many_there_is_no_majority() -> None:
     service = Service(4)
-    service.say(GOOD, GOOD, BAD, BAD)
+    service.send(GOOD, GOOD, BAD, BAD)
     service.look()
-    assert service.told[0][1].startswith("api/0 and api/3 disagree, no majority among 4 workers: k1 layer 3")
+    assert service.logged[0][1].startswith("api/0 and api/3 disagree, no majority among 4 workers: k1 layer 3")
 
 
 def test_a_case_is_counted_once_however_many_say_what_is_right() -> None:
     service = Service(8)
     for given_ in range(5):
-        service.say(GOOD, BAD, *(GOOD,) * 6, given=given_)
+        service.send(GOOD, BAD, *(GOOD,) * 6, given=given_)
         service.look()
     service.workers.append(service.worker("late"))
-    service.say(*(GOOD,) * 9, given=4)  # who spoke last made the same look at an old case
+    service.send(*(GOOD,) * 9, given=4)  # who spoke last made the same look at an old case
     found = service.look().findings[HERE]
     assert found.outliers == {"u1": 5}
 
 
 def test_of_two_that_disagreed_a_third_that_comes_later_says_who_is_right() -> None:
     service = Service(2)
-    service.say(BAD, GOOD)
+    service.send(BAD, GOOD)
     assert service.look().findings[HERE].outliers == {}
     service.workers.append(service.worker("u2"))
-    service.workers[2].receive(Said(GOOD, (Tensor(7),)).slots())
+    service.workers[2].receive(CheckedRecord(GOOD, (Tensor(7),)).slots())
     found = service.look().findings[HERE]
     assert (found.cases, found.outliers) == (1, {"u0": 1})
-    assert [(kind, of["worker"]) for kind, _, of in service.told] == [("diverged", None), ("diverged_more", "api/0")]
+    assert [(kind, of["worker"]) for kind, _, of in service.logged] == [("diverged", None), ("diverged_more", "api/0")]
 
 
 def test_another_outlier_is_told_when_it_joins() -> None:
     service = Service(5)
-    service.say(GOOD, BAD, GOOD, GOOD, GOOD)
+    service.send(GOOD, BAD, GOOD, GOOD, GOOD)
     service.look()
-    service.say(GOOD, GOOD, BAD, GOOD, GOOD, given=8)
+    service.send(GOOD, GOOD, BAD, GOOD, GOOD, given=8)
     assert service.look().findings[HERE].outliers == {"u1": 1, "u2": 1}
-    assert [(kind, of["worker"]) for kind, _, of in service.told] == [("diverged", "api/1"), ("diverged_more", "api/2")]
+    assert [(kind, of["worker"]) for kind, _, of in service.logged] == [
+        ("diverged", "api/1"),
+        ("diverged_more", "api/2"),
+    ]
 
 
 def test_healthy_workers_are_never_told_of() -> None:
     service = Service(4)
     for given_ in range(300):
-        service.say(*(Tensor(given_ + 1),) * 4, given=given_, site=given_ % 50 + 1)
+        service.send(*(Tensor(given_ + 1),) * 4, given=given_, site=given_ % 50 + 1)
     found = service.look()
-    assert (found.findings, found.unlooked, service.told) == ({}, 0, [])
+    assert (found.findings, found.unlooked, service.logged) == ({}, 0, [])
     assert sum(counts.met for counts in found.sites.values()) == 1200
 
 
 @pytest.mark.nightly
 def test_a_million_fingerprints_of_the_healthy_are_compared_and_nothing_is_told() -> None:
     service = Service(8, bytes_max=64 << 20)
-    record = np.frombuffer(Said(GOOD, (Tensor(7),)).slots(), np.uint8)
+    record = np.frombuffer(CheckedRecord(GOOD, (Tensor(7),)).slots(), np.uint8)
     for batch in range(250):
         rows = np.tile(record, (500, 1))
         numbers = np.arange(batch * 500, batch * 500 + 500, dtype=np.uint64)
@@ -239,27 +242,27 @@ def test_a_million_fingerprints_of_the_healthy_are_compared_and_nothing_is_told(
         for each in service.workers:
             each.receive(rows.tobytes())
     found = service.look()
-    assert (found.findings, found.doubts, found.unlooked, service.told) == ({}, {}, 0, [])
+    assert (found.findings, found.doubts, found.unlooked, service.logged) == ({}, {}, 0, [])
     assert sum(counts.met for counts in found.sites.values()) == 1_000_000
 
 
 def test_where_most_contradict_themselves_nobody_is_named() -> None:
     service = Service(2)
     for output in range(4):
-        service.say(Tensor(10 + output), Tensor(20 + output), given=7)
+        service.send(Tensor(10 + output), Tensor(20 + output), given=7)
     found = service.look()
     assert (found.findings, service.kinds) == ({}, [])
     both = frozenset(("u0", "u1"))
     assert {place: doubt[:2] for place, doubt in found.doubts.items()} == {HERE: (both, both)}
-    service.say(GOOD, BAD, given=8)
+    service.send(GOOD, BAD, given=8)
     assert service.look().findings == {}
 
 
 def test_what_turns_out_not_to_repeat_is_withdrawn() -> None:
     service = Service(2)
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     service.look()
-    service.say(BAD, GOOD)
+    service.send(BAD, GOOD)
     found = service.look()
     assert (found.findings, list(found.doubts)) == ({}, [HERE])
     assert service.kinds == ["diverged", "diverged_withdrawn"]
@@ -267,25 +270,25 @@ def test_what_turns_out_not_to_repeat_is_withdrawn() -> None:
 
 def test_who_alone_contradicts_itself_is_named_once_the_other_is_known_to_repeat() -> None:
     service = Service(2)
-    service.say(GOOD, GOOD)
-    service.workers[1].receive(Said(BAD, (Tensor(7),)).slots())
+    service.send(GOOD, GOOD)
+    service.workers[1].receive(CheckedRecord(BAD, (Tensor(7),)).slots())
     assert service.look().findings == {}
-    service.say(GOOD)
-    service.workers[1].receive(Said(BAD, (Tensor(7),)).slots())
+    service.send(GOOD)
+    service.workers[1].receive(CheckedRecord(BAD, (Tensor(7),)).slots())
     found = service.look().findings[HERE]
     assert (dict(found.outliers), set(found.contradict)) == ({"u1": 1}, {"u1"})
-    assert "api/1 contradicts itself: k1 layer 3" in service.told[0][1]
+    assert "api/1 contradicts itself: k1 layer 3" in service.logged[0][1]
 
 
 def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_others_join_it() -> None:
     service = Service(8)
     for given_ in range(100, 300):
-        service.say(*(GOOD,) * 8, given=given_)
+        service.send(*(GOOD,) * 8, given=given_)
     for output in (GOOD, BAD):
-        service.workers[3].receive(Said(output, (Tensor(9),)).slots())
+        service.workers[3].receive(CheckedRecord(output, (Tensor(9),)).slots())
     found = service.look()
     assert (found.findings[HERE].outliers, found.doubts) == ({"u3": 1}, {})
-    assert service.told == [
+    assert service.logged == [
         (
             "diverged",
             "api/3 contradicts itself: k1 layer 3, relative error 0.25; its inputs were equal",
@@ -293,7 +296,7 @@ def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_other
         )
     ]
     for output in (GOOD, BAD):
-        service.workers[5].receive(Said(output, (Tensor(10),)).slots())
+        service.workers[5].receive(CheckedRecord(output, (Tensor(10),)).slots())
     assert service.look().findings[HERE].outliers == {"u3": 1, "u5": 1}
     assert service.kinds == ["diverged", "diverged_more"]
 
@@ -301,12 +304,12 @@ def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_other
 def test_whether_who_contradicts_itself_does_or_the_kernel_is_decided_once_others_are_seen_to_agree() -> None:
     service = Service(3)
     for output in (GOOD, BAD):
-        service.workers[1].receive(Said(output, (Tensor(9),)).slots())
+        service.workers[1].receive(CheckedRecord(output, (Tensor(9),)).slots())
     found = service.look()
-    assert (list(found.doubts), found.findings, service.told) == ([HERE], {}, [])
+    assert (list(found.doubts), found.findings, service.logged) == ([HERE], {}, [])
     heir = Service(3, again(found))
     for given_ in range(100, 200):
-        heir.say(*(GOOD,) * 3, given=given_)
+        heir.send(*(GOOD,) * 3, given=given_)
     found = heir.look()
     assert (found.doubts, found.findings[HERE].outliers, heir.kinds) == ({}, {"u1": 1}, ["diverged"])
 
@@ -314,11 +317,11 @@ def test_whether_who_contradicts_itself_does_or_the_kernel_is_decided_once_other
 def test_two_that_contradict_themselves_take_no_finding_away_where_others_do_not() -> None:
     service = Service(8)
     for given_ in range(100, 120):
-        service.say(*(GOOD,) * 7, BAD, given=given_)
+        service.send(*(GOOD,) * 7, BAD, given=given_)
     assert list(service.look().findings[HERE].outliers) == ["u7"]
     for worker in service.workers[:2]:
         for output in (GOOD, BAD):
-            worker.receive(Said(output, (Tensor(9 + worker.number),)).slots())
+            worker.receive(CheckedRecord(output, (Tensor(9 + worker.number),)).slots())
     assert HERE in service.look().findings
     assert service.kinds == ["diverged"]
 
@@ -326,37 +329,37 @@ def test_two_that_contradict_themselves_take_no_finding_away_where_others_do_not
 def test_where_now_one_and_now_another_is_not_with_the_others_nobody_is_named() -> None:
     service = Service(3)
     for given_, outputs in enumerate(((GOOD, BAD, GOOD), (GOOD, GOOD, BAD), (BAD, GOOD, GOOD), (GOOD, BAD, GOOD))):
-        service.say(*outputs, given=given_)
+        service.send(*outputs, given=given_)
         found = service.look()
     assert (found.findings, list(found.doubts), service.kinds) == ({}, [HERE], ["diverged", "diverged_withdrawn"])
 
 
 def test_nan_that_only_one_has_is_told() -> None:
     service = Service(2)
-    service.say(GOOD, Tensor(5, nan=3))
+    service.send(GOOD, Tensor(5, nan=3))
     found = service.look().findings[HERE]
-    said = judged(found.place, found.category, found.first)
-    assert said is not None
-    assert (said.judgement.not_finite, said.judgement.blame) == (NotFinite.BORN, Blame.CULPRIT)
-    assert "NaN or infinite" in service.told[0][1]
+    reported = judged(found.place, found.category, found.first)
+    assert reported is not None
+    assert (reported.judgement.not_finite, reported.judgement.blame) == (NotFinite.BORN, Blame.CULPRIT)
+    assert "NaN or infinite" in service.logged[0][1]
 
 
 def test_what_differs_by_a_bit_that_no_sketch_shows_is_told_all_the_same() -> None:
     service = Service(2)
     for given_ in (1, 2):
-        service.say(GOOD, GOOD, given=given_)
-    service.say(GOOD, Tensor(2))
+        service.send(GOOD, GOOD, given=given_)
+    service.send(GOOD, Tensor(2))
     service.look()
-    assert service.told[0][1].endswith("k1 layer 3, relative error <1e-6 (rounding); its inputs were equal")
+    assert service.logged[0][1].endswith("k1 layer 3, relative error <1e-6 (rounding); its inputs were equal")
 
 
 def test_where_a_cache_is_read_nobody_is_held_against_another() -> None:
     service = Service()
     tables = WorkerNames([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
     service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     found = service.look()
-    assert (found.findings, found.doubts, found.unlooked, service.told) == ({}, {}, 0, [])
+    assert (found.findings, found.doubts, found.unlooked, service.logged) == ({}, {}, 0, [])
     assert found.sites[ServiceSite("api", "scores", 0)] == SiteCounts("attention", fingerprints=2, stateful=2)
 
 
@@ -364,10 +367,10 @@ def test_whether_inputs_show_all_that_decides_the_host_knows_better_than_a_name(
     service = Service()
     tables = WorkerNames([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
     service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
-    service.say(GOOD, BAD, flags=_reader.CHECKED_STATELESS)
+    service.send(GOOD, BAD, flags=_reader.CHECKED_STATELESS)
     assert list(service.look().findings) == [ServiceSite("api", "scores", 0)]
     service = Service(2)
-    service.say(GOOD, BAD, flags=_reader.CHECKED_STATEFUL)
+    service.send(GOOD, BAD, flags=_reader.CHECKED_STATEFUL)
     found = service.look()
     assert (found.findings, found.sites[HERE]) == ({}, SiteCounts("other", fingerprints=2, stateful=2))
 
@@ -377,7 +380,7 @@ def test_a_site_is_one_site_whatever_category_each_worker_says_it_is_of() -> Non
     for uuid, category in (("u0", 2), ("u1", 0)):
         tables = WorkerNames([None, ("mix", category), ("attention", 0)], [None, (1, 0, 0)])
         service.workers.append(service.worker(uuid, tables))
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     assert service.look().sites == {ServiceSite("api", "mix", 0): SiteCounts("other", fingerprints=2, stateful=1)}
 
 
@@ -389,7 +392,7 @@ BLOCK = ServiceSite("api", "block", 0)
 def test_what_one_calls_its_own_kernel_keeps_nobody_else_from_being_compared(of: str) -> None:
     service = Service()
     service.workers = [service.worker("wrong", ATTENTION, of), *(service.worker(uuid, PLAIN) for uuid in ("u0", "u1"))]
-    service.say(GOOD, GOOD, BAD)
+    service.send(GOOD, GOOD, BAD)
     finding = service.look().findings[BLOCK]
     assert (set(finding.workers), finding.category) == ({"u0", "u1"}, "other")
     found = judged(BLOCK, finding.category, finding.first)
@@ -400,32 +403,32 @@ def test_what_one_calls_its_own_kernel_keeps_nobody_else_from_being_compared(of:
 def test_what_was_compared_once_is_comparable_when_it_is_recalled_whatever_one_calls_it() -> None:
     service = Service(bytes_max=1)
     service.workers = [service.worker("u0", ATTENTION), service.worker("u1", PLAIN)]
-    service.workers[0].receive(Said(BAD, (Tensor(7),), flags=_reader.CHECKED_STATELESS).slots())
-    service.workers[1].receive(Said(GOOD, (Tensor(7),)).slots())
+    service.workers[0].receive(CheckedRecord(BAD, (Tensor(7),), flags=_reader.CHECKED_STATELESS).slots())
+    service.workers[1].receive(CheckedRecord(GOOD, (Tensor(7),)).slots())
     service.look()
-    service.workers[1].receive(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    service.workers[1].receive(b"".join(CheckedRecord(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     compared, about = service.look(), service.numerics.about({"u0", "u1"})
     recall(about, compared, {"u0": "", "u1": ""})
-    said = compare(about, [Party(uuid, each.number) for uuid, each in about.producers.items()], EvidenceClass.INPUT)
-    assert (said.compared, said.diverged) == (1, 1)
+    reported = compare(about, [Party(uuid, each.number) for uuid, each in about.producers.items()], EvidenceClass.INPUT)
+    assert (reported.compared, reported.diverged) == (1, 1)
 
 
 def test_the_evidence_outlives_the_window() -> None:
     service = Service(2, bytes_max=1)
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     service.look()
-    service.workers[0].receive(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    service.workers[0].receive(b"".join(CheckedRecord(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     found = service.look()
     assert service.numerics.fingerprints.read(0) is None
     assert found.held == 1024 // 6
     case = found.findings[HERE].first
-    assert case.other.slots == Said(BAD, (Tensor(7),), site=1).slots()
+    assert case.other.slots == CheckedRecord(BAD, (Tensor(7),), site=1).slots()
 
 
 def test_what_had_left_before_anybody_looked_is_counted() -> None:
     service = Service(2, bytes_max=1)
-    service.say(GOOD, BAD)
-    service.workers[0].receive(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    service.send(GOOD, BAD)
+    service.workers[0].receive(b"".join(CheckedRecord(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     found = service.look()
     assert (found.findings, found.unlooked) == ({}, 1)
 
@@ -433,20 +436,20 @@ def test_what_had_left_before_anybody_looked_is_counted() -> None:
 def test_however_many_places_one_differs_at_another_is_told_and_has_evidence() -> None:
     service = Service(3)
     for site in range(1, 101):
-        service.say(GOOD, BAD, GOOD, site=site)
+        service.send(GOOD, BAD, GOOD, site=site)
         service.look()
-    told = len(service.told)
+    logged = len(service.logged)
     for given_ in range(20):
         for site in range(101, 121):
-            service.say(GOOD, GOOD, BAD, site=site, given=given_)
+            service.send(GOOD, GOOD, BAD, site=site, given=given_)
     while service.look().unlooked > 20 * 20 * 2:
-        service.say(GOOD, GOOD, GOOD, given=99, site=150)
+        service.send(GOOD, GOOD, GOOD, given=99, site=150)
     found = service.look()
     assert (len(found.findings), found.unkept) == (120, {})
     of_u2 = [each for each in found.findings.values() if each.named == ["u2"]]
     assert {each.place.kernel for each in of_u2} == {f"k{site}" for site in range(101, 121)}
-    assert next(kind for kind, _, of in service.told[told:] if of["worker"] == "api/2") == "diverged"
-    assert len(service.told[:told]) < 20
+    assert next(kind for kind, _, of in service.logged[logged:] if of["worker"] == "api/2") == "diverged"
+    assert len(service.logged[:logged]) < 20
     kept = [each for each in found.findings.values() if each.newest.whole]
     assert len(kept) == EVIDENCE_MAX
     assert of_u2[0].first.whole
@@ -460,11 +463,11 @@ def test_where_there_is_no_room_for_a_finding_it_or_the_one_that_leaves_is_count
     places = [ServiceSite("api", f"old {n}", 3) for n in range(FINDINGS_MAX)]
     findings = {place: DivergentSite(place, "other", 1, names, {"u2": 1}, frozenset(), case, case) for place in places}
     service = Service(3, Compared(findings=findings))
-    service.say(GOOD, GOOD, BAD)
+    service.send(GOOD, GOOD, BAD)
     found = service.look()
     assert (found.unkept, HERE in found.findings) == ({"api": 1}, False)
     service.workers += [service.worker(f"w{n}", service="web") for n in range(3)]
-    service.say(GOOD, GOOD, GOOD, GOOD, GOOD, BAD, site=2)
+    service.send(GOOD, GOOD, GOOD, GOOD, GOOD, BAD, site=2)
     found = service.look()
     assert (found.unkept, ServiceSite("web", "k2", 3) in found.findings) == ({"api": 2}, True)
     assert (len(found.findings), places[-1] in found.findings) == (FINDINGS_MAX, False)
@@ -474,11 +477,11 @@ def test_of_what_one_differs_in_each_place_is_told_up_to_eight_and_then_how_many
     service = Service(3)
     for sites in (range(1, 31), range(31, 32), range(32, 65)):
         for site in sites:
-            service.say(GOOD, BAD, GOOD, site=site)
+            service.send(GOOD, BAD, GOOD, site=site)
         service.look()
     assert service.kinds == ["diverged"] * 8 + ["diverged_more"] * 2
-    assert service.told[8][1] == "api/1 differs from the others at 30 sites by now"
-    assert service.told[9] == (
+    assert service.logged[8][1] == "api/1 differs from the others at 30 sites by now"
+    assert service.logged[9] == (
         "diverged_more",
         "api/1 differs from the others at 64 sites by now",
         {"service": "api", "worker": "api/1", "command": "brickd coverage api"},
@@ -488,30 +491,30 @@ def test_of_what_one_differs_in_each_place_is_told_up_to_eight_and_then_how_many
 def test_of_two_that_disagree_the_number_of_places_is_told_as_of_both() -> None:
     service = Service(2)
     for site in range(1, 31):
-        service.say(GOOD, BAD, site=site)
+        service.send(GOOD, BAD, site=site)
     service.look()
     assert service.kinds == ["diverged"] * 8 + ["diverged_more"]
-    assert service.told[8][1] == "api/0 and api/1 disagree at 30 sites by now"
+    assert service.logged[8][1] == "api/0 and api/1 disagree at 30 sites by now"
 
 
 def test_of_several_that_differ_for_the_first_time_at_one_place_each_is_told() -> None:
     service = Service(7)
-    service.say(GOOD, BAD, GOOD, GOOD, GOOD, WORSE, GOOD)
+    service.send(GOOD, BAD, GOOD, GOOD, GOOD, WORSE, GOOD)
     service.look()
-    assert service.told[0][1].startswith("api/1 and 1 more worker differ from the others")
-    assert service.told[1][:2] == ("diverged_more", "api/5 differs from the others: k1 layer 3")
+    assert service.logged[0][1].startswith("api/1 and 1 more worker differ from the others")
+    assert service.logged[1][:2] == ("diverged_more", "api/5 differs from the others: k1 layer 3")
 
 
 def test_no_place_at_which_workers_differ_is_told_to_be_compared() -> None:
     service = Service(2)
     for site in range(1, 101):
         for given_ in range(4):
-            service.say(GOOD, BAD, site=site, given=given_)
+            service.send(GOOD, BAD, site=site, given=given_)
     found = service.look()
     assert Counter(states(found).values()) == {SiteState.DIFFERS: 100}
     small = Service(2, bytes_max=1)
-    small.say(GOOD, BAD)
-    small.workers[0].receive(b"".join(Said(GOOD, (Tensor(n),), site=2).slots() for n in range(100, 1100)))
+    small.send(GOOD, BAD)
+    small.workers[0].receive(b"".join(CheckedRecord(GOOD, (Tensor(n),), site=2).slots() for n in range(100, 1100)))
     assert states(small.look())[HERE] is SiteState.UNJUDGED
 
 
@@ -524,7 +527,7 @@ def test_every_service_has_its_share_of_the_evidence() -> None:
     for name in range(6):
         service.workers = [service.worker(f"{name}-{n}", service=f"s{name}") for n in range(2)]
         for site in range(1, EVIDENCE_MAX + 2):
-            service.say(GOOD, BAD, site=site)
+            service.send(GOOD, BAD, site=site)
             service.watch.look(lambda: Roll({}, {f"s{n}" for n in range(6)}, ()))
     found = service.watch.compared.findings.values()
     kept = Counter(each.place.service for each in found if each.first.whole)
@@ -536,7 +539,7 @@ def test_every_service_has_its_share_of_the_evidence() -> None:
 def test_the_outlier_of_a_hundred_is_named_wherever_it_stands() -> None:
     for bad in (0, 99):
         service = Service(100)
-        service.say(*(BAD if n == bad else GOOD for n in range(100)))
+        service.send(*(BAD if n == bad else GOOD for n in range(100)))
         found = service.look().findings[HERE]
         assert (found.outliers, len(found.workers)) == ({f"u{bad}": 1}, WORKERS_MAX)
 
@@ -544,18 +547,18 @@ def test_the_outlier_of_a_hundred_is_named_wherever_it_stands() -> None:
 def test_one_sentence_is_said_of_all_that_the_same_workers_differ_in() -> None:
     service = Service(3)
     for site in (1, 2, 3):
-        service.say(GOOD, BAD, GOOD, site=site)
+        service.send(GOOD, BAD, GOOD, site=site)
     found = service.look()
-    ((first, said),) = headlines(found.findings.values(), Called({"u1": "api/1"}), found.since_ns)
+    ((first, reported),) = headlines(found.findings.values(), Called({"u1": "api/1"}), found.since_ns)
     assert first.place == HERE
-    assert said.startswith("api/1 differs from the others since ")
-    assert said.endswith("k1 layer 3, relative error 0.25; its inputs were equal (and at 2 more sites)")
+    assert reported.startswith("api/1 differs from the others since ")
+    assert reported.endswith("k1 layer 3, relative error 0.25; its inputs were equal (and at 2 more sites)")
 
 
 def test_what_is_forgotten_is_gone_at_the_next_look() -> None:
     service = Service(2)
     for site in (1, 2):
-        service.say(GOOD, BAD, site=site)
+        service.send(GOOD, BAD, site=site)
     service.look()
     service.watch.forget((), lambda finding: finding.place == HERE)
     assert list(service.look().findings) == [ServiceSite("api", "k2", 3)]
@@ -563,48 +566,48 @@ def test_what_is_forgotten_is_gone_at_the_next_look() -> None:
 
 def test_whoever_is_named_is_called_as_now_and_nobody_else_is_taken_for_it() -> None:
     service = Service(3)
-    service.say(GOOD, BAD, GOOD)
+    service.send(GOOD, BAD, GOOD)
     found = service.look().findings[HERE]
 
-    def said(**names: str) -> tuple[str, str, list[str]]:
+    def messages(**names: str) -> tuple[str, str, list[str]]:
         called = Called({"u2": "api/2", **names}, {"u1"} & names.keys())
         ((_, text),) = headlines([found], called, 0)
         return text.partition(" since ")[0], command(found, called), finding(found, called)["workers"]
 
     another = {"v1": "api/1"}
-    now = said(u1="api/1~u1", **another)
+    now = messages(u1="api/1~u1", **another)
     assert now == ("api/1~u1 (ended) differs from the others", "brickd diff api/2 'api/1~u1'", ["api/1~u1"])
-    assert said(**another) == ("api/1~u1 differs from the others", "brickd coverage api", ["api/1~u1"])
-    assert said(u1="api/2")[1] == "brickd coverage api"
+    assert messages(**another) == ("api/1~u1 differs from the others", "brickd coverage api", ["api/1~u1"])
+    assert messages(u1="api/2")[1] == "brickd coverage api"
 
 
 def test_who_was_called_the_same_then_is_told_of_and_no_command_names_it_twice() -> None:
     service = Service(2)
-    service.say(GOOD, BAD)
+    service.send(GOOD, BAD)
     service.watch.look(lambda: Roll({"u0": "api/1", "u1": "api/1"}, {"api"}, {"u0", "u1"}))
-    assert service.told[0][1].startswith("api/1 and api/1 disagree")
-    assert service.told[0][2]["command"] == "brickd coverage api"
+    assert service.logged[0][1].startswith("api/1 and api/1 disagree")
+    assert service.logged[0][2]["command"] == "brickd coverage api"
 
 
 def test_who_is_forgotten_is_no_opinion_any_more() -> None:
     service = Service(3)
-    service.say(GOOD, BAD, GOOD)
+    service.send(GOOD, BAD, GOOD)
     service.look()
-    service.say(GOOD, BAD, GOOD, given=8)  # at which nobody has looked when they are forgotten
+    service.send(GOOD, BAD, GOOD, given=8)  # at which nobody has looked when they are forgotten
     service.watch.forget({"u0", "u1", "u2"}, lambda _: False)
     service.workers = [service.worker(f"v{n}") for n in range(3)]
     for given_ in (7, 8):
-        service.say(GOOD, GOOD, GOOD, given=given_)
+        service.send(GOOD, GOOD, GOOD, given=given_)
     found = service.look()
     assert (found.findings, found.doubts, service.kinds) == ({}, {}, ["diverged"])
     assert set(service.numerics.producers) == {"v0", "v1", "v2"}
-    service.say(GOOD, GOOD, BAD, given=9)
+    service.send(GOOD, GOOD, BAD, given=9)
     assert service.look().findings[HERE].outliers == {"v2": 1}
 
 
 def test_of_what_several_differ_in_who_is_forgotten_is_left_out() -> None:
     service = Service(6)
-    service.say(GOOD, BAD, GOOD, GOOD, GOOD, WORSE)
+    service.send(GOOD, BAD, GOOD, GOOD, GOOD, WORSE)
     service.look()
     service.watch.forget({"u1", "u3"}, lambda _: False)
     assert service.look().findings[HERE].outliers == {"u5": 1}
@@ -616,7 +619,7 @@ def test_a_doubt_goes_with_whoever_contradicted_himself() -> None:
     service = Service(3)
     for worker in service.workers[:2]:
         for output in (GOOD, BAD):
-            worker.receive(Said(output, (Tensor(9),)).slots())
+            worker.receive(CheckedRecord(output, (Tensor(9),)).slots())
     (doubt,) = service.look().doubts.values()
     assert doubt.contradict == {"u0", "u1"}
     service.watch.forget({"u1"}, lambda _: False)
@@ -635,27 +638,27 @@ def again(compared: Compared) -> Compared:
 
 def test_all_that_was_found_and_counted_outlives_a_daemon() -> None:
     service = Service(3)
-    service.say(GOOD, BAD, GOOD, backend=5)
-    service.say(Tensor(4), Tensor(5), site=2)
-    service.say(Tensor(5), Tensor(4), site=2)
+    service.send(GOOD, BAD, GOOD, backend=5)
+    service.send(Tensor(4), Tensor(5), site=2)
+    service.send(Tensor(5), Tensor(4), site=2)
     before = service.look()
     after = again(before)
     assert (after.findings, after.doubts, after.sites) == (before.findings, before.doubts, before.sites)
     assert (after.since_ns, after.latest, after.unlooked) == (before.since_ns, before.latest, before.unlooked)
     heir = Service(3, after)
     assert heir.watch.compared.findings == before.findings
-    heir.say(GOOD, BAD, GOOD, backend=5, given=9)
+    heir.send(GOOD, BAD, GOOD, backend=5, given=9)
     found = heir.look()
     assert found.findings[HERE].outliers == {"u1": 2}
     assert found.sites[HERE][:5] == ("other", 6, 0, 6, before.sites[HERE].unlike * 2)
     assert found.sites[HERE].judged == found.sites[HERE].unlike
     assert found.since_ns == before.since_ns < found.window_since_ns
-    assert heir.told == []
+    assert heir.logged == []
 
 
 def test_findings_of_an_earlier_daemon_that_had_no_table_of_names_are_gone_on_from() -> None:
     service = Service(3)
-    service.say(GOOD, BAD, GOOD)
+    service.send(GOOD, BAD, GOOD)
     before = service.look()
     document = json.loads("".join(Memory("p", compared=before).pieces()))
     compared = document["compared"]
@@ -673,7 +676,7 @@ def test_findings_of_an_earlier_daemon_that_had_no_table_of_names_are_gone_on_fr
 def test_what_is_known_of_thousands_of_places_is_kept_in_little_room() -> None:
     service = Service(8)
     names = {f"{n:032x}": f"api/{n}" for n in range(WORKERS_MAX)}
-    service.say(GOOD, BAD, GOOD)
+    service.send(GOOD, BAD, GOOD)
     (one,) = service.look().findings.values()
     one = replace(one.bare(), workers=names, outliers=dict.fromkeys(list(names)[:8], 9), contradict=frozenset())
     findings = {place: replace(one, place=place) for n in range(1024) if (place := ServiceSite("api", "k", n))}
@@ -691,9 +694,9 @@ def test_a_memory_from_before_there_were_fingerprints_is_gone_on_from() -> None:
 def test_the_counts_of_so_many_sites_are_kept_apart_and_the_others_together() -> None:
     before = Compared(sites={ServiceSite("api", f"s{n}", 0): SiteCounts("other", 1) for n in range(SITES_MAX - 1)})
     service = Service(1, before)
-    service.say(GOOD, site=1)
-    service.say(GOOD, site=2)
-    service.say(GOOD, site=3)
+    service.send(GOOD, site=1)
+    service.send(GOOD, site=2)
+    service.send(GOOD, site=3)
     sites = service.look().sites
     assert [sites[place].fingerprints for place in sites if place.kernel.startswith("k")] == [1]
     assert sites[ServiceSite("api", "", -1)].fingerprints == 2
@@ -702,17 +705,17 @@ def test_the_counts_of_so_many_sites_are_kept_apart_and_the_others_together() ->
 
 def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> None:
     service = Service(2)
-    service.say(GOOD, BAD)
-    service.say(GOOD, GOOD, site=2)
+    service.send(GOOD, BAD)
+    service.send(GOOD, GOOD, site=2)
     first = service.look()
     assert set(first.findings) < set(first.sites)
     heir = Service(0, again(first))
     heir.workers = [heir.worker(f"b{n}", service="batch") for n in range(2)]
-    heir.say(GOOD, BAD)
+    heir.send(GOOD, BAD)
     found, batch = heir.look(), ServiceSite("batch", "k1", 3)
     assert ([*found.sites], [*found.findings], [*found.latest]) == ([batch], [batch], ["batch"])
     heir.workers = [heir.worker("late", service="other")]
-    heir.say(GOOD)
+    heir.send(GOOD)
     found = heir.look()
     assert ([*found.sites], [*found.findings], [*found.latest]) == ([ServiceSite("other", "k1", 3)], [], [])
     assert heir.numerics.fingerprints.counts() == []
@@ -722,7 +725,7 @@ def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "outliers", "comparable"),
+    ("reported", "outliers", "comparable"),
     [
         ({0: [1], 1: [2]}, set(), True),
         ({0: [1], 1: [1], 2: [2]}, {2}, True),
@@ -737,8 +740,8 @@ def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> Non
         ({0: [1, 2], 1: [1, 2], 2: [1]}, set(), False),
     ],
 )
-def test_who_is_right(said: dict[int, Sequence[int]], outliers: set[int], comparable: bool) -> None:
-    found = judge_group(group(said))
+def test_who_is_right(reported: dict[int, Sequence[int]], outliers: set[int], comparable: bool) -> None:
+    found = judge_group(group(reported))
     assert (set(found.outliers), found.against is not None) == (outliers, comparable)
 
 
@@ -748,19 +751,19 @@ def test_of_who_contradicts_himself_what_he_says_most_stands_beside_what_he_says
     assert judge_group([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
 
 
-def group(said: Mapping[int, Sequence[int]]) -> list[tuple[int, int, int, int]]:
-    rows = [(worker, output) for worker, outputs in said.items() for output in outputs]
+def group(reported: Mapping[int, Sequence[int]]) -> list[tuple[int, int, int, int]]:
+    rows = [(worker, output) for worker, outputs in reported.items() for output in outputs]
     return [(*row, rows.count(row), number) for number, row in enumerate(dict.fromkeys(rows))]
 
 
 @given(st.dictionaries(st.integers(0, 9), st.lists(st.integers(1, 3), min_size=1, max_size=4), min_size=1))
 def test_whoever_is_named_stands_against_somebody_who_repeats_and_says_something_else(
-    said: dict[int, list[int]],
+    reported: dict[int, list[int]],
 ) -> None:
-    rows = group(said)
+    rows = group(reported)
     found = judge_group(rows)
-    steady = {worker for worker, outputs in said.items() if len(set(outputs)) == 1}
-    assert found.contradict == set(said) - steady
+    steady = {worker for worker, outputs in reported.items() if len(set(outputs)) == 1}
+    assert found.contradict == set(reported) - steady
     if found.against is None or found.other is None:
         assert not found.outliers
         return
@@ -770,8 +773,8 @@ def test_whoever_is_named_stands_against_somebody_who_repeats_and_says_something
     assert output != another
     assert not found.outliers or other in found.outliers
     if found.outliers:
-        says = [each for each in steady if said[each][0] == output]
-        assert not found.outliers.intersection(says)
+        majority = [each for each in steady if reported[each][0] == output]
+        assert not found.outliers.intersection(majority)
 
 
 # ---- whatever workers say
@@ -779,27 +782,27 @@ def test_whoever_is_named_stands_against_somebody_who_repeats_and_says_something
 
 def test_an_error_that_no_number_holds_is_not_known() -> None:
     service = Service(2)
-    service.say(Tensor(1, l2=1e-308), Tensor(2, sketch=(1e38,) * 16))
+    service.send(Tensor(1, l2=1e-308), Tensor(2, sketch=(1e38,) * 16))
     (found,) = service.look().findings.values()
     assert finding(found, Called({}))["relative_error"] is None
 
 
 @given(st.binary(min_size=6 * 64, max_size=6 * 64), st.binary(min_size=4 * 64, max_size=4 * 64), st.text(max_size=8))
 def test_whatever_two_workers_say_of_the_same_is_judged_kept_and_shown(one: bytes, other: bytes, name: str) -> None:
-    head = Said(GOOD, (Tensor(7),), backend=1, of=1).slots()[:64]
+    head = CheckedRecord(GOOD, (Tensor(7),), backend=1, of=1).slots()[:64]
     service = Service()
     tables = WorkerNames([None, (name, 0)], [None, (1, -1, 0)])
     service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
     shape, dtype = (
         next(row for row in records.fields_of("tensor_sums") if row[0] == name) for name in ("shape", "dtype")
     )
-    for worker, said in zip(service.workers, (one[64:], other), strict=True):
-        output = bytearray(said[64:192])
+    for worker, reported in zip(service.workers, (one[64:], other), strict=True):
+        output = bytearray(reported[64:192])
         for _, at, _, code in (shape, dtype):  # else they would not be comparable
             output[at : at + struct.calcsize(code)] = bytes(struct.calcsize(code) - 1) + b"\1"
-        worker.receive(head + said[:64] + bytes(output) + one[-128:])
+        worker.receive(head + reported[:64] + bytes(output) + one[-128:])
     found = service.look()
-    assert len(service.told) == len(found.findings)
+    assert len(service.logged) == len(found.findings)
     assert again(found).findings == found.findings
     for each in found.findings.values():
         json.dumps(finding(each, Called({})), allow_nan=False)

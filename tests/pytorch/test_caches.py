@@ -38,8 +38,8 @@ def generate(prompt, *tokens, cache=None):
 
 def numbers(worker: Start, prefix: str, source: str, **environment: str) -> list[int]:
     """The step of each forward, in their order."""
-    said = {"BRICKD_FINGERPRINTS": "all", "BRICKD_SHM_PREFIX": prefix} | environment
-    return [each["step"] for each in recorded(worker, prefix, MODEL + source, **said).events]
+    reported = {"BRICKD_FINGERPRINTS": "all", "BRICKD_SHM_PREFIX": prefix} | environment
+    return [each["step"] for each in recorded(worker, prefix, MODEL + source, **reported).events]
 
 
 def test_steps_with_one_last_token_and_other_caches_have_other_numbers(worker: Start, prefix: str) -> None:
@@ -103,7 +103,7 @@ def test_which_steps_are_looked_at_does_not_depend_on_their_caches(worker: Start
 
 def test_no_cache_is_kept_alive(worker: Start, prefix: str) -> None:
     source = "kept = weakref.ref(generate(b'one', b'x')); gc.collect(); told = kept() is None"
-    assert recorded(worker, prefix, MODEL + source).told is True
+    assert recorded(worker, prefix, MODEL + source).reported is True
 
 
 def test_what_a_model_raises_is_raised_and_its_next_step_is_one(worker: Start, prefix: str) -> None:
@@ -117,7 +117,7 @@ for each in (Tensor(b"x"), b"plain"):
 told.append(forward(Tensor(b"x"))["past_key_values"] is None)
 """
     got = recorded(worker, prefix, MODEL + source, BRICKD_FINGERPRINTS="all")
-    assert got.told == [True, True, True]
+    assert got.reported == [True, True, True]
     assert len(got.events) == 1
 
 

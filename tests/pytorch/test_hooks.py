@@ -33,7 +33,7 @@ WHOLE = {("forward",): 2, ("forward", "Model"): 2}
 def counted(worker: Start, prefix: str, source: str) -> dict[tuple[str, ...], int]:
     program = MODEL + HOOKED + textwrap.dedent(source) + LEFT
     got = recorded(worker, prefix, program)
-    assert got.told == [0, "torch.nn.modules.module", False]
+    assert got.reported == [0, "torch.nn.modules.module", False]
     return {path: row["count"] for path, row in summaries(got.reading).items()}
 
 
@@ -133,7 +133,7 @@ pause()
 
 def test_a_process_that_ends_itself_by_a_signal_has_ended_in_order(worker: Start, prefix: str) -> None:
     process = worker(MODEL + HOOKED + "model(x)" + STOPPED.format(signal="SIGTERM"))
-    process.heard()
+    process.next_report()
     process.paused()
     assert len(readings(prefix)) == 1
     process.go()
@@ -144,10 +144,10 @@ def test_a_process_that_ends_itself_by_a_signal_has_ended_in_order(worker: Start
 def test_a_signal_that_a_process_handles_or_that_tells_of_a_fault_ends_nothing(worker: Start, prefix: str) -> None:
     handled = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
     process = worker(MODEL + HOOKED + "model(x)\n" + handled + STOPPED.format(signal="SIGTERM") + "model(x)\npause()")
-    process.heard()
+    process.next_report()
     process.paused()
     process.go()
-    process.heard()
+    process.next_report()
     process.paused()
     process.go()
     process.paused()
@@ -155,7 +155,7 @@ def test_a_signal_that_a_process_handles_or_that_tells_of_a_fault_ends_nothing(w
     process.go()
     assert process.end() == 0
     process = worker(MODEL + HOOKED + "model(x)\n" + STOPPED.format(signal="SIGABRT"))
-    process.heard()
+    process.next_report()
     process.paused()
     process.go()
     assert process.end() == -signal.SIGABRT

@@ -66,7 +66,7 @@ def test_parts_are_spans_below_a_step_and_their_tensors_checksums(worker: Start,
         "brick.instrument(model, watch_weights=False)\ntold = [torch.equal(model(x), plain) for _ in range(2)]",
         BRICKD_FINGERPRINTS="all",
     )
-    assert got.told == [True, True]
+    assert got.reported == [True, True]
     counted = {path: row["count"] for path, row in summaries(got.reading).items()}
     layers = [f"layers.*[{n}]" for n in range(3)]
     below = [("head",), *((each,) for each in layers), *((each, each.replace("*", "*.mlp")) for each in layers)]
@@ -112,7 +112,7 @@ def test_uninstrumented_it_is_as_it_was(worker: Start, prefix: str) -> None:
         """,
     )
     layers = [f"layers.{n}{part}" for n in range(3) for part in ("", ".mlp")]
-    assert got.told == [sorted(["", "head", *layers])] * 2 + [[], True]
+    assert got.reported == [sorted(["", "head", *layers])] * 2 + [[], True]
 
 
 COPIES = """
@@ -150,7 +150,7 @@ for each in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
 told.append(torch.equal(model(x), plain))
 """,
     )
-    assert got.told == [True] * 14
+    assert got.reported == [True] * 14
 
 
 def test_a_replica_computes_with_its_own_weights(worker: Start, prefix: str) -> None:
@@ -170,7 +170,7 @@ brick.instrument(model)
 told = [torch.equal(replica(model)(x), wanted), not torch.equal(wanted, plain), keys(replica(model)) == was]
 """,
     )
-    assert got.told == [True] * 3
+    assert got.reported == [True] * 3
 
 
 def test_a_forward_is_its_hosts(worker: Start, prefix: str) -> None:
@@ -211,7 +211,7 @@ def test_a_forward_is_its_hosts(worker: Start, prefix: str) -> None:
         told.append(torch.equal(model(x), plain + 1))
         """,
     )
-    assert got.told == [True] * 15
+    assert got.reported == [True] * 15
     assert {path: row["count"] for path, row in summaries(got.reading).items()}[("forward",)] == 5
 
 
@@ -233,13 +233,13 @@ def test_a_forked_process_goes_on_in_a_segment_of_its_own(worker: Start, prefix:
             """
         )
     )
-    told, pid = process.heard()
+    reported, pid = process.next_report()
     process.paused()
     counted = {each.pid == pid: summaries(each)[("forward",)]["count"] for each in readings(prefix)}
     process.go()
-    assert process.heard() == 0
-    assert process.end() == 0, process.said
-    assert told == [1] * 3
+    assert process.next_report() == 0
+    assert process.end() == 0, process.stderr
+    assert reported == [1] * 3
     assert counted == {True: 3, False: 3}
 
 
@@ -263,7 +263,7 @@ def test_what_it_raises_and_returns_is_what_it_was(worker: Start, prefix: str) -
         """,
         BRICKD_FINGERPRINTS="all",
     )
-    assert got.told == [True] * 6
+    assert got.reported == [True] * 6
 
 
 def test_the_graphs_of_torch_compile_are_as_they_were(worker: Start, prefix: str) -> None:
@@ -281,8 +281,8 @@ def test_the_graphs_of_torch_compile_are_as_they_were(worker: Start, prefix: str
         told = [before, graphs()]
         """,
     )
-    assert got.told[0] == got.told[1]
-    assert got.told[0][:2] == [1, 0]
+    assert got.reported[0] == got.reported[1]
+    assert got.reported[0][:2] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_what_is_compiled_is_timed_where_it_is_called(worker: Start, prefix: str
         told.append(torch.equal(whole(x), plain))
         """,
     )
-    assert got.told == [True] * 3
+    assert got.reported == [True] * 3
     assert {path: row["count"] for path, row in summaries(got.reading).items()} == {
         ("forward",): 2,
         ("forward", "Model"): 2,
@@ -318,7 +318,7 @@ def test_what_is_within_what_is_compiled_is_known_to_be_closed(worker: Start, pr
         """,
         BRICKD_FINGERPRINTS="all",
     )
-    assert got.told
+    assert got.reported
     assert kernels(got) == {("head", -1): 1} | {("layers.*", n): 1 for n in range(3)}
     closed = {(got.reading.name(site.name), site.layer) for site in got.reading.sites
               if site is not None and got.reading.category(site.name) == "closed"}  # fmt: skip
@@ -335,13 +335,13 @@ model(x); model.config._attn_implementation = "eager"; torch.set_float32_matmul_
 
 def test_what_decides_beside_inputs_is_recorded_as_it_is_when_it_decides(worker: Start, prefix: str) -> None:
     got = left(worker, prefix, CONTEXT + "told = torch.__version__", BRICKD_FINGERPRINTS="all")
-    said: dict[str, set[str]] = {"head": set(), "layers.*": set()}
+    reported: dict[str, set[str]] = {"head": set(), "layers.*": set()}
     for each in got.events:
         if each["kind"] == "checked" and (site := got.sites[each["site"]]) is not None:
-            said.setdefault(site[0], set()).add(got.reading.name(each["backend"]))
-    versions = f"1 threads, torch {got.told}"
-    assert said["head"] == {f"eager, sdpa, {versions}", f"eager, eager, high precision, {versions}"}
-    assert {each.partition(",")[0] for each in said["layers.*"]} == {"compiled", "eager"}
+            reported.setdefault(site[0], set()).add(got.reading.name(each["backend"]))
+    versions = f"1 threads, torch {got.reported}"
+    assert reported["head"] == {f"eager, sdpa, {versions}", f"eager, eager, high precision, {versions}"}
+    assert {each.partition(",")[0] for each in reported["layers.*"]} == {"compiled", "eager"}
     first = next(each for each in got.events if each["kind"] == "checked")
     assert first["output"]["shape"][: first["output"]["dims"]] == (2, 16)
     row = summaries(got.reading)[("forward",)]
@@ -355,8 +355,8 @@ def test_a_signature_is_what_it_was(worker: Start, prefix: str) -> None:
     brick.instrument(model)
     told = [before, shown(), model.forward.__doc__ == Model.forward.__doc__]
     """
-    told: Any = left(worker, prefix, source).told
-    assert told[0] == told[1] == ["(x)", "(x, scale: 'float' = 1.0)"]
+    reported: Any = left(worker, prefix, source).reported
+    assert reported[0] == reported[1] == ["(x)", "(x, scale: 'float' = 1.0)"]
 
 
 def test_what_cannot_be_looked_at_is_told_once_and_computed_as_it_was(worker: Start, prefix: str) -> None:
@@ -379,9 +379,9 @@ def test_what_cannot_be_looked_at_is_told_once_and_computed_as_it_was(worker: St
         ),
         BRICKD_FINGERPRINTS="all",
     )
-    assert process.heard() == [True] * 3
+    assert process.next_report() == [True] * 3
     assert process.end() == 0
-    assert process.said == "brickd: what inner was given is not recorded: strange\n"
+    assert process.stderr == "brickd: what inner was given is not recorded: strange\n"
 
 
 FAMILIES = """
@@ -424,7 +424,7 @@ def test_families_of_models_are_looked_at_alike_and_compute_what_they_did(worker
         return [True, sorted([*parts, "lm_head None", f"{whole} None"])]
 
     process = worker(FAMILIES, BRICKD_FINGERPRINTS="all")
-    found = process.heard()
+    found = process.next_report()
     assert found.pop("GPT2") == wanted("transformer.h.*", "attn", "transformer")
     assert found == dict.fromkeys(("Llama", "Qwen2", "Qwen3Moe", "Mixtral"), wanted("layers.*", "self_attn", "model"))
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr

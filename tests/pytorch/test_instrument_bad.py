@@ -141,10 +141,10 @@ BARE = {"none", "raises", "stops", "wrong_call", "mapped", "yields", "unlooked",
 SAID = UNREADABLE | {"unlooked", "no_modules"}
 
 
-def said_of(said: str) -> dict[str, list[str]]:
+def error_of(text: str) -> dict[str, list[str]]:
     """What was written behind each name."""
     found = {}
-    for piece in said.split("== ")[1:]:
+    for piece in text.split("== ")[1:]:
         name, *lines = piece.splitlines()
         found[name] = lines
     return found
@@ -153,21 +153,21 @@ def said_of(said: str) -> dict[str, list[str]]:
 def test_what_an_odd_model_computes_and_raises_is_what_it_was(worker: Start, prefix: str) -> None:
     source = MODEL + CASES + ODD + "report(told)\npause()\n"
     process = worker(source, BRICKD_FINGERPRINTS="all")
-    told: dict[str, bool] = process.heard()
+    reported: dict[str, bool] = process.next_report()
     process.paused()
     got = reading(prefix)
     known = {site[0] for site in sites(got) if site is not None}
     process.go()
-    assert process.end() == 0, process.said
-    assert [name for name, was in told.items() if not was] == []
-    said = said_of(process.said)
-    assert set(said) == set(told)
-    assert {name: lines for name, lines in said.items() if len(lines) > 1} == {}
-    assert all(line.startswith("brickd: ") for lines in said.values() for line in lines)
-    assert {name for name, lines in said.items() if lines} <= SAID
+    assert process.end() == 0, process.stderr
+    assert [name for name, was in reported.items() if not was] == []
+    text = error_of(process.stderr)
+    assert set(text) == set(reported)
+    assert {name: lines for name, lines in text.items() if len(lines) > 1} == {}
+    assert all(line.startswith("brickd: ") for lines in text.values() for line in lines)
+    assert {name for name, lines in text.items() if lines} <= SAID
     counted = {path[-1]: row["count"] for path, row in summaries(got).items()}
-    assert {name: counted.get(name, 0) for name in told} == {name: CALLS.get(name, 1) for name in told}
-    assert set(told) - known <= BARE | UNREADABLE
+    assert {name: counted.get(name, 0) for name in reported} == {name: CALLS.get(name, 1) for name in reported}
+    assert set(reported) - known <= BARE | UNREADABLE
 
 
 STAYS = """
@@ -207,10 +207,10 @@ def test_torch_makes_of_an_instrumented_model_what_it_made_of_it_before(worker: 
     globals().update(vars(made))
     """
     process = worker(textwrap.dedent(source) + STAYS + f"report([held(each) for each in {asked!r}])\n")
-    told: list[Any] = process.heard()
-    assert process.end() == 0, process.said
-    assert dict(zip(asked, told, strict=True)) == dict.fromkeys(asked, 1)
-    assert re.findall("^brickd.*", process.said, re.MULTILINE) == []
+    reported: list[Any] = process.next_report()
+    assert process.end() == 0, process.stderr
+    assert dict(zip(asked, reported, strict=True)) == dict.fromkeys(asked, 1)
+    assert re.findall("^brickd.*", process.stderr, re.MULTILINE) == []
 
 
 def test_a_model_that_nobody_has_any_more_is_freed_at_once(worker: Start, prefix: str) -> None:
@@ -230,6 +230,6 @@ def test_a_model_that_nobody_has_any_more_is_freed_at_once(worker: Start, prefix
     report(told)
     """
     process = worker(MODEL + textwrap.dedent(source), BRICKD_FINGERPRINTS="all")
-    told = process.heard()
-    assert process.end() == 0, process.said
-    assert told == [0, 0, 0, False]
+    reported = process.next_report()
+    assert process.end() == 0, process.stderr
+    assert reported == [0, 0, 0, False]

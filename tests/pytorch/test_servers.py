@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from begun import APP, ONE_THREAD, PATIENCE_SECONDS, SMALL, Server, spans, told, until
+from begun import APP, ONE_THREAD, PATIENCE_SECONDS, SMALL, Server, asked, spans, until
 from running import BRICKD, Running, running
 from sandbox import apart
 from verbs import document
@@ -96,7 +96,9 @@ def test_one_perturbed_weight_is_named_by_the_weights(kinds: dict[str, list[str]
     # Before a third worker has said what it holds, nobody knows which of two it is.
     wanted = [("model.layers.*.mlp.up_proj.weight", 2, bad)]
     until(
-        lambda: [(row["tensor"], row["layer"], row["worker"]) for row in told("weights").get("differing", ())] == wanted
+        lambda: (
+            [(row["tensor"], row["layer"], row["worker"]) for row in asked("weights").get("differing", ())] == wanted
+        )
     )
 
 
@@ -114,7 +116,7 @@ def test_one_perturbed_weight_is_named_by_the_same_input(daemon: Running, kinds:
 
 
 def test_workers_that_are_well_do_not_differ_anywhere(kinds: dict[str, list[str]]) -> None:
-    until(lambda: told("diff", *kinds["sdpa"], "--by", "input").get("compared"))
+    until(lambda: asked("diff", *kinds["sdpa"], "--by", "input").get("compared"))
     diff = document("diff", *kinds["sdpa"], "--by", "input")
     assert (diff["diverged"], diff["verdict"]) == (0, "identical")
 
@@ -184,20 +186,20 @@ GUNICORN = {
 
 
 def bricks_of(worker: str) -> set[str]:
-    return {each["name"] for each in told("bricks", worker).get("bricks", ())}
+    return {each["name"] for each in asked("bricks", worker).get("bricks", ())}
 
 
 def seen_alike(number: int, service: str = "api") -> list[str]:
     """The names of so many live workers, whose layers are timed and weights equal."""
 
     def so() -> list[str]:
-        live = [each["name"] for each in told("workers").get("workers", ())
+        live = [each["name"] for each in asked("workers").get("workers", ())
                 if each["state"] == "live" and each["service"] == service]  # fmt: skip
         timed = [name for name in live if {"layers.*", "layers.*.mlp"} <= bricks_of(name)]
         return sorted(timed) if len(timed) >= number else []
 
     found: list[str] = until(so)
-    of = until(lambda: [each for each in told("weights").get("services", ()) if each["equal"] >= number])
+    of = until(lambda: [each for each in asked("weights").get("services", ()) if each["equal"] >= number])
     assert {each["verdict"] for each in of} == {"equal"}
     return found
 

@@ -109,5 +109,5 @@ def test_a_daemon_is_killed_and_another_goes_on(counted: Counted, load: Load) ->
     with running() as other:
         counted.more("daemon")
         load.more()
-        other.once("/coverage", lambda said: any(each["input"]["fingerprints"] for each in said["services"]))
+        other.once("/coverage", lambda answer: any(each["input"]["fingerprints"] for each in answer["services"]))
         counted.more("daemon")

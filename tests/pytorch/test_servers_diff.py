@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from begun import Server, told, until
+from begun import Server, asked, until
 from running import running
 from sandbox import apart
 from verbs import brickd, document
@@ -72,12 +72,12 @@ def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_a_healthy_fleet_whose_requests_are_unique_has_equal_weights_and_no_output_compared(server: Server) -> None:
-    until(lambda: told("weights").get("services", [{}])[0].get("equal") == WORKERS)
+    until(lambda: asked("weights").get("services", [{}])[0].get("equal") == WORKERS)
     until(lambda: not any(worker["ledger"]["events"]["in_ring"] for worker in document("workers")["workers"]))
-    said = document("diff", "api")
-    assert (said["evidence"], said["verdict"], said["diverged"]) == ("weights", "identical", 0)
-    assert (said["outputs"]["evidence"], said["outputs"]["compared"]) == ("input", 0)
-    fingerprints = said["outputs"]["fingerprints"]
+    answer = document("diff", "api")
+    assert (answer["evidence"], answer["verdict"], answer["diverged"]) == ("weights", "identical", 0)
+    assert (answer["outputs"]["evidence"], answer["outputs"]["compared"]) == ("input", 0)
+    fingerprints = answer["outputs"]["fingerprints"]
     assert fingerprints > 1_000
     first, second, *_ = (ended := brickd("diff", "api")).stdout.splitlines()
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -90,9 +90,9 @@ def test_a_healthy_fleet_whose_requests_are_unique_has_equal_weights_and_no_outp
 def test_by_run_no_two_steps_of_it_are_paired_though_many_share_their_last_token(server: Server) -> None:
     shared = document("diff", "api", "--by", "input", code=6)["not_comparable"]
     assert shared["stateful"] > 0, "which are given the same token, and have other caches"
-    said = document("diff", "api", "--by", "run", code=6)
-    assert (said["compared"], said["diverged"], said["not_comparable"]) == (0, 0, {})
-    assert said["coverage"]["steps"]["shared"] == 0
+    answer = document("diff", "api", "--by", "run", code=6)
+    assert (answer["compared"], answer["diverged"], answer["not_comparable"]) == (0, 0, {})
+    assert answer["coverage"]["steps"]["shared"] == 0
 
 
 def test_by_run_the_steps_of_equal_requests_are_paired_and_equal(server: Server) -> None:
@@ -100,9 +100,9 @@ def test_by_run_the_steps_of_equal_requests_are_paired_and_equal(server: Server)
     steps = 8  # the prompt's and each token's but the last
 
     def attention() -> list[int]:
-        sites = told("diff", "api", "--by", "run").get("sites", ())
+        sites = asked("diff", "api", "--by", "run").get("sites", ())
         return [site["identical"] for site in sites if site["kernel"] == "layers.*.self_attn"]
 
     until(lambda: attention() and min(attention()) >= steps * (WORKERS - 1))
-    said = document("diff", "api", "--by", "run")
-    assert (said["verdict"], said["diverged"], len(attention())) == ("identical", 0, 4)
+    answer = document("diff", "api", "--by", "run")
+    assert (answer["verdict"], answer["diverged"], len(attention())) == ("identical", 0, 4)

@@ -34,7 +34,7 @@ def left(worker: Start, prefix: str, source: str, **environment: str) -> Left:
 
 
 def test_tensors_have_the_fingerprints_of_their_numbers(worker: Start, prefix: str) -> None:
-    _, _, told, said = left(
+    _, _, results, reported = left(
         worker,
         prefix,
         """
@@ -59,12 +59,12 @@ def test_tensors_have_the_fingerprints_of_their_numbers(worker: Start, prefix: s
         agree("own class", torch.randn(4).as_subclass(Own))
         """,
     )
-    assert told == []
-    assert said == ""
+    assert results == []
+    assert reported == ""
 
 
 def test_what_has_no_numbers_of_its_own_here_is_refused_in_a_line(worker: Start, prefix: str) -> None:
-    _, _, told, said = left(
+    _, _, results, reported = left(
         worker,
         prefix,
         """
@@ -86,14 +86,14 @@ def test_what_has_no_numbers_of_its_own_here_is_refused_in_a_line(worker: Start,
             except Exception as error: told[name] = str(error)
         """,
     )
-    assert {name for name, why in told.items() if not why.startswith("brick_agent: ") or "\n" in why} <= {"lazy"}
-    assert len(told) == 14
-    assert told["meta"] == "brick_agent: Cannot pack tensors on meta"
-    assert sum(line.startswith("brickd: a tensor has no checksum: ") for line in said.splitlines()) == 1
+    assert {name for name, why in results.items() if not why.startswith("brick_agent: ") or "\n" in why} <= {"lazy"}
+    assert len(results) == 14
+    assert results["meta"] == "brick_agent: Cannot pack tensors on meta"
+    assert sum(line.startswith("brickd: a tensor has no checksum: ") for line in reported.splitlines()) == 1
 
 
 def test_nothing_that_watches_or_traces_a_model_sees_its_tensors_read(worker: Start, prefix: str) -> None:
-    _, _, told, _ = left(
+    _, _, reported, _ = left(
         worker,
         prefix,
         """
@@ -122,11 +122,11 @@ def test_nothing_that_watches_or_traces_a_model_sees_its_tensors_read(worker: St
         told += [torch.allclose(x.grad, -torch.sin(torch.sin(x)) * torch.cos(x))]
         """,
     )
-    assert told == ["x", "sin", "cos", "output", "x", "sin", "cos", "output", "aten::sin", "aten::cos", True, True]
+    assert reported == ["x", "sin", "cos", "output", "x", "sin", "cos", "output", "aten::sin", "aten::cos", True, True]
 
 
 def test_who_watches_what_is_asked_of_tensors_sees_nothing_of_it(worker: Start, prefix: str) -> None:
-    got, records, told, said = left(
+    got, records, results, reported = left(
         worker,
         prefix,
         """
@@ -154,14 +154,14 @@ def test_who_watches_what_is_asked_of_tensors_sees_nothing_of_it(worker: Start, 
         own + 1
         """,
     )
-    assert told == ["is it on?", "add", "own add"]
+    assert results == ["is it on?", "add", "own add"]
     assert (len(records), got.process["tensors_refused"]) == (2 * 3 + 2 * 2, 4)
-    assert "(is_neg) has no fingerprint" in said
+    assert "(is_neg) has no fingerprint" in reported
 
 
 def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefix: str) -> None:
     """With such tensors torch runs a model to make a program of it: of what runs then nothing is wrong."""
-    got, records, told, said = left(
+    got, records, results, reported = left(
         worker,
         prefix,
         """
@@ -179,9 +179,9 @@ def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefi
         except Exception as error: told = str(error)
         """,
     )
-    assert told == "brick_agent: a tensor without numbers (FakeTensor) has no fingerprint"
+    assert results == "brick_agent: a tensor without numbers (FakeTensor) has no fingerprint"
     assert (records, got.process["tensors_refused"]) == ([], 4 + 2)
-    assert said == ""
+    assert reported == ""
 
 
 # ---- modules -----------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefi
 
 def test_a_watched_model_is_converted_and_loaded_where_torch_swaps_its_tensors(worker: Start, prefix: str) -> None:
     """It does so for tensors of other classes (quantized, distributed), and for all where it is told to."""
-    _, records, told, said = left(
+    _, records, results, reported = left(
         worker,
         prefix,
         """
@@ -207,13 +207,13 @@ def test_a_watched_model_is_converted_and_loaded_where_torch_swaps_its_tensors(w
         told = [str(other.weight.dtype), [checksum(each.detach()) for each in model.parameters()]]
         """,
     )
-    assert told[0] == "torch.float64"
-    assert [each.checksum for each in records if each.generation == 6] == told[1]
-    assert said.startswith("brickd: 1 of 2 weights have no fingerprint; the first, 'weight': ")
+    assert results[0] == "torch.float64"
+    assert [each.checksum for each in records if each.generation == 6] == results[1]
+    assert reported.startswith("brickd: 1 of 2 weights have no fingerprint; the first, 'weight': ")
 
 
 def test_what_a_model_was_given_in_place_of_its_weights_is_read_by_the_next_scan(worker: Start, prefix: str) -> None:
-    _, records, told, said = left(
+    _, records, results, reported = left(
         worker,
         prefix,
         """
@@ -227,14 +227,14 @@ def test_what_a_model_was_given_in_place_of_its_weights_is_read_by_the_next_scan
         told += [watched(), {name: checksum(each) for name, each in changed.items()}]
         """,
     )
-    assert told[:2] == [7, 7]
+    assert results[:2] == [7, 7]
     last = {each.name.replace("*", str(each.layer)): each.checksum for each in records}
-    assert last == told[2]
-    assert said == ""
+    assert last == results[2]
+    assert reported == ""
 
 
 def test_a_model_that_is_compiled_has_the_weights_of_one_that_is_not(worker: Start, prefix: str) -> None:
-    _, records, _, said = left(
+    _, records, _, reported = left(
         worker,
         prefix,
         """
@@ -246,7 +246,7 @@ def test_a_model_that_is_compiled_has_the_weights_of_one_that_is_not(worker: Sta
     )
     before, after = ([each[:3] + each[5:6] for each in records if each.generation == n] for n in (1, 2))
     assert before == after
-    assert (len(before), said) == (4, "")
+    assert (len(before), reported) == (4, "")
 
 
 # ---- what they compute -------------------------------------------------------------------------------------------
@@ -272,12 +272,12 @@ def test_another_number_of_threads_is_another_numeric_class_and_hides_no_damage(
     for number, (threads, wrong) in enumerate([(1, -1), (4, bad)]):
         program = f"THREADS, BAD = {threads}, {wrong}\n{TORCH}{LINEAR}"
         started(worker, program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD_KEY_FILE=key)
-    said = document("diff", "api", code=code)
-    assert (said["verdict"], said["diverged"], said["within"] + said["identical"]) == (verdict, code, 12 - code)
-    assert said["within"] > 6
+    answer = document("diff", "api", code=code)
+    assert (answer["verdict"], answer["diverged"], answer["within"] + answer["identical"]) == (verdict, code, 12 - code)
+    assert answer["within"] > 6
     with running() as daemon:
-        told = daemon.once("/coverage", lambda said: said["services"][0]["input"]["fingerprints"] == 24)
-    assert [(site["state"], len(site["numeric_classes"])) for site in told["sites"]] == [
+        result = daemon.once("/coverage", lambda answer: answer["services"][0]["input"]["fingerprints"] == 24)
+    assert [(site["state"], len(site["numeric_classes"])) for site in result["sites"]] == [
         ("differs" if code else "compared", 2)
     ]
-    assert len(told["findings"]) == code
+    assert len(result["findings"]) == code

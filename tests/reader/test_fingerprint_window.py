@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from checked_record import NUMBERS, CheckedRecord, Tensor, add
 from hypothesis import given
 from hypothesis import strategies as st
-from said import NUMBERS, Said, Tensor, add
 
 from brickd.shm import _reader, dtypes
 
@@ -21,15 +21,15 @@ INT64 = 5  # whole numbers are never rounded
 GOOD, BAD = Tensor(1), Tensor(2, sketch=(0.5, *(0.0,) * 15))
 
 
-def said(output: Tensor, **values: int) -> Said:
-    return Said(output, (IN,), **values)  # type: ignore[arg-type]
+def record(output: Tensor, **values: int) -> CheckedRecord:
+    return CheckedRecord(output, (IN,), **values)  # type: ignore[arg-type]
 
 
 def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    assert add(fingerprints, 0, [said(GOOD)])[1] == []
-    assert add(fingerprints, 1, [said(GOOD)])[1] == []
-    assert add(fingerprints, 2, [said(BAD)])[1] == [2]
+    assert add(fingerprints, 0, [record(GOOD)])[1] == []
+    assert add(fingerprints, 1, [record(GOOD)])[1] == []
+    assert add(fingerprints, 2, [record(BAD)])[1] == [2]
     assert sorted(fingerprints.group(2)) == [(0, 1, 1, 0), (1, 1, 1, 1), (2, 2, 1, 2)]
     assert fingerprints.counts() == [(0, NUMBERS[1], 3, 0, 3, 1, 0, 0)]
 
@@ -37,37 +37,37 @@ def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> Non
 @pytest.mark.parametrize(
     "other",
     [
-        Said(BAD, (OTHER_IN,)),
-        Said(BAD, (IN, IN)),
-        Said(BAD, (IN,), site=2),
-        Said(BAD, (IN,), backend=3),
-        Said(BAD, (IN,), params=3),
-        Said(BAD, (IN,), valid=3),
-        Said(BAD, (IN,), relation=1, of=3),
-        Said(Tensor(2, shape=5), (IN,)),
-        Said(Tensor(2, dtype=13), (IN,)),
-        Said(BAD, (Tensor(7, dtype=13),)),
-        Said(BAD, (Tensor(7, shape=13),)),
-        Said(BAD),
-        Said(BAD, (Tensor(7, dtype=0),)),
+        CheckedRecord(BAD, (OTHER_IN,)),
+        CheckedRecord(BAD, (IN, IN)),
+        CheckedRecord(BAD, (IN,), site=2),
+        CheckedRecord(BAD, (IN,), backend=3),
+        CheckedRecord(BAD, (IN,), params=3),
+        CheckedRecord(BAD, (IN,), valid=3),
+        CheckedRecord(BAD, (IN,), relation=1, of=3),
+        CheckedRecord(Tensor(2, shape=5), (IN,)),
+        CheckedRecord(Tensor(2, dtype=13), (IN,)),
+        CheckedRecord(BAD, (Tensor(7, dtype=13),)),
+        CheckedRecord(BAD, (Tensor(7, shape=13),)),
+        CheckedRecord(BAD),
+        CheckedRecord(BAD, (Tensor(7, dtype=0),)),
     ],
 )
-def test_what_may_differ_is_never_held_against_anybody(other: Said) -> None:
+def test_what_may_differ_is_never_held_against_anybody(other: CheckedRecord) -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    add(fingerprints, 0, [said(GOOD)])
+    add(fingerprints, 0, [record(GOOD)])
     assert add(fingerprints, 1, [other])[1] == []
     assert {count[4:7] for count in fingerprints.counts()} == {(0, 0, 0)}
 
 
 def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_there_are_none() -> None:
     fingerprints = _reader.Fingerprints(4 * MiB)
-    add(fingerprints, 0, [said(GOOD), said(GOOD, site=2)])
+    add(fingerprints, 0, [record(GOOD), record(GOOD, site=2)])
     assert len(fingerprints.counts()) == 2
     assert fingerprints.counts() == []
-    add(fingerprints, 1, [said(BAD)])
+    add(fingerprints, 1, [record(BAD)])
     assert fingerprints.counts() == [(0, NUMBERS[1], 1, 0, 2, 1, 0, 0)]
     for _ in range(2):
-        add_unjudged(fingerprints, 2, [said(GOOD, site=n + 1) for n in range(900)])
+        add_unjudged(fingerprints, 2, [record(GOOD, site=n + 1) for n in range(900)])
     assert [counts[:3] for counts in fingerprints.counts()] == [(0, n + 1, 2) for n in range(900)]
     fingerprints.forget(1)
     assert fingerprints.counts() == []
@@ -75,27 +75,27 @@ def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_
 
 def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
     fingerprints, sites = _reader.Fingerprints(64 * MiB), 300
-    add_unjudged(fingerprints, 0, [said(GOOD, site=n + 1) for n in range(sites)])
-    told = set[int]()
+    add_unjudged(fingerprints, 0, [record(GOOD, site=n + 1) for n in range(sites)])
+    reported = set[int]()
     for _ in range(3):
-        add_unjudged(fingerprints, 1, [said(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
+        add_unjudged(fingerprints, 1, [record(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
         waiting = fingerprints.unlike()
         assert len(waiting) <= 128
-        told.update(found[1] for number in waiting if (found := fingerprints.read(number)) is not None)
-    assert (len(told), fingerprints.unlike_all) == (sites, 3 * 4 * sites)
+        reported.update(found[1] for number in waiting if (found := fingerprints.read(number)) is not None)
+    assert (len(reported), fingerprints.unlike_all) == (sites, 3 * 4 * sites)
 
 
 def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> None:
     fingerprints = _reader.Fingerprints(1)
-    add_unjudged(fingerprints, 0, [said(GOOD)])
-    add_unjudged(fingerprints, 1, [said(BAD)] * 4)
-    add_unjudged(fingerprints, 0, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
-    add_unjudged(fingerprints, 0, [said(GOOD)])
-    add_unjudged(fingerprints, 1, [said(BAD)])
+    add_unjudged(fingerprints, 0, [record(GOOD)])
+    add_unjudged(fingerprints, 1, [record(BAD)] * 4)
+    add_unjudged(fingerprints, 0, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    add_unjudged(fingerprints, 0, [record(GOOD)])
+    add_unjudged(fingerprints, 1, [record(BAD)])
     assert fingerprints.unlike() == [fingerprints.end - 1]
 
 
-def add_unjudged(fingerprints: _reader.Fingerprints, worker: int, records: Sequence[Said]) -> None:
+def add_unjudged(fingerprints: _reader.Fingerprints, worker: int, records: Sequence[CheckedRecord]) -> None:
     """The same of a thousand sites, and nobody looks."""
     sites = array("Q", range(1_001))
     fingerprints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
@@ -104,12 +104,12 @@ def add_unjudged(fingerprints: _reader.Fingerprints, worker: int, records: Seque
 def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for service in (1, 2):
-        add(fingerprints, service, [said(GOOD)] * 3, service)
+        add(fingerprints, service, [record(GOOD)] * 3, service)
     fingerprints.forget(1)
     assert fingerprints.counts() == [(2, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
     assert fingerprints.counts() == []
     assert fingerprints.end - fingerprints.first == 6
-    add(fingerprints, 3, [said(GOOD)], 1)
+    add(fingerprints, 3, [record(GOOD)], 1)
     assert fingerprints.counts() == [(1, NUMBERS[1], 1, 0, 4, 0, 0, 0)]
     with pytest.raises(ValueError, match="a service has a number below 2"):
         fingerprints.forget(1 << 32)
@@ -117,13 +117,13 @@ def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() ->
 
 def test_what_the_mute_said_is_no_opinion_any_more_and_what_was_alone_of_it_has_gone() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    add(fingerprints, 0, [said(BAD)] * 3)
-    add(fingerprints, 1, [said(BAD)])
-    add(fingerprints, 2, [said(GOOD, site=2)] * 2)
+    add(fingerprints, 0, [record(BAD)] * 3)
+    add(fingerprints, 1, [record(BAD)])
+    add(fingerprints, 2, [record(GOOD, site=2)] * 2)
     fingerprints.mute([2, 9, 0, 1])
     assert fingerprints.group(0) == []
-    assert add(fingerprints, 3, [said(GOOD)] * 2)[1] == []
-    assert add(fingerprints, 4, [said(GOOD)])[1] == []
+    assert add(fingerprints, 3, [record(GOOD)] * 2)[1] == []
+    assert add(fingerprints, 4, [record(GOOD)])[1] == []
     assert sorted(fingerprints.group(0)) == [(3, 1, 2, 7), (4, 1, 1, 8)]
     assert sorted(fingerprints.counts()) == [(0, NUMBERS[1], 7, 0, 7, 0, 0, 0), (0, NUMBERS[2], 2, 0, 0, 0, 2, 0)]
     with pytest.raises(ValueError, match="item 1 is 16777216"):
@@ -134,26 +134,26 @@ def test_nobody_is_unlike_where_who_said_something_else_is_mute_or_has_gone() ->
     fingerprints = _reader.Fingerprints(1)
     for outputs in ((BAD, GOOD, GOOD), (GOOD, BAD, GOOD), (GOOD, GOOD, BAD), (BAD, GOOD, BAD)):
         for worker, output in enumerate(outputs):
-            add(fingerprints, worker, [said(output)])
+            add(fingerprints, worker, [record(output)])
         bad = [worker for worker, output in enumerate(outputs) if output is BAD]
         fingerprints.mute(bad)
-        assert add(fingerprints, 3, [said(GOOD)])[1] == []
-        assert add(fingerprints, 4, [said(BAD)])[1] == [fingerprints.end - 1]
-        add(fingerprints, 5, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 110)])
-        add(fingerprints, 3, [said(GOOD)] * 2)
+        assert add(fingerprints, 3, [record(GOOD)])[1] == []
+        assert add(fingerprints, 4, [record(BAD)])[1] == [fingerprints.end - 1]
+        add(fingerprints, 5, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(100, 110)])
+        add(fingerprints, 3, [record(GOOD)] * 2)
         add(
-            fingerprints, 5, [Said(GOOD, (Tensor(n),), site=2) for n in range(110, 270)]
+            fingerprints, 5, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(110, 270)]
         )  # so that what was bad has gone
         assert [row[:3] for row in fingerprints.group(fingerprints.end - 161)] == [(3, 1, 3)]
-        assert add(fingerprints, 6, [said(GOOD)])[1] == []
+        assert add(fingerprints, 6, [record(GOOD)])[1] == []
         fingerprints.mute([3, 5, 6])
 
 
 def test_what_the_mute_said_goes_once() -> None:
     fingerprints = _reader.Fingerprints(1)
-    add(fingerprints, 0, [Said(GOOD, (IN,))] * 5)
+    add(fingerprints, 0, [CheckedRecord(GOOD, (IN,))] * 5)
     fingerprints.mute([0])
-    add(fingerprints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    add(fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
     counts = {site: counts for _, site, *counts in fingerprints.counts()}
     assert counts[NUMBERS[1]] == [5, 0, 0, 0, 5, 0]
 
@@ -161,23 +161,25 @@ def test_what_the_mute_said_goes_once() -> None:
 def test_what_meets_nobody_any_more_is_counted_as_it_goes() -> None:
     fingerprints = _reader.Fingerprints(1)
     for worker in (0, 1):
-        add(fingerprints, worker, [Said(GOOD, (IN,))])
-    add(fingerprints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])  # so that these have gone
-    add(fingerprints, 0, [Said(GOOD, (IN,))] * 5)
-    add(fingerprints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(1100, 2100)])
+        add(fingerprints, worker, [CheckedRecord(GOOD, (IN,))])
+    add(
+        fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)]
+    )  # so that these have gone
+    add(fingerprints, 0, [CheckedRecord(GOOD, (IN,))] * 5)
+    add(fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(1100, 2100)])
     counts = {site: counts for _, site, *counts in fingerprints.counts()}
     assert counts[NUMBERS[1]] == [7, 0, 2, 0, 5, 0]
 
 
 def test_workers_of_two_services_never_meet() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    add(fingerprints, 0, [said(GOOD)])
-    assert add(fingerprints, 1, [said(BAD)], service=1)[1] == []
+    add(fingerprints, 0, [record(GOOD)])
+    assert add(fingerprints, 1, [record(BAD)], service=1)[1] == []
 
 
 def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    waiting = add(fingerprints, 0, [said(Tensor(n, dtype=INT64)) for n in range(1, 9)])[1]
+    waiting = add(fingerprints, 0, [record(Tensor(n, dtype=INT64)) for n in range(1, 9)])[1]
     assert (len(waiting), set(waiting) - set(range(1, 8))) == (4, set())
     outputs = [(output, newest) for _, output, _, newest in fingerprints.group(7)]
     assert len(outputs) == 2
@@ -186,22 +188,22 @@ def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> Non
 
 def test_what_goes_first_came_first_and_is_never_held_against_anybody_again() -> None:
     fingerprints = _reader.Fingerprints(1)  # as little as there can be
-    add(fingerprints, 0, [said(GOOD)])
-    filling = [Said(GOOD, (Tensor(n),)) for n in range(100, 1100)]
+    add(fingerprints, 0, [record(GOOD)])
+    filling = [CheckedRecord(GOOD, (Tensor(n),)) for n in range(100, 1100)]
     add(fingerprints, 0, filling)
     assert fingerprints.end == 1001
     assert fingerprints.first == fingerprints.end - 1024 // 6
     assert fingerprints.read(fingerprints.first - 1) is None
-    assert add(fingerprints, 1, [said(BAD)])[1] == []
+    assert add(fingerprints, 1, [record(BAD)])[1] == []
     whose = fingerprints.read(fingerprints.end - 1)
-    assert whose == (1, NUMBERS[1], said(BAD).slots())
+    assert whose == (1, NUMBERS[1], record(BAD).slots())
 
 
 def test_what_goes_before_another_worker_had_it_is_counted() -> None:
     fingerprints = _reader.Fingerprints(1)
-    add(fingerprints, 0, [Said(GOOD, (Tensor(n),)) for n in (1, 1, 1, 2, 3)] + [Said(GOOD)])
-    add(fingerprints, 1, [Said(GOOD, (Tensor(2),))])
-    add(fingerprints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    add(fingerprints, 0, [CheckedRecord(GOOD, (Tensor(n),)) for n in (1, 1, 1, 2, 3)] + [CheckedRecord(GOOD)])
+    add(fingerprints, 1, [CheckedRecord(GOOD, (Tensor(2),))])
+    add(fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
     counts = {site: counts for _, site, *counts in fingerprints.counts()}
     assert counts[NUMBERS[1]] == [7, 1, 2, 0, 4, 0]
     assert counts[NUMBERS[2]] == [1000, 0, 0, 0, 1000 - (fingerprints.end - fingerprints.first), 0]
@@ -209,30 +211,30 @@ def test_what_goes_before_another_worker_had_it_is_counted() -> None:
 
 def test_a_site_that_diverges_all_the_time_hides_no_other_one() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
-    crowd = [Said(Tensor(n, dtype=INT64), (Tensor(1),), site=2) for n in range(2000)]
-    others = [Said(Tensor(n), (Tensor(1),), site=3) for n in range(2)]
+    crowd = [CheckedRecord(Tensor(n, dtype=INT64), (Tensor(1),), site=2) for n in range(2000)]
+    others = [CheckedRecord(Tensor(n), (Tensor(1),), site=3) for n in range(2)]
     *of_the_crowd, of_another = add(fingerprints, 0, crowd + others)[1]
     assert (len(of_the_crowd), max(of_the_crowd) < 2000, of_another) == (4, True, 2001)
     assert fingerprints.unlike_all == 2000
-    assert add(fingerprints, 1, [Said(Tensor(1, dtype=INT64), (Tensor(1),), site=2)])[1] == [2002]
+    assert add(fingerprints, 1, [CheckedRecord(Tensor(1, dtype=INT64), (Tensor(1),), site=2)])[1] == [2002]
 
 
 def test_at_a_site_who_speaks_late_is_looked_at_as_often_as_who_speaks_first() -> None:
-    fingerprints, told = _reader.Fingerprints(64 * MiB), Counter[int]()
-    add(fingerprints, 0, [said(GOOD)])
-    records = said(BAD).slots() * 400
+    fingerprints, reported = _reader.Fingerprints(64 * MiB), Counter[int]()
+    add(fingerprints, 0, [record(GOOD)])
+    records = record(BAD).slots() * 400
     for _ in range(200):
         fingerprints.add(1, 0, 0, NUMBERS, NUMBERS, records, True)
-        told.update((number - fingerprints.end + 400) // 100 for number in fingerprints.unlike())
-    assert sum(told.values()) == 4 * 200
-    assert {150 < told[quarter] < 250 for quarter in range(4)} == {True}, told
+        reported.update((number - fingerprints.end + 400) // 100 for number in fingerprints.unlike())
+    assert sum(reported.values()) == 4 * 200
+    assert {150 < reported[quarter] < 250 for quarter in range(4)} == {True}, reported
 
 
 def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     many = array("Q", range(1, 2001))
     for worker, output in enumerate((GOOD, BAD)):
-        records = b"".join(said(output, site=site).slots() for site in range(2000))
+        records = b"".join(record(output, site=site).slots() for site in range(2000))
         fingerprints.add(worker, 0, 0, many, many, records, True)
     assert [len(fingerprints.unlike()) for _ in range(17)] == [128] * 15 + [2000 - 15 * 128, 0]
     assert fingerprints.unlike_all == 2000
@@ -240,9 +242,9 @@ def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
 
 def test_where_nothing_is_to_be_held_weights_are_handed_on_all_the_same() -> None:
     fingerprints = _reader.Fingerprints(0)
-    weight = Said(GOOD, flags=_reader.CHECKED_WEIGHT)
-    assert add(fingerprints, 0, [said(GOOD), weight, said(BAD)]) == (
-        len(said(GOOD).slots()) * 2 + 256,
+    weight = CheckedRecord(GOOD, flags=_reader.CHECKED_WEIGHT)
+    assert add(fingerprints, 0, [record(GOOD), weight, record(BAD)]) == (
+        len(record(GOOD).slots()) * 2 + 256,
         [],
         weight.slots(),
     )
@@ -251,10 +253,10 @@ def test_where_nothing_is_to_be_held_weights_are_handed_on_all_the_same() -> Non
 
 def test_weights_are_handed_on_and_no_records_are_refused_with_what_follows() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    weight = Said(GOOD, flags=_reader.CHECKED_WEIGHT)
-    _, unlike, weights = add(fingerprints, 0, [said(GOOD), weight, said(GOOD)])
+    weight = CheckedRecord(GOOD, flags=_reader.CHECKED_WEIGHT)
+    _, unlike, weights = add(fingerprints, 0, [record(GOOD), weight, record(GOOD)])
     assert (unlike, weights, fingerprints.end) == ([], weight.slots(), 2)
-    broken = said(GOOD).slots() + said(GOOD).slots()[:-64]
+    broken = record(GOOD).slots() + record(GOOD).slots()[:-64]
     assert fingerprints.add(0, 0, 0, NUMBERS, NUMBERS, broken, True)[0] == len(broken)
     assert (fingerprints.end, fingerprints.refused) == (3, 1)
 
@@ -262,16 +264,16 @@ def test_weights_are_handed_on_and_no_records_are_refused_with_what_follows() ->
 def test_a_checksum_of_no_output_is_none_and_equal_to_nothing() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 1):
-        add(fingerprints, worker, [said(Tensor(0, dtype=0))])
+        add(fingerprints, worker, [record(Tensor(0, dtype=0))])
     assert (fingerprints.end, fingerprints.refused) == (0, 2)
 
 
 def test_it_stops_before_what_is_not_known_and_takes_it_unnamed() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    whole = said(GOOD).slots() + said(GOOD, site=60).slots()
+    whole = record(GOOD).slots() + record(GOOD, site=60).slots()
     few = array("Q", [0, 5])
     taken, _ = fingerprints.add(0, 0, 0, few, few, whole, True)
-    assert taken == len(said(GOOD).slots())
+    assert taken == len(record(GOOD).slots())
     assert fingerprints.add(0, 0, 0, few, few, whole[taken:], False)[0] == taken
     assert fingerprints.end == 2
 
@@ -295,12 +297,14 @@ def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
             wanted.append(number)
             unlike[service, site] += 1
         group[worker, output].append(number)
-    told = [
+    reported = [
         number
         for worker, site, given_, output, service in stream
-        for number in add(fingerprints, worker, [Said(Tensor(output), (Tensor(given_),), site=site)], service)[1]
+        for number in add(fingerprints, worker, [CheckedRecord(Tensor(output), (Tensor(given_),), site=site)], service)[
+            1
+        ]
     ]
-    assert told == wanted
+    assert reported == wanted
     met: Counter[tuple[int, int]] = Counter()
     counted: Counter[tuple[int, int]] = Counter()
     for (service, site, _), group in groups.items():
@@ -319,14 +323,14 @@ class Group:
     """What workers said of one input, as dictionaries have it."""
 
     def __init__(self) -> None:
-        self.said = dict[
+        self.outputs = dict[
             int, dict[int, list[int]]
         ]()  # of each worker its outputs: how often it said so, and the newest
 
-    def say(self, worker: int, output: int, number: int) -> bool:
+    def add(self, worker: int, output: int, number: int) -> bool:
         """Whether there is another output."""
-        unlike = any(other != output for outputs in self.said.values() for other in outputs)
-        outputs = self.said.setdefault(worker, {})
+        unlike = any(other != output for outputs in self.outputs.values() for other in outputs)
+        outputs = self.outputs.setdefault(worker, {})
         if output not in outputs:
             times = outputs.popitem()[1][0] if len(outputs) == 2 else 0
             outputs[output] = [times, 0]
@@ -336,13 +340,13 @@ class Group:
     def leave(self, first: int, mute: int = -1) -> None:
         left = {
             worker: {output: each for output, each in outputs.items() if each[1] >= first}
-            for worker, outputs in self.said.items()
+            for worker, outputs in self.outputs.items()
             if worker != mute
         }
-        self.said = {worker: outputs for worker, outputs in left.items() if outputs}
+        self.outputs = {worker: outputs for worker, outputs in left.items() if outputs}
 
     def rows(self) -> list[tuple[int, int, int, int]]:
-        return sorted((who, output, *each) for who, outputs in self.said.items() for output, each in outputs.items())  # type: ignore[misc]
+        return sorted((who, output, *each) for who, outputs in self.outputs.items() for output, each in outputs.items())  # type: ignore[misc]
 
 
 @given(
@@ -362,14 +366,14 @@ def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
         if what == "say":
             number, before = fingerprints.end, fingerprints.unlike_all
             # What leaves makes room before this one is held against others.
-            unlike = add(fingerprints, worker, [Said(Tensor(output), (Tensor(which),))])[1]
+            unlike = add(fingerprints, worker, [CheckedRecord(Tensor(output), (Tensor(which),))])[1]
             for group in groups:
                 group.leave(fingerprints.first)
-            assert unlike == [number] * groups[which].say(worker, output, number)
+            assert unlike == [number] * groups[which].add(worker, output, number)
             assert fingerprints.unlike_all - before == len(unlike)
             newest[which] = number
         elif what == "fill":
-            add(fingerprints, 9, [Said(GOOD, (Tensor(next(others)),), site=2) for _ in range(30 * output)])
+            add(fingerprints, 9, [CheckedRecord(GOOD, (Tensor(next(others)),), site=2) for _ in range(30 * output)])
         else:
             fingerprints.mute([worker])
         for group, last in zip(groups, newest, strict=True):
@@ -381,32 +385,34 @@ def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
 def test_those_of_some_workers_are_numbered_afresh_as_they_are() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 70_000, 2):
-        add(fingerprints, worker, [said(GOOD), said(BAD)], worker)
+        add(fingerprints, worker, [record(GOOD), record(BAD)], worker)
     some, ends = fingerprints.select([2, 0, 9], [1, 2, 3], [5, 5, 5])
     was = [fingerprints.read(n) for n in (0, 1, 4, 5)]
     wanted = [(number, *print_[1:]) for number, print_ in zip((2, 2, 1, 1), was, strict=True) if print_ is not None]
     assert [some.read(n) for n in range(some.first, some.end)] == wanted
     assert ends == [4, 2, 0], "the number after the last one of each"
-    add(some, 4, [said(GOOD)], 5)
+    add(some, 4, [record(GOOD)], 5)
     assert fingerprints.select([], [], [])[0].end == 0
     with pytest.raises(ValueError, match="2 workers, but 1 numbers and 0 services"):
         fingerprints.select([0, 1], [1], [])
 
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.lists(st.integers(0, 40), unique=True))
-def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(said_by: list[int], who: list[int]) -> None:
+def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(
+    records_of: list[int], who: list[int]
+) -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    for output, worker in enumerate(said_by):
-        add(fingerprints, worker, [said(Tensor(output + 1))])
+    for output, worker in enumerate(records_of):
+        add(fingerprints, worker, [record(Tensor(output + 1))])
     numbers = [3 * place for place in range(len(who))]
     some, ends = fingerprints.select(who, numbers, [0] * len(who))
     found = [some.read(n) for n in range(some.end)]
-    wanted = [(numbers[who.index(worker)], at) for at, worker in enumerate(said_by) if worker in who]
+    wanted = [(numbers[who.index(worker)], at) for at, worker in enumerate(records_of) if worker in who]
     assert [each and (each[0], each[2]) for each in found] == [
-        (number, said(Tensor(at + 1)).slots()) for number, at in wanted
+        (number, record(Tensor(at + 1)).slots()) for number, at in wanted
     ]
-    said_last = {number: at + 1 for at, (number, _) in enumerate(wanted)}
-    assert ends == [said_last.get(number, 0) for number in numbers]
+    newest_output = {number: at + 1 for at, (number, _) in enumerate(wanted)}
+    assert ends == [newest_output.get(number, 0) for number in numbers]
 
 
 def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
@@ -424,7 +430,7 @@ def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
 )
 def test_what_is_no_service_cannot_be_forgotten(number: object, error: type[Exception]) -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    add(fingerprints, 0, [said(GOOD)], 2**32 - 1)
+    add(fingerprints, 0, [record(GOOD)], 2**32 - 1)
     with pytest.raises(error):
         fingerprints.forget(number)  # type: ignore[arg-type]
     assert len(fingerprints.counts()) == 1
@@ -452,7 +458,7 @@ def test_what_is_no_list_of_numbers_is_refused_with_the_reason(
 
 def test_workers_are_numbers_of_24_bits() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    add(fingerprints, 2**24 - 1, [said(GOOD)])
+    add(fingerprints, 2**24 - 1, [record(GOOD)])
     with pytest.raises(ValueError, match="item 1 is 16777216, wanted a number below 16777216"):
         fingerprints.mute([0, 2**24])
     assert fingerprints.group(0)
@@ -462,7 +468,7 @@ def test_workers_are_numbers_of_24_bits() -> None:
 
 def test_who_is_muted_before_another_met_it_is_counted_as_gone_though_all_was_told_before() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    add(fingerprints, 0, [said(GOOD)] * 3)
+    add(fingerprints, 0, [record(GOOD)] * 3)
     assert fingerprints.counts() == [(0, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
     fingerprints.mute([0])
     assert fingerprints.counts() == [(0, NUMBERS[1], 0, 0, 0, 0, 3, 0)]
@@ -483,7 +489,7 @@ def test_of_those_that_have_inputs_it_is_counted_which_a_state_decides_as_well(
     inputs: tuple[Tensor, ...], flags: int, stateful: int
 ) -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    add(fingerprints, 0, [Said(GOOD, inputs, flags=flags)] * 3)
+    add(fingerprints, 0, [CheckedRecord(GOOD, inputs, flags=flags)] * 3)
     ((*_, counted),) = fingerprints.counts()
     assert counted == 3 * stateful
 
@@ -492,7 +498,7 @@ def test_unless_it_is_said_how_many_are_wanted_4096_rows_are_told_of() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     step = dtypes.dtype("checked").fields["step"][1]  # type: ignore[index]
     for worker, output in enumerate((GOOD, BAD)):
-        one = Said(output, (IN,)).slots()
+        one = CheckedRecord(output, (IN,)).slots()
         slots = bytearray(one * 4_097)
         for number in range(4_097):
             struct.pack_into("<Q", slots, number * len(one) + step, number)
@@ -503,7 +509,7 @@ def test_unless_it_is_said_how_many_are_wanted_4096_rows_are_told_of() -> None:
 
 def add_sites(fingerprints: _reader.Fingerprints, service: int, first: int, count: int) -> None:
     """Have something said at so many sites."""
-    whole = Said(GOOD).slots()
+    whole = CheckedRecord(GOOD).slots()
     table = np.frombuffer(whole * count, dtypes.dtype("record")).copy()
     table["payload"][:: len(whole) // 64] = range(count)
     sites = array("Q", range(first, first + count))
@@ -512,10 +518,10 @@ def add_sites(fingerprints: _reader.Fingerprints, service: int, first: int, coun
 
 def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() -> None:
     fingerprints = _reader.Fingerprints(256 * MiB)
-    add(fingerprints, 1, [said(GOOD)] * 3, 1)
+    add(fingerprints, 1, [record(GOOD)] * 3, 1)
     for first in range(1, 65_537, 16_384):  # so many that some are counted together
         add_sites(fingerprints, 2, first, 16_384)
-    add(fingerprints, 3, [said(GOOD)], 3)
+    add(fingerprints, 3, [record(GOOD)], 3)
     fingerprints.forget(1)
     fingerprints.mute([1, 3])
     counts = {(service, site): counts for service, site, *counts in fingerprints.counts()}
@@ -536,5 +542,5 @@ def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() 
 
 def test_a_site_beyond_all_that_there_can_be_is_refused() -> None:
     fingerprints = _reader.Fingerprints(MiB)
-    add(fingerprints, 0, [said(GOOD, site=2**32 - 16), said(GOOD)], named=False)
+    add(fingerprints, 0, [record(GOOD, site=2**32 - 16), record(GOOD)], named=False)
     assert (fingerprints.end, fingerprints.refused) == (0, 1)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from checked_record import NUMBERS, CheckedRecord, Tensor, add
 from hypothesis import example, given
 from hypothesis import strategies as st
-from said import NUMBERS, Said, Tensor, add
 
 from brickd.analysis.numerics.match import Class, Matched, match
 from brickd.shm import _reader
@@ -20,15 +20,15 @@ IN = (Tensor(7),)
 
 
 def matched(
-    *workers: Sequence[Said],
+    *workers: Sequence[CheckedRecord],
     by_input: bool = False,
     rtol: float | None = None,
     rows_max: int = 4096,
     shards: Sequence[int] = (),
 ) -> Matched:
     fingerprints = _reader.Fingerprints(64 * MiB)
-    for number, said in enumerate(workers):
-        add(fingerprints, number, said, shard=shards[number] if shards else 0)
+    for number, reported in enumerate(workers):
+        add(fingerprints, number, reported, shard=shards[number] if shards else 0)
     return match(fingerprints, range(len(workers)), [0] * len(workers), by_input=by_input, rtol=rtol, rows_max=rows_max)
 
 
@@ -54,15 +54,15 @@ def test_nothing_is_nothing() -> None:
 
 
 def test_by_run_the_same_site_step_and_position_stand_side_by_side() -> None:
-    one = [Said(Tensor(n), IN, step=n // 2, position=n % 2, ticks=n) for n in range(6)]
+    one = [CheckedRecord(Tensor(n), IN, step=n // 2, position=n % 2, ticks=n) for n in range(6)]
     assert classes(matched(one, one)) == {"IDENTICAL": 6}
     assert matched(one, one).steps == (3, 0, 0)
-    assert matched(one, [Said(Tensor(1), IN, step=9)]).steps == (0, 4, 0)
+    assert matched(one, [CheckedRecord(Tensor(1), IN, step=9)]).steps == (0, 4, 0)
 
 
 def test_the_first_that_differs_leads_in_the_order_of_execution() -> None:
-    good = [Said(Tensor(n), IN, position=n, ticks=100 + n) for n in range(6)]
-    bad = [Said(off(n + 50, 1.0) if n in (2, 4) else Tensor(n), IN, position=n, ticks=n) for n in range(6)]
+    good = [CheckedRecord(Tensor(n), IN, position=n, ticks=100 + n) for n in range(6)]
+    bad = [CheckedRecord(off(n + 50, 1.0) if n in (2, 4) else Tensor(n), IN, position=n, ticks=n) for n in range(6)]
     found = matched(good, bad[::-1])
     assert numbers(found) == [2, 4]
     assert [(row.class_, row.error, row.inputs_error) for row in found.rows] == [(Class.DIVERGED, 1.0, 0.0)] * 2
@@ -71,7 +71,7 @@ def test_the_first_that_differs_leads_in_the_order_of_execution() -> None:
 
 @pytest.mark.parametrize("by_input", [False, True])
 def test_of_a_row_it_is_told_what_came_before_it_whatever_order_it_came_in(by_input: bool) -> None:
-    good = [Said(Tensor(n), (Tensor(n),), position=n, ticks=100 + n) for n in range(6)]
+    good = [CheckedRecord(Tensor(n), (Tensor(n),), position=n, ticks=100 + n) for n in range(6)]
     other = {1: replace(good[1], output=Tensor(1, shape=2)), 4: replace(good[4], output=off(50, 1.0))}
     bad = [other.get(n, each) for n, each in enumerate(good)]
     rows = matched(good, bad[::-1], good, by_input=by_input).rows
@@ -83,8 +83,8 @@ def test_of_a_row_it_is_told_what_came_before_it_whatever_order_it_came_in(by_in
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
 def test_of_three_the_one_that_most_are_against_is_the_worst(order: tuple[int, ...]) -> None:
-    said = [[Said(Tensor(1), IN)], [Said(Tensor(1), IN)], [Said(off(2, 1.0), IN)]]
-    found = matched(*(said[n] for n in order))
+    records = [[CheckedRecord(Tensor(1), IN)], [CheckedRecord(Tensor(1), IN)], [CheckedRecord(off(2, 1.0), IN)]]
+    found = matched(*(records[n] for n in order))
     (row,) = found.rows
     assert row.members[row.worst].worker == order.index(2)
     assert row.members[row.against].worker != order.index(2)
@@ -102,21 +102,21 @@ def test_of_several_that_as_many_are_near_to_the_one_given_what_most_were_is_hel
     given_: tuple[int, ...], against: int
 ) -> None:
     outputs = (off(1, 1.0), off(2, 1.0), off(3, 5.0), off(4, 5.0), off(5, 9.0))
-    said = [[Said(output, (Tensor(number),))] for output, number in zip(outputs, given_, strict=True)]
-    (row,) = matched(*said).rows
+    records = [[CheckedRecord(output, (Tensor(number),))] for output, number in zip(outputs, given_, strict=True)]
+    (row,) = matched(*records).rows
     assert row.members[row.against].worker == against
 
 
 @pytest.mark.parametrize(("given_", "against"), [((5, 6, 7, 8, 9), 0), ((5, 6, 6, 8, 9), 1), ((5, 6, 6, 5, 5), 0)])
 def test_two_that_say_the_same_are_no_more_than_two_that_are_near(given_: tuple[int, ...], against: int) -> None:
     outputs = (off(1, 1.0), off(3, 5.0), off(3, 5.0), off(2, 1.0), off(5, 9.0))
-    said = [[Said(output, (Tensor(number),))] for output, number in zip(outputs, given_, strict=True)]
-    (row,) = matched(*said).rows
+    records = [[CheckedRecord(output, (Tensor(number),))] for output, number in zip(outputs, given_, strict=True)]
+    (row,) = matched(*records).rows
     assert row.members[row.against].worker == against
 
 
 def test_of_two_the_first_named_is_what_the_other_is_held_against() -> None:
-    (row,) = matched([Said(Tensor(1), IN)], [Said(off(2, 0.5), IN)]).rows
+    (row,) = matched([CheckedRecord(Tensor(1), IN)], [CheckedRecord(off(2, 0.5), IN)]).rows
     assert (row.against, row.worst) == (0, 1)
 
 
@@ -134,7 +134,9 @@ def test_rounding_is_within_by_the_dtype_and_the_reduction(dtype: int, elements:
     given_ = (Tensor(7, elements=elements),)
 
     def of(by: float) -> Matched:
-        return matched([Said(off(1, 0.0, dtype=dtype), given_)], [Said(off(2, by, dtype=dtype), given_)])
+        return matched(
+            [CheckedRecord(off(1, 0.0, dtype=dtype), given_)], [CheckedRecord(off(2, by, dtype=dtype), given_)]
+        )
 
     assert classes(of(0.99 * tolerance)) == {"WITHIN": 1}
     assert classes(of(1.01 * tolerance)) == {"DIVERGED": 1}
@@ -142,16 +144,16 @@ def test_rounding_is_within_by_the_dtype_and_the_reduction(dtype: int, elements:
 
 
 def test_a_tolerance_that_is_given_is_taken_and_whole_numbers_have_none() -> None:
-    one, other = [Said(off(1, 0.0), IN)], [Said(off(2, 0.1), IN)]
+    one, other = [CheckedRecord(off(1, 0.0), IN)], [CheckedRecord(off(2, 0.1), IN)]
     assert classes(matched(one, other, rtol=0.2)) == {"WITHIN": 1}
     assert classes(matched(one, other, rtol=0.05)) == {"DIVERGED": 1}
-    assert classes(matched(one, [Said(off(2, 0.0), IN)], rtol=0.0)) == {"DIVERGED": 1}
-    whole, number = [Said(off(1, 0.0, dtype=5), IN)], [Said(off(2, 0.0, dtype=5), IN)]
+    assert classes(matched(one, [CheckedRecord(off(2, 0.0), IN)], rtol=0.0)) == {"DIVERGED": 1}
+    whole, number = [CheckedRecord(off(1, 0.0, dtype=5), IN)], [CheckedRecord(off(2, 0.0, dtype=5), IN)]
     assert classes(matched(whole, number, rtol=0.2)) == {"DIVERGED": 1}
 
 
 def test_more_nan_in_one_is_never_within() -> None:
-    found = matched([Said(Tensor(1), IN)], [Said(Tensor(2, nan=1), IN)], rtol=10.0)
+    found = matched([CheckedRecord(Tensor(1), IN)], [CheckedRecord(Tensor(2, nan=1), IN)], rtol=10.0)
     assert classes(found) == {"DIVERGED": 1}
     assert found.rows[0].error is None
 
@@ -159,42 +161,42 @@ def test_more_nan_in_one_is_never_within() -> None:
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (Said(Tensor(2, shape=5), IN), "SHAPE"),
-        (Said(Tensor(2, dtype=5), IN), "DTYPE"),
-        (Said(Tensor(2), IN, valid=3), "VALID"),
-        (Said(Tensor(2), IN, params=3), "PARAMS"),
-        (Said(Tensor(2), IN, relation=1, of=3), "RELATION"),
+        (CheckedRecord(Tensor(2, shape=5), IN), "SHAPE"),
+        (CheckedRecord(Tensor(2, dtype=5), IN), "DTYPE"),
+        (CheckedRecord(Tensor(2), IN, valid=3), "VALID"),
+        (CheckedRecord(Tensor(2), IN, params=3), "PARAMS"),
+        (CheckedRecord(Tensor(2), IN, relation=1, of=3), "RELATION"),
     ],
 )
-def test_what_is_of_another_form_is_not_comparable_for_that_reason(other: Said, why: str) -> None:
-    found = matched([Said(Tensor(1), IN)], [other])
+def test_what_is_of_another_form_is_not_comparable_for_that_reason(other: CheckedRecord, why: str) -> None:
+    found = matched([CheckedRecord(Tensor(1), IN)], [other])
     assert classes(found) == {why: 1}
     assert [Class(row.class_).name for row in found.rows] == [why]
 
 
 def test_another_backend_or_precision_is_compared_by_run_and_not_by_input() -> None:
-    one, other = [Said(Tensor(1), IN)], [Said(off(2, 1e-8), IN, backend=3)]
+    one, other = [CheckedRecord(Tensor(1), IN)], [CheckedRecord(off(2, 1e-8), IN, backend=3)]
     assert classes(matched(one, other)) == {"WITHIN": 1}
     assert classes(matched(one, other, by_input=True)) == {"BACKEND": 1}
-    assert classes(matched(one, [Said(off(2, 0.02, dtype=11), IN)])) == {"WITHIN": 1}
+    assert classes(matched(one, [CheckedRecord(off(2, 0.02, dtype=11), IN)])) == {"WITHIN": 1}
 
 
 def test_repeats_are_told_apart_by_their_order_where_all_have_as_many() -> None:
-    one = [Said(Tensor(n), IN, ticks=n) for n in (1, 2, 3)]
+    one = [CheckedRecord(Tensor(n), IN, ticks=n) for n in (1, 2, 3)]
     assert classes(matched(one, one)) == {"IDENTICAL": 3}
     assert classes(matched(one, one[:2])) == {"REPEATS": 1}
     assert classes(matched(one[:1] * 3, one[:1] * 2)) == {"IDENTICAL": 1}
 
 
 def test_repeats_of_several_threads_stand_in_the_order_of_execution_whichever_comes_first() -> None:
-    one = [Said(off(n, 1.0 * n), IN, ticks=n) for n in range(4)]
+    one = [CheckedRecord(off(n, 1.0 * n), IN, ticks=n) for n in range(4)]
     assert classes(matched(one, one[2:] + one[:2])) == {"IDENTICAL": 4}
 
 
 def test_a_step_that_begins_with_other_inputs_was_other_work_until_something_diverged() -> None:
-    def steps(*wrong: int, inputs: Sequence[int] = ()) -> list[Said]:
+    def steps(*wrong: int, inputs: Sequence[int] = ()) -> list[CheckedRecord]:
         return [
-            Said(
+            CheckedRecord(
                 off(10 * n + (n in wrong or n in inputs), 1.0 * (n in wrong or n in inputs)),
                 (off(7 + (n in inputs), float(n in inputs)),),
                 step=n,
@@ -231,9 +233,11 @@ def test_what_is_other_work_is_what_a_list_of_the_inputs_before_it_says(ran: lis
     """Other work is that of other inputs than the first worker's, and what reads a state that such work left."""
     workers = range(len(ran[0][2]))
     flags = {True: _reader.CHECKED_STATEFUL, False: 0}
-    said = [
+    records = [
         [
-            Said(Tensor(1), (off(7 + inputs[worker], float(inputs[worker])),), step=step, flags=flags[state], ticks=n)
+            CheckedRecord(
+                Tensor(1), (off(7 + inputs[worker], float(inputs[worker])),), step=step, flags=flags[state], ticks=n
+            )
             for n, (step, state, inputs) in enumerate(ran)
         ]
         for worker in workers
@@ -247,7 +251,7 @@ def test_what_is_other_work_is_what_a_list_of_the_inputs_before_it_says(ran: lis
         wanted["IDENTICAL"] += sum(count - 1 for count in works.values())
         wanted["WORK"] += lone - (lone == len(workers))
         before = [one + more for one, more in zip(before, other, strict=True)]
-    assert classes(matched(*said)) == +wanted
+    assert classes(matched(*records)) == +wanted
 
 
 DID = st.tuples(st.sampled_from([0, 0, 1, 2]), st.booleans())
@@ -271,12 +275,12 @@ def test_what_diverged_before_it_in_either_order_is_the_cause_of_other_inputs(
     own = [step for step in order if step < len(ran)]
     wanted = Counter({"IDENTICAL": len(ran)})
 
-    def said(step: int, ticks: int, inputs: int, wrong: bool) -> Said:
+    def record(step: int, ticks: int, inputs: int, wrong: bool) -> CheckedRecord:
         flags = _reader.CHECKED_STATEFUL if ran[step][0] else 0
         output = off(2, 1.0) if wrong else Tensor(1)
-        return Said(output, (off(7 + inputs, float(inputs)),), step=step, flags=flags, ticks=ticks)
+        return CheckedRecord(output, (off(7 + inputs, float(inputs)),), step=step, flags=flags, ticks=ticks)
 
-    def did(worker: int) -> list[Said]:
+    def did(worker: int) -> list[CheckedRecord]:
         parted_in: Counter[int] = Counter()
         for steps in (own, range(len(ran))):
             diverged = parted = False
@@ -294,10 +298,10 @@ def test_what_diverged_before_it_in_either_order_is_the_cause_of_other_inputs(
         result = []
         for ticks, step in enumerate(own):
             inputs, wrong = ran[step][1][worker]
-            result.append(said(step, ticks, inputs + 10 * worker * (inputs != 0), wrong))  # what no other does
+            result.append(record(step, ticks, inputs + 10 * worker * (inputs != 0), wrong))  # what no other does
         return result
 
-    well = [said(step, step, 0, False) for step in range(len(ran))]
+    well = [record(step, step, 0, False) for step in range(len(ran))]
     assert classes(matched(well, did(0), did(1), well)) == +wanted
 
 
@@ -305,9 +309,9 @@ def test_what_diverged_before_it_in_either_order_is_the_cause_of_other_inputs(
 def test_of_a_step_in_which_one_did_other_work_all_repeats_of_the_others_are_held_against_each_other(
     other: int,
 ) -> None:
-    def worker(inputs: int) -> list[Said]:
-        twice = [Said(off(n, float(n)), (off(7 + inputs, float(inputs)),), step=2, ticks=n) for n in (1, 2)]
-        return [Said(Tensor(1), IN, step=1), *twice]
+    def worker(inputs: int) -> list[CheckedRecord]:
+        twice = [CheckedRecord(off(n, float(n)), (off(7 + inputs, float(inputs)),), step=2, ticks=n) for n in (1, 2)]
+        return [CheckedRecord(Tensor(1), IN, step=1), *twice]
 
     found = matched(*(worker(n == other) for n in range(3)))
     assert found.steps == (2, 0, 1)
@@ -317,13 +321,15 @@ def test_of_a_step_in_which_one_did_other_work_all_repeats_of_the_others_are_hel
 @pytest.mark.parametrize(("by_input", "first"), [(True, 0), (False, 1)])
 def test_places_in_the_order_of_execution_are_counted_from_zero(by_input: bool, first: int) -> None:
     """By run the step itself has the first."""
-    one = [Said(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
+    one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
     sites = matched(one, one, by_input=by_input).sites
     assert sorted(site.moment for site in sites) == [first + n for n in range(4)]
 
 
 def test_a_site_that_one_lacks_is_missing_and_at_the_edges_of_what_is_known_uncertain() -> None:
-    both = [Said(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(4) for site in (1, 2, 3)]
+    both = [
+        CheckedRecord(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(4) for site in (1, 2, 3)
+    ]
     lacking = [each for each in both if each.site != 2 or each.step not in (1, 3)]
     found = matched(both, lacking)
     assert found.workers[0][1:] == (0, 0)
@@ -335,10 +341,10 @@ def test_a_site_that_one_lacks_is_missing_and_at_the_edges_of_what_is_known_unce
 def test_what_one_lacks_of_the_one_step_that_is_looked_at_is_uncertain_at_the_edges_of_all_that_is_known_alone() -> (
     None
 ):
-    both = [Said(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(3) for site in (1, 2)]
+    both = [CheckedRecord(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(3) for site in (1, 2)]
     fingerprints = _reader.Fingerprints(MiB)
-    for worker, said in enumerate((both, [each for each in both if each.site != 2])):
-        add(fingerprints, worker, said)
+    for worker, reported in enumerate((both, [each for each in both if each.site != 2])):
+        add(fingerprints, worker, reported)
     found = [
         match(fingerprints, [0, 1], [0, since], by_input=False, step=n).workers[1]
         for n, since in ((0, 0), (1, 0), (2, 0), (1, 5))
@@ -347,8 +353,8 @@ def test_what_one_lacks_of_the_one_step_that_is_looked_at_is_uncertain_at_the_ed
 
 
 def test_by_input_what_came_whenever_stands_side_by_side_and_rounding_is_no_excuse() -> None:
-    one = [Said(Tensor(n), (Tensor(n),), step=n, ticks=n) for n in range(4)]
-    other = [Said(off(n + 9 * (n == 2), 1e-9), (Tensor(n),), step=7 - n, ticks=n) for n in range(4)]
+    one = [CheckedRecord(Tensor(n), (Tensor(n),), step=n, ticks=n) for n in range(4)]
+    other = [CheckedRecord(off(n + 9 * (n == 2), 1e-9), (Tensor(n),), step=7 - n, ticks=n) for n in range(4)]
     found = matched(one, other, by_input=True)
     assert classes(found) == {"IDENTICAL": 3, "DIVERGED": 1}
     assert numbers(found) == [2]
@@ -356,8 +362,8 @@ def test_by_input_what_came_whenever_stands_side_by_side_and_rounding_is_no_excu
 
 
 def test_by_input_one_that_contradicts_itself_once_is_the_outlier_and_when_most_do_nobody_is() -> None:
-    steady = [Said(Tensor(1), IN)] * 5
-    once = [*steady, Said(off(2, 1.0), IN)]
+    steady = [CheckedRecord(Tensor(1), IN)] * 5
+    once = [*steady, CheckedRecord(off(2, 1.0), IN)]
     found = matched(once, steady, by_input=True)
     (row,) = found.rows
     assert row.class_ == Class.DIVERGED
@@ -371,7 +377,7 @@ def test_by_input_a_worker_that_contradicts_itself_stands_with_those_who_say_wha
     contradicts: tuple[int, ...], outliers: list[int]
 ) -> None:
     outputs = {1: Tensor(1), 2: off(2, 1.0)}
-    workers = [[Said(outputs[number], IN) for number in each] for each in (contradicts, (2,), (1,))]
+    workers = [[CheckedRecord(outputs[number], IN) for number in each] for each in (contradicts, (2,), (1,))]
     (row,) = matched(*workers, by_input=True).rows
     assert [member.worker for member in row.members if member.class_ == Class.DIVERGED] == outliers
 
@@ -382,17 +388,17 @@ def test_by_input_a_worker_stands_with_what_it_says_most_or_else_with_the_first_
     times: tuple[int, ...], steady: int
 ) -> None:
     outputs = {number: off(number, 1.0 * number) for number in (1, 2, 3)}
-    said = [number for number, count in enumerate(times, 1) for _ in range(count)]
+    reported = [number for number, count in enumerate(times, 1) for _ in range(count)]
     most = times.index(3) + 1
-    shown = said.index(most) if steady != most else next(n for n, number in enumerate(said) if number != most)
-    others = [[Said(outputs[steady], IN)]] * 3
-    (row,) = matched([Said(outputs[number], IN) for number in said], *others, by_input=True).rows
+    shown = reported.index(most) if steady != most else next(n for n, number in enumerate(reported) if number != most)
+    others = [[CheckedRecord(outputs[steady], IN)]] * 3
+    (row,) = matched([CheckedRecord(outputs[number], IN) for number in reported], *others, by_input=True).rows
     assert [member.class_ for member in row.members] == [Class.DIVERGED, *(Class.IDENTICAL,) * 3]
     assert row.members[0].number == shown
 
 
 def test_by_input_who_contradicts_itself_is_not_what_others_are_held_against_where_one_says_the_same_steadily() -> None:
-    one, other = Said(Tensor(1), IN), Said(off(2, 1.0), IN)
+    one, other = CheckedRecord(Tensor(1), IN), CheckedRecord(off(2, 1.0), IN)
     (row,) = matched([one, other], [one], [one], [other], by_input=True).rows
     assert (row.members[row.against].worker, row.agree) == (1, 2)
     assert [member.class_ for member in row.members] == [2, 0, 0, 2]
@@ -407,9 +413,9 @@ def test_who_shares_nothing_with_anybody_stands_beside_the_first_of_those_who_do
     pair, first, lone = places
     of = (first, pair, pair, first, lone)
     if by_input:
-        found = matched(*([Said(Tensor(1), IN, params=place)] for place in of), by_input=True)
+        found = matched(*([CheckedRecord(Tensor(1), IN, params=place)] for place in of), by_input=True)
     else:
-        found = matched(*([Said(Tensor(1), IN)] for _ in of), shards=of)
+        found = matched(*([CheckedRecord(Tensor(1), IN)] for _ in of), shards=of)
     (row,) = found.rows
     assert [member.worker for member in row.members] == [0, 4]
     assert (row.class_, row.against) == (Class.PARAMS if by_input else Class.SHARD, 0)
@@ -422,7 +428,9 @@ def test_who_shares_nothing_with_anybody_stands_beside_the_first_of_those_who_do
 def test_by_input_each_that_shares_nothing_stands_once_beside_the_first_and_the_rest_is_alone(
     had: list[set[int]],
 ) -> None:
-    found = matched(*([Said(Tensor(1), IN, params=each) for each in sorted(own)] for own in had), by_input=True)
+    found = matched(
+        *([CheckedRecord(Tensor(1), IN, params=each) for each in sorted(own)] for own in had), by_input=True
+    )
     of = {each: [worker for worker, own in enumerate(had) if each in own] for each in range(1, 6)}
     shared = [workers for workers in of.values() if len(workers) > 1]
     alone = [workers[0] for workers in of.values() if len(workers) == 1]
@@ -440,23 +448,23 @@ def test_by_input_each_that_shares_nothing_stands_once_beside_the_first_and_the_
 
 @given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=5))
 @example([[1, 1, 2], [1, 3, 1], [2], [3]])
-def test_by_input_who_is_held_against_whom_is_as_a_list_has_it(said: list[list[int]]) -> None:
+def test_by_input_who_is_held_against_whom_is_as_a_list_has_it(reported: list[list[int]]) -> None:
     """At one content: what each says most, and what it says besides."""
-    found = matched(*([Said(off(each, 1.0 * each), IN) for each in own] for own in said), by_input=True)
-    begins = [sum(map(len, said[:worker])) for worker in range(len(said))]
-    most = [min(own, key=lambda each, own=own: (-own.count(each), each)) for own in said]  # type: ignore[misc]
-    steady = [len(set(own)) == 1 for own in said]
-    shown = [begin + own.index(each) for begin, own, each in zip(begins, said, most, strict=True)]
+    found = matched(*([CheckedRecord(off(each, 1.0 * each), IN) for each in own] for own in reported), by_input=True)
+    begins = [sum(map(len, reported[:worker])) for worker in range(len(reported))]
+    most = [min(own, key=lambda each, own=own: (-own.count(each), each)) for own in reported]  # type: ignore[misc]
+    steady = [len(set(own)) == 1 for own in reported]
+    shown = [begin + own.index(each) for begin, own, each in zip(begins, reported, most, strict=True)]
     wanted = max(most, key=lambda each: (most.count(each), -most.index(each)))
     same = [worker for worker, each in enumerate(most) if each == wanted]
     against = next((worker for worker in same if steady[worker]), same[0])
-    if unsteady := 2 * steady.count(False) > len(said):
+    if unsteady := 2 * steady.count(False) > len(reported):
         against = 0
     else:
         for worker in same:
             if worker != against and not steady[worker]:
-                shown[worker] = begins[worker] + next(n for n, each in enumerate(said[worker]) if each != wanted)
-    spoken = [each for own in said for each in own]
+                shown[worker] = begins[worker] + next(n for n, each in enumerate(reported[worker]) if each != wanted)
+    spoken = [each for own in reported for each in own]
     if not unsteady and {spoken[number] for number in shown} == {wanted}:
         assert found.rows == []
         return
@@ -469,24 +477,28 @@ def test_by_input_who_is_held_against_whom_is_as_a_list_has_it(said: list[list[i
 
 
 def test_by_input_the_first_that_says_so_stands_for_those_that_say_it_again() -> None:
-    def told(one: list[int], other: list[int]) -> list[int]:
-        said = [[Said(Tensor(output), IN, step=n) for n, output in enumerate(each)] for each in (one, other)]
-        (row,) = matched(*said, by_input=True).rows
+    def matched_pairs(one: list[int], other: list[int]) -> list[int]:
+        records = [
+            [CheckedRecord(Tensor(output), IN, step=n) for n, output in enumerate(each)] for each in (one, other)
+        ]
+        (row,) = matched(*records, by_input=True).rows
         return [member.number for member in row.members]
 
-    assert told([1, 1, 1], [2, 2, 2]) == [0, 3]
-    assert told([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "what it says besides"
-    assert told([3, 2, 1, 1], [1, 1]) == [0, 4]
+    assert matched_pairs([1, 1, 1], [2, 2, 2]) == [0, 3]
+    assert matched_pairs([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "what it says besides"
+    assert matched_pairs([3, 2, 1, 1], [1, 1]) == [0, 4]
 
 
 def test_by_input_prints_without_inputs_and_those_of_one_alone_are_counted() -> None:
-    found = matched([Said(Tensor(1)), Said(Tensor(1), (Tensor(3),))], [Said(Tensor(1))], by_input=True)
+    found = matched(
+        [CheckedRecord(Tensor(1)), CheckedRecord(Tensor(1), (Tensor(3),))], [CheckedRecord(Tensor(1))], by_input=True
+    )
     (site,) = found.sites
     assert (site.fingerprints, site.bare, site.lone, site.compared) == (3, 2, 1, 0)
 
 
 def test_by_input_a_position_that_the_host_said_is_one_of_what_decides() -> None:
-    one = [Said(Tensor(n), IN, position=n, flags=_reader.CHECKED_POSITION) for n in (1, 2)]
+    one = [CheckedRecord(Tensor(n), IN, position=n, flags=_reader.CHECKED_POSITION) for n in (1, 2)]
     assert classes(matched(one[:1], one[1:], by_input=True)) == {}
     assert classes(matched(one, one, by_input=True)) == {"IDENTICAL": 2}
     counted = [[replace(each, flags=0)] for each in one]
@@ -495,62 +507,62 @@ def test_by_input_a_position_that_the_host_said_is_one_of_what_decides() -> None
 
 @pytest.mark.parametrize("by_input", [False, True])
 def test_sites_stand_in_the_order_of_execution_whatever_clocks_show(by_input: bool) -> None:
-    one = [Said(Tensor(1), (Tensor(n),), site=n, ticks=1000 + n) for n in (1, 2, 3)]
+    one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=1000 + n) for n in (1, 2, 3)]
     early = [replace(each, inputs=(Tensor(50 + each.site),), step=9, ticks=10 - each.site) for each in one]
-    found = matched(one, [*early, Said(Tensor(1), (Tensor(9),), site=4, ticks=5)], by_input=by_input)
+    found = matched(one, [*early, CheckedRecord(Tensor(1), (Tensor(9),), site=4, ticks=5)], by_input=by_input)
     order = sorted(found.sites, key=lambda site: site.moment)
     assert [site.site for site in order] == [NUMBERS[n] for n in (1, 2, 3, 4)]
 
 
 def test_by_input_a_row_stands_where_its_inputs_first_came() -> None:
-    good = [Said(Tensor(1), IN, site=site, ticks=ticks) for site, ticks in ((1, 1), (2, 2), (1, 9))]
-    bad = [Said(off(2, 1.0), IN, site=site, ticks=ticks) for site, ticks in ((1, 1), (2, 2))]
+    good = [CheckedRecord(Tensor(1), IN, site=site, ticks=ticks) for site, ticks in ((1, 1), (2, 2), (1, 9))]
+    bad = [CheckedRecord(off(2, 1.0), IN, site=site, ticks=ticks) for site, ticks in ((1, 1), (2, 2))]
     assert numbers(matched(good, bad, by_input=True)) == [0, 1]
 
 
 def test_one_step_and_what_came_since_are_looked_at_alone() -> None:
-    said = [Said(Tensor(1), IN, step=n, ticks=n) for n in range(6)]
+    records = [CheckedRecord(Tensor(1), IN, step=n, ticks=n) for n in range(6)]
     fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 1):
-        add(fingerprints, worker, said)
+        add(fingerprints, worker, records)
     assert match(fingerprints, [0, 1], [0, 0], by_input=False, step=3).fingerprints == 2
     assert match(fingerprints, [0, 1], [4, 2], by_input=False).fingerprints == 6
 
 
 def test_so_many_rows_are_told_and_all_counted() -> None:
-    one = [Said(Tensor(1), IN, position=n, ticks=n) for n in range(100)]
-    other = [Said(off(2, 1.0), IN, position=n) for n in range(100)]
+    one = [CheckedRecord(Tensor(1), IN, position=n, ticks=n) for n in range(100)]
+    other = [CheckedRecord(off(2, 1.0), IN, position=n) for n in range(100)]
     found = matched(one, other, rows_max=7)
     assert (len(found.rows), found.rows_count, classes(found)) == (7, 100, {"DIVERGED": 100})
 
 
 def test_rows_that_can_be_compared_are_told_before_those_that_cannot() -> None:
-    one = [Said(Tensor(1, shape=1 + n // 5), IN, position=n, ticks=n) for n in range(10)]
-    other = [Said(off(2, 1.0), IN, position=n) for n in range(10)]
-    for rows_max, told in ((5, [0, 1, 2, 3, 4]), (3, [0, 1, 2]), (7, [0, 1, 2, 3, 4, 5, 6])):
-        assert numbers(matched(one, other, rows_max=rows_max)) == told
+    one = [CheckedRecord(Tensor(1, shape=1 + n // 5), IN, position=n, ticks=n) for n in range(10)]
+    other = [CheckedRecord(off(2, 1.0), IN, position=n) for n in range(10)]
+    for rows_max, reported in ((5, [0, 1, 2, 3, 4]), (3, [0, 1, 2]), (7, [0, 1, 2, 3, 4, 5, 6])):
+        assert numbers(matched(one, other, rows_max=rows_max)) == reported
         turned = matched(one[::-1], other[::-1], rows_max=rows_max)
-        assert numbers(turned) == [9 - n for n in told], "in the order of execution"
+        assert numbers(turned) == [9 - n for n in reported], "in the order of execution"
     late = [replace(each, ticks=20 - each.ticks) for each in one]
     assert numbers(matched(late, other, rows_max=6)) == [9, 4, 3, 2, 1, 0]
 
 
 def test_by_input_what_a_state_decides_is_identical_or_not_comparable() -> None:
-    def stateful(*outputs: int) -> list[Said]:
-        return [Said(Tensor(output), IN, flags=_reader.CHECKED_STATEFUL) for output in outputs]
+    def stateful(*outputs: int) -> list[CheckedRecord]:
+        return [CheckedRecord(Tensor(output), IN, flags=_reader.CHECKED_STATEFUL) for output in outputs]
 
     assert classes(matched(stateful(1), stateful(1), by_input=True)) == {"IDENTICAL": 1}
     assert classes(matched(stateful(1), stateful(2), by_input=True)) == {"STATEFUL": 1}
     assert classes(matched(stateful(1), stateful(1, 2), by_input=True)) == {"STATEFUL": 1}
     assert classes(matched(stateful(1), stateful(1), stateful(2), by_input=True)) == {"STATEFUL": 2}
-    plain = [Said(Tensor(2), IN)]
+    plain = [CheckedRecord(Tensor(2), IN)]
     assert classes(matched(stateful(1), plain, by_input=True)) == {"STATEFUL": 1}, "one says that there is none"
     assert classes(matched(stateful(1), stateful(2))) == {"WITHIN": 1}, "by run both did the same"
 
 
-said_by_anybody = st.lists(
+all_records = st.lists(
     st.builds(
-        Said,
+        CheckedRecord,
         st.integers(1, 3).map(Tensor),
         st.sampled_from([(), (Tensor(1),), (Tensor(2),)]),
         site=st.integers(1, 2),
@@ -563,8 +575,8 @@ said_by_anybody = st.lists(
 )
 
 
-@given(st.lists(said_by_anybody, min_size=2, max_size=4))
-def test_every_print_is_in_one_place_and_every_comparison_of_one_class(workers: list[list[Said]]) -> None:
+@given(st.lists(all_records, min_size=2, max_size=4))
+def test_every_print_is_in_one_place_and_every_comparison_of_one_class(workers: list[list[CheckedRecord]]) -> None:
     for by_input in (False, True):
         found = matched(*workers, by_input=by_input)
         assert found.fingerprints == sum(map(len, workers)) == sum(site.fingerprints for site in found.sites)
@@ -578,14 +590,14 @@ def test_every_print_is_in_one_place_and_every_comparison_of_one_class(workers: 
             assert any(class_ != Class.IDENTICAL for class_ in ones)
 
 
-@given(st.lists(said_by_anybody, min_size=2, max_size=2))
-def test_by_input_two_agree_where_a_dictionary_says_so(workers: list[list[Said]]) -> None:
-    workers = [[replace(each, flags=0) for each in said] for said in workers]
+@given(st.lists(all_records, min_size=2, max_size=2))
+def test_by_input_two_agree_where_a_dictionary_says_so(workers: list[list[CheckedRecord]]) -> None:
+    workers = [[replace(each, flags=0) for each in reported] for reported in workers]
     groups: dict[tuple[object, ...], dict[int, tuple[set[int], set[int]]]] = defaultdict(
         lambda: defaultdict(lambda: (set(), set()))
     )
-    for number, said in enumerate(workers):
-        for each in said:
+    for number, reported in enumerate(workers):
+        for each in reported:
             if each.inputs:
                 groups[each.site, each.inputs][each.params][number].add(each.output.checksum)
     wanted: Counter[str] = Counter()
@@ -601,8 +613,8 @@ def test_by_input_two_agree_where_a_dictionary_says_so(workers: list[list[Said]]
 
 
 def test_by_input_who_has_them_in_a_context_of_his_own_alone_is_told_why_not() -> None:
-    def by(backend: int, output: int) -> list[Said]:
-        return [Said(Tensor(output), IN, backend=backend)]
+    def by(backend: int, output: int) -> list[CheckedRecord]:
+        return [CheckedRecord(Tensor(output), IN, backend=backend)]
 
     found = matched(by(1, 1), by(1, 1), by(2, 2), [*by(2, 2), *by(1, 1)], by(3, 1), by_input=True)
     assert classes(found) == {"IDENTICAL": 3, "BACKEND": 1}
@@ -611,14 +623,14 @@ def test_by_input_who_has_them_in_a_context_of_his_own_alone_is_told_why_not() -
     assert found.sites[0].lone == 0
     alone = matched(by(1, 1), by(1, 1), [*by(1, 1), *by(2, 1)], by_input=True)
     assert (classes(alone), alone.sites[0].lone) == ({"IDENTICAL": 2}, 1)
-    other = [Said(Tensor(1), IN, backend=1, valid=3)]
+    other = [CheckedRecord(Tensor(1), IN, backend=1, valid=3)]
     assert classes(matched(by(1, 1), other, by_input=True)) == {"VALID": 1}
 
 
 @pytest.mark.parametrize("by_input", [False, True])
 def test_shards_are_compared_each_within_itself(by_input: bool) -> None:
-    def half(output: int) -> list[Said]:
-        return [Said(off(output, output), IN, position=n) for n in range(2)]
+    def half(output: int) -> list[CheckedRecord]:
+        return [CheckedRecord(off(output, output), IN, position=n) for n in range(2)]
 
     def classes_of(*outputs: int, shards: Sequence[int]) -> dict[str, int]:
         return classes(matched(*map(half, outputs), by_input=by_input, shards=shards))
@@ -634,7 +646,7 @@ def test_shards_are_compared_each_within_itself(by_input: bool) -> None:
 
 @pytest.mark.parametrize(("relation", "why"), [(0, "SHARD"), (1, "DIVERGED"), (2, "SHARD"), (3, "DIVERGED")])
 def test_what_a_group_holds_whole_and_what_is_moved_is_the_same_in_all_shards(relation: int, why: str) -> None:
-    one, other = ([Said(off(output, output), IN, relation=relation, of=3)] for output in (1, 2))
+    one, other = ([CheckedRecord(off(output, output), IN, relation=relation, of=3)] for output in (1, 2))
     for by_input in (False, True):
         assert classes(matched(one, other, by_input=by_input, shards=(7, 8))) == {why: 1}
 
@@ -643,15 +655,15 @@ def test_how_far_apart_two_are_is_not_known_where_a_recording_left_that_out() ->
     for one, other in ((0, 0), (0, 1), (1, 0)):
         sketched = [(3.0,) * 16 if fnv1a else (0.0,) * 16 for fnv1a in (one, other)]
         inputs = [(Tensor(7 + n, 1.0, sketched[n]),) for n in range(2)]
-        said = [Said(Tensor(n, 1.0, sketched[n]), inputs[n], fnv1a=(one, other)[n]) for n in range(2)]
-        (row,) = matched(said[:1], said[1:], rtol=10.0).rows
+        records = [CheckedRecord(Tensor(n, 1.0, sketched[n]), inputs[n], fnv1a=(one, other)[n]) for n in range(2)]
+        (row,) = matched(records[:1], records[1:], rtol=10.0).rows
         assert (Class(row.class_), row.error, row.inputs_error) == (Class.VALUES, None, None)
-        assert classes(matched(said[:1], said[1:], rtol=0.0)) == {"DIVERGED": 1}, "nothing is tolerated"
-        said = [replace(each, inputs=IN) for each in said]
-        assert classes(matched(said[:1], said[1:])) == {"DIVERGED": 1}, "what equal inputs come to is equal"
-        said = [replace(each, flags=_reader.CHECKED_STATEFUL) for each in said]
-        assert classes(matched(said[:1], said[1:])) == {"VALUES": 1}, "but for what a state decides"
-    assert classes(matched([Said(Tensor(1), IN, fnv1a=0)], [Said(Tensor(1), IN)])) == {"IDENTICAL": 1}
+        assert classes(matched(records[:1], records[1:], rtol=0.0)) == {"DIVERGED": 1}, "nothing is tolerated"
+        records = [replace(each, inputs=IN) for each in records]
+        assert classes(matched(records[:1], records[1:])) == {"DIVERGED": 1}, "what equal inputs come to is equal"
+        records = [replace(each, flags=_reader.CHECKED_STATEFUL) for each in records]
+        assert classes(matched(records[:1], records[1:])) == {"VALUES": 1}, "but for what a state decides"
+    assert classes(matched([CheckedRecord(Tensor(1), IN, fnv1a=0)], [CheckedRecord(Tensor(1), IN)])) == {"IDENTICAL": 1}
 
 
 GIVEN = _reader.CHECKED_POSITION
@@ -676,8 +688,8 @@ def test_what_was_said_again_is_matched_only_where_none_that_came_before_may_hav
 ) -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for worker, outputs in enumerate(((1, 2), (3, 4))):
-        first = Said(Tensor(9), IN, step=4, position=7, ticks=1, flags=flags)
-        again = [Said(off(n, 1.0 * n), IN, step=5, flags=flags, ticks=10 + n) for n in outputs[:each]]
+        first = CheckedRecord(Tensor(9), IN, step=4, position=7, ticks=1, flags=flags)
+        again = [CheckedRecord(off(n, 1.0 * n), IN, step=5, flags=flags, ticks=10 + n) for n in outputs[:each]]
         add(fingerprints, worker, [first, *again] if first_step == 4 else again)
     found = match(fingerprints, range(2), [0, 0], by_input=False, worn=worn)
     assert {row.class_ for row in found.rows} == {class_}
@@ -689,8 +701,8 @@ def test_a_step_of_which_some_is_too_old_is_compared_only_where_all_said_the_sam
     def classes_of(*outputs: int) -> dict[str, int]:
         fingerprints = _reader.Fingerprints(MiB)
         for worker, output in enumerate(outputs):
-            old = Said(Tensor(5), IN, step=3, position=1, ticks=10)
-            add(fingerprints, worker, [old, Said(off(output, 1.0 * output), IN, step=3, position=2, ticks=20)])
+            old = CheckedRecord(Tensor(5), IN, step=3, position=1, ticks=10)
+            add(fingerprints, worker, [old, CheckedRecord(off(output, 1.0 * output), IN, step=3, position=2, ticks=20)])
         return classes(match(fingerprints, range(2), [since, 0], by_input=False))
 
     cut = since > 10

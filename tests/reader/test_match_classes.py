@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 import pytest
-from added_up import BFLOAT16, BIT, FAR, FLOAT16, INT32, OTHER, OTHER_BIT, THIRD, USUAL, always, said
+from added_up import BFLOAT16, BIT, FAR, FLOAT16, INT32, OTHER, OTHER_BIT, THIRD, USUAL, always, records_of
+from checked_record import CheckedRecord, Tensor, add
 from hypothesis import given
 from hypothesis import strategies as st
-from said import Said, Tensor, add
 from test_match import classes
 
 from brickd.analysis.numerics.match import Class, Matched, MatchRow, match
@@ -18,24 +18,24 @@ from brickd.shm import _reader
 MiB = 1 << 20
 
 
-def prints_of(*workers: Sequence[Said]) -> _reader.Fingerprints:
+def prints_of(*workers: Sequence[CheckedRecord]) -> _reader.Fingerprints:
     fingerprints = _reader.Fingerprints(64 * MiB)
     for number, each in enumerate(workers):
         add(fingerprints, number, each)
     return fingerprints
 
 
-def matched(*workers: Sequence[Said]) -> Matched:
+def matched(*workers: Sequence[CheckedRecord]) -> Matched:
     return match(prints_of(*workers), range(len(workers)), [0] * len(workers), by_input=True)
 
 
-def by_content(*workers: Sequence[Said]) -> dict[int, MatchRow]:
+def by_content(*workers: Sequence[CheckedRecord]) -> dict[int, MatchRow]:
     """What is not equal, by the content that it is said of."""
-    contents = [each.ticks for said_ in workers for each in said_]
+    contents = [each.ticks for records_ in workers for each in records_]
     return {contents[row.members[0].number]: row for row in matched(*workers).rows}
 
 
-def apart(*workers: Sequence[Said]) -> dict[int, tuple[int, list[int]]]:
+def apart(*workers: Sequence[CheckedRecord]) -> dict[int, tuple[int, list[int]]]:
     """By content who diverges, and from whom."""
     return {
         content: (
@@ -52,7 +52,7 @@ def apart(*workers: Sequence[Said]) -> dict[int, tuple[int, list[int]]]:
 
 @pytest.mark.parametrize(("contents", "class_"), [(1, "DIVERGED"), (2, "DIVERGED"), (3, "WITHIN"), (9, "WITHIN")])
 def test_who_is_apart_by_rounding_at_three_contents_is_of_another_class(contents: int, class_: str) -> None:
-    found = matched(said(always(USUAL, contents)), said(always(OTHER, contents)))
+    found = matched(records_of(always(USUAL, contents)), records_of(always(OTHER, contents)))
     assert classes(found) == {class_: contents}
     assert {row.contents for row in found.rows} == {contents}
     assert all(0 < row.error < 1e-6 for row in found.rows if row.error is not None)
@@ -61,39 +61,42 @@ def test_who_is_apart_by_rounding_at_three_contents_is_of_another_class(contents
 
 def test_couples_that_are_beside_each_other_at_many_contents_leave_room_for_the_others_of_the_site() -> None:
     contents, each = 50, 21  # 82 couples of those who are as usual, 50 times: more than the 4,096 that are looked at
-    found = matched(*(said(always(what, contents)) for what in (USUAL, OTHER, THIRD) for _ in range(each)))
+    found = matched(*(records_of(always(what, contents)) for what in (USUAL, OTHER, THIRD) for _ in range(each)))
     assert classes(found) == {"WITHIN": 2 * each * contents, "IDENTICAL": (each - 1) * contents}
 
 
 def test_who_says_one_content_again_and_again_says_it_of_one_content() -> None:
-    assert classes(matched(said(always(USUAL, 1)) * 9, said(always(OTHER, 1)) * 9)) == {"DIVERGED": 1}
+    assert classes(matched(records_of(always(USUAL, 1)) * 9, records_of(always(OTHER, 1)) * 9)) == {"DIVERGED": 1}
 
 
 def test_who_is_mostly_equal_is_of_no_other_class_in_that_context() -> None:
-    usual = said(always(USUAL, 9))
+    usual = records_of(always(USUAL, 9))
     mostly = always(OTHER, 9) | dict.fromkeys(range(5), USUAL)
-    assert classes(matched(usual, said(mostly))) == {"DIVERGED": 4, "IDENTICAL": 5}
-    assert classes(matched(usual, said(mostly | {0: OTHER}))) == {"WITHIN": 5, "IDENTICAL": 4}
-    usual = said(always(USUAL)) + said(always(USUAL), params=1)
-    assert classes(matched(usual, said(always(OTHER)) + said(always(USUAL), params=1))) == {"WITHIN": 5, "IDENTICAL": 5}
+    assert classes(matched(usual, records_of(mostly))) == {"DIVERGED": 4, "IDENTICAL": 5}
+    assert classes(matched(usual, records_of(mostly | {0: OTHER}))) == {"WITHIN": 5, "IDENTICAL": 4}
+    usual = records_of(always(USUAL)) + records_of(always(USUAL), params=1)
+    assert classes(matched(usual, records_of(always(OTHER)) + records_of(always(USUAL), params=1))) == {
+        "WITHIN": 5,
+        "IDENTICAL": 5,
+    }
 
 
 def test_where_both_had_too_few_contents_in_a_context_those_of_all_contexts_tell() -> None:
-    def of(what: int, contexts: int, first: int = 0) -> list[Said]:
-        return [said({n: what}, params=n)[0] for n in range(first, first + contexts)]
+    def of(what: int, contexts: int, first: int = 0) -> list[CheckedRecord]:
+        return [records_of({n: what}, params=n)[0] for n in range(first, first + contexts)]
 
     assert classes(matched(of(USUAL, 9), of(OTHER, 9))) == {"WITHIN": 9}
     assert classes(matched(of(USUAL, 2), of(OTHER, 2))) == {"DIVERGED": 2}
     assert classes(matched(of(USUAL, 9), of(OTHER, 4) + of(USUAL, 5, 4))) == {"DIVERGED": 4, "IDENTICAL": 5}
-    equal = said(always(USUAL, 3), params=99)
-    assert classes(matched(of(USUAL, 9) + equal, of(OTHER, 9) + said(always(USUAL, 3, c1=OTHER), params=99))) == {
+    equal = records_of(always(USUAL, 3), params=99)
+    assert classes(matched(of(USUAL, 9) + equal, of(OTHER, 9) + records_of(always(USUAL, 3, c1=OTHER), params=99))) == {
         "WITHIN": 9, "DIVERGED": 1, "IDENTICAL": 2
     }  # fmt: skip
 
 
 @pytest.mark.ci
 def test_of_more_contexts_than_are_looked_at_those_that_are_tell_for_the_others() -> None:
-    two = ([said({n: what}, params=n)[0] for n in range(5_000)] for what in (USUAL, OTHER))
+    two = ([records_of({n: what}, params=n)[0] for n in range(5_000)] for what in (USUAL, OTHER))
     assert classes(matched(*two)) == {"WITHIN": 5_000}
 
 
@@ -101,9 +104,9 @@ def test_of_more_contexts_than_are_looked_at_those_that_are_tell_for_the_others(
 def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_class(contents: int) -> None:
     """So are those of whom one has a weight with a flipped bit."""
 
-    def of(output: int, by: float) -> list[Said]:
+    def of(output: int, by: float) -> list[CheckedRecord]:
         sketch = (0.0, by, *(0.0,) * 14)
-        return [Said(Tensor(2 * n + output, 1.0, sketch), (Tensor(1000 + n),)) for n in range(contents)]
+        return [CheckedRecord(Tensor(2 * n + output, 1.0, sketch), (Tensor(1000 + n),)) for n in range(contents)]
 
     found = matched(of(0, 0.0), of(1, 1e-8))
     assert classes(found) == {"DIVERGED": contents}
@@ -113,14 +116,14 @@ def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_cla
 def test_who_is_apart_now_in_one_place_and_now_in_another_or_in_none_is_of_another_class() -> None:
     """A sketch does not show all that rounding makes of a long tensor."""
     places = [*([0.0] * 16 for _ in range(3)), [1e-8, *[0.0] * 15], [0.0, 1e-8, *[0.0] * 14]]
-    one = [Said(Tensor(2 * n), (Tensor(1000 + n),)) for n in range(5)]
-    other = [Said(Tensor(2 * n + 1, 1.0, tuple(each)), (Tensor(1000 + n),)) for n, each in enumerate(places)]
+    one = [CheckedRecord(Tensor(2 * n), (Tensor(1000 + n),)) for n in range(5)]
+    other = [CheckedRecord(Tensor(2 * n + 1, 1.0, tuple(each)), (Tensor(1000 + n),)) for n, each in enumerate(places)]
     assert classes(matched(one, other)) == {"WITHIN": 5}
     assert classes(matched(one[:3], other[:3])) == {"DIVERGED": 3}
 
 
 def test_what_is_further_apart_differs_alone_where_nearly_all_is_rounding() -> None:
-    two = said(always(USUAL, 9)), said(always(OTHER, 9, c4=FAR))
+    two = records_of(always(USUAL, 9)), records_of(always(OTHER, 9, c4=FAR))
     found = matched(*two)
     assert apart(*two) == {4: (0, [1])}
     assert classes(found) == {"WITHIN": 8, "DIVERGED": 1}
@@ -128,7 +131,7 @@ def test_what_is_further_apart_differs_alone_where_nearly_all_is_rounding() -> N
 
 
 def test_where_more_is_further_apart_nothing_is_rounding() -> None:
-    found = matched(said(always(USUAL, 9)), said(always(OTHER, 9, c4=FAR, c5=FAR)))
+    found = matched(records_of(always(USUAL, 9)), records_of(always(OTHER, 9, c4=FAR, c5=FAR)))
     assert classes(found) == {"DIVERGED": 9}
     assert {row.contents for row in found.rows} == {0}
 
@@ -136,60 +139,60 @@ def test_where_more_is_further_apart_nothing_is_rounding() -> None:
 @pytest.mark.parametrize("damaged", range(4))
 def test_who_differs_later_is_of_the_class_of_those_who_said_the_same_before(damaged: int) -> None:
     """He alone has too little in common with the others for anybody to know."""
-    workers = [said(always(USUAL, 9)), said(always(OTHER, 9)), said(always(OTHER, 9))]
-    workers.insert(damaged, said(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
+    workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
+    workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
     assert {content: who for content, (_, who) in apart(*workers).items()} == {key: [damaged] for key in range(5, 9)}
 
 
 def test_what_is_further_apart_in_one_context_says_so_of_the_others() -> None:
-    usual = said(always(USUAL)) + said(always(USUAL), params=1)
-    assert classes(matched(usual, said(always(OTHER)) + said(always(FAR), params=1))) == {"DIVERGED": 10}
+    usual = records_of(always(USUAL)) + records_of(always(USUAL), params=1)
+    assert classes(matched(usual, records_of(always(OTHER)) + records_of(always(FAR), params=1))) == {"DIVERGED": 10}
 
 
 def test_nobody_who_contradicts_himself_is_of_another_class() -> None:
-    unsteady = said(always(OTHER)) + said({0: THIRD})
-    assert classes(matched(said(always(USUAL)), unsteady)) == {"DIVERGED": 5}
-    long = said(always(OTHER, 20)) + said({0: THIRD})
-    assert apart(said(always(USUAL, 20)), long) == {0: (0, [1])}
+    unsteady = records_of(always(OTHER)) + records_of({0: THIRD})
+    assert classes(matched(records_of(always(USUAL)), unsteady)) == {"DIVERGED": 5}
+    long = records_of(always(OTHER, 20)) + records_of({0: THIRD})
+    assert apart(records_of(always(USUAL, 20)), long) == {0: (0, [1])}
 
 
 def test_of_whole_numbers_none_is_rounded_and_of_few_elements_one_is_enough() -> None:
     def of(**values: int) -> dict[str, int]:
-        return classes(matched(said(always(USUAL), **values), said(always(OTHER), **values)))
+        return classes(matched(records_of(always(USUAL), **values), records_of(always(OTHER), **values)))
 
     assert of(dtype=INT32) == {"DIVERGED": 5}
     assert of(dtype=FLOAT16) == of(dtype=BFLOAT16) == of(elements=1) == of(elements=2) == {"WITHIN": 5}
 
 
 def test_a_tensor_in_which_only_one_has_nan_is_no_rounding() -> None:
-    assert classes(matched(said(always(USUAL)), said(always(OTHER), nan=1))) == {"DIVERGED": 5}
+    assert classes(matched(records_of(always(USUAL)), records_of(always(OTHER), nan=1))) == {"DIVERGED": 5}
 
 
 # ---- more than two
 
 
 def test_in_each_of_two_classes_a_flipped_bit_is_found_and_named_where_there_is_a_majority() -> None:
-    usual, other = said(always(USUAL)), said(always(OTHER))
-    assert apart(usual, usual, other, said(always(OTHER, c3=OTHER_BIT))) == {3: (2, [3])}
-    assert apart(usual, other, usual, said(always(USUAL, c3=BIT))) == {3: (0, [3])}
-    five = usual, usual, other, other, said(always(OTHER, c3=OTHER_BIT))
+    usual, other = records_of(always(USUAL)), records_of(always(OTHER))
+    assert apart(usual, usual, other, records_of(always(OTHER, c3=OTHER_BIT))) == {3: (2, [3])}
+    assert apart(usual, other, usual, records_of(always(USUAL, c3=BIT))) == {3: (0, [3])}
+    five = usual, usual, other, other, records_of(always(OTHER, c3=OTHER_BIT))
     assert apart(*five) == {3: (2, [4])}
     assert [row.agree for row in matched(*five).rows if row.class_ == Class.DIVERGED] == [2]
 
 
 def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
-    usual, other, bit = said(always(USUAL)), said(always(OTHER)), said(always(USUAL, c3=BIT))
+    usual, other, bit = records_of(always(USUAL)), records_of(always(OTHER)), records_of(always(USUAL, c3=BIT))
     for workers in permutations((usual, other, bit)):
         (row,) = (row for row in matched(*workers).rows if row.class_ == Class.DIVERGED)
         assert row.agree == 1
         assert workers[row.members[row.against].worker] is not other
-    far = said(always(USUAL, c3=FAR))
+    far = records_of(always(USUAL, c3=FAR))
     (row,) = (row for row in matched(usual, other, far).rows if row.class_ == Class.DIVERGED)
     assert (row.agree, row.worst) == (2, 2)
 
 
 def test_those_of_two_classes_agree_against_who_is_far_off_whoever_is_named_first() -> None:
-    usual, other, far = said(always(USUAL, 9)), said(always(OTHER, 9)), said(always(USUAL, 9, c3=FAR))
+    usual, other, far = records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(USUAL, 9, c3=FAR))
     for workers in permutations((usual, other, far)):
         (row,) = (row for row in matched(*workers).rows if row.class_ == Class.DIVERGED)
         assert row.agree == 2
@@ -198,12 +201,14 @@ def test_those_of_two_classes_agree_against_who_is_far_off_whoever_is_named_firs
 
 
 def test_three_classes_are_three() -> None:
-    workers = [said(always(what)) for what in (USUAL, OTHER, THIRD, THIRD, OTHER, USUAL, USUAL)]
+    workers = [records_of(always(what)) for what in (USUAL, OTHER, THIRD, THIRD, OTHER, USUAL, USUAL)]
     assert classes(matched(*workers)) == {"WITHIN": 20, "IDENTICAL": 10}
 
 
 def test_who_says_the_same_as_one_of_another_class_is_of_that_class() -> None:
-    found = matched(said(always(USUAL)), said(always(USUAL)), said(always(OTHER)), said({2: OTHER}))
+    found = matched(
+        records_of(always(USUAL)), records_of(always(USUAL)), records_of(always(OTHER)), records_of({2: OTHER})
+    )
     assert classes(found) == {"IDENTICAL": 5, "WITHIN": 6}
 
 
@@ -244,19 +249,19 @@ def of_two(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
 
 @given(st.tuples(BEHAVIOUR, BEHAVIOUR))
 def test_two_are_of_two_classes_as_the_rule_says(two: tuple[dict[int, int], dict[int, int]]) -> None:
-    for content, row in by_content(*map(said, two)).items():
+    for content, row in by_content(*map(records_of, two)).items():
         near = rounded(two[0][content], two[1][content])
         assert row.class_ == (Class.WITHIN if of_two(*two) and near else Class.DIVERGED)
 
 
 @given(st.lists(BEHAVIOUR, min_size=2, max_size=5), st.randoms())
 def test_in_which_order_contents_come_does_not_matter(workers: list[dict[int, int]], chance: object) -> None:
-    def shuffled(of: dict[int, int]) -> list[Said]:
-        them = said(of)
+    def shuffled(of: dict[int, int]) -> list[CheckedRecord]:
+        them = records_of(of)
         chance.shuffle(them)  # type: ignore[attr-defined]
         return them
 
-    assert apart(*map(shuffled, workers)) == apart(*map(said, workers))
+    assert apart(*map(shuffled, workers)) == apart(*map(records_of, workers))
 
 
 @given(st.lists(BEHAVIOUR, min_size=1, max_size=4), st.sampled_from((USUAL, OTHER, THIRD)), st.integers(0, 11))
@@ -266,8 +271,8 @@ def test_what_is_wrong_stays_found_when_a_healthy_worker_comes(
     """One that is far off differs from whoever is beside it, whoever comes."""
     wrong = always(USUAL, 12) | {content: FAR}
     workers = [*others, always(USUAL, 12), wrong]
-    before = apart(*map(said, workers))
-    after = apart(*map(said, [*workers, always(order, 12)]))
+    before = apart(*map(records_of, workers))
+    after = apart(*map(records_of, [*workers, always(order, 12)]))
     assert content in before
     assert content in after
 
@@ -275,7 +280,7 @@ def test_what_is_wrong_stays_found_when_a_healthy_worker_comes(
 @given(st.lists(BEHAVIOUR, min_size=2, max_size=4))
 def test_the_classes_of_two_prints_do_not_depend_on_who_else_is_there(workers: list[dict[int, int]]) -> None:
     first, second, *_ = workers
-    alone, all_ = prints_of(*map(said, workers[:2])), prints_of(*map(said, workers))
+    alone, all_ = prints_of(*map(records_of, workers[:2])), prints_of(*map(records_of, workers))
     for n, content in enumerate(first):
         if content in second:
             other = len(first) + list(second).index(content)
@@ -284,7 +289,7 @@ def test_the_classes_of_two_prints_do_not_depend_on_who_else_is_there(workers: l
 
 
 def test_of_prints_that_are_not_here_nothing_is_known() -> None:
-    fingerprints = prints_of(said(always(USUAL)), said(always(OTHER)))
+    fingerprints = prints_of(records_of(always(USUAL)), records_of(always(OTHER)))
     assert (fingerprints.rounded(0, 5), fingerprints.contents(0, 5)) == (2, 5)
     assert (fingerprints.rounded(0, 99), fingerprints.contents(99, 0)) == (0, 0)
     assert (fingerprints.rounded(0, 6), fingerprints.contents(0, 6)) == (2, 0), "of two contents"

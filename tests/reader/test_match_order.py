@@ -8,9 +8,9 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from checked_record import CheckedRecord, Tensor, add
 from hypothesis import given
 from hypothesis import strategies as st
-from said import Said, Tensor, add
 from sided import EMBED, MLP, NORM, SCORES, SECOND, chain, compared, off
 
 from brickd.analysis.numerics.match import Matched, match
@@ -20,29 +20,29 @@ GOOD = chain()
 Place = tuple[int, int]  # a step and a site
 
 
-def later(said: Sequence[Said], ticks: int) -> list[Said]:
+def later(records: Sequence[CheckedRecord], ticks: int) -> list[CheckedRecord]:
     """By another clock."""
-    return [replace(each, ticks=each.ticks + ticks) for each in said]
+    return [replace(each, ticks=each.ticks + ticks) for each in records]
 
 
-def matched(workers: Sequence[Sequence[Said]], *, by_input: bool = False) -> Matched:
+def matched(workers: Sequence[Sequence[CheckedRecord]], *, by_input: bool = False) -> Matched:
     fingerprints = _reader.Fingerprints(64 << 20)
-    for worker, said in enumerate(workers):
-        add(fingerprints, worker, said)
+    for worker, reported in enumerate(workers):
+        add(fingerprints, worker, reported)
     return match(fingerprints, range(len(workers)), [0] * len(workers), by_input=by_input)
 
 
-def rows(workers: Sequence[Sequence[Said]], *, by_input: bool = False) -> list[Place]:
+def rows(workers: Sequence[Sequence[CheckedRecord]], *, by_input: bool = False) -> list[Place]:
     """Where the rows stand, in their order."""
-    everything = [each for said in workers for each in said]
+    everything = [each for reported in workers for each in reported]
     found = [everything[row.members[0].number] for row in matched(workers, by_input=by_input).rows]
     return [(each.step, each.site) for each in found]
 
 
-def executed(places: Sequence[Place], worker: int) -> list[Said]:
+def executed(places: Sequence[Place], worker: int) -> list[CheckedRecord]:
     """These, in this order; all that each worker says is another thing."""
     return [
-        Said(off(10 * n + worker, 1.0 + worker), (Tensor(100 * step + site),), step=step, site=site, ticks=n)
+        CheckedRecord(off(10 * n + worker, 1.0 + worker), (Tensor(100 * step + site),), step=step, site=site, ticks=n)
         for n, (step, site) in enumerate(places, start=1)
     ]
 
@@ -51,11 +51,13 @@ def executed(places: Sequence[Place], worker: int) -> list[Said]:
 @pytest.mark.parametrize("starts", list(permutations((0, 1_000, 2_000))))
 def test_what_the_first_one_lacks_leads_where_it_differs_first(order: tuple[int, ...], starts: tuple[int, ...]) -> None:
     lacks = [each for each in GOOD if each.site != NORM]
-    sides = [later(said, start * SECOND) for said, start in zip((lacks, chain(NORM), GOOD), starts, strict=True)]
-    said = compared(*(sides[n] for n in order), by="run")
-    assert [(said["first"][key]) for key in ("kernel", "step")] == ["norm", f"{1:016x}"]
-    assert said["first"]["before"] == {"identical": 2, "within": 0, "not_comparable": 0}
-    assert [site["kernel"] for site in said["sites"]] == ["embed", "norm", "scores", "mlp"]
+    sides = [
+        later(reported, start * SECOND) for reported, start in zip((lacks, chain(NORM), GOOD), starts, strict=True)
+    ]
+    reported = compared(*(sides[n] for n in order), by="run")
+    assert [(reported["first"][key]) for key in ("kernel", "step")] == ["norm", f"{1:016x}"]
+    assert reported["first"]["before"] == {"identical": 2, "within": 0, "not_comparable": 0}
+    assert [site["kernel"] for site in reported["sites"]] == ["embed", "norm", "scores", "mlp"]
 
 
 places = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), unique=True, min_size=1, max_size=20)
@@ -84,9 +86,9 @@ def test_where_they_contradict_each_other_the_first_one_is_right(executions: lis
         assert own == sorted(own)
 
 
-said_by_anybody = st.lists(
+all_records = st.lists(
     st.builds(
-        lambda site, given_, output, step: Said(
+        lambda site, given_, output, step: CheckedRecord(
             off(100 * site + output, 0.5 * output), (off(given_, 0.5 * given_),), site=site, step=step
         ),
         st.integers(1, 4),
@@ -114,17 +116,19 @@ def test_where_two_contradict_each_other_who_does_not_is_no_earlier(
 
 
 @given(
-    st.lists(said_by_anybody, min_size=2, max_size=4),
+    st.lists(all_records, min_size=2, max_size=4),
     st.lists(st.integers(0, 100), min_size=4, max_size=4),
     st.booleans(),
 )
-def test_when_each_was_recorded_changes_nothing(workers: list[list[Said]], starts: list[int], by_input: bool) -> None:
-    ran = [[replace(each, ticks=n) for n, each in enumerate(said)] for said in workers]
-    moved = [later(said, start) for said, start in zip(ran, starts, strict=False)]
-    assert told(matched(ran, by_input=by_input)) == told(matched(moved, by_input=by_input))
+def test_when_each_was_recorded_changes_nothing(
+    workers: list[list[CheckedRecord]], starts: list[int], by_input: bool
+) -> None:
+    ran = [[replace(each, ticks=n) for n, each in enumerate(reported)] for reported in workers]
+    moved = [later(reported, start) for reported, start in zip(ran, starts, strict=False)]
+    assert summary(matched(ran, by_input=by_input)) == summary(matched(moved, by_input=by_input))
 
 
-def told(found: Matched) -> Any:
+def summary(found: Matched) -> Any:
     """All but when it was."""
     return [[row.class_, row.before, row.members] for row in found.rows], found.sites, found.workers, found.steps
 
@@ -146,6 +150,6 @@ def test_of_stages_that_have_nothing_in_common_the_earlier_step_leads() -> None:
         [replace(each, output=off(9, 0.5)) if (each.site, each.step) in wrong else each for each in side]
         for side in sides
     ]
-    said = compared(*(later(side, 50 * n * SECOND) for n, side in enumerate((*sides, *bad))), by="run")
-    assert (said["first"]["kernel"], said["first"]["step"]) == ("mlp", f"{1:016x}")
-    assert said["first"]["before"]["identical"] == 3
+    reported = compared(*(later(side, 50 * n * SECOND) for n, side in enumerate((*sides, *bad))), by="run")
+    assert (reported["first"]["kernel"], reported["first"]["step"]) == ("mlp", f"{1:016x}")
+    assert reported["first"]["before"]["identical"] == 3

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from said import Said, Tensor
+from checked_record import CheckedRecord, Tensor
 from sided import NOW, Sided
 
 from brickd.analysis.numerics.fingerprints import Numerics
@@ -17,7 +17,7 @@ from brickd.model.workers import Survey, Worker
 from brickd.views.diff import meant
 
 CLOCK = 1
-SAID = [Said(Tensor(1), (Tensor(7),))]
+SAID = [CheckedRecord(Tensor(1), (Tensor(7),))]
 
 
 @pytest.mark.ci

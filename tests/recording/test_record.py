@@ -41,8 +41,8 @@ def record(*arguments: str, code: int = 0) -> dict[str, Any]:
     """What `brickd record` says that it came to."""
     result = brickd("record", "--json", *arguments)
     assert result.returncode == code, result.stderr
-    said: dict[str, Any] = json.loads(result.stdout)
-    return said
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
 
 
 @contextmanager
@@ -62,9 +62,9 @@ def test_a_recording_without_a_daemon_shows_what_the_machine_showed(worker: Star
     for number in range(2):
         started(worker, BRICKD_WORKER=str(number), **STILL)
     file = str(tmp_path / "run.brick")
-    said = record("-o", file, "--duration", "0.05")
-    assert (said["why"], said["workers"], said["snapshots"], said["not_recorded"]) == ("over", 2, 2, {})
-    assert [(each["path"], each["bytes"]) for each in said["files"]] == [(file, os.path.getsize(file))]
+    reported = record("-o", file, "--duration", "0.05")
+    assert (reported["why"], reported["workers"], reported["snapshots"], reported["not_recorded"]) == ("over", 2, 2, {})
+    assert [(each["path"], each["bytes"]) for each in reported["files"]] == [(file, os.path.getsize(file))]
     for verb in READ:
         live, recorded = document(*verb), document(*verb, file)
         assert recorded["source"] == "recording"
@@ -81,8 +81,8 @@ def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start
         started(worker, BRICKD_WORKER="1", **STILL)
         daemon.until("worker_found")
         file = str(tmp_path / "run.brick")
-        said = record("-o", file, "--duration", "0.05", "--workers", "api/1")
-        assert [each["path"] for each in said["files"]] == [file]
+        reported = record("-o", file, "--duration", "0.05", "--workers", "api/1")
+        assert [each["path"] for each in reported["files"]] == [file]
         assert list(runtime().recordings.iterdir()) == []
         assert [each["name"] for each in document("workers", file)["workers"]] == ["api/1"]
         for verb in READ:
@@ -122,8 +122,8 @@ def test_a_recording_that_is_copied_to_another_file_system_is_still_for_its_user
         if os.stat(other).st_dev == os.stat(tmp_path).st_dev:
             pytest.skip("needs two file systems")
         file = Path(other, "run.brick")
-        said = record("-o", str(file), "--duration", "0.05")
-        assert [each["path"] for each in said["files"]] == [str(file)]
+        reported = record("-o", str(file), "--duration", "0.05")
+        assert [each["path"] for each in reported["files"]] == [str(file)]
         assert list(runtime().recordings.iterdir()) == []
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -169,8 +169,8 @@ def test_a_recording_that_nobody_wants_any_more_ends_and_the_spans_are_as_they_w
         daemon.until("worker_found")
 
         def spans() -> str:
-            told: str = document("workers")["workers"][0]["set"]["spans"]
-            return told
+            answer: str = document("workers")["workers"][0]["set"]["spans"]
+            return answer
 
         with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:
             daemon.until("recording_began")
@@ -190,8 +190,8 @@ def test_a_recording_without_a_daemon_that_is_killed_leaves_nothing_on(worker: S
     started(worker, **STILL)
 
     def spans() -> str:
-        told: str = document("workers")["workers"][0]["set"]["spans"]
-        return told
+        answer: str = document("workers")["workers"][0]["set"]["spans"]
+        return answer
 
     with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:
         assert spans() == "on"
@@ -222,8 +222,8 @@ def test_spans_that_nobody_reads_are_told_where_the_guardian_was_killed_as_well(
     found = {each["name"]: each for each in document("doctor", code=0)["findings"]}["spans-unread"]
     assert (found["state"], found["seen"], found["fix"]) == ("advice", "set in api/0", "brickd up -d")
     with running():
-        told = document("status")
-        assert [(each["set"]["spans"], each["drained"]) for each in told["workers"]] == [("off", True)]
+        answer = document("status")
+        assert [(each["set"]["spans"], each["drained"]) for each in answer["workers"]] == [("off", True)]
         assert brickd("status", "--check").returncode == 0
 
 
@@ -236,8 +236,8 @@ def test_a_recording_until_exit_ends_when_the_last_of_the_chosen_has(worker: Sta
         for each in (first, second):
             each.go()
             assert each.end() == 0
-        said = json.loads(process.communicate()[0])
-    assert said["why"] == "exited"
+        reported = json.loads(process.communicate()[0])
+    assert reported["why"] == "exited"
     states = {each["name"]: each["state"] for each in document("workers", file)["workers"]}
     assert states == {"api/0": "ended", "api/1": "ended"}
     assert [brick["count"] for brick in document("bricks", file)["bricks"]] == [200, 200]
@@ -253,9 +253,9 @@ def test_a_daemon_that_ends_keeps_what_it_recorded(worker: Start, tmp_path: Path
         with recording("-o", str(file)) as process:
             daemon.end()
             out, words = process.communicate()
-            said = json.loads(out)
+            answer = json.loads(out)
         assert words.endswith(b"brickd: ended before its time: the daemon ended\n")
-        assert (process.returncode, said["why"]) == (0, "daemon_ended")
+        assert (process.returncode, answer["why"]) == (0, "daemon_ended")
         assert document("status", str(file))["workers"][0]["ledger"]["spans"]["summarized"] == 200
 
 
@@ -264,10 +264,10 @@ def test_a_daemon_that_is_killed_leaves_what_it_recorded_up_to_there(worker: Sta
     with running() as daemon:
         with recording("-o", str(tmp_path / "run.brick")) as process:
             daemon.kill()
-            _, said = process.communicate()
+            _, reported = process.communicate()
         (left,) = runtime().recordings.iterdir()
         assert process.returncode == 3
-        assert os.fsencode(left) in said
+        assert os.fsencode(left) in reported
         assert document("status", str(left))["workers"][0]["ledger"]["spans"]["summarized"] == 200
         assert "was not ended" in brickd("status", str(left)).stderr
 
@@ -326,8 +326,8 @@ def test_each_span_of_the_chosen_is_in_the_recording_and_of_nobody_else(worker: 
             each.paused()
             each.go()
             assert each.end() == 0
-        said = json.loads(process.communicate()[0])
-    assert (said["records"], said["not_recorded"]) == (40, {})
+        reported = json.loads(process.communicate()[0])
+    assert (reported["records"], reported["not_recorded"]) == (40, {})
     (lane,) = document("inspect", "-n", "100", file, "api/0")["lanes"]
     assert [span["elements"] for span in lane["spans"]] == list(range(40))
     assert {span["brick"] for span in lane["spans"]} == {"a"}
@@ -383,7 +383,7 @@ def test_a_full_disk_costs_the_recording_alone_and_is_told(worker: Start, tmp_pa
             assert [text for text in problems if "what is being recorded cannot be written" in text]
             recorder.send_signal(signal.SIGINT)
             out, _ = recorder.communicate()
-        said = json.loads(out)
-        assert said["not_recorded"]["records"] > 0
-        assert [each["path"] for each in said["files"]] == [str(file)]
+        answer = json.loads(out)
+        assert answer["not_recorded"]["records"] > 0
+        assert [each["path"] for each in answer["files"]] == [str(file)]
         assert document("bricks", "--over", "start")["bricks"][0]["count"] == 2001

@@ -234,14 +234,14 @@ def test_where_a_path_leads_to_another_file_that_is_left_alone(prefix: str, tmp_
     path, other = lying(), lying()
     recording = id_of(path)
     with running() as daemon:
-        (told, _) = daemon.ask("/record")["recordings"]
-        assert told["recording"] == recording
+        (reported, _) = daemon.ask("/record")["recordings"]
+        assert reported["recording"] == recording
         hidden = path.with_name("hidden.brick")
         path.rename(hidden)
         other.rename(path)
         from brickd.cli.recording_fetch import fetch
 
-        assert fetch(recording, told["files"], tmp_path / "run.brick")
+        assert fetch(recording, reported["files"], tmp_path / "run.brick")
         assert id_of(tmp_path / "run.brick") == recording
         assert id_of(path) != recording
         assert not hidden.exists()

@@ -46,42 +46,42 @@ def recorded(worker: Start, tmp_path: Path) -> str:
     return path
 
 
-def commands(said: dict[str, Any]) -> list[str]:
+def commands(answer: dict[str, Any]) -> list[str]:
     """All that a document names."""
-    entries = [each for value in said.values() if isinstance(value, list) for each in value]
+    entries = [each for value in answer.values() if isinstance(value, list) for each in value]
     return [each["command"] for each in entries if isinstance(each, dict) and each.get("command") is not None]
 
 
 def test_each_command_that_is_shown_for_a_recording_answers_of_it(recorded: str) -> None:
     shown = {each: commands(document(each, recorded)) for each in ("status", "workers", "coverage")}
     shown["check"] = commands(document("status", recorded, "--check", code=1))
-    asked = {said for found in shown.values() for said in found}
-    assert {shlex.split(said)[1] for said in asked} == {"weights", "diff", "inspect", "workers"}
+    asked = {reported for found in shown.values() for reported in found}
+    assert {shlex.split(reported)[1] for reported in asked} == {"weights", "diff", "inspect", "workers"}
     screen = brickd("status", recorded).stdout.splitlines()
     problems = [line for line in screen if line.startswith("! ")]
-    assert all(any(line.endswith(f"  {said}") for said in shown["status"]) for line in problems)
-    for said in asked | {line.rpartition(": ")[2] for line in screen if line.startswith("…")}:
-        program, *words = shlex.split(said)
-        told = brickd(*words[:1], "--json", *words[1:])
-        assert (program, told.returncode in (0, 1), '"recording"' in told.stdout) == ("brickd", True, True), (
-            said,
-            told,
+    assert all(any(line.endswith(f"  {reported}") for reported in shown["status"]) for line in problems)
+    for reported in asked | {line.rpartition(": ")[2] for line in screen if line.startswith("…")}:
+        program, *words = shlex.split(reported)
+        answer = brickd(*words[:1], "--json", *words[1:])
+        assert (program, answer.returncode in (0, 1), '"recording"' in answer.stdout) == ("brickd", True, True), (
+            reported,
+            answer,
         )
 
 
 def test_what_differs_in_a_recording_names_nothing_of_this_machine(recorded: str) -> None:
-    said = document("diff", recorded, code=1)
-    assert "-api/0 and -api/1 disagree in weight w (--by weights)" in said["headlines"]
-    assert not [line for line in said["headlines"] if "brickd " in line]
+    answer = document("diff", recorded, code=1)
+    assert "-api/0 and -api/1 disagree in weight w (--by weights)" in answer["headlines"]
+    assert not [line for line in answer["headlines"] if "brickd " in line]
 
 
 @pytest.mark.parametrize(
-    "said", ["brickd prune", "sudo -u '#7' brickd prune", "brickd", "", "'", "brickd up -d", "x y"]
+    "text", ["brickd prune", "sudo -u '#7' brickd prune", "brickd", "", "'", "brickd up -d", "x y"]
 )
-def test_what_takes_no_recording_is_never_shown_for_one(said: str) -> None:
-    document = {"recording": {"files": [{"path": "a.brick"}, {"path": "b c.brick"}]}, "events": [{"command": said}, {}]}
+def test_what_takes_no_recording_is_never_shown_for_one(text: str) -> None:
+    document = {"recording": {"files": [{"path": "a.brick"}, {"path": "b c.brick"}]}, "events": [{"command": text}, {}]}
     assert rewritten(document)["events"] == [{"command": "brickd workers a.brick 'b c.brick'"}, {}]
-    assert command({}, said) == said
+    assert command({}, text) == text
 
 
 # Written out: a verb that is missing from the table would be missing from a list that is made of the table.
@@ -93,8 +93,8 @@ TAKE_RECORDINGS = (
 
 @pytest.mark.parametrize("verb", TAKE_RECORDINGS)
 def test_whoever_is_asked_of_a_recording_takes_one(verb: str, tmp_path: Path) -> None:
-    said = f"brickd {verb} api"
-    assert command({"recording": {"files": [{"path": "a.brick"}]}}, said) == f"brickd {verb} a.brick api"
+    reported = f"brickd {verb} api"
+    assert command({"recording": {"files": [{"path": "a.brick"}]}}, reported) == f"brickd {verb} a.brick api"
     ended = brickd(verb, str(tmp_path / "none.brick"))
     assert (ended.returncode, "none.brick" in ended.stderr) == (2, True)
     assert "No such file" in ended.stderr, ended.stderr

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checked_record import CheckedRecord, Tensor
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
 from rings import SLOT, rings
 from running import Running, running
-from said import Said, Tensor
 from tapes import read
 from test_record import STILL, record, recording
 from test_recorded_checked import Tape
@@ -296,17 +296,17 @@ class Engine:
     """What a worker had that is nobody else's: words that are found in a file, if they are."""
 
     rounds: int
-    told: list[list[Any]]
+    reported: list[list[Any]]
 
     def keyed(self) -> Iterator[bytes]:
         for number in range(self.rounds):
             yield struct.pack("<Q", 0x1122334455667700 + number)
             yield struct.pack("<Q", 0x77665544332211 + number)
             yield struct.pack("<Q", 0x5151515151515100 + number)
-        yield from (struct.pack("<Q", int(checksum, 16)) for checksum, *_ in self.told)
+        yield from (struct.pack("<Q", int(checksum, 16)) for checksum, *_ in self.reported)
 
     def values(self) -> Iterator[bytes]:
-        for _, fnv1a, mean, l2, sketch in self.told:
+        for _, fnv1a, mean, l2, sketch in self.reported:
             yield struct.pack("<Q", int(fnv1a, 16))
             yield from (struct.pack("<d", each) for each in (mean, l2))
             yield from (struct.pack("<2f", *sketch[at : at + 2]) for at in range(15) if all(sketch[at : at + 2]))
@@ -322,14 +322,14 @@ def recorded(worker: Start, file: Path, *arguments: str, daemon: Running | None 
         daemon.until("worker_found")  # or it would be told later that its spans are wanted
     with recording("-o", str(file), *arguments) as recorder:
         process.go()
-        told = process.heard()
+        reported = process.next_report()
         process.paused()
         recorder.send_signal(signal.SIGINT)
         out, err = recorder.communicate()
         assert recorder.returncode == 0, err
-        said = json.loads(out)
-        assert [said["values"], said["redacted"]] == [each in arguments for each in ("--values", "--redact")]
-    return Engine(rounds, told)
+        answer = json.loads(out)
+        assert [answer["values"], answer["redacted"]] == [each in arguments for each in ("--values", "--redact")]
+    return Engine(rounds, reported)
 
 
 def found(engine: Engine, files: Sequence[Path]) -> set[bytes]:
@@ -343,10 +343,10 @@ def test_nothing_that_is_a_customers_is_in_a_redacted_recording(worker: Start, t
     with running() if by == "the daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--redact", "--spans", daemon=daemon)
     assert found(engine, [file]) == set()
-    said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
-    there = json.loads(said.stdout)
+    reported = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
+    there = json.loads(reported.stdout)
     assert (there["recording"]["values"], there["recording"]["redacted"]) == (False, True)
-    assert "brickd: redacted: checksums" in said.stderr
+    assert "brickd: redacted: checksums" in reported.stderr
     (lane,) = there["lanes"]
     checks = [event["checked"] | {"step": event["step"]} for event in lane["events"] if event["checked"]]
     one, two = checks[0::2], checks[1::2]
@@ -386,7 +386,7 @@ def test_what_was_known_of_weights_is_what_their_records_say_in_every_degree(
     with running() as daemon:
         process = worker(f"at, named = {SCANS}, {named}\n{READS}", **STILL)
         process.paused()
-        daemon.once("/weights", lambda said: said["workers"][0]["tensors"])
+        daemon.once("/weights", lambda answer: answer["workers"][0]["tensors"])
         with recording("-o", str(path), *degree) as tool:
             assert daemon.ask("/weights/rescan", b"")["workers"] == ["api/0"]
             process.go()
@@ -438,7 +438,7 @@ def test_two_redacted_recordings_of_one_worker_have_nothing_in_common(worker: St
         process = started(worker, program, **STILL)
         with recording("-o", str(file), "--redact") as recorder:
             process.go()
-            process.heard()
+            process.next_report()
             process.paused()
             recorder.send_signal(signal.SIGINT)
             recorder.communicate()
@@ -524,7 +524,7 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both_and_one_whose_beginning_is
 def test_a_piece_that_begins_as_anothers_rest_would_is_not_taken_for_that(redacts: bool, other: str) -> None:
     """Of the checksum that the first piece ends in, the rest has no room; of the last piece it is the beginning."""
     tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
-    slots = bytearray(Said(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)
+    slots = bytearray(CheckedRecord(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)
     for number in range(4_000):
         struct.pack_into("<Q", slots, 6 * number * SLOT, 1 + number)  # its sequence
     with rings(lanes=2, event_slots=1 << 15) as one, rings(event_slots=1 << 15) as two:

@@ -90,15 +90,15 @@ def test_a_file_that_has_no_sites_shows_their_numbers(worker: Start, tmp_path: P
     older = tmp_path / "older.brick"
     with written(older) as recording:
         for kind, _, at_ns, body in chunks(Path(file)):
-            said = body
+            reported = body
             if kind in (_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
                 found = json.loads(body)
                 found.pop("sites", None)
                 for each in found.get("workers", ()):
                     each["reading"].pop("sites", None)
-                said = json.dumps(found).encode()
+                reported = json.dumps(found).encode()
             if kind != _reader.CHUNK_RECORDS:
-                recording.append(kind, at_ns, said)
+                recording.append(kind, at_ns, reported)
         recording.close()
     there = document("inspect", str(older), "api/0")
     assert there["sites"] == []

@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from checked_record import CheckedRecord, Tensor
 from faults import Start
 from running import running
-from said import Said, Tensor
 from test_record import record
 from test_recorded_redacted import found, recorded
 from verbs import brickd
@@ -30,13 +30,13 @@ def test_of_tensors_checksums_alone_are_in_a_recording_and_all_else_is(worker: S
     with running() if by == "the daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--spans", daemon=daemon)
     assert found(engine, [file]) == set(engine.keyed())
-    said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
-    there = json.loads(said.stdout)
+    reported = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
+    there = json.loads(reported.stdout)
     assert (there["recording"]["values"], there["recording"]["redacted"]) == (False, False)
-    assert "redacted" not in said.stderr
-    assert "tokens" not in said.stderr
+    assert "redacted" not in reported.stderr
+    assert "tokens" not in reported.stderr
     checks = [event["checked"] for event in there["lanes"][0]["events"] if event["checked"]]
-    assert [each["output"]["checksum"] for each in checks] == [checksum for checksum, *_ in engine.told]
+    assert [each["output"]["checksum"] for each in checks] == [checksum for checksum, *_ in engine.reported]
     for each in checks:
         assert each["fnv1a"] is None
         assert {tensor[name] for tensor in (each["output"], *each["inputs"]) for name in VALUES} == {None}
@@ -49,13 +49,13 @@ def test_with_values_all_is_in_it_and_it_says_what_that_gives_away(worker: Start
     with running() if by == "the daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--spans", "--values", daemon=daemon)
     assert found(engine, [file]) == engine.words()
-    said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
-    there = json.loads(said.stdout)
+    reported = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
+    there = json.loads(reported.stdout)
     assert (there["recording"]["values"], there["recording"]["redacted"]) == (True, False)
-    assert "brickd: it has statistics and sketches of tensors: whoever has the same weights" in said.stderr
+    assert "brickd: it has statistics and sketches of tensors: whoever has the same weights" in reported.stderr
     checks = [event["checked"] for event in there["lanes"][0]["events"] if event["checked"]]
-    told = [(each["fnv1a"], each["output"]["mean"], each["output"]["l2"]) for each in checks]
-    assert told == [(fnv1a, mean, l2) for _, fnv1a, mean, l2, _ in engine.told]
+    answer = [(each["fnv1a"], each["output"]["mean"], each["output"]["l2"]) for each in checks]
+    assert answer == [(fnv1a, mean, l2) for _, fnv1a, mean, l2, _ in engine.reported]
 
 
 @pytest.mark.ci
@@ -72,9 +72,9 @@ def test_no_file_of_a_set_has_values_nor_has_one_that_nobody_fetched(worker: Sta
 
 
 def test_values_and_redact_are_not_both_to_be_had(tmp_path: Path) -> None:
-    said = brickd("record", "--values", "--redact", "-o", str(tmp_path / "run.brick"))
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "values and redact exclude each other: give one of them" in said.stderr
+    reported = brickd("record", "--values", "--redact", "-o", str(tmp_path / "run.brick"))
+    assert (reported.returncode, reported.stdout) == (2, "")
+    assert "values and redact exclude each other: give one of them" in reported.stderr
     with pytest.raises(WrongQuestion, match="give one of them"):
         from_query(Recording, [("values", "true"), ("redact", "true")])
 
@@ -82,15 +82,15 @@ def test_values_and_redact_are_not_both_to_be_had(tmp_path: Path) -> None:
 def test_what_it_came_to_is_said_with_its_degree(worker: Start, tmp_path: Path) -> None:
     for number, (option, words) in enumerate((("--values", "with the values of tensors"), ("--redact", "redacted"))):
         file = tmp_path / f"{number}.brick"
-        said = brickd("record", "-o", str(file), "--duration", "0.05", option)
-        assert said.stdout.splitlines()[0].endswith(f" in 1 file, {words}")
+        reported = brickd("record", "-o", str(file), "--duration", "0.05", option)
+        assert reported.stdout.splitlines()[0].endswith(f" in 1 file, {words}")
     assert record("-o", str(tmp_path / "run.brick"), "--duration", "0.05")["values"] is False
 
 
 def test_a_value_that_was_left_out_is_none_and_one_that_is_zero_is_zero() -> None:
     for fnv1a, shown in ((0, None), (1, 0.0)):
-        (record,), _ = records.events(Said(Tensor(7, 0.0), (Tensor(8, 0.0),), fnv1a=fnv1a).slots())
+        (record,), _ = records.events(CheckedRecord(Tensor(7, 0.0), (Tensor(8, 0.0),), fnv1a=fnv1a).slots())
         tensors = [records.tensor_document(tensor) for tensor in record["tensors"]]
         assert [tensor[name] for tensor in tensors for name in VALUES] == [shown] * 8
-        said = blame.DecodedFingerprint(0, 0, record).document()
-        assert (said["l2"], said["fnv1a"]) == (shown, "0000000000000001" if fnv1a else None)
+        answer = blame.DecodedFingerprint(0, 0, record).document()
+        assert (answer["l2"], answer["fnv1a"]) == (shown, "0000000000000001" if fnv1a else None)

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from checked_record import CheckedRecord, Tensor
 from made_up import MadeUp
-from said import Said, Tensor
 from tapes import BLOCK, END_BYTES, FIRST, read, tape
 from test_recording_files import Machine
 from test_recording_turns import SMALL, Many, Written
@@ -168,7 +168,7 @@ def test_names_are_written_again_with_every_sixth_snapshot(path: Path) -> None:
 
 def ring(first: int, records: int, inside: int = 0, lane: int = 0) -> RingRecords:
     """Records of four slots each."""
-    slots = b"".join(Said(Tensor(number)).slots() for number in range(records))
+    slots = b"".join(CheckedRecord(Tensor(number)).slots() for number in range(records))
     return RingRecords(1, lane, True, inside, first, slots[inside * SLOT_BYTES :])
 
 
@@ -249,14 +249,14 @@ def test_the_newest_events_are_shown_and_those_before_them_are_missed(
 def test_a_file_that_was_cut_behind_a_chunk_may_be_written_still_and_one_within_a_head_was_cut() -> None:
     whole = tape([(SNAPSHOT, 1, b"one"), (SNAPSHOT, 2, b"two")])
     behind = len(whole) - END_BYTES
-    for more, said in (
+    for more, reported in (
         (0, "was not ended: it is written still"),
         (1, "was cut at byte"),
         (BLOCK - 1, "was cut at byte"),
     ):
         seen = read(whole[: behind + more])
         assert [body for *_, body in seen.written] == [b"one", b"two"]
-        assert seen.end.why.startswith(said)
+        assert seen.end.why.startswith(reported)
         assert ("within the head of a chunk" in seen.end.why) is (more > 0)
         assert not seen.end.damages
     torn = read(whole[:behind] + b"x" * BLOCK)

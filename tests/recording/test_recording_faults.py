@@ -125,14 +125,14 @@ while True:
         python=("-P",),
         RECORDING=str(path),
     )
-    least = max(process.heard() for _ in range(20))
+    least = max(process.next_report() for _ in range(20))
     process.kill()
     with open_recording(str(path)) as form:
         bodies = [chunk.body for chunk in form]
         assert len(bodies) >= least
         assert numbered(bodies)
         assert (form.end.damages, form.end.ended) == ([], False)
-        assert any("its writer was killed" in told for told in form.end.words())
+        assert any("its writer was killed" in reported for reported in form.end.words())
 
 
 def test_what_is_whole_is_read_while_another_process_writes(worker: Start, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ report()
         python=("-P",),
         RECORDING=str(path),
     )
-    process.heard()
+    process.next_report()
     with open_recording(str(path)) as form:
         seen = 0
         while not form.end.ended:
@@ -160,7 +160,7 @@ report()
             seen = len(bodies)
         assert seen == 8001
         assert form.end.clean
-    process.heard()
+    process.next_report()
     assert process.end() == 0
 
 

@@ -107,10 +107,10 @@ def test_a_recording_that_is_over_at_once_is_told_as_one_that_began_and_ended(tm
     async def over() -> Recorder:
         return recorded(tmp_path / "run.brick")
 
-    async def told() -> list[bytes]:
+    async def received() -> list[bytes]:
         return [event.split(b"\n")[0] async for event in event_stream.recording(event_stream.Reader(), over)]
 
-    assert asyncio.run(told()) == [b"event: begun", b"event: done"]
+    assert asyncio.run(received()) == [b"event: begun", b"event: done"]
 
 
 @pytest.fixture
@@ -143,20 +143,20 @@ def test_a_recording_that_was_cut_opens_up_to_the_cut(file: Path) -> None:
     before = found[-1][1]  # the chunk that says how it ended
     for cut in (before, before + 70, len(whole) - 64, len(whole) - 1):
         file.write_bytes(whole[:cut])
-        said = brickd("status", "--over", "start", str(file), "--json")
-        assert said.returncode == 0
-        assert json.loads(said.stdout)["workers"][0]["ledger"]["spans"]["summarized"] == 200
-        assert f"{file}: was " in said.stderr
-        (one,) = json.loads(said.stdout)["recording"]["files"]
+        reported = brickd("status", "--over", "start", str(file), "--json")
+        assert reported.returncode == 0
+        assert json.loads(reported.stdout)["workers"][0]["ledger"]["spans"]["summarized"] == 200
+        assert f"{file}: was " in reported.stderr
+        (one,) = json.loads(reported.stdout)["recording"]["files"]
         assert one["problem"]
 
 
 def test_a_recording_without_a_whole_snapshot_says_where_it_was_cut(file: Path) -> None:
     first = next(offset for kind, offset, _, _ in chunks(file) if kind == _reader.CHUNK_SNAPSHOT)
     os.truncate(file, first + 100)
-    said = brickd("status", str(file))
-    assert said.returncode == 2
-    assert said.stderr.splitlines()[-1].startswith(
+    reported = brickd("status", str(file))
+    assert reported.returncode == 2
+    assert reported.stderr.splitlines()[-1].startswith(
         f"brickd: {file}: holds no whole snapshot: was cut at byte {first + 100}"
     )
 
@@ -167,9 +167,9 @@ def test_a_damage_costs_what_is_damaged_and_is_told_with_its_place(file: Path) -
         spoilt = bytearray(whole)
         spoilt[offset + 64 + len(body) // 2] ^= 1
         file.write_bytes(spoilt)
-        said = brickd("workers", str(file))
-        assert f"damaged from byte {offset} to " in said.stderr, kind
-        assert (said.returncode, "api/0" in said.stdout) == (0, True)
+        reported = brickd("workers", str(file))
+        assert f"damaged from byte {offset} to " in reported.stderr, kind
+        assert (reported.returncode, "api/0" in reported.stdout) == (0, True)
 
 
 def test_a_snapshot_that_does_not_add_up_is_damaged_and_the_one_before_it_is_shown(file: Path, tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ def test_a_recording_of_a_newer_minor_is_read_and_what_is_unknown_counted(file: 
             recording.append(99, at_ns, b"of a later brickd")
             recording.append(kind, at_ns, body)
         recording.close()
-    said = brickd("status", str(newer), "--json")
-    assert json.loads(said.stdout)["recording"]["files"][0]["unknown_chunks"] == len(chunks(file))
-    assert "of kind 99, which this brickd does not know: left out" in said.stderr
+    reported = brickd("status", str(newer), "--json")
+    assert json.loads(reported.stdout)["recording"]["files"][0]["unknown_chunks"] == len(chunks(file))
+    assert "of kind 99, which this brickd does not know: left out" in reported.stderr
 
 
 def test_what_is_no_recording_is_refused_in_one_line_that_says_what_was_seen(file: Path, tmp_path: Path) -> None:
@@ -209,19 +209,19 @@ def test_what_is_no_recording_is_refused_in_one_line_that_says_what_was_seen(fil
     (tmp_path / "later.brick").write_bytes(later)
     for name in ("text", "empty", "directory", "later", "missing"):
         path = tmp_path / f"{name}.brick"
-        said = brickd("status", str(path))
-        assert (said.returncode, said.stdout, said.stderr.count("\n")) == (2, "", 1)
-        assert said.stderr.startswith(f"brickd: {path}: "), said.stderr
+        reported = brickd("status", str(path))
+        assert (reported.returncode, reported.stdout, reported.stderr.count("\n")) == (2, "", 1)
+        assert reported.stderr.startswith(f"brickd: {path}: "), reported.stderr
 
 
 def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     recorder = recorded(tmp_path / "run.brick", snapshots=120, max_size=1 << 16, files=3)
-    said = recorder.document()
-    kept = [each["path"] for each in said["files"]]
+    answer = recorder.document()
+    kept = [each["path"] for each in answer["files"]]
     assert (len(kept), sorted(os.listdir(tmp_path))) == (3, sorted(map(os.path.basename, kept)))
-    assert said["removed_files"] > 0
-    assert said["not_recorded"] == {}
+    assert answer["removed_files"] > 0
+    assert answer["not_recorded"] == {}
     assert all(os.path.getsize(path) <= 1 << 16 for path in kept)
     for path in kept:  # each stands for itself
         assert document("workers", path)["workers"][0]["name"] == "api/0"
@@ -307,9 +307,9 @@ def test_names_are_written_afresh_or_as_what_is_new(worker: Start) -> None:
     started(worker, "with brick.span('another'): pause()", **STILL)
     other = Snapshot.of(SharedMemory().survey(), 2, 2)
     known = set[int]()
-    said = [bodies.tables(each, known) for each in (one, one, other)]
-    assert said[1] is None
-    assert [bodies.read_tables(each)[1] for each in said if each is not None] == [True, False]
+    reported = [bodies.tables(each, known) for each in (one, one, other)]
+    assert reported[1] is None
+    assert [bodies.read_tables(each)[1] for each in reported if each is not None] == [True, False]
     known.clear()
     again = bodies.tables(other, known)
     assert again is not None
@@ -391,7 +391,7 @@ def test_numbers_of_a_worker_are_within_their_limits(member: str, most: int) -> 
             read(value)
 
 
-def told(number: int) -> bytes:
+def event_body(number: int) -> bytes:
     return bodies.event(Event(number, 10**9, "looked", f"for the {number}. time"))
 
 
@@ -403,7 +403,7 @@ def test_of_the_events_of_a_recording_the_newest_are_kept_and_the_others_missed_
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         recording = _reader.Recording(fd, 1 << 20, id=bytes(16), made_ns=1, number=part)
         for number in numbers[part::2]:  # in any order
-            recording.append(_reader.CHUNK_EVENTS, 1, told(number))
+            recording.append(_reader.CHUNK_EVENTS, 1, event_body(number))
         recording.close()
         os.close(fd)
     for _ in numbers:
@@ -420,7 +420,7 @@ def test_of_the_events_of_a_recording_the_newest_are_kept_and_the_others_missed_
 def test_events_that_were_not_recorded_are_missed(tmp_path: Path) -> None:
     with written(tmp_path / "run.brick") as recording:
         for number in (5, 6, 9, 9):
-            recording.append(_reader.CHUNK_EVENTS, 1, told(number))
+            recording.append(_reader.CHUNK_EVENTS, 1, event_body(number))
     with opened([str(tmp_path / "run.brick")]) as world:
         assert [world.events.since(since).missed for since in (0, 4, 5, 6, 7, 8, 9, 10)] == [2, 2, 2, 2, 1, 0, 0, 0]
 
@@ -555,9 +555,9 @@ def test_a_recording_is_read_while_it_is_written(worker: Start, tmp_path: Path) 
     machine, path = Machine(), tmp_path / "run.brick"
     recorder = Recorder(Recording(), path, machine)
     try:
-        said = brickd("status", "--over", "start", str(path))
-        assert "200 spans" in said.stdout
-        assert "was not ended: it is written still, or" in said.stderr
+        reported = brickd("status", "--over", "start", str(path))
+        assert "200 spans" in reported.stdout
+        assert "was not ended: it is written still, or" in reported.stderr
     finally:
         recorder.end("asked")
         recorder.join()
@@ -616,9 +616,9 @@ def test_who_was_slow_is_named_from_a_recording_as_the_daemon_named_it(worker: S
                 _reader.CHUNK_SNAPSHOT, each.at_ns, bodies.snapshot(snapshot, None, bodies.RecordingCounts())
             )
         recording.close()
-    said = document("stragglers", str(path), code=1)
-    assert said["stragglers"] == [finding.document() for finding in lookout.judged().findings]
-    assert {finding["worker"] for finding in said["stragglers"]} == {"api/2"}
+    answer = document("stragglers", str(path), code=1)
+    assert answer["stragglers"] == [finding.document() for finding in lookout.judged().findings]
+    assert {finding["worker"] for finding in answer["stragglers"]} == {"api/2"}
 
 
 def test_a_hang_is_seen_in_a_recording(worker: Start, tmp_path: Path) -> None:
@@ -626,5 +626,5 @@ def test_a_hang_is_seen_in_a_recording(worker: Start, tmp_path: Path) -> None:
         opens = "with brick.span('all_reduce'): pause()" if number else "with brick.span('gemm'): pause()"
         started(worker, opens, BRICKD_WORKER=str(number), **STILL)
     recorded(tmp_path / "run.brick")
-    said = document("hang", "--longer", "0", str(tmp_path / "run.brick"), code=1)
-    assert [odd["worker"] for odd in said["services"][0]["odd"]] == ["api/0"]
+    answer = document("hang", "--longer", "0", str(tmp_path / "run.brick"), code=1)
+    assert [odd["worker"] for odd in answer["services"][0]["odd"]] == ["api/0"]

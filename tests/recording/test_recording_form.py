@@ -93,8 +93,8 @@ def test_what_is_whole_of_a_recording_that_is_written_still_is_read(chunks: list
             assert seen.written == chunks[:count]
             assert seen.end.at == recording.bytes
             assert not seen.end.clean
-            (told,) = seen.end.words()
-            assert told.startswith("was not ended: it is written still, or its writer was killed")
+            (reported,) = seen.end.words()
+            assert reported.startswith("was not ended: it is written still, or its writer was killed")
         assert content(fd)[recording.bytes :].strip(b"\0") == b""
 
 
@@ -156,7 +156,7 @@ def test_a_recording_that_was_cut_is_read_up_to_the_cut() -> None:
         seen = read(whole[:length])
         assert seen.written == [chunk for chunk, place in zip(SMALL, where, strict=True) if place.stop <= length]
         assert not seen.end.ended
-        assert any(f"cut at byte {length}" in told for told in seen.end.words())
+        assert any(f"cut at byte {length}" in reported for reported in seen.end.words())
         # As a file looks whose writer took room ahead and was killed while it wrote.
         killed = read(whole[:length].ljust(len(whole) + 5000, b"\0"))
         assert [each for each in killed.written if each in SMALL] == killed.written
@@ -185,7 +185,9 @@ def test_a_body_that_is_cut_once_its_head_was_found_is_not_there() -> None:
 
         with form(fd, reads) as opened:
             assert [each.at_ns for each in opened] == [1]
-            assert any(f"cut at byte {step + 2}" in told or "checksum" in told for told in opened.end.words())
+            assert any(
+                f"cut at byte {step + 2}" in reported or "checksum" in reported for reported in opened.end.words()
+            )
         assert looked[0] == ("F.brick", step, recording.bytes)
 
 

@@ -121,8 +121,8 @@ def verb(*arguments: str) -> tuple[int, str, str]:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["brickd", *arguments])
         code = main()
-    said = [each.buffer.getvalue().decode("utf-8") for each in (out, err) if isinstance(each.buffer, io.BytesIO)]
-    return code, said[0], said[1]
+    reported = [each.buffer.getvalue().decode("utf-8") for each in (out, err) if isinstance(each.buffer, io.BytesIO)]
+    return code, reported[0], reported[1]
 
 
 def spoilt(body: bytes, data: st.DataObject) -> bytes:
@@ -155,9 +155,9 @@ def test_whatever_is_in_a_recording_verbs_answer_or_say_why_not(
         for answer in answers(world):
             with suppress(BrickdError):
                 answer()
-    code, _, said = verb(*data.draw(st.sampled_from(VERBS)), "-o", data.draw(st.sampled_from(FORMATS)), str(path))
+    code, _, reported = verb(*data.draw(st.sampled_from(VERBS)), "-o", data.draw(st.sampled_from(FORMATS)), str(path))
     assert code in (Exit.OK, Exit.DIFFERS, Exit.TROUBLE, Exit.NO_WORKER, Exit.NOT_COMPARABLE)
-    assert "defect" not in said
+    assert "defect" not in reported
 
 
 def changed(body: bytes, **members: Any) -> bytes:

@@ -68,8 +68,8 @@ def test_the_newest_events_are_kept_each_once_and_the_others_are_missed(
     shown = [number for number in every[-kept:] if number > since]
     assert [event.number for event in page.events] == shown
     assert page.newest == (every[-1] if every else 0)
-    told = [number for number in range(every[0], every[-1] + 1) if number > since] if every else []
-    assert page.missed == len(told) - len(shown)
+    reported = [number for number in range(every[0], every[-1] + 1) if number > since] if every else []
+    assert page.missed == len(reported) - len(shown)
 
 
 @pytest.mark.parametrize(

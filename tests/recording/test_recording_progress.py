@@ -43,19 +43,19 @@ def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, show: Callable[[]
         monkeypatch.setattr(sys, "stderr", terminal)
         show()
         os.set_blocking(ours, False)
-        said = b""
+        reported = b""
         with suppress(BlockingIOError):
             while piece := os.read(ours, 4096):
-                said += piece
+                reported += piece
     os.close(ours)
-    return said.decode()
+    return reported.decode()
 
 
 def test_on_a_terminal_it_is_shown_how_far_a_recording_was_read(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
-    said = on_terminal(200, monkeypatch, lambda: ask.asked("events", EventsQuery(), recordings=[file]))
+    answer = on_terminal(200, monkeypatch, lambda: ask.asked("events", EventsQuery(), recordings=[file]))
     size = os.path.getsize(file)
-    assert said.startswith(f"\rreading {file}: 1.5M of {size / 2**20:.1f}M\x1b[K\r\x1b[Kbrickd: ")
+    assert answer.startswith(f"\rreading {file}: 1.5M of {size / 2**20:.1f}M\x1b[K\r\x1b[Kbrickd: ")
 
 
 def test_a_terminal_that_does_not_say_how_wide_it_is_has_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,16 +75,16 @@ def test_who_asks_for_no_progress_has_the_same_answer_and_a_silent_terminal(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
-    heard: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
 
     @contextmanager
     def reading() -> Iterator[fetch_answer.Reads]:
-        yield lambda path, at, of: heard.append((path, at, of))
+        yield lambda path, at, of: reported.append((path, at, of))
 
-    told = fetch_answer.find("events", EventsQuery(), recordings=[file], reading=reading)
+    answer = fetch_answer.find("events", EventsQuery(), recordings=[file], reading=reading)
     size = os.path.getsize(file)
-    assert heard
-    assert all(each[0::2] == (file, size) and 0 < each[1] <= size for each in heard)
+    assert reported
+    assert all(each[0::2] == (file, size) and 0 < each[1] <= size for each in reported)
     untold: list[fetch_answer.FetchedAnswer] = []
 
     def asked_quietly() -> None:
@@ -92,4 +92,4 @@ def test_who_asks_for_no_progress_has_the_same_answer_and_a_silent_terminal(
         diff_operands.find(DiffQuery((file,)))
 
     assert on_terminal(80, monkeypatch, asked_quietly) == ""
-    assert untold == [told]
+    assert untold == [answer]

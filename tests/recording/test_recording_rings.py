@@ -38,7 +38,7 @@ def recorded(seen: Read) -> Recorded:
     return found
 
 
-def told(drain: _reader.Drain) -> tuple[object, ...]:
+def taken(drain: _reader.Drain) -> tuple[object, ...]:
     """All that a drain says."""
     numbers = (drain.activity, drain.spans, drain.rejected, drain.skipped, drain.gaps, drain.complete)
     return (*numbers, drain.fill, drain.held, drain.cursors(), drain.longest(), drain.recent())
@@ -74,7 +74,7 @@ def test_whatever_stands_in_rings_is_recorded_as_it_stood_there(
             if slots:
                 stood[7, lane, is_events] = stood.get((7, lane, is_events), b"") + written.tobytes()
             assert _reader.drain([with_])[2] == _reader.drain([without])[2]
-            assert told(with_) == told(without)
+            assert taken(with_) == taken(without)
         flush(recording, spool)
         recording.close()
         seen = read_fd(fd)
@@ -163,7 +163,7 @@ def test_a_file_is_filled_to_its_limit_and_what_has_no_room_stays_in_the_spool(l
         written = numbered(30_000)
         r.add(0, "span", written)
         spool = _reader.Spool()
-        assert told(drained(r, spool)) == told(drained(r, None))
+        assert taken(drained(r, spool)) == taken(drained(r, None))
         recording = _reader.Recording(fd, limit, bytes(16), 0, 0, 1 << 16, spare)
         with pytest.raises(OSError, match="File too large"):
             flush(recording, spool)

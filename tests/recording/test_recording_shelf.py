@@ -89,26 +89,26 @@ def test_a_writer_that_was_killed_has_locked_nothing(prefix: str) -> None:
 
 def test_what_nobody_fetched_is_told_by_the_doctor_with_a_daemon_or_without_one(prefix: str) -> None:
     def finding() -> tuple[str, str | None, list[str]]:
-        said = json.loads(brickd("doctor", "--json").stdout)["findings"]
-        (found,) = (each for each in said if each["name"] == "recordings")
+        answer = json.loads(brickd("doctor", "--json").stdout)["findings"]
+        (found,) = (each for each in answer if each["name"] == "recordings")
         return found["state"], found["fix"], found["about"]
 
     assert finding()[0] == "ok"
     first, second = id_of(lying()), id_of(lying())
-    told = ("advice", f"brickd record --fetch {second}", [first, second])
+    reported = ("advice", f"brickd record --fetch {second}", [first, second])
     with written(shelf().place()):
-        assert finding() == told
+        assert finding() == reported
         with running(), pytest.MonkeyPatch.context() as patch:
             patch.setenv("BRICKD_STATE_DIR", "/nowhere")  # of the daemon's own we know nothing
-            assert finding() == told
+            assert finding() == reported
 
 
 def test_the_oldest_goes_as_a_new_one_begins_and_that_is_told(tmp_path: Path, prefix: str) -> None:
     every = [lying() for _ in range(ROOM)]
     with running() as daemon:
         assert brickd("record", "--duration", "0.01", "-o", str(tmp_path / "run.brick")).returncode == 0
-        told = daemon.until("recording_removed")
-        assert str(every[0]) in told["text"]
+        reported = daemon.until("recording_removed")
+        assert str(every[0]) in reported["text"]
     assert sorted(runtime().recordings.iterdir()) == sorted(every[1:])
 
 

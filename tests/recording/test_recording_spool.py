@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import SLOT, Rings, rings
 from tapes import Read, begin, flush, memory, read_fd
-from test_recording_rings import numbered, told
+from test_recording_rings import numbered, taken
 
 from brickd.recording.chunks import records
 from brickd.shm import _reader
@@ -114,7 +114,7 @@ def test_a_disk_that_stands_still_costs_what_has_no_room_in_the_spool_and_the_dr
         for count in (40, 30, 20, 5, 60, 2):  # nobody writes: the thread that would waits for its disk
             work(recorded, drain, 0, count)
             work(other, alone, 0, count)
-            assert told(drain) == told(alone)
+            assert taken(drain) == taken(alone)
         assert (drain.spans, spool.refused_slots) == (157, 5 + 60)
         flush(recording, spool)  # it has come back
         work(recorded, drain, 0, 3)

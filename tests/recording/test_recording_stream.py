@@ -27,7 +27,7 @@ def recorder(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     recorder.join()
 
 
-def told(event: bytes) -> tuple[str, Any]:
+def parsed(event: bytes) -> tuple[str, Any]:
     name, data, *_ = event.decode().split("\n")
     return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
@@ -42,7 +42,7 @@ def run(reading: Any) -> Any:
 
 
 async def names(parts: AsyncIterator[bytes]) -> list[tuple[str, str | None]]:
-    return [(name, document.get("why")) for name, document in [told(each) async for each in parts]]
+    return [(name, document.get("why")) for name, document in [parsed(each) async for each in parts]]
 
 
 def test_who_ends_it_wakes_its_reader_and_all_of_it_was_told(recorder: Recorder) -> None:
@@ -51,7 +51,7 @@ def test_who_ends_it_wakes_its_reader_and_all_of_it_was_told(recorder: Recorder)
 
     async def read() -> list[tuple[str, str | None]]:
         parts = event_stream.recording(event_stream.Reader(), begin)
-        begun = told(await anext(parts))
+        begun = parsed(await anext(parts))
         recorder.end("asked")
         return [(begun[0], begun[1]["why"]), *await names(parts)]
 
@@ -65,16 +65,16 @@ def test_each_time_its_reader_is_woken_it_is_told_how_far_it_has_come_and_once(r
     async def read() -> list[str]:
         reader = event_stream.Reader()
         parts = event_stream.recording(reader, begin)
-        seen = [told(await anext(parts))[0]]
+        seen = [parsed(await anext(parts))[0]]
         for _ in range(2):
             reader.woken.set()
-            seen.append(told(await anext(parts))[0])
+            seen.append(parsed(await anext(parts))[0])
         further = asyncio.ensure_future(anext(parts))
         for _ in range(100):
             await asyncio.sleep(0)
         seen.append("waits" if not further.done() else "goes on")
         recorder.end("asked")
-        seen.append(told(await further)[0])
+        seen.append(parsed(await further)[0])
         await parts.aclose()
         return seen
 
@@ -92,9 +92,9 @@ def test_a_daemon_that_ends_ends_it_and_its_reader_is_told_so(recorder: Recorder
         reader.end()
         return await names(parts)
 
-    said = run(read())
-    assert {name for name, _ in said[:-1]} == {"progress"}
-    assert said[-1] == ("done", "daemon_ended")
+    reported = run(read())
+    assert {name for name, _ in reported[:-1]} == {"progress"}
+    assert reported[-1] == ("done", "daemon_ended")
 
 
 def test_a_reader_that_leaves_ends_it(recorder: Recorder) -> None:
@@ -147,6 +147,6 @@ def test_one_that_cannot_begin_is_told_with_the_reason_alone() -> None:
         raise BrickdError("another one is made")
 
     async def read() -> list[tuple[str, Any]]:
-        return [told(each) async for each in event_stream.recording(event_stream.Reader(), begin)]
+        return [parsed(each) async for each in event_stream.recording(event_stream.Reader(), begin)]
 
     assert run(read()) == [("error", {"error": {"kind": "trouble", "message": "another one is made"}})]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from made_up import MadeUp
 from rings import SLOT
+from source_pieces import all_pieces, fnv1a
 from test_recording_files import Machine, chunks
 from test_recording_rings import numbered
 from test_recording_spool import work, workers
-from told import fnv1a, told
 from weighed import several
 
 from brickd.analysis.weights.store import Weights
@@ -299,7 +299,7 @@ class Weighing(Many):
         self.holders = several("api/0", "api/1")
         for name in ("api/0", "api/1"):
             for layer in range(tensors):
-                self.holders.say(name, 100 + layer, "w", layer)
+                self.holders.add_weight(name, 100 + layer, "w", layer)
 
     def survey(self) -> Survey:
         return Survey(self.holders.workers, [])
@@ -310,7 +310,7 @@ class Weighing(Many):
 
 def test_every_file_has_the_weights_of_those_who_are_recorded_and_of_nobody_else(tmp_path: Path) -> None:
     machine = Weighing(3)
-    machine.holders.say("api/1", 7, "w", 0)
+    machine.holders.add_weight("api/1", 7, "w", 0)
     made = Written(tmp_path / "run.brick", machine, names=("api/0",))
     made.writer.weigh()
     with workers(1, slots=1 << 13) as ((r, drain),):
@@ -340,7 +340,7 @@ class Launching(Many):
         super().__init__()
         self.known, made = Sources(), MadeUp("api")
         for number, text in enumerate(texts):
-            self.known.take("a", told(text))
+            self.known.take("a", all_pieces(text))
             made.launch(f"kernel {number}", f"smem=0B @{fnv1a(text):016x}")
         reading = made.reading()
         self.worker = Worker("api/0", reading, ledger_of(reading))
@@ -378,8 +378,8 @@ def test_that_nothing_can_be_recorded_is_told_once_and_once_that_it_can_again(tm
             assert recorder.trouble is not None
     recorder.end("asked")
     recorder.join()
-    told = [each.kind for each in machine.events.since(0).events if each.kind != "looked"]
-    assert told == [
+    reported = [each.kind for each in machine.events.since(0).events if each.kind != "looked"]
+    assert reported == [
         "recording_began", "recording_failed", "recording_resumed", "recording_failed", "recording_ended",
     ]  # fmt: skip
     assert recorder.document()["not_recorded"] == {"snapshots": 3}
@@ -389,8 +389,8 @@ def test_a_recording_with_a_duration_ends_when_that_is_over_and_not_before(tmp_p
     machine = Machine()
     recorder = Recorder(Recording(duration=0.01), tmp_path / "short.brick", machine)
     recorder.join()
-    said = recorder.document()
-    assert (said["why"], said["elapsed_ns"] >= 10_000_000) == ("over", True)
+    answer = recorder.document()
+    assert (answer["why"], answer["elapsed_ns"] >= 10_000_000) == ("over", True)
     recorder = Recorder(Recording(duration=3600), tmp_path / "long.brick", machine)
     for _ in range(2):  # at the second one it has come round since the first one
         recorder.take(Snapshot.of(Survey([], []), time.monotonic_ns(), time.time_ns()))

@@ -94,9 +94,9 @@ def test_a_file_with_a_byte_changed_or_cut_is_refused(
 
 @pytest.mark.parametrize("wrong", [0, -1, 1e-300, 1e31, 10**400, math.nan, math.inf, "1", None, True])
 def test_a_rate_that_is_none_is_refused_though_the_file_is_whole(tmp_path: Path, wrong: object) -> None:
-    said = given_device().document() | {"flops_per_second": {"float32": wrong}}
+    answer = given_device().document() | {"flops_per_second": {"float32": wrong}}
     path = tmp_path / "peaks"
-    path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [said]}).encode()]))
+    path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [answer]}).encode()]))
     with pytest.raises(PeaksRefused, match=r"a rate is a number from 1 to 1e30|expected a number"):
         load(path)
 
@@ -188,20 +188,20 @@ def test_a_thread_that_gets_no_memory_ends_them_all() -> None:
 
 def test_processors_tell_each_type_and_each_level_or_why_not() -> None:
     cpus = sorted(os.sched_getaffinity(0))[:1]
-    said = list(processors("core", cpus, TINY, [WorkingSet("L1", 4096), Skipped("memory", "no room")]))
-    assert isinstance(said[0], Begun)
-    assert said[0].by.startswith("numpy ")
-    assert [each.type for each in said if isinstance(each, Flops)] == ["float32", "float64"]
-    assert [each.what for each in said if isinstance(each, Next)] == ["float32", "float64", "L1"]
-    assert all(each.per_second > 0 for each in said if isinstance(each, Flops))
-    assert said[-1] == Skipped("memory", "no room")
-    assert [decode(encode(each)) for each in said] == said
+    reported = list(processors("core", cpus, TINY, [WorkingSet("L1", 4096), Skipped("memory", "no room")]))
+    assert isinstance(reported[0], Begun)
+    assert reported[0].by.startswith("numpy ")
+    assert [each.type for each in reported if isinstance(each, Flops)] == ["float32", "float64"]
+    assert [each.what for each in reported if isinstance(each, Next)] == ["float32", "float64", "L1"]
+    assert all(each.per_second > 0 for each in reported if isinstance(each, Flops))
+    assert reported[-1] == Skipped("memory", "no room")
+    assert [decode(encode(each)) for each in reported] == reported
 
 
 def test_what_there_is_of_a_gpu_is_told_or_why_there_is_none() -> None:
-    said = list(gpus(TINY))
-    assert said
-    assert all(each.why for each in said if isinstance(each, Skipped))
+    reported = list(gpus(TINY))
+    assert reported
+    assert all(each.why for each in reported if isinstance(each, Skipped))
 
 
 def test_caches_are_those_of_data_the_nearest_first(tmp_path: Path) -> None:
@@ -262,19 +262,19 @@ def test_what_others_took_meanwhile_is_what_was_taken_and_not_by_us() -> None:
     assert now.passed > now.taken > 0
 
 
-@pytest.mark.parametrize("told", ["", '["Begun","d","by"]', '["Begun","d","by"]\n["Flops","float32",2.0]'])
+@pytest.mark.parametrize("text", ["", '["Begun","d","by"]', '["Begun","d","by"]\n["Flops","float32",2.0]'])
 def test_a_program_that_is_killed_costs_what_it_had_not_told_which_is_said(
-    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{told}\nEND\nkill -9 $$\n".replace("\n\n", "\n"))
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\nkill -9 $$\n".replace("\n\n", "\n"))
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     found = measure(quick=True, progress=lambda *_: None)
-    assert [each.flops_per_second for each in found.devices] == ([{"float32": 2.0}] * 3 if "Flops" in told else [])
+    assert [each.flops_per_second for each in found.devices] == ([{"float32": 2.0}] * 3 if "Flops" in text else [])
     skipped = [*found.skipped, *(each for device in found.devices for each in device.skipped)]
     assert [each.why for each in skipped] == ["the program that measured it was ended by SIGKILL"] * 3
-    assert skipped[0].what == ("d, core" if told.endswith('"by"]') else "core")
+    assert skipped[0].what == ("d, core" if text.endswith('"by"]') else "core")
 
 
 def test_a_program_that_measures_is_not_of_the_group_to_which_a_terminal_sends_ctrl_c(
@@ -295,21 +295,21 @@ echo '["Flops","float32",2.0]'
 
 
 def test_peaks_that_are_given_are_shown_as_given(prefix: str) -> None:
-    said = document("calibrate", "--device", "h\x1b[2J", "--peak-flops", "1e15", "--bandwidth", "3.35e12")
-    (device,) = said["devices"]
+    answer = document("calibrate", "--device", "h\x1b[2J", "--peak-flops", "1e15", "--bandwidth", "3.35e12")
+    (device,) = answer["devices"]
     assert (device["name"], device["source"], device["machine"], device["by"]) == ("h\x1b[2J", "given", None, None)
     assert device["flops_per_second"] == {"any": 1e15}
     assert device["bandwidths"] == [{"level": "memory", "bytes_per_second": 3.35e12, "working_set_bytes": None}]
     screen = brickd("calibrate", "--peak-flops", "1e12", "--bandwidth", "1e9").stdout.splitlines()
     assert [line.split()[0] for line in screen] == ["DEVICE", "given", "given", "h\\x1b[2J", "h\\x1b[2J"]
     assert all(line.endswith("given") for line in screen[1:])
-    path = Path(said["path"])
+    path = Path(answer["path"])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == ["peaks"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "text"),
     [
         (["--peak-flops", "1e12"], "give both --peak-flops and --bandwidth"),
         (["--device", "tpu"], "give both --peak-flops and --bandwidth"),
@@ -321,10 +321,10 @@ def test_peaks_that_are_given_are_shown_as_given(prefix: str) -> None:
         (["--quick", "--peak-flops", "1", "--bandwidth", "1"], "give one of them"),
     ],
 )
-def test_what_is_given_is_whole_or_refused(prefix: str, arguments: list[str], said: str) -> None:
+def test_what_is_given_is_whole_or_refused(prefix: str, arguments: list[str], text: str) -> None:
     found = brickd("calibrate", *arguments)
     assert (found.returncode, found.stdout) == (2, "")
-    assert said in found.stderr
+    assert text in found.stderr
     assert not (runtime().state / "peaks").exists()
 
 
@@ -360,15 +360,15 @@ def test_a_program_of_one_core_is_bound_to_it_before_anything_asks_how_many_ther
 
 @pytest.mark.slow
 def test_a_machine_that_is_measured_has_a_peak_of_each_kind(prefix: str) -> None:
-    said = document("calibrate", "--quick")
-    devices = {each["name"]: each for each in said["devices"]}
+    answer = document("calibrate", "--quick")
+    devices = {each["name"]: each for each in answer["devices"]}
     assert {"core", "machine"} <= set(devices)
     for name in ("core", "machine"):
         device = devices[name]
         assert 0 <= device["others_percent"] <= 100
         assert (device["source"], device["machine"]["cpus"]) == ("measured", len(os.sched_getaffinity(0)))
         assert set(device["flops_per_second"]) == {"float32", "float64"}
-        told = [each["level"] for each in device["bandwidths"]] + [each["what"] for each in device["skipped"]]
-        assert "memory" in told
-    assert "gpu0" in devices or [each["what"] for each in said["skipped"]] == ["gpu"]
+        reported = [each["level"] for each in device["bandwidths"]] + [each["what"] for each in device["skipped"]]
+        assert "memory" in reported
+    assert "gpu0" in devices or [each["what"] for each in answer["skipped"]] == ["gpu"]
     assert document("roofline", "--level", devices["machine"]["bandwidths"][-1]["level"])["bricks"] == []

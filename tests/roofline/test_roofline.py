@@ -23,7 +23,7 @@ from verbs import brickd, document, sheet, started
 
 from brickd.analysis.roofline.peaks import Bandwidth, Device, save
 from brickd.analysis.roofline.roofline import Roof, chosen, place, roof_of
-from brickd.analysis.roofline.roofline import document as told
+from brickd.analysis.roofline.roofline import document as roofline_document
 from brickd.base.machine import Machine
 from brickd.base.paths import runtime
 from brickd.cli import roofline_svg
@@ -59,17 +59,24 @@ pause()
 rates = st.floats(1, 1e30)
 
 
-def brick(name: str = "b", **said: Any) -> dict[str, Any]:
+def brick(name: str = "b", **answer: Any) -> dict[str, Any]:
     """An entry as the view `bricks` has it."""
     known = {"category": "other", "count": 1, "total_ns": 1000, "self_ns": 1000, "flops": 0, "bytes": 0}
-    return {"name": name, **known, "bounded": False, **said}
+    return {"name": name, **known, "bounded": False, **answer}
 
 
 def answered(
     *bricks: dict[str, Any], question: RooflineQuery | None = None, here: Machine = HERE, device: Device = DEVICE
 ) -> dict[str, Any]:
-    said = {"schema_version": 1, "source": "daemon", "over": "start", "over_ns": None, "workers": 1, "bricks": bricks}
-    return told(said, device, question or RooflineQuery(), here)
+    reported = {
+        "schema_version": 1,
+        "source": "daemon",
+        "over": "start",
+        "over_ns": None,
+        "workers": 1,
+        "bricks": bricks,
+    }
+    return roofline_document(reported, device, question or RooflineQuery(), here)
 
 
 # ---- the formula
@@ -108,7 +115,7 @@ def test_what_is_above_a_roof_is_served_by_the_farthest_level_that_can(
 
 
 @pytest.mark.parametrize(
-    ("said", "missing"),
+    ("answer", "missing"),
     [
         ({}, ["flops", "bytes"]),
         ({"flops": 8}, ["bytes"]),
@@ -121,9 +128,9 @@ def test_what_is_above_a_roof_is_served_by_the_farthest_level_that_can(
     ],
 )
 def test_a_brick_of_which_anything_is_not_known_is_unknown_and_never_optimal(
-    said: dict[str, Any], missing: list[str]
+    answer: dict[str, Any], missing: list[str]
 ) -> None:
-    found = answered(brick(**said), brick("known", flops=100, bytes=100))
+    found = answered(brick(**answer), brick("known", flops=100, bytes=100))
     assert [entry["name"] for entry in found["bricks"]] == ["known"]
     (unknown,) = found["unknown"]
     assert unknown["missing"] == missing
@@ -131,8 +138,8 @@ def test_a_brick_of_which_anything_is_not_known_is_unknown_and_never_optimal(
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 2**63)] * 3), max_size=8), st.none() | st.integers(1, 4))
-def test_every_brick_is_ranked_counted_or_unknown(said: list[tuple[int, int, int]], top: int | None) -> None:
-    bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(said)]
+def test_every_brick_is_ranked_counted_or_unknown(reported: list[tuple[int, int, int]], top: int | None) -> None:
+    bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(reported)]
     found = answered(*bricks, question=RooflineQuery(top=top))
     assert len(found["bricks"]) + found["rest"]["bricks"] + len(found["unknown"]) == len(bricks)
     gains = [entry["to_gain_ns"] for entry in found["bricks"]]
@@ -162,14 +169,14 @@ def test_a_level_and_a_type_that_are_asked_for_are_those_of_the_roof() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "text"),
     [
         (RooflineQuery(type="int8"), "of machine no int8 is known: --type is one of float32, float64"),
         (RooflineQuery(level="L3"), "of machine no L3 is known: --level is one of L1, L2, memory"),
     ],
 )
-def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: RooflineQuery, said: str) -> None:
-    with pytest.raises(BrickdError, match=said):
+def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: RooflineQuery, text: str) -> None:
+    with pytest.raises(BrickdError, match=text):
         roof_of(DEVICE, asked)
     with pytest.raises(BrickdError, match="no peaks are known of gpu0, only of machine"):
         chosen([DEVICE], RooflineQuery(device="gpu0"))
@@ -181,11 +188,11 @@ def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: Roofli
     st.lists(st.tuples(st.floats(1, 1e43), *[st.integers(1, 2**64)] * 2)),
 )
 def test_whatever_a_device_and_bricks_may_have_can_be_told_and_drawn(
-    peak: float, bandwidths: list[float], said: list[tuple[float, int, int]]
+    peak: float, bandwidths: list[float], reported: list[tuple[float, int, int]]
 ) -> None:
     levels = tuple(Bandwidth(f"L{n}", rate) for n, rate in enumerate(bandwidths))
     device = replace(DEVICE, flops_per_second={"float32": peak}, bandwidths=levels)
-    bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(said)]
+    bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(reported)]
     found = answered(*bricks, question=RooflineQuery(level="L0"), device=device)
     assert len(found["bricks"]) == len(bricks)
     json.dumps(found, allow_nan=False)
@@ -237,8 +244,8 @@ def peaks(prefix: str) -> None:
     assert brickd(*PEAKS).returncode == 0
 
 
-def names(said: dict[str, Any]) -> list[str]:
-    return [entry["name"] for entry in said["bricks"]]
+def names(answer: dict[str, Any]) -> list[str]:
+    return [entry["name"] for entry in answer["bricks"]]
 
 
 def test_without_peaks_it_says_how_they_are_measured(worker: Start) -> None:
@@ -251,15 +258,15 @@ def test_without_peaks_it_says_how_they_are_measured(worker: Start) -> None:
 @pytest.mark.usefixtures("peaks")
 def test_bricks_stand_by_what_is_to_gain_and_unknown_ones_are_counted(worker: Start) -> None:
     started(worker, COMPUTING)
-    said = document("roofline")
-    assert names(said) == ["gemm", "copy", "cached"]
-    assert [entry["distance_percent"] for entry in said["bricks"]] == [80, 20, 0]
-    assert [entry["limit"] for entry in said["bricks"]] == ["compute", "memory", "memory"]
-    assert [entry["to_gain_ns"] for entry in said["bricks"]] == pytest.approx([800_000, 200_000, 0], rel=1e-6)
-    assert {entry["name"]: entry["missing"] for entry in said["unknown"]} == {
+    answer = document("roofline")
+    assert names(answer) == ["gemm", "copy", "cached"]
+    assert [entry["distance_percent"] for entry in answer["bricks"]] == [80, 20, 0]
+    assert [entry["limit"] for entry in answer["bricks"]] == ["compute", "memory", "memory"]
+    assert [entry["to_gain_ns"] for entry in answer["bricks"]] == pytest.approx([800_000, 200_000, 0], rel=1e-6)
+    assert {entry["name"]: entry["missing"] for entry in answer["unknown"]} == {
         "sample": ["flops", "bytes"], "move": ["flops"], HOSTILE: ["bytes"],
     }  # fmt: skip
-    assert [row["name"] for row in sheet("roofline")] == names(said)
+    assert [row["name"] for row in sheet("roofline")] == names(answer)
     screen = brickd("roofline", COLUMNS="200").stdout.splitlines()
     assert screen[0].startswith("machine: float32 100GFLOP/s, memory 10.0GB/s; given ")
     assert screen[2].split() == [
@@ -299,11 +306,11 @@ p.stop(gemm)
 pause()
 """,
     )
-    told = {entry["name"]: entry for entry in document("roofline", "--category", "tile")["bricks"]}
-    assert {name: (entry["bytes"], entry["flops_per_byte"]) for name, entry in told.items()} == {
+    roofline_document = {entry["name"]: entry for entry in document("roofline", "--category", "tile")["bricks"]}
+    assert {name: (entry["bytes"], entry["flops_per_byte"]) for name, entry in roofline_document.items()} == {
         "tile.macro": (16384, 64), "tile.midi": (2048, 8), "tile.micro": (64, 1),
     }  # fmt: skip
-    for entry in told.values():
+    for entry in roofline_document.values():
         assert entry["of_peak_percent"] == pytest.approx(
             100 * entry["flops"] / entry["total_ns"] * 1e9 / 1e11, rel=1e-4
         )
@@ -354,9 +361,9 @@ def test_where_nobody_says_anything_there_is_nothing_to_rank(worker: Start) -> N
 @pytest.mark.usefixtures("daemon", "peaks")
 def test_a_daemon_tells_the_same(worker: Start) -> None:
     started(worker, COMPUTING)
-    said = document("roofline", "--by", "service", "--top", "1")
-    assert said["source"] == "daemon"
-    assert (names(said), said["rest"]["bricks"], said["rest"]["above_roof"]) == (["gemm"], 2, 1)
+    answer = document("roofline", "--by", "service", "--top", "1")
+    assert answer["source"] == "daemon"
+    assert (names(answer), answer["rest"]["bricks"], answer["rest"]["above_roof"]) == (["gemm"], 2, 1)
 
 
 @pytest.mark.usefixtures("peaks")
@@ -367,12 +374,12 @@ def test_a_window_has_what_was_done_since_the_daemon_looked_first_and_nothing_be
         process.go()
         process.paused()
         for over in ("10s", "60s"):
-            said = document("roofline", "--over", over)
-            assert said["over"] == over
-            assert [(entry["name"], entry["count"], entry["distance_percent"]) for entry in said["bricks"]] == [
+            answer = document("roofline", "--over", over)
+            assert answer["over"] == over
+            assert [(entry["name"], entry["count"], entry["distance_percent"]) for entry in answer["bricks"]] == [
                 ("gemm", 1, 90), ("copy", 1, 60), ("cached", 1, 20),
             ]  # fmt: skip
-            assert {entry["name"] for entry in said["unknown"]} == {"sample", "move", HOSTILE}
+            assert {entry["name"] for entry in answer["unknown"]} == {"sample", "move", HOSTILE}
             assert ", last " in brickd("roofline", "--over", over).stdout.splitlines()[1]
 
 
@@ -390,9 +397,9 @@ pause()
 """,
     )
     with running() as daemon:
-        daemon.once("/status", lambda said: said["ledger"]["deferred"]["measured"] == 3)
-        said = document("roofline")
-        (gemm,) = said["bricks"]
+        daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["measured"] == 3)
+        answer = document("roofline")
+        (gemm,) = answer["bricks"]
         assert (gemm["name"], gemm["flops"], gemm["bytes"], gemm["total_ns"]) == (
             "gemm",
             27_000_000,
@@ -417,15 +424,15 @@ def test_a_recording_is_told_of_like_the_machine(worker: Start, tmp_path: Path) 
     with recording("-o", path, "--until-exit") as recorder:
         process.kill()
         recorder.communicate()
-    said = document("roofline", path)
-    assert names(said) == ["gemm", "copy", "cached"]
-    assert said["recording"]["files"][0]["path"] == path
+    answer = document("roofline", path)
+    assert names(answer) == ["gemm", "copy", "cached"]
+    assert answer["recording"]["files"][0]["path"] == path
 
 
 def test_a_recording_of_another_host_is_said_to_be_that() -> None:
     found = answered() | {"recording": {"host": "elsewhere\x1b[2J"}}
-    (said,) = elsewhere(found)
-    assert said.startswith("this was recorded on elsewhere")
+    (reported,) = elsewhere(found)
+    assert reported.startswith("this was recorded on elsewhere")
     assert elsewhere(found | {"recording": {"host": os.uname().nodename}}) == []
     assert elsewhere(found | {"recording": {"host": None}}) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from said import Said, Tensor
+from checked_record import CheckedRecord, Tensor
 
 FLOAT16, BFLOAT16, INT32 = 10, 11, 3
 _PLACES = np.arange(16)
@@ -26,10 +26,12 @@ def tensor(content: int, what: int, **values: int) -> Tensor:
     return Tensor(100 * content + what, 1.0, tuple(sketch), **values)
 
 
-def said(what: Mapping[int, int], *, site: int = 1, params: int = 0, **values: int) -> list[Said]:
+def records_of(what: Mapping[int, int], *, site: int = 1, params: int = 0, **values: int) -> list[CheckedRecord]:
     """By content what is said of it."""
     return [
-        Said(tensor(content, each, **values), (Tensor(1000 + content),), site=site, params=params, ticks=content)
+        CheckedRecord(
+            tensor(content, each, **values), (Tensor(1000 + content),), site=site, params=params, ticks=content
+        )
         for content, each in what.items()
     ]
 

@@ -55,10 +55,10 @@ def until(so: Callable[[], Any]) -> Any:
     return found
 
 
-def told(*arguments: str) -> dict[str, Any]:
+def asked(*arguments: str) -> dict[str, Any]:
     """What a verb says; nothing where there is nobody to say it of."""
-    said = brickd(*arguments, "--json")
-    return dict(json.loads(said.stdout)) if said.returncode in (0, 1) else {}
+    reported = brickd(*arguments, "--json")
+    return dict(json.loads(reported.stdout)) if reported.returncode in (0, 1) else {}
 
 
 def spans() -> dict[str, tuple[str, int]]:
@@ -78,13 +78,13 @@ class Server:
 
     def __init__(self, folder: Path, *command: str, service: str = "api") -> None:
         self.port = free_port()
-        with (folder / "said").open("wb") as said:
+        with (folder / "said").open("wb") as reported:
             self.process = subprocess.Popen(
                 [*BRICKD, "run", "--service", service, "--fingerprints", "all", "--",
                  *(each.replace("PORT", str(self.port)) for each in command)],
-                cwd=folder, env=os.environ | ONE_THREAD, stdout=said, stderr=said, process_group=0,
+                cwd=folder, env=os.environ | ONE_THREAD, stdout=reported, stderr=reported, process_group=0,
             )  # fmt: skip
-        self.said = folder / "said"
+        self.output_file = folder / "said"
 
     def ask(self, seed: int = 0) -> dict[str, Any]:
         """What a worker answers; any failure raises."""
@@ -98,7 +98,7 @@ class Server:
         return found
 
     def up(self) -> bool:
-        assert self.process.poll() is None, self.said.read_text()
+        assert self.process.poll() is None, self.output_file.read_text()
         with contextlib.suppress(OSError):
             return bool(self.ask())
         return False

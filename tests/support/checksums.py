@@ -38,7 +38,7 @@ class Left(NamedTuple):
     reading: Reading
     events: list[dict[str, Any]]
     sites: list[Site | None]
-    told: Any
+    reported: Any
 
 
 def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Left:
@@ -59,12 +59,12 @@ def _whole(source: str) -> str:
 
 
 def _left(process: Worker, prefix: str) -> Left:
-    told = process.heard()
+    reported = process.next_report()
     process.paused()
     got = reading(prefix)
-    result = Left(got, events(got), sites(got), told)
+    result = Left(got, events(got), sites(got), reported)
     process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
     return result
 
 

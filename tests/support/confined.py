@@ -145,10 +145,10 @@ class Denied(NamedTuple):
 
 def _sets() -> dict[str, list[str]]:
     """The sets of system calls that systemd knows."""
-    said = subprocess.run(["systemd-analyze", "syscall-filter"], capture_output=True, text=True, check=True).stdout
+    reported = subprocess.run(["systemd-analyze", "syscall-filter"], capture_output=True, text=True, check=True).stdout
     found: dict[str, list[str]] = {}
     members: list[str] = []
-    for line in said.splitlines():
+    for line in reported.splitlines():
         if line.startswith("@"):
             members = found.setdefault(line.strip(), [])
         elif (word := line.strip()) and not word.startswith("#"):

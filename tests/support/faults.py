@@ -90,22 +90,22 @@ def fault_at(
     compiled: Compile,
     plan: str | None = None,
     under: tuple[Path, ...] = (),
-    told: int | None = None,
+    log: int | None = None,
     of: str | None = None,
 ) -> dict[str, str]:
     """The environment in which a program dies, or finds a broken disk, at one of its effects: see fault_at.c.
 
     `plan` is as there, "kill-after:17"; without one nothing happens. Only effects below the paths of `under` count,
     where there are any; among these only those of the name `of`, where one is given. A line for each goes to the
-    descriptor `told`, which the program must inherit.
+    descriptor `log`, which the program must inherit.
     """
     environment = {"LD_PRELOAD": str(compiled("fault_at.so", (NATIVE / "fault_at.c",), "-shared", "-fPIC"))}
     if plan is not None:
         environment["BRICKD_TEST_FAULT"] = plan
     if under:
         environment["BRICKD_TEST_FAULT_UNDER"] = ":".join(map(str, under))
-    if told is not None:
-        environment["BRICKD_TEST_FAULT_LOG"] = str(told)
+    if log is not None:
+        environment["BRICKD_TEST_FAULT_LOG"] = str(log)
     if of is not None:
         environment["BRICKD_TEST_FAULT_OF"] = of
     return environment
@@ -136,7 +136,7 @@ def order(worker: Worker, letters: str) -> list[Any]:
         assert worker.process.stdin is not None
         worker.process.stdin.write(letter.encode())
         worker.process.stdin.flush()
-        answers.append(worker.heard())
+        answers.append(worker.next_report())
     return answers
 
 

@@ -249,14 +249,14 @@ class Variants:
     def ask(self, name: str, tensor: Tensor, key: int = 0) -> tuple[str | None, Fingerprint]:
         """Why there is none, '' if there is; what was filled in."""
         found = Fingerprint()
-        said = self._native.fingerprint_by(name.encode(), ctypes.byref(tensor), Key.of(key), ctypes.byref(found))
-        return None if said is None else said.decode(), found
+        reported = self._native.fingerprint_by(name.encode(), ctypes.byref(tensor), Key.of(key), ctypes.byref(found))
+        return None if reported is None else reported.decode(), found
 
     def in_pieces(self, name: str, tensor: Tensor, sizes: list[int], key: int = 0) -> Fingerprint:
         """The same, so many bytes at a time, by turns."""
         found = Fingerprint()
         bytes_ = (ctypes.c_uint64 * len(sizes))(*sizes)
-        said = self._native.fingerprint_in_pieces(
+        reported = self._native.fingerprint_in_pieces(
             name.encode(),
             ctypes.byref(tensor),
             Key.of(key),
@@ -264,7 +264,7 @@ class Variants:
             ctypes.c_uint64(len(sizes)),
             ctypes.byref(found),
         )
-        assert said == b"", said
+        assert reported == b"", reported
         return found
 
     def siphash(self, words: Sequence[int], key: int) -> int:
@@ -280,13 +280,13 @@ class Variants:
     def under(self, modes: int, tensor: Tensor) -> tuple[str, Fingerprint]:
         """The same by what the processor chooses, while its floating-point register holds these modes."""
         found = Fingerprint()
-        said = self._native.fingerprint_under(modes, ctypes.byref(tensor), ctypes.byref(found))
-        return said.decode(), found
+        reported = self._native.fingerprint_under(modes, ctypes.byref(tensor), ctypes.byref(found))
+        return reported.decode(), found
 
     def of(self, name: str, array: Bytes, dtype: str, valid: int | None = None, key: int = 0) -> Fingerprint:
         """That of an array."""
-        said, found = self.ask(name, tensor(array, dtype, valid), key)
-        assert said == "", said
+        reported, found = self.ask(name, tensor(array, dtype, valid), key)
+        assert reported == "", reported
         return found
 
 

@@ -68,13 +68,13 @@ class Loaded:
 
     worker: Worker
     file: str = ""
-    said: Counter[str] = field(default_factory=Counter)
+    reported: Counter[str] = field(default_factory=Counter)
     fate: str = "lives"
 
     def rest(self) -> None:
         """Have it come to rest, and say what it did."""
         self.worker.go()
-        self.said = Counter(self.worker.heard())
+        self.reported = Counter(self.worker.next_report())
 
     def kill(self) -> None:
         """At rest, so that what it said is what it did."""
@@ -93,11 +93,11 @@ class Loaded:
         """By itself; while a daemon consumes it, or it would take its totals along."""
         self.rest()
         assert open_segment(self.file).consumer() is not None
-        assert self.worker.end() == 0, self.worker.said
+        assert self.worker.end() == 0, self.worker.stderr
         self.fate = "ended"
 
 
 def loaded(start: Callable[..., Worker], *, pace_ms: int = 2) -> Loaded:
     """A worker, once it has begun."""
     worker = start(_PROGRAM.replace("PACE_MS", str(pace_ms)), BRICKD_SERVICE=SERVICE)
-    return Loaded(worker, worker.heard())
+    return Loaded(worker, worker.next_report())

@@ -63,9 +63,9 @@ class Forked:
         """Tell it nothing, and wait for its end: what it said, which is short."""
         assert self.stdin is not None
         self.stdin.close()
-        said = self.stdout.read(), self.stderr.read()
+        text = self.stdout.read(), self.stderr.read()
         self.wait()
-        return said
+        return text
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, if it still runs."""
@@ -108,8 +108,8 @@ class Loaded:
             self._fork(arguments, environment, (stdin, stdout, stderr), (None, stdout, stderr)) as process,
         ):
             code = process.wait()
-            said = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in (stdout, stderr)]
-        return subprocess.CompletedProcess(arguments, code, *said)
+            text = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in (stdout, stderr)]
+        return subprocess.CompletedProcess(arguments, code, *text)
 
     def start(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Forked:
         """Start one, with pipes for what it reads and says."""

@@ -27,18 +27,18 @@ class Mortal:
         events: what it told, "break: …"; known once it is over.
     """
 
-    def __init__(self, process: subprocess.Popen[str], told: int) -> None:
+    def __init__(self, process: subprocess.Popen[str], given: int) -> None:
         self.process = process
         self.effects: list[tuple[str, Path]] = []
         self.events: list[str] = []
-        self._told = os.fdopen(told)
+        self._effects = os.fdopen(given)
 
     def reaches(self, effect: str, path: Path) -> bool:
         """Wait until it begins this effect; False: it has ended before."""
-        return any(each == (effect, path) for each in self._hear())
+        return any(each == (effect, path) for each in self._effects_seen())
 
-    def _hear(self) -> Iterator[tuple[str, Path]]:
-        for line in self._told:
+    def _effects_seen(self) -> Iterator[tuple[str, Path]]:
+        for line in self._effects:
             _, name, path = line.rstrip("\n").split(" ", 2)
             self.effects.append((name, Path(path)))
             yield self.effects[-1]
@@ -57,33 +57,33 @@ class Mortal:
 
     def over(self) -> None:
         """Wait until it has died as it was to."""
-        for _ in self._hear():
+        for _ in self._effects_seen():
             pass
-        said, complaints = self.process.communicate()
+        reported, complaints = self.process.communicate()
         assert (self.process.returncode, complaints) == (-signal.SIGKILL, "")
-        self.events = said.splitlines()
+        self.events = reported.splitlines()
 
     def close(self) -> None:
         """Kill it if it still runs."""
         self.process.kill()
-        self._told.close()
+        self._effects.close()
 
 
 @contextmanager
 def mortal(compiled: Compile, plan: str | None = None, of: str | None = None) -> Iterator[Mortal]:
     """A daemon that is to die at one of its effects: see `faults.fault_at`."""
-    told, tells = os.pipe()
-    environment = fault_at(compiled, plan, (runtime().directory, SHM / prefix()), tells, of)
+    reported, effects_read = os.pipe()
+    environment = fault_at(compiled, plan, (runtime().directory, SHM / prefix()), effects_read, of)
     with subprocess.Popen(
         [sys.executable, "-P", _PROGRAM],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | environment,
-        pass_fds=[tells],
+        pass_fds=[effects_read],
     ) as process:
-        os.close(tells)
-        daemon = Mortal(process, told)
+        os.close(effects_read)
+        daemon = Mortal(process, reported)
         try:
             yield daemon
         finally:

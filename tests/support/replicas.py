@@ -20,7 +20,7 @@ sys.path.append({str(ROOT / "scripts")!r})
 import numpy as np
 from brickd.demo.transformer import *
 size = {SMALL}
-def told(model, **how):
+def report_of(model, **how):
     return list(itertools.islice(model.generate(range({PROMPT}), **how), {STEPS}))
 """
 KERNELS = [kernel.name for kernel in OF_A_LAYER]
@@ -49,12 +49,12 @@ def seen(of: Reading) -> list[Seen]:
 
 def replicas(worker: Start, prefix: str, *programs: str) -> tuple[list[Any], list[list[Seen]]]:
     """What so many programs say, and what is recorded of them."""
-    said, processes = [], [worker(MODEL + program + "\npause()") for program in programs]
+    reported, processes = [], [worker(MODEL + program + "\npause()") for program in programs]
     for process in processes:
-        said.append(process.heard())
+        reported.append(process.next_report())
         process.paused()
     recorded = {of.header["pid"]: seen(of) for of in readings(prefix)}
     for process in processes:
         process.go()
-        assert (process.end(), process.said) == (0, "")
-    return said, [recorded[process.pid] for process in processes]
+        assert (process.end(), process.stderr) == (0, "")
+    return reported, [recorded[process.pid] for process in processes]

@@ -32,12 +32,14 @@ def rounds():
 def again(worker: Worker) -> None:
     """Have it do another round."""
     worker.go()
-    worker.heard()
+    worker.next_report()
 
 
 def closed(daemon: Running, starts: int) -> Document:
     """The status, once so many starts of deferred work came to their end: these, each once, and no others."""
-    status: Document = daemon.once("/status?over=start", lambda said: said["ledger"]["deferred"]["bounded"] >= starts)
+    status: Document = daemon.once(
+        "/status?over=start", lambda answer: answer["ledger"]["deferred"]["bounded"] >= starts
+    )
     deferred = status["ledger"]["deferred"]
     assert (deferred["bounded"], deferred["measured"]) == (starts, 0)
     assert deferred["started"] == starts + deferred["pending"] + deferred["orphaned"]
@@ -50,7 +52,7 @@ def states(status: Document) -> dict[str, str]:
     return {each["name"]: each["state"] for each in status["workers"]}
 
 
-def told(daemon: Running, kind: str) -> list[Document]:
+def logged(daemon: Running, kind: str) -> list[Document]:
     """All events of a kind so far."""
     return [each for each in daemon.ask("/events")["events"] if each["kind"] == kind]
 

@@ -52,8 +52,8 @@ class Running:
 
     def until(self, kind: str, since: int = 0) -> dict[str, Any]:
         """Wait until something of the kind has happened: the event."""
-        with following(runtime().socket, f"/v1/events/stream?since={since}") as told:
-            for name, what in told:
+        with following(runtime().socket, f"/v1/events/stream?since={since}") as reported:
+            for name, what in reported:
                 if name == "event" and what["kind"] == kind:
                     event: dict[str, Any] = what
                     return event
@@ -78,9 +78,9 @@ class Running:
         """SIGTERM: all that it said."""
         self.process.terminate()
         assert self.process.stderr is not None
-        said = self.process.stderr.read().decode()
-        assert self.process.wait() == 0, said
-        return said
+        text = self.process.stderr.read().decode()
+        assert self.process.wait() == 0, text
+        return text
 
 
 # What a script's background and nohup do to a command.
@@ -120,10 +120,10 @@ def refused(before: Sequence[str] = (), **environment: str) -> str:
     """A daemon that does not start: the line that it says."""
     with up(before, **environment) as process:
         assert process.stderr is not None
-        said = process.stderr.read().decode()
-        assert process.wait() == 2, said
-    assert said.count("\n") == 1, said
-    return said
+        text = process.stderr.read().decode()
+        assert process.wait() == 2, text
+    assert text.count("\n") == 1, text
+    return text
 
 
 @contextmanager

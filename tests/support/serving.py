@@ -163,9 +163,9 @@ def rest(client: socket.socket) -> bytes:
     return b"".join(pieces)
 
 
-def answer(said: bytes) -> Answer:
+def answer(given: bytes) -> Answer:
     """The answer in what was said."""
-    head, _, body = said.partition(b"\r\n\r\n")
+    head, _, body = given.partition(b"\r\n\r\n")
     first, *lines = head.decode("ascii").split("\r\n")
     headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
     return Answer(int(first.split()[1]), headers, body)
@@ -187,10 +187,10 @@ def following(path: Path, target: str) -> Iterator[Iterator[tuple[str, Any]]]:
         assert b"200" in file.readline()
         while file.readline().strip():
             pass
-        yield _told(file)
+        yield _events(file)
 
 
-def _told(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
+def _events(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
     name = ""
     for line in lines:
         key, _, value = line.decode("ascii").rstrip("\n").partition(": ")

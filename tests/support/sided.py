@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from checked_record import CheckedRecord, Tensor
 from made_up import HOSTILE, MadeUp
-from said import Said, Tensor
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.weights.verdicts import WeightsVerdict
@@ -39,18 +39,20 @@ def off(checksum: int, by: float = 0.0, **values: Any) -> Tensor:
 
 def chain(
     born: int | None = None, *, steps: int = 3, sites: Sequence[int] = (EMBED, NORM, SCORES, MLP), by: float = 0.5
-) -> list[Said]:
+) -> list[CheckedRecord]:
     """Some steps in which each site reads what the one before it said; from `born` on all is wrong."""
-    said, at = [], 0
+    reported, at = [], 0
     for step in range(1, steps + 1):
         given = Tensor(1000 * step)
         for site in sites:
             at += 1
             wrong = born is not None and site >= born
             out = off(1000 * step + 10 * site + wrong, by * wrong)
-            said.append(Said(out, (given,), site=site, step=step, ticks=at * SECOND, flags=_reader.CHECKED_STEP))
+            reported.append(
+                CheckedRecord(out, (given,), site=site, step=step, ticks=at * SECOND, flags=_reader.CHECKED_STEP)
+            )
             given = out
-    return said
+    return reported
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Sided:
         called: what each calls its kernels, where that is something else than usual.
     """
 
-    said: Sequence[Sequence[Said]]
+    records: Sequence[Sequence[CheckedRecord]]
     lost: Mapping[int, int] = field(default_factory=dict)
     process: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     spans: Mapping[int, int] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class Sided:
 
     def survey(self) -> Survey:
         """All of them."""
-        return Survey([self._worker(number) for number in range(len(self.said))], [])
+        return Survey([self._worker(number) for number in range(len(self.records))], [])
 
     def _worker(self, number: int) -> Worker:
         service = self.services.get(number, "api")
@@ -121,19 +123,19 @@ class Sided:
             number = worker.reading.header["uuid"][0] - 1
             tables = functools.partial(WorkerNames, self.called.get(number, NAMES), sites)
             producer = numerics.producer(mark + worker.reading.uuid, worker.service, tables, "")
-            producer.receive(b"".join(each.slots() for each in self.said[number]))
+            producer.receive(b"".join(each.slots() for each in self.records[number]))
             producer.lose(self.lost.get(number, 0))
 
 
-def compared(*said: Sequence[Said], **how: Any) -> Any:
+def compared(*records: Sequence[CheckedRecord], **how: Any) -> Any:
     """The document on workers that say this; where nothing is comparable that is raised."""
-    document = answered(*said, **how)
+    document = answered(*records, **how)
     require_comparable(document)
     return document
 
 
-def answered(*said: Sequence[Said], names: Sequence[str] = ("api",), **how: Any) -> Any:
+def answered(*records: Sequence[CheckedRecord], names: Sequence[str] = ("api",), **how: Any) -> Any:
     """The document on workers that say this; what is no parameter of a question is of their world."""
     world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead", "called") if key in how}
     question = DiffQuery(tuple(names), **how)
-    return diff.answer(Sided(said, **world), question).document
+    return diff.answer(Sided(records, **world), question).document

@@ -42,8 +42,8 @@ def document(*arguments: str, code: int = 0) -> dict[str, Any]:
     """What a verb says as JSON."""
     result = brickd(*arguments, "--json")
     assert result.returncode == code, result.stderr
-    said: dict[str, Any] = json.loads(result.stdout)
-    return said
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
 
 
 def sheet(*arguments: str) -> list[dict[str, str]]:

@@ -79,16 +79,16 @@ class Left(NamedTuple):
 
     reading: Reading
     records: list[Record]
-    told: Any
-    said: str
+    reported: Any
+    stderr: str
 
 
 def left_by(worker: Start, prefix: str, source: str, **environment: str) -> Left:
     process = worker(PROGRAM + "told = None\n" + textwrap.dedent(source) + "\nreport(told)\npause()\n", **environment)
-    told = process.heard()
+    reported = process.next_report()
     process.paused()
     got = reading(prefix)
     records = found(got)
     process.go()
-    assert process.end() == 0, process.said
-    return Left(got, records, told, process.said)
+    assert process.end() == 0, process.stderr
+    return Left(got, records, reported, process.stderr)

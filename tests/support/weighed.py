@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from checked_record import CheckedRecord
+from checked_record import Tensor as Sums
 from made_up import MadeUp
-from said import Said
-from said import Tensor as Sums
 
 from brickd.analysis.numerics.fingerprints import FingerprintProducer, Numerics
 from brickd.analysis.weights.replicas import judge
@@ -64,7 +64,7 @@ class Weighed:
         names = [None, *((name, 0) for name in self._names)]
         return WorkerNames(names, [None, *((self._names[name], layer, 0) for name, layer in self._sites)])
 
-    def say(
+    def add_weight(
         self,
         name: str,
         checksum: int | Sums,
@@ -79,7 +79,7 @@ class Weighed:
         self._names.setdefault(tensor, len(self._names) + 1)
         site = self._sites.setdefault((tensor, layer), len(self._sites) + 1)
         self._ticks += SECOND
-        said = Said(
+        records = CheckedRecord(
             checksum if isinstance(checksum, Sums) else Sums(checksum),
             site=site,
             step=generation,
@@ -87,7 +87,7 @@ class Weighed:
             ticks=self._ticks if ticks is None else ticks,
             flags=_reader.CHECKED_WEIGHT | (_reader.CHECKED_POSITION if expert >= 0 else 0),
         )
-        self._producers[name].receive(said.slots())
+        self._producers[name].receive(records.slots())
 
     def judged(self) -> WeightsVerdict:
         """What it comes to, of the only service."""

@@ -48,9 +48,9 @@ def service(worker: Start, programs: Iterable[str]) -> list[Worker]:
 
 def hang(*arguments: str, code: int = 0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The verdict on the only service, and what is open."""
-    said = document("hang", *(arguments or QUICK), code=code)
-    (verdict,) = said["services"]
-    return verdict, said["open"]
+    answer = document("hang", *(arguments or QUICK), code=code)
+    (verdict,) = answer["services"]
+    return verdict, answer["open"]
 
 
 def odd(verdict: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
@@ -166,9 +166,9 @@ def test_nobody_is_named_where_all_wait_or_too_few_are_there(worker: Start) -> N
     assert (verdict["verdict"], verdict["odd"]) == ("too_few", [])
     two[1].kill()
     third = [started(worker, STUCK.format("all_reduce"), BRICKD_SERVICE="batch") for _ in range(3)]
-    said = {each["service"]: each for each in document("hang", *QUICK)["services"]}
-    assert (said["batch"]["verdict"], said["batch"]["odd"]) == ("all_wait", [])
-    assert said["batch"]["text"].startswith("all 3 wait in all_reduce for ")
+    reported = {each["service"]: each for each in document("hang", *QUICK)["services"]}
+    assert (reported["batch"]["verdict"], reported["batch"]["odd"]) == ("all_wait", [])
+    assert reported["batch"]["text"].startswith("all 3 wait in all_reduce for ")
     assert len(third) == 3
 
 
@@ -237,7 +237,7 @@ SERVICE = st.lists(WORKER, max_size=8).map(
 
 
 @pytest.mark.parametrize(
-    ("lanes", "said"),
+    ("lanes", "text"),
     [
         (7 * ["all_reduce"] + ["moe_gemm"], "7 of 8 wait in all_reduce for 42.0 s; api/7 is in moe_gemm"),
         (7 * ["all_reduce"] + ["moves"], "7 of 8 wait in all_reduce for 42.0 s; api/7 goes on"),
@@ -292,8 +292,8 @@ SERVICE = st.lists(WORKER, max_size=8).map(
         (["moe_gemm", "moves"], "2 workers are too few to compare: 1 waits in moe_gemm for 42.0 s, 1 goes on"),
     ],
 )
-def test_a_verdict_is_one_sentence(lanes: list[str], said: str) -> None:
-    assert sentence(judge([made(f"api/{number}", each.split()) for number, each in enumerate(lanes)])) == said
+def test_a_verdict_is_one_sentence(lanes: list[str], text: str) -> None:
+    assert sentence(judge([made(f"api/{number}", each.split()) for number, each in enumerate(lanes)])) == text
 
 
 def test_of_ages_that_are_not_known_nothing_is_said() -> None:
@@ -307,7 +307,7 @@ def test_of_ages_that_are_not_known_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("living", "said"),
+    ("living", "text"),
     [
         ("all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 died"),
         ("serve all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 died"),
@@ -318,9 +318,9 @@ def test_of_ages_that_are_not_known_nothing_is_said() -> None:
         ),
     ],
 )
-def test_a_dead_worker_is_missed_only_where_the_others_do_not_go_on(living: str, said: str) -> None:
+def test_a_dead_worker_is_missed_only_where_the_others_do_not_go_on(living: str, text: str) -> None:
     workers = [made(f"api/{number}", living.split()) for number in range(3)] + [made("api/3", ["moves"], alive=False)]
-    assert sentence(judge(workers)) == said
+    assert sentence(judge(workers)) == text
 
 
 def test_of_bricks_in_which_as_many_wait_the_latest_is_told() -> None:

@@ -45,7 +45,7 @@ class Watch:
         self.workers = [self.begin(number) for number in range(workers)]
         self.slot = 0
         for each in self.workers:
-            each.heard()
+            each.next_report()
         self.look()
 
     def begin(self, number: int) -> Worker:
@@ -60,7 +60,7 @@ class Watch:
             stdin.write(json.dumps([order, gemm_ns + unlike, reduce_ns + unlike]).encode() + b"\n")
             stdin.flush()
         for number in numbers:
-            self.workers[number].heard()
+            self.workers[number].next_report()
 
     def signal(self, number: int, *numbers: signal.Signals) -> None:
         for each in numbers:
@@ -74,7 +74,7 @@ class Watch:
         self.slot += 1
         return self.lookout.judged()
 
-    def told(self) -> list[str]:
+    def logged(self) -> list[str]:
         return [event.kind for event in self.log.since(0).events]
 
 
@@ -101,7 +101,7 @@ def test_a_worker_that_is_stopped_for_some_slots_and_goes_on_is_not_named(worker
             watch.send("work", *others, reduce_ns=1_000_000 + 1_000_000_000 * (slot == 0))
             watch.send("work", 5)
             assert watch.look().findings == ()
-        assert watch.told() == []
+        assert watch.logged() == []
 
 
 def test_where_all_are_stopped_at_once_nobody_is_named(worker: Start, prefix: str) -> None:
@@ -122,7 +122,7 @@ def test_where_all_are_stopped_at_once_nobody_is_named(worker: Start, prefix: st
         for _ in range(6):
             watch.send("work", *these)
             assert watch.look().findings == ()
-        assert watch.told() == []
+        assert watch.logged() == []
 
 
 def test_who_succeeds_a_slow_worker_under_its_name_is_not_slow_for_that(worker: Start, prefix: str) -> None:
@@ -135,11 +135,11 @@ def test_who_succeeds_a_slow_worker_under_its_name_is_not_slow_for_that(worker: 
         assert [finding.about.worker for finding in judged.findings] == ["api/3"]
         watch.workers[3].kill()
         watch.workers[3] = watch.begin(3)
-        watch.workers[3].heard()
+        watch.workers[3].next_report()
         for slot in range(6):
             watch.send("work", *range(4))
             judged = watch.look()
             names = [each.name for each in here.survey().workers if each.reading.alive]
             assert (sorted(names), judged.findings, slot) == ([f"api/{n}" for n in range(4)], (), slot)
-        assert watch.told() == ["straggler", "straggler_gone"]
+        assert watch.logged() == ["straggler", "straggler_gone"]
         assert judged.coverage[0].judged == 2

@@ -120,10 +120,15 @@ def test_a_difference_is_named_with_both_medians_and_what_it_costs() -> None:
     assert pair.p_value < 1e-50
     assert pair.difference_percent == pytest.approx(20, abs=4)
     assert pair.cost_ns == pytest.approx(400 * 0.2e6, rel=0.01)
-    said = pair.document()
-    assert (said["brick"], said["category"], said["a"]["calls"], said["b"]["calls"]) == ("gemm", "ffn", 400, 800)
-    assert said["a"]["median_ns"] == pytest.approx(1e6, rel=0.05)
-    assert said["b"]["mean_ns"] == pytest.approx(1.2e6, rel=0.01)
+    answer = pair.document()
+    assert (answer["brick"], answer["category"], answer["a"]["calls"], answer["b"]["calls"]) == (
+        "gemm",
+        "ffn",
+        400,
+        800,
+    )
+    assert answer["a"]["median_ns"] == pytest.approx(1e6, rel=0.05)
+    assert answer["b"]["mean_ns"] == pytest.approx(1.2e6, rel=0.01)
 
 
 def test_who_does_more_and_no_slower_does_not_differ() -> None:
@@ -184,9 +189,14 @@ def test_bounds_are_not_compared_and_are_named() -> None:
 
 def test_a_brick_of_one_group_is_there_and_differs_in_nothing() -> None:
     found = paces([worker({"gemm": times(1e6)})], [])
-    said = only(found).document()
-    assert said["b"] == {"calls": 0, "median_ns": None, "mean_ns": None}
-    assert (said["difference_percent"], said["p_value"], said["cost_ns"], said["significant"]) == (None, None, 0, False)
+    answer = only(found).document()
+    assert answer["b"] == {"calls": 0, "median_ns": None, "mean_ns": None}
+    assert (answer["difference_percent"], answer["p_value"], answer["cost_ns"], answer["significant"]) == (
+        None,
+        None,
+        0,
+        False,
+    )
     assert paces([], []).pairs == []
 
 

@@ -382,9 +382,9 @@ def test_no_more_slots_count_than_are_kept() -> None:
 
 def test_one_sentence_says_who_since_when_where_and_what_it_costs() -> None:
     judged = judge(replace(slow_gemm(11.0), noise=0.0001).looks(6, seed=1))
-    ((finding, said),) = judged.headlines()
+    ((finding, reported),) = judged.headlines()
     since = local(finding.since.at_ns, judged.ended.at_ns)
-    assert said == f"api/5 slow since {since}: moe_gemm +11 %, costs 33.0 ms/s"
+    assert reported == f"api/5 slow since {since}: moe_gemm +11 %, costs 33.0 ms/s"
 
 
 def test_a_worker_that_is_slow_everywhere_has_one_sentence() -> None:
@@ -392,8 +392,8 @@ def test_a_worker_that_is_slow_everywhere_has_one_sentence() -> None:
     fleet = Fleet(bricks={name: replace(made, factor=factor) for name, made in BRICKS.items()}, noise=0.001)
     judged = judge(fleet.looks(6, seed=1))
     assert len(judged.findings) == 3  # what they have in common around these takes too little to matter
-    ((_, said),) = judged.headlines()
-    assert said.endswith(" (and in 2 more bricks)")
+    ((_, reported),) = judged.headlines()
+    assert reported.endswith(" (and in 2 more bricks)")
 
 
 def test_a_finding_of_another_day_has_its_date() -> None:

@@ -110,8 +110,8 @@ def test_where_nothing_was_compared_nobody_is_said_not_to_be_slow(three: Daemon)
 def test_what_stands_out_and_is_not_called_slow_is_said_with_the_reason(three: Daemon) -> None:
     more = replace(GEMM, elements=lambda worker: 4600 if worker == 2 else 4000)
     three.judged = judge(fleet(made=more).looks(6, seed=1))
-    said = "api/2 stands out in moe_gemm and is not called slow: its calls have 15 % more elements"
-    assert brickd("stragglers").stdout.splitlines()[-1] == said
+    reported = "api/2 stands out in moe_gemm and is not called slow: its calls have 15 % more elements"
+    assert brickd("stragglers").stdout.splitlines()[-1] == reported
 
 
 def test_before_enough_was_seen_it_says_so(three: Daemon) -> None:
@@ -140,8 +140,12 @@ def test_after_a_minute_without_a_look_nobody_is_judged_any_more(three: Daemon) 
     assert (ended.returncode, ended.stdout) == (
         0, "no worker is judged now: the last look at the workers was 1.3 min ago (brickd events)\n",
     )  # fmt: skip
-    said = document("stragglers")
-    assert (said["stragglers"], said["compared"]["current"], said["compared"]["age_ns"]) == ([], False, 75 * SECOND)
+    answer = document("stragglers")
+    assert (answer["stragglers"], answer["compared"]["current"], answer["compared"]["age_ns"]) == (
+        [],
+        False,
+        75 * SECOND,
+    )
     screen = brickd("status").stdout.splitlines()
     assert screen[0].endswith("1 PROBLEM")
     assert (
@@ -197,10 +201,10 @@ def test_those_who_are_asked_for_are_shown(three: Daemon, worker: Start) -> None
 # ---- what is told
 
 
-class Told(Log):
+class KindsLog(Log):
     """The events, by kind and worker."""
 
-    def said(self) -> list[tuple[str, str | None]]:
+    def kinds(self) -> list[tuple[str, str | None]]:
         return [(event.kind, event.worker) for event in self.page()]
 
     def page(self) -> tuple[Event, ...]:
@@ -232,14 +236,14 @@ def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True
 
 
 def test_a_straggler_is_told_once_and_again_when_it_is_gone() -> None:
-    log = Told()
+    log = KindsLog()
     lookout = Lookout(log.add)
     named = []
     for snapshot in snapshots(16, range(0, 8)):
         lookout.take(snapshot)
         named.append(bool(lookout.judged().findings))
     assert named == [False] * 4 + [True] * named.count(True) + [False] * (13 - named.count(True))
-    assert log.said() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
+    assert log.kinds() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
     came, gone = log.page()
     assert (came.service, came.command, gone.command) == ("api", "brickd stragglers api", "brickd stragglers api")
     assert "gemm +20 %, costs 20.0 ms/s" in came.text
@@ -247,11 +251,11 @@ def test_a_straggler_is_told_once_and_again_when_it_is_gone() -> None:
 
 
 def test_a_clock_that_is_set_says_nothing_of_how_long_a_worker_was_slow() -> None:
-    log = Told()
+    log = KindsLog()
     lookout = Lookout(log.add)
     for number, snapshot in enumerate(snapshots(16, range(0, 8))):
         lookout.take(replace(snapshot, at_ns=snapshot.at_ns - 86_400 * SECOND * (number >= 7)))
-    assert log.said() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
+    assert log.kinds() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
     took = re.search(r"for ([\d.]+) (s|min)$", log.page()[1].text)
     assert took is not None
     assert 60 <= float(took[1]) * {"s": 1, "min": 60}[took[2]] <= 150
@@ -294,14 +298,14 @@ def test_that_a_straggler_ends_is_no_recovery() -> None:
     lookout = Lookout(log.add)
     for snapshot in snapshots(8, range(99), lives=lambda worker, slot: worker != 2 or slot < 7):
         lookout.take(snapshot)
-    assert log.said() == [("straggler", "api/2")]
+    assert log.reported() == [("straggler", "api/2")]
     assert lookout.judged().findings == ()
 
 
 def test_who_was_never_slow_is_never_told() -> None:
-    log = Told()
+    log = KindsLog()
     lookout = Lookout(log.add)
     for snapshot in snapshots(12, range(0)):
         lookout.take(snapshot)
-    assert log.said() == []
+    assert log.kinds() == []
     assert lookout.judged().slots == 6

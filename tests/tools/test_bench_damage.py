@@ -52,11 +52,11 @@ while len(found) < 8:
 report(found)
 """
     process = worker(MODEL + FAULTS + TRIED + program)
-    for first, same_inputs, other_output, place, born, error in process.heard():
+    for first, same_inputs, other_output, place, born, error in process.next_report():
         assert (first, same_inputs, other_output) == (place, True, True)
         assert born == place
         assert error > 0 or kind == Kind.NAN
-    assert (process.end(), process.said) == (0, "")
+    assert (process.end(), process.stderr) == (0, "")
 
 
 def test_an_error_is_a_share_of_what_worker_0_has(worker: Start) -> None:
@@ -74,7 +74,7 @@ def error(worker):
 report([error(0), error(1)])
 """
     process = worker(MODEL + FAULTS + TRIED + program)
-    (of_wrong, wrong, right), (of_right, _, _) = process.heard()
+    (of_wrong, wrong, right), (of_right, _, _) = process.next_report()
     assert of_wrong == pytest.approx((right**2 - wrong**2) ** 0.5 / wrong, rel=1e-6)
     assert of_right == pytest.approx((right**2 - wrong**2) ** 0.5 / right, rel=1e-6)
     assert process.end() == 0
@@ -92,8 +92,8 @@ def struck(kind):
 report([struck(kind) for kind in (Kind.FLIP, Kind.NAN, Kind.SCALE, Kind.ZERO)])
 """
     process = worker(MODEL + FAULTS + TRIED + program)
-    assert process.heard() == [[1], [1], [1, 2], [1, 2]]
-    assert (process.end(), process.said) == (0, "")
+    assert process.next_report() == [[1], [1], [1, 2], [1, 2]]
+    assert (process.end(), process.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("kind", [Kind.FLIP, Kind.SHIFT, Kind.DROP])

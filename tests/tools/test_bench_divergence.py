@@ -62,8 +62,10 @@ def test_a_damaged_weight_is_localised_by_its_worker_and_its_tensor() -> None:
 
 
 def test_an_error_is_known_within_a_factor_of_two_or_not() -> None:
-    said = [trial(OPERATOR, DIVERGED._replace(error=error), error=1e-3) for error in (4e-4, 5e-4, 2e-3, 2.1e-3, None)]
-    assert [each.estimated for each in said] == [False, True, True, False, False]
+    reported = [
+        trial(OPERATOR, DIVERGED._replace(error=error), error=1e-3) for error in (4e-4, 5e-4, 2e-3, 2.1e-3, None)
+    ]
+    assert [each.estimated for each in reported] == [False, True, True, False, False]
 
 
 def test_one_missed_or_one_false_alarm_is_too_much_and_one_of_a_hundred_may_be_elsewhere() -> None:

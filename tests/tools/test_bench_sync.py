@@ -46,5 +46,5 @@ report([len(waits), sum(each.count for each in own) - passes.BRICKS, p.pending_c
 """,
         BRICKD_FINGERPRINTS="off",
     )
-    assert process.heard() == [syncs, bricks, 0, 1]
-    assert process.end() == 0, process.said
+    assert process.next_report() == [syncs, bricks, 0, 1]
+    assert process.end() == 0, process.stderr

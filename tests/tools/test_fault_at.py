@@ -75,7 +75,7 @@ def after(folder: Path, steps: tuple[str, ...]) -> Files:
     return files(folder)
 
 
-def start(folder: Path, environment: dict[str, str], *, told: int | None = None) -> subprocess.Popen[str]:
+def start(folder: Path, environment: dict[str, str], *, log: int | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-P", "-c", PROGRAM, *STEPS],
         cwd=folder,
@@ -83,7 +83,7 @@ def start(folder: Path, environment: dict[str, str], *, told: int | None = None)
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        pass_fds=[] if told is None else [told],
+        pass_fds=[] if log is None else [log],
     )
 
 
@@ -96,9 +96,9 @@ def errors(process: subprocess.Popen[str]) -> list[int]:
 
 def test_each_effect_is_told_before_it_begins(tmp_path: Path, compiled: Compile) -> None:
     folder = fresh(tmp_path / "at")
-    reading, told = os.pipe()
-    process = start(folder, fault_at(compiled, under=(folder,), told=told), told=told)
-    os.close(told)
+    reading, log_fd = os.pipe()
+    process = start(folder, fault_at(compiled, under=(folder,), log=log_fd), log=log_fd)
+    os.close(log_fd)
     with open(reading) as lines:
         assert lines.read().splitlines() == [
             f"{n} {step.split()[0]} {folder / step.split()[1]}" for n, step in enumerate(TOLD, start=1)
@@ -128,9 +128,9 @@ def test_a_kill_leaves_what_was_done_until_then(
 
 def test_of_one_name_alone_the_n_th_counts_and_all_are_told(tmp_path: Path, compiled: Compile) -> None:
     folder = fresh(tmp_path / "at")
-    reading, told = os.pipe()
-    process = start(folder, fault_at(compiled, "kill-half:2", (folder,), told, "pwrite"), told=told)
-    os.close(told)
+    reading, log_fd = os.pipe()
+    process = start(folder, fault_at(compiled, "kill-half:2", (folder,), log_fd, "pwrite"), log=log_fd)
+    os.close(log_fd)
     with open(reading) as lines:
         assert [line.split()[:2] for line in lines] == [[str(n), step.split()[0]] for n, step in enumerate(TOLD[:8], 1)]
     assert process.communicate(timeout=60) == ("begun ", "")

@@ -122,13 +122,13 @@ def test_each_change_of_c_is_chosen_by_its_number_alone(tmp_path: Path) -> None:
     command = ("gcc", *warned, "-I", str(tmp_path), "-I", str(include), "-x", "c", "-", "-o", str(program))
     subprocess.run(command, input=source, text=True, check=True)
 
-    def said(number: int) -> str:
+    def end_of(number: int) -> str:
         chosen = {"MUTANT_CHOSEN": str(number)}
         return subprocess.run([program], env=chosen, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert said(0) == "110"
-    assert said(7) == "101", "!limit"
-    assert said(2) == "110", "what is written there is not looked at"
+    assert end_of(0) == "110"
+    assert end_of(7) == "101", "!limit"
+    assert end_of(2) == "110", "what is written there is not looked at"
     marks = tmp_path / "marks"
     marks.write_bytes(bytes(len(every) + 1))
     subprocess.run([program], env={"MUTANTS_REACHED": str(marks)}, stdout=subprocess.DEVNULL, check=True)
@@ -249,8 +249,8 @@ def test_the_mutants_of_a_module_are_tried_and_the_document_says_what_became_of_
     options = "--module drain_order --sample 3 --seed 1 --json --tests tests/daemon/test_turns.py"
     command = [f"{ROOT}/scripts/mutants", *options.split(), "--keep", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = json.loads(done.stdout)
-    assert (said["seed"], said["mutants"], said["killed"] + said["survived"]) == (1, 3, 3)
-    assert said["killed"] >= 1
-    assert all({"file", "line", "change"} <= each.keys() for each in said["survivors"])
+    answer = json.loads(done.stdout)
+    assert (answer["seed"], answer["mutants"], answer["killed"] + answer["survived"]) == (1, 3, 3)
+    assert answer["killed"] >= 1
+    assert all({"file", "line", "change"} <= each.keys() for each in answer["survivors"])
     assert len((tmp_path / "drain_order-3-1.jsonl").read_text().splitlines()) == 3

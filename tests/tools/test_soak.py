@@ -112,9 +112,9 @@ def test_what_workers_did_and_what_is_known_of_them_agree(found: Found) -> None:
     assert failed(found, spans=Bounds(4, 9)) == {}
 
 
-@pytest.mark.parametrize(("said", "off"), [(Bounds(7, 7), 1), (Bounds(8, 20), 2), (Bounds(3, 5), 1)])
-def test_a_span_too_many_or_too_few_is_told(found: Found, said: Bounds, off: int) -> None:
-    assert failed(found, spans=said) == {"spans begun, and those of threads without a lane": off}
+@pytest.mark.parametrize(("given", "off"), [(Bounds(7, 7), 1), (Bounds(8, 20), 2), (Bounds(3, 5), 1)])
+def test_a_span_too_many_or_too_few_is_told(found: Found, given: Bounds, off: int) -> None:
+    assert failed(found, spans=given) == {"spans begun, and those of threads without a lane": off}
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,11 @@ def test_what_comes_goes_or_changes_in_the_users_directories_is_told() -> None:
     (run / "checkpoint").write_bytes(b"two")
     (run / "weights").write_bytes(b"new")
     (state / "key").unlink()
-    told = check.look()
-    assert f"{run}/checkpoint: changed" in told
-    assert f"{run}/weights: created" in told
-    assert f"{state}/key: removed" in told
-    assert {line.partition(": ")[2] for line in told if line.startswith((f"{run}: ", f"{state}: "))} == {"changed"}
+    reported = check.look()
+    assert f"{run}/checkpoint: changed" in reported
+    assert f"{run}/weights: created" in reported
+    assert f"{state}/key: removed" in reported
+    assert {line.partition(": ")[2] for line in reported if line.startswith((f"{run}: ", f"{state}: "))} == {"changed"}
 
 
 def test_a_file_of_the_same_size_put_in_anothers_place_is_told() -> None:
@@ -95,8 +95,8 @@ def test_segments_of_workers_that_live_or_lived_before_are_the_users(worker: Sta
     before.kill()
     assert check.look() == []
     late.kill()
-    (told,) = check.look()
-    assert told.endswith(": created")
+    (reported,) = check.look()
+    assert reported.endswith(": created")
 
 
 def test_what_changes_beside_a_daemon_that_runs_all_the_time_is_its_own_affair() -> None:
@@ -235,11 +235,11 @@ def test_a_run_that_touches_the_users_places_fails_and_names_them(
 @pytest.mark.ci
 @pytest.mark.parametrize("hangs", ["", "1"], ids=["fails", "hangs"])
 def test_a_test_that_fails_or_hangs_leaves_no_process_and_no_segment(tmp_path: Path, hangs: str) -> None:
-    told = tmp_path / "told"
-    ended = run(tmp_path, FAILS, "-p", "no:xdist", "-o", "timeout=60", TOLD=str(told), HANGS=hangs)
+    reported = tmp_path / "told"
+    ended = run(tmp_path, FAILS, "-p", "no:xdist", "-o", "timeout=60", TOLD=str(reported), HANGS=hangs)
     assert ended.returncode == 1, ended.stdout
     assert ("Timeout" in ended.stdout) == bool(hangs)
-    prefix, *pids = told.read_text().split()
+    prefix, *pids = reported.read_text().split()
     assert not [*SHM.glob(f"{prefix}*")]
     assert len(pids) == 2
     for pid in pids:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checked_record import CheckedRecord
+from checked_record import Tensor as Sums
 from hypothesis import given
 from hypothesis import strategies as st
-from said import Said
-from said import Tensor as Sums
 from weighed import NOW, SECOND, Weighed, several
 
 from brickd.analysis.numerics.fingerprints import Numerics
@@ -36,15 +36,15 @@ def odd(judged: WeightsVerdict) -> list[tuple[str, int, str, list[str]]]:
     return [(row.tensor.name, row.tensor.layer, row.why, [each.worker for each in row.odd]) for row in judged.differing]
 
 
-def all_say(weighed: Weighed, names: tuple[str, ...] = THREE, tensors: int = 4, base: int = 100) -> None:
+def add_to_all(weighed: Weighed, names: tuple[str, ...] = THREE, tensors: int = 4, base: int = 100) -> None:
     for name in names:
         for layer in range(tensors):
-            weighed.say(name, base + layer, "w", layer)
+            weighed.add_weight(name, base + layer, "w", layer)
 
 
 def test_replicas_with_the_same_tensors_are_equal() -> None:
     weighed = several(*THREE, watched=4)
-    all_say(weighed)
+    add_to_all(weighed)
     judged = weighed.judged()
     assert (judged.verdict, judged.equal, judged.compared, judged.tensors) == ("equal", 3, 4, 4)
     assert judged.age_ns == NOW - SECOND
@@ -52,10 +52,10 @@ def test_replicas_with_the_same_tensors_are_equal() -> None:
 
 def test_the_majority_names_the_worker_and_the_tensor() -> None:
     weighed = several(*THREE, watched=5)
-    all_say(weighed)
+    add_to_all(weighed)
     sketch = (1.0,) * 16
     for name, of in zip(THREE, (1.0, 1.0, 1.5), strict=True):
-        weighed.say(name, Sums(int(of * 2), l2=8.0, sketch=tuple(of * each for each in sketch)), "down", 17)
+        weighed.add_weight(name, Sums(int(of * 2), l2=8.0, sketch=tuple(of * each for each in sketch)), "down", 17)
     judged = weighed.judged()
     assert odd(judged) == [("down", 17, "outlier", ["api/2"])]
     (row,) = judged.differing
@@ -69,8 +69,8 @@ def test_the_majority_names_the_worker_and_the_tensor() -> None:
 
 def test_two_disagree() -> None:
     weighed = several("api/0", "api/1")
-    weighed.say("api/0", 1)
-    weighed.say("api/1", 2)
+    weighed.add_weight("api/0", 1)
+    weighed.add_weight("api/1", 2)
     judged = weighed.judged()
     assert odd(judged) == [("w", -1, "disagree", ["api/1"])]
     assert states(judged) == {"api/0": "disagrees", "api/1": "disagrees"}
@@ -81,7 +81,7 @@ def test_whoever_disagrees_is_in_a_headline_though_others_of_it_are_in_one_befor
     weighed = several(*THREE)
     for tensor, names in (("a", THREE[:2]), ("b", THREE[1:]), ("c", THREE[:2])):
         for checksum, name in enumerate(names):
-            weighed.say(name, checksum, tensor)
+            weighed.add_weight(name, checksum, tensor)
     assert [(found.name, text, len(rows)) for found, text, rows in weighed.judged().headlines()] == [
         ("api/0", "api/0 and api/1 disagree in 2 of 3 tensors, first in a", 2),
         ("api/2", "api/1 and api/2 disagree in b, 1 of 3 tensors", 1),
@@ -91,14 +91,14 @@ def test_whoever_disagrees_is_in_a_headline_though_others_of_it_are_in_one_befor
 def test_without_a_majority_of_four_they_disagree() -> None:
     weighed = several(*THREE, "api/3")
     for name, checksum in zip((*THREE, "api/3"), (1, 1, 2, 2), strict=True):
-        weighed.say(name, checksum)
+        weighed.add_weight(name, checksum)
     assert odd(weighed.judged()) == [("w", -1, "disagree", ["api/2", "api/3"])]
 
 
 def test_of_two_the_one_that_changed_in_place_is_named() -> None:
     weighed = several("api/0", "api/1")
     for name, checksum in (("api/0", 1), ("api/1", 1), ("api/0", 2)):
-        weighed.say(name, checksum)
+        weighed.add_weight(name, checksum)
     judged = weighed.judged()
     assert odd(judged) == [("w", -1, "changed", ["api/0"])]
     assert judged.differing[0].agree == ("api/1",)
@@ -107,12 +107,12 @@ def test_of_two_the_one_that_changed_in_place_is_named() -> None:
 
 def test_a_worker_alone_is_compared_with_what_it_was() -> None:
     weighed = several("api/0")
-    weighed.say("api/0", 1)
+    weighed.add_weight("api/0", 1)
     assert weighed.judged().verdict == "nothing"
     assert weighed.judged().workers[0].reasons == {"alone": 1}
-    weighed.say("api/0", 2)
+    weighed.add_weight("api/0", 2)
     assert odd(weighed.judged()) == [("w", -1, "changed", ["api/0"])]
-    weighed.say("api/0", 1)
+    weighed.add_weight("api/0", 1)
     assert weighed.judged().verdict == "nothing"
 
 
@@ -120,7 +120,7 @@ def test_what_changed_in_all_to_the_same_is_no_damage_and_is_counted() -> None:
     weighed = several(*THREE)
     for checksum in (1, 2):
         for name in THREE:
-            weighed.say(name, checksum)
+            weighed.add_weight(name, checksum)
     judged = weighed.judged()
     assert (judged.verdict, judged.alike, [each.changed for each in judged.workers]) == ("equal", 1, [1, 1, 1])
 
@@ -129,8 +129,8 @@ def test_a_worker_that_was_restarted_with_what_the_others_loaded_again_is_equal(
     """It counts from its own start; of what differs nothing is said across generations."""
     weighed = several("api/0", "api/1", "api/2")
     for name, generation in (("api/0", 2), ("api/1", 2), ("api/2", 1)):
-        weighed.say(name, 9, "w", 0, generation=generation)
-        weighed.say(name, 100 + (generation == 1), "v", 0, generation=generation)
+        weighed.add_weight(name, 9, "w", 0, generation=generation)
+        weighed.add_weight(name, 100 + (generation == 1), "v", 0, generation=generation)
     judged = weighed.judged()
     assert (judged.verdict, judged.differing) == ("equal", ())
     restarted = judged.workers[2]
@@ -139,14 +139,14 @@ def test_a_worker_that_was_restarted_with_what_the_others_loaded_again_is_equal(
 
 def test_another_generation_is_not_comparable_yet() -> None:
     weighed = several(*THREE)
-    all_say(weighed, tensors=2)
-    weighed.say("api/2", 7, "w", 0, generation=2)
+    add_to_all(weighed, tensors=2)
+    weighed.add_weight("api/2", 7, "w", 0, generation=2)
     judged = weighed.judged()
     assert (judged.verdict, odd(judged)) == ("equal", [])
     assert judged.workers[2].reasons == {"generation": 1}
     assert (judged.workers[2].generation, judged.workers[2].changed) == (2, 0)
     for name in THREE[:2]:
-        weighed.say(name, 8, "w", 0, generation=2)
+        weighed.add_weight(name, 8, "w", 0, generation=2)
     assert odd(weighed.judged()) == [("w", 0, "outlier", ["api/2"])]
 
 
@@ -161,9 +161,9 @@ FORMS = [
 @pytest.mark.parametrize(("other", "error", "how"), FORMS)
 def test_a_tensor_of_another_dtype_or_shape_differs(other: Sums, error: float | None, how: str) -> None:
     weighed = several(*THREE)
-    for name, said in zip(THREE, (Sums(1), Sums(1), other), strict=True):
-        weighed.say(name, 7, "a")
-        weighed.say(name, said)
+    for name, reported in zip(THREE, (Sums(1), Sums(1), other), strict=True):
+        weighed.add_weight(name, 7, "a")
+        weighed.add_weight(name, reported)
     judged = weighed.judged()
     assert states(judged) == {"api/0": "equal", "api/1": "equal", "api/2": "differs"}
     assert (judged.verdict, judged.compared, judged.workers[2].reasons) == ("differ", 2, {})
@@ -173,8 +173,8 @@ def test_a_tensor_of_another_dtype_or_shape_differs(other: Sums, error: float | 
 
 def test_of_two_that_disagree_in_the_form_of_a_tensor_it_is_said() -> None:
     weighed = several("api/0", "api/1")
-    weighed.say("api/0", 1)
-    weighed.say("api/1", Sums(2, dtype=10))
+    weighed.add_weight("api/0", 1)
+    weighed.add_weight("api/1", Sums(2, dtype=10))
     assert [text for _, text, _ in weighed.judged().headlines()] == [
         "api/0 and api/1 disagree in w, 1 of 1 tensor (api/1: float16 and not float32)"
     ]
@@ -185,8 +185,8 @@ def test_shards_and_services_are_compared_among_themselves() -> None:
     weighed = several(*names)
     weighed.add("other/0", service="other")
     for name in names:
-        all_say(weighed, (name,), base=1000 if name.endswith("tp1") else 2000)
-    weighed.say("other/0", 5, "w", 0)
+        add_to_all(weighed, (name,), base=1000 if name.endswith("tp1") else 2000)
+    weighed.add_weight("other/0", 5, "w", 0)
     found = judge(weighed.numerics.weights, weighed.workers)
     assert [(each.service, each.verdict, each.equal) for each in found] == [
         ("api", "equal", 4),
@@ -198,7 +198,7 @@ def test_workers_of_another_key_are_not_compared() -> None:
     weighed = several("api/0", "api/1")
     weighed.add("api/2", key=8)
     for number, name in enumerate(THREE):
-        weighed.say(name, 1 + number // 2)
+        weighed.add_weight(name, 1 + number // 2)
     judged = weighed.judged()
     assert (judged.verdict, judged.equal, judged.workers[2].reasons) == ("equal", 2, {"key": 1})
 
@@ -209,8 +209,8 @@ def test_a_worker_that_holds_another_shard_than_it_says_is_found(replicas: int) 
     weighed = several(*names)
     for name in names:
         rank = 1 if name == "api/0.tp0" else int(name[-1])
-        all_say(weighed, (name,), base=1000 * (rank + 1))
-        weighed.say(name, 5, "norm")  # the same in all shards
+        add_to_all(weighed, (name,), base=1000 * (rank + 1))
+        weighed.add_weight(name, 5, "norm")  # the same in all shards
     judged = weighed.judged()
     assert [worker.name for worker in judged.odd] == ["api/0.tp0"]
     assert judged.odd[0].holds == "tp1"
@@ -223,7 +223,7 @@ def test_a_worker_that_holds_another_stage_with_other_tensors_is_found() -> None
     weighed = several(*names, watched=1)
     for name in names:
         rank = 1 if name == "api/0.pp0" else int(name[-1])
-        weighed.say(name, 10 + rank, "w", layer=rank)
+        weighed.add_weight(name, 10 + rank, "w", layer=rank)
     judged = weighed.judged()
     assert [(worker.name, worker.holds) for worker in judged.odd] == [("api/0.pp0", "pp1")]
 
@@ -232,9 +232,9 @@ def test_damage_alone_is_no_other_shard() -> None:
     names = [f"api/{replica}.tp{rank}" for replica in range(3) for rank in range(2)]
     weighed = several(*names)
     for name in names:
-        all_say(weighed, (name,), base=1000 * (int(name[-1]) + 1))
+        add_to_all(weighed, (name,), base=1000 * (int(name[-1]) + 1))
     for layer in range(4):
-        weighed.say("api/0.tp0", 9000 + layer, "w", layer)
+        weighed.add_weight("api/0.tp0", 9000 + layer, "w", layer)
     assert [(worker.name, worker.holds) for worker in weighed.judged().odd] == [("api/0.tp0", None)]
 
 
@@ -243,24 +243,24 @@ def test_damage_alone_is_no_other_shard() -> None:
 SHARDED = tuple(f"api/{replica}.tp{rank}" for replica in range(3) for rank in range(2))
 
 
-def say_as(weighed: Weighed, name: str, rank: int, tensors: int = 4) -> None:
+def add_as(weighed: Weighed, name: str, rank: int, tensors: int = 4) -> None:
     """What a worker of that rank holds: some of its own, one that all have."""
-    all_say(weighed, (name,), tensors, base=1000 * (rank + 1))
-    weighed.say(name, 5, "norm")
+    add_to_all(weighed, (name,), tensors, base=1000 * (rank + 1))
+    weighed.add_weight(name, 5, "norm")
 
 
 def sharded(*more: str) -> Weighed:
     """Three replicas in two parts, who say what they are, and others, of whom nobody has said anything."""
     weighed = several(*SHARDED, *more)
     for name in SHARDED:
-        say_as(weighed, name, int(name[-1]))
+        add_as(weighed, name, int(name[-1]))
     return weighed
 
 
 def test_who_claims_a_place_that_another_has_is_named_and_nobody_beside_it() -> None:
     weighed = sharded("api/2.tp0#2")
     weighed.place("api/2.tp0#2", "2.tp0")
-    say_as(weighed, "api/2.tp0#2", 1)
+    add_as(weighed, "api/2.tp0#2", 1)
     judged = weighed.judged()
     assert [(worker.name, worker.holds) for worker in judged.odd] == [("api/2.tp0#2", "tp1")]
     assert judged.equal == len(SHARDED)
@@ -269,7 +269,7 @@ def test_who_claims_a_place_that_another_has_is_named_and_nobody_beside_it() -> 
 def test_two_that_claim_one_place_and_hold_what_is_there_are_replicas() -> None:
     weighed = sharded("api/2.tp0#2")
     weighed.place("api/2.tp0#2", "2.tp0")
-    say_as(weighed, "api/2.tp0#2", 0)
+    add_as(weighed, "api/2.tp0#2", 0)
     assert weighed.judged().equal == len(SHARDED) + 1
 
 
@@ -277,7 +277,7 @@ def test_two_that_claim_one_place_and_hold_what_is_there_are_replicas() -> None:
 def test_who_claims_a_place_that_there_is_not_stands_beside_nobody_and_is_told_so(place: str) -> None:
     weighed = sharded("api/liar")
     weighed.place("api/liar", place)
-    say_as(weighed, "api/liar", 1)
+    add_as(weighed, "api/liar", 1)
     judged = weighed.judged()
     assert (judged.verdict, judged.equal) == ("equal", len(SHARDED))
     liar = judged.workers[-1]
@@ -294,9 +294,9 @@ def test_where_somebody_stands_is_what_it_says_now() -> None:
 def test_of_two_who_disagree_in_shards_that_are_much_the_same_none_is_taken_for_anothers() -> None:
     names = [f"api/{replica}.ep{rank}" for replica in range(2) for rank in range(2)]
     weighed = several(*names)
-    all_say(weighed, tuple(names))
-    weighed.say("api/0.ep0", 9, "w", 0, generation=2)
-    weighed.say("api/1.ep0", 100, "w", 0, generation=2)
+    add_to_all(weighed, tuple(names))
+    weighed.add_weight("api/0.ep0", 9, "w", 0, generation=2)
+    weighed.add_weight("api/1.ep0", 100, "w", 0, generation=2)
     judged = weighed.judged()
     assert states(judged) == {
         "api/0.ep0": "disagrees",
@@ -308,8 +308,8 @@ def test_of_two_who_disagree_in_shards_that_are_much_the_same_none_is_taken_for_
 
 
 def test_coordinates_without_the_replica() -> None:
-    said = ("0.tp3.pp1", "0.pp1.tp3", "tp3.pp1", "dp0.pp1.tp3", "7", "blue", "", "decode0.tp1", "0.dp1")
-    assert [shard_of(each) for each in said] == [*["pp1.tp3"] * 4, "", "", "", "tp1", ""]
+    reported = ("0.tp3.pp1", "0.pp1.tp3", "tp3.pp1", "dp0.pp1.tp3", "7", "blue", "", "decode0.tp1", "0.dp1")
+    assert [shard_of(each) for each in reported] == [*["pp1.tp3"] * 4, "", "", "", "tp1", ""]
     alike = ("0.cp1.tp2", "sp0.tp2", "cp1.sp0.tp2.dp3", "cp3", "0.sp1")
     assert [shard_of(each) for each in alike] == [*["tp2"] * 3, "", ""]
 
@@ -318,19 +318,19 @@ def test_coordinates_without_the_replica() -> None:
 def test_ranks_of_a_context_or_a_sequence_hold_the_same_and_are_compared(rank: str) -> None:
     names = tuple(f"api/{replica}.{rank}{number}" for replica in range(2) for number in range(2))
     weighed = several(*names)
-    all_say(weighed, names)
-    weighed.say(names[2], 9, "w", 0, generation=2)
+    add_to_all(weighed, names)
+    weighed.add_weight(names[2], 9, "w", 0, generation=2)
     for name in (*names[:2], names[3]):
-        weighed.say(name, 100, "w", 0, generation=2)
+        weighed.add_weight(name, 100, "w", 0, generation=2)
     assert odd(weighed.judged()) == [("w", 0, "outlier", [names[2]])]
 
 
 def test_what_a_worker_lacks_is_said_once_it_has_read_all() -> None:
     weighed = several("api/0", "api/1", watched=4)
-    all_say(weighed, ("api/0",))
+    add_to_all(weighed, ("api/0",))
     weighed.add("api/2", watched=3, scans=0)
-    all_say(weighed, ("api/1",), tensors=3)
-    all_say(weighed, ("api/2",), tensors=3)
+    add_to_all(weighed, ("api/1",), tensors=3)
+    add_to_all(weighed, ("api/2",), tensors=3)
     judged = weighed.judged()
     assert [(each.known, each.watched, each.missing) for each in judged.workers] == [(4, 4, 0), (3, 4, 0), (3, 3, 0)]
     assert judged.workers[0].reasons == {"missing": 1}
@@ -348,7 +348,7 @@ def lacking(*watched: int) -> Weighed:
     """Workers that have read so many tensors of four or more, which are all that they watch."""
     weighed = Weighed()
     for number, count in enumerate(watched):
-        all_say(weighed, (weighed.add(f"api/{number}", watched=count),), count)
+        add_to_all(weighed, (weighed.add(f"api/{number}", watched=count),), count)
     return weighed
 
 
@@ -368,14 +368,14 @@ def lacking(*watched: int) -> Weighed:
 def test_who_has_read_all_and_lacks_a_tensor_differs(watched: tuple[int, ...], odd_ones: list[str], text: str) -> None:
     judged = lacking(*watched).judged()
     assert (judged.verdict, [worker.name for worker in judged.odd]) == ("differ", odd_ones)
-    assert [said.text for said in judged.headlines()] == [text]
+    assert [reported.text for reported in judged.headlines()] == [text]
     (row,) = judged.differing
     assert row.lacking == watched.count(min(watched))
 
 
 def test_who_lacks_a_tensor_has_no_say_in_what_it_is_to_hold() -> None:
     weighed = lacking(2, 2, 2, 1)
-    weighed.say("api/2", 9, "w", 1)
+    weighed.add_weight("api/2", 9, "w", 1)
     judged = weighed.judged()
     assert odd(judged) == [("w", 1, "outlier", ["api/2", "api/3"])]
     assert (judged.differing[0].agree, judged.differing[0].lacking) == (("api/0", "api/1"), 1)
@@ -385,7 +385,7 @@ def test_what_is_of_another_generation_or_not_read_whole_in_one_is_lacked_by_nob
     weighed = lacking(4, 4, 3)
     for layer in range(3):
         assert [worker.missing for worker in weighed.judged().workers] == [0, 0, layer == 0]
-        weighed.say("api/2", 200 + layer, "w", layer, generation=2)
+        weighed.add_weight("api/2", 200 + layer, "w", layer, generation=2)
     judged = weighed.judged()
     assert ([worker.missing for worker in judged.workers], judged.differing) == ([0, 0, 0], ())
     assert judged.workers[2].reasons == {"generation": 3}
@@ -393,10 +393,10 @@ def test_what_is_of_another_generation_or_not_read_whole_in_one_is_lacked_by_nob
 
 def test_what_a_model_has_no_more_is_left_out() -> None:
     weighed = several(*THREE, watched=4)
-    all_say(weighed)
+    add_to_all(weighed)
     weighed.workers[0].reading.process["weights"] = 3
     for layer in (0, 1, 3):
-        weighed.say("api/0", 100 + layer, "w", layer)
+        weighed.add_weight("api/0", 100 + layer, "w", layer)
     judged = weighed.judged()
     assert (judged.workers[0].known, judged.workers[0].missing) == (3, 1)
 
@@ -404,12 +404,12 @@ def test_what_a_model_has_no_more_is_left_out() -> None:
 def test_the_living_are_compared_and_where_nobody_lives_the_dead() -> None:
     weighed = several(*THREE)
     weighed.add("api/3", alive=False)
-    all_say(weighed)
-    weighed.say("api/3", 1, "w", 0)
+    add_to_all(weighed)
+    weighed.add_weight("api/3", 1, "w", 0)
     assert (weighed.judged().verdict, len(weighed.judged().workers)) == ("equal", 3)
     weighed = several(*THREE, alive=False)
-    all_say(weighed)
-    weighed.say("api/0", 1, "w", 0)
+    add_to_all(weighed)
+    weighed.add_weight("api/0", 1, "w", 0)
     judged = weighed.judged()
     assert (judged.verdict, judged.age_ns) == ("differ", None)
 
@@ -418,15 +418,15 @@ def test_experts_of_one_name_are_tensors_of_their_own() -> None:
     weighed = several(*THREE)
     for name in THREE:
         for expert in range(3):
-            weighed.say(name, 50 + expert + (name == "api/1" and expert == 2), "experts.*.up", 0, expert)
+            weighed.add_weight(name, 50 + expert + (name == "api/1" and expert == 2), "experts.*.up", 0, expert)
     (row,) = weighed.judged().differing
     assert (row.tensor, [each.worker for each in row.odd]) == (Tensor("experts.*.up", 0, 2), ["api/1"])
 
 
 def test_nan_is_told_and_has_no_error() -> None:
     weighed = several(*THREE)
-    for name, said in zip(THREE, (Sums(1), Sums(1), Sums(2, nan=3)), strict=True):
-        weighed.say(name, said)
+    for name, reported in zip(THREE, (Sums(1), Sums(1), Sums(2, nan=3)), strict=True):
+        weighed.add_weight(name, reported)
     judged = weighed.judged()
     assert (judged.workers[2].nan, judged.workers[0].nan) == (1, 0)
     assert judged.differing[0].odd[0].error is None
@@ -444,14 +444,14 @@ def test_tensors_that_hold_nan_or_an_infinity_of_either_sign_are_counted_once_ea
     )
     for layer, values in enumerate(odd):
         for name in THREE:
-            weighed.say(name, Sums(layer, **values) if name == "api/2" else 100 + layer, "w", layer)
+            weighed.add_weight(name, Sums(layer, **values) if name == "api/2" else 100 + layer, "w", layer)
     assert [(each.nan, each.inf) for each in weighed.judged().workers] == [(0, 0), (0, 0), (2, 4)]
 
 
 def test_of_whom_nothing_is_known_is_compared_with_nobody() -> None:
     weighed = several(*THREE)
     assert weighed.judged().verdict == "nothing"
-    weighed.say("api/0", 1)
+    weighed.add_weight("api/0", 1)
     assert weighed.judged().verdict == "nothing"
     assert states(weighed.judged()) == {"api/0": "not comparable", "api/1": "unknown", "api/2": "unknown"}
 
@@ -460,8 +460,8 @@ def test_numbers_that_nobody_can_have_are_shown_as_they_are() -> None:
     weighed = several(*THREE)
     most, nan = 2**64 - 1, float("nan")
     for name in THREE:
-        weighed.say(name, Sums(most, l2=nan, sketch=(float("inf"),) * 16, dtype=200, elements=most))
-    weighed.say("api/0", Sums(3, l2=nan, sketch=(nan,) * 16, dtype=200, elements=most), ticks=most)
+        weighed.add_weight(name, Sums(most, l2=nan, sketch=(float("inf"),) * 16, dtype=200, elements=most))
+    weighed.add_weight("api/0", Sums(3, l2=nan, sketch=(nan,) * 16, dtype=200, elements=most), ticks=most)
     judged = weighed.judged()
     assert odd(judged) == [("w", -1, "outlier", ["api/0"])]
     assert judged.differing[0].odd[0].error is None
@@ -517,7 +517,7 @@ def test_what_a_dict_cannot_hold_is_refused() -> None:
 @given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 6))
 def test_the_order_in_which_records_come_changes_nothing(random: random.Random, workers: int, tensors: int) -> None:
     names = tuple(f"api/{number}" for number in range(workers))
-    said = []
+    reported = []
     ticks = 0
     for name in names:
         for layer in range(tensors):
@@ -525,19 +525,19 @@ def test_the_order_in_which_records_come_changes_nothing(random: random.Random, 
             for _ in range(random.randrange(4)):
                 ticks += 1
                 generation += random.random() < 0.3
-                said.append((name, random.choice((1, 1, 1, 2)), layer, generation, ticks))
+                reported.append((name, random.choice((1, 1, 1, 2)), layer, generation, ticks))
 
-    def told(order: list[tuple[str, int, int, int, int]]) -> WeightsVerdict:
+    def verdict_of(order: list[tuple[str, int, int, int, int]]) -> WeightsVerdict:
         weighed = several(*names, watched=tensors)
         for layer in range(tensors):  # so that numbers do not depend on the order
-            weighed.say("api/0", 1, "w", layer, generation=1, ticks=0)
+            weighed.add_weight("api/0", 1, "w", layer, generation=1, ticks=0)
         for name, checksum, layer, generation, at in order:
-            weighed.say(name, checksum, "w", layer, generation=generation, ticks=at)
+            weighed.add_weight(name, checksum, "w", layer, generation=generation, ticks=at)
         return weighed.judged()
 
-    shuffled = said.copy()
+    shuffled = reported.copy()
     random.shuffle(shuffled)
-    assert told(shuffled) == told(said)
+    assert verdict_of(shuffled) == verdict_of(reported)
 
 
 @given(st.lists(st.integers(1, 3), min_size=2, max_size=9))
@@ -545,7 +545,7 @@ def test_who_is_odd_is_who_is_not_of_the_majority(checksums: list[int]) -> None:
     names = [f"api/{number}" for number in range(len(checksums))]
     weighed = several(*names)
     for name, checksum in zip(names, checksums, strict=True):
-        weighed.say(name, checksum)
+        weighed.add_weight(name, checksum)
     judged = weighed.judged()
     most = max(set(checksums), key=checksums.count)
     if 2 * checksums.count(most) > len(checksums) > 2 or len(set(checksums)) == 1:
@@ -558,12 +558,12 @@ def test_who_is_odd_is_who_is_not_of_the_majority(checksums: list[int]) -> None:
 
 def test_equal_contents_are_kept_once_and_go_with_the_last_who_holds_them() -> None:
     weighed = several(*THREE)
-    all_say(weighed)
+    add_to_all(weighed)
     weights = weighed.numerics.weights
     assert len(weights.contents) == 4
-    weighed.say("api/0", 1, "w", 0)
+    weighed.add_weight("api/0", 1, "w", 0)
     assert len(weights.contents) == 5
-    weighed.say("api/0", 1, "w", 0, generation=2)
+    weighed.add_weight("api/0", 1, "w", 0, generation=2)
     uuids = [worker.reading.uuid for worker in weighed.workers]
     weights.retain(uuids[:1])
     assert (list(weights), len(weights.contents)) == (uuids[:1], 4)
@@ -575,11 +575,11 @@ def test_what_has_no_room_is_counted_and_nothing_is_known_of_it() -> None:
     weighed = Weighed(bytes_max=4_000)
     weighed.add("api/0")
     for layer in range(100):
-        weighed.say("api/0", layer + 1, "w", layer)
+        weighed.add_weight("api/0", layer + 1, "w", layer)
     (worker,) = weighed.judged().workers
     assert 0 < worker.known < 12
     assert worker.refused == 100 - worker.known
-    weighed.say("api/0", 7_777, "w", 0)  # the old one would be taken for it
+    weighed.add_weight("api/0", 7_777, "w", 0)  # the old one would be taken for it
     (after,) = weighed.judged().workers
     assert (after.known, after.refused) == (worker.known - 1, worker.refused + 1)
 
@@ -587,7 +587,9 @@ def test_what_has_no_room_is_counted_and_nothing_is_known_of_it() -> None:
 def of_experts(count: int) -> bytes:
     """Records of so many tensors, each of which holds something else."""
     flags = _reader.CHECKED_WEIGHT | _reader.CHECKED_POSITION
-    slots = np.tile(np.frombuffer(Said(Sums(1), ticks=1, flags=flags).slots(), dtypes.dtype("checked")), (count, 1))
+    slots = np.tile(
+        np.frombuffer(CheckedRecord(Sums(1), ticks=1, flags=flags).slots(), dtypes.dtype("checked")), (count, 1)
+    )
     slots[:, 0]["position"] = np.arange(count)
     slots[:, 2].view(dtypes.dtype("tensor_sums"))["checksum"] = np.arange(1, count + 1)
     return slots.tobytes()
@@ -607,9 +609,9 @@ def test_64_workers_of_1000_tensors_take_a_few_megabytes() -> None:
     numerics = Numerics()
     weights = numerics.weights
     tables = WorkerNames([None, ("w", 0)], [None, (1, 0, 0)])
-    said = of_experts(1000)
+    reported = of_experts(1000)
     for worker in range(64):
-        numerics.producer(f"{worker:032x}", "api", lambda: tables, "").receive(said)
+        numerics.producer(f"{worker:032x}", "api", lambda: tables, "").receive(reported)
     columns = [column for uuid in weights for column in weights.of(uuid).columns()]  # type: ignore[union-attr]
     kept = sum(map(sys.getsizeof, columns)) + 1000 * 500
     assert len(weights.contents) == 1000
@@ -620,10 +622,10 @@ def test_what_a_record_refers_to_is_what_its_own_worker_calls_it() -> None:
     weighed = several("api/0", "api/1")
     tables = WorkerNames([None, ("v", 0), ("w", 0)], [None, (1, 3, 0), (2, 3, 0)])
     other = weighed.numerics.producer("other", "api", lambda: tables, "")
-    weighed.say("api/0", 1, "w", 3)
-    weighed.say("api/0", 2, "v", 3)
+    weighed.add_weight("api/0", 1, "w", 3)
+    weighed.add_weight("api/0", 2, "v", 3)
     for site, checksum in ((1, 2), (2, 1)):
-        other.receive(Said(Sums(checksum), site=site, ticks=1, flags=_reader.CHECKED_WEIGHT).slots())
+        other.receive(CheckedRecord(Sums(checksum), site=site, ticks=1, flags=_reader.CHECKED_WEIGHT).slots())
     weights = weighed.numerics.weights
     mine, theirs = weights.of(weighed.workers[0].reading.uuid), weights.of("other")
     assert mine is not None
@@ -634,13 +636,13 @@ def test_what_a_record_refers_to_is_what_its_own_worker_calls_it() -> None:
 
 def test_what_is_read_again_and_is_the_same_is_no_news() -> None:
     weighed = several(*THREE)
-    all_say(weighed)
+    add_to_all(weighed)
     weights = weighed.numerics.weights
     news, changes = weights.news, weights.changes
-    all_say(weighed)
+    add_to_all(weighed)
     assert (weights.news, weights.changes) == (news, changes + 12)
     for checksum, generation in ((9, 1), (9, 2), (100, 2)):
-        weighed.say("api/0", checksum, "w", 0, generation=generation)
+        weighed.add_weight("api/0", checksum, "w", 0, generation=generation)
         assert weights.news > news
         news = weights.news
     weights.retain(())
@@ -651,7 +653,7 @@ def test_what_is_read_again_and_is_the_same_is_no_news() -> None:
 def test_what_a_worker_alone_holds_is_taken_in_whatever_order_its_tensors_come(generation: int) -> None:
     weighed = several("api/0", "api/1")
     for name, tensor, checksum in (("api/0", "a", 1), ("api/0", "b", 2), ("api/1", "b", 2), ("api/1", "a", 9)):
-        weighed.say(name, checksum, tensor, generation=generation)
+        weighed.add_weight(name, checksum, tensor, generation=generation)
     judged = weighed.judged()
     assert [worker.known for worker in judged.workers] == [2, 2]
     assert odd(judged) == [("a", -1, "disagree", ["api/1"])]
@@ -675,18 +677,18 @@ def test_a_tensor_is_asked_for_by_name_once_whatever_it_is_called() -> None:
     names = [f"{kind}.{number}" for kind in ("w", "attn", "kv_cache") for number in range(10)]
     known, weights = Known(*names), Weights()
     for ticks in (1, 2, 3):
-        said = [Said(Sums(1), site=n, ticks=ticks, flags=_reader.CHECKED_WEIGHT) for n in range(len(names))]
-        weights.take(known, b"".join(each.slots() for each in said))
+        records = [CheckedRecord(Sums(1), site=n, ticks=ticks, flags=_reader.CHECKED_WEIGHT) for n in range(len(names))]
+        weights.take(known, b"".join(each.slots() for each in records))
     assert known.asked == len(names)
     assert [tensor.name for tensor in weights.tensors("api")] == names
 
 
 def test_a_copy_to_be_looked_at_stays_as_it_was() -> None:
     weighed = several(*THREE)
-    all_say(weighed)
+    add_to_all(weighed)
     uuids = [worker.reading.uuid for worker in weighed.workers]
     copy = weighed.numerics.about(uuids[:2]).weights
-    weighed.say("api/0", 9, "w", 0)
-    weighed.say("api/0", 9, "w", 99)
+    weighed.add_weight("api/0", 9, "w", 0)
+    weighed.add_weight("api/0", 9, "w", 99)
     (judged,) = judge(copy, weighed.workers[:2])
     assert (judged.verdict, judged.equal, judged.tensors, list(copy)) == ("equal", 2, 4, uuids[:2])

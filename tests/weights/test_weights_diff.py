@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checked_record import CheckedRecord, Tensor
 from faults import Start
 from running import running, until
-from said import Said, Tensor
 from sided import EMBED, MLP, NORM, SCORES, answered, chain, compared
 from test_record import recording
 from test_recording_files import chunks
@@ -25,18 +25,18 @@ from brickd.errors import NothingComparable
 from brickd.shm import _reader
 
 
-def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> list[Said]:
+def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> list[CheckedRecord]:
     """What a worker reads of its tensors, by name."""
     of = {"embed": EMBED, "norm": NORM, "mlp": MLP}
     return [
-        Said(
-            said if isinstance(said, Tensor) else Tensor(said),
+        CheckedRecord(
+            reported if isinstance(reported, Tensor) else Tensor(reported),
             site=of[name],
             step=generation,
             ticks=ticks,
             flags=_reader.CHECKED_WEIGHT,
         )
-        for name, said in sites.items()
+        for name, reported in sites.items()
     ]
 
 
@@ -45,65 +45,80 @@ def watched(count: int) -> Mapping[int, Mapping[str, int]]:
     return {worker: {"weights": count, "scans": 1} for worker in range(2)}
 
 
-def by_weights(*said: list[Said], of: int, **how: Any) -> Any:
-    return compared(*said, process=watched(of), by="weights", **how)
+def by_weights(*records: list[CheckedRecord], of: int, **how: Any) -> Any:
+    return compared(*records, process=watched(of), by="weights", **how)
 
 
 def test_all_that_was_read_and_is_equal_is_identical() -> None:
-    said = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=2), of=2)
-    assert (said["verdict"], said["compared"], said["identical"], said["incomplete"]) == ("identical", 2, 2, 0)
+    reported = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=2), of=2)
+    assert (reported["verdict"], reported["compared"], reported["identical"], reported["incomplete"]) == (
+        "identical",
+        2,
+        2,
+        0,
+    )
 
 
 def test_why_no_weights_are_comparable_is_told_by_its_own_cause() -> None:
-    def told(*said: list[Said], **world: Any) -> str:
-        document = answered(*said, by="weights", **world)
+    def verdict_of(*answer: list[CheckedRecord], **world: Any) -> str:
+        document = answered(*answer, by="weights", **world)
         assert (document["evidence"], document["verdict"]) == ("weights", "not_comparable")
-        assert document["coverage"]["fingerprints"] == sum(map(len, said))
-        assert said[0] == [] or document["not_comparable"]
+        assert document["coverage"]["fingerprints"] == sum(map(len, answer))
+        assert answer[0] == [] or document["not_comparable"]
         (reason,) = document["reasons"]
         return str(reason)
 
     two = {0: {"key": 7, "weights": 1, "scans": 1}, 1: {"key": 8, "weights": 1, "scans": 1}}
-    assert told(weights(norm=1), weights(norm=1), process=two) == (
+    assert verdict_of(weights(norm=1), weights(norm=1), process=two) == (
         "no weights of api/0 and api/1 are comparable: 2 tensors made with another key (wanted is the same for all:"
         " BRICKD_KEY_FILE)"
     )
-    assert told(weights(1, norm=1), weights(2, norm=2), process=watched(1)).endswith(
+    assert verdict_of(weights(1, norm=1), weights(2, norm=2), process=watched(1)).endswith(
         ": 2 tensors of another generation"
     )
     alone = ": 1 tensor of one replica alone (wanted are two of a service that hold the same)"
-    assert told(weights(norm=1), []).endswith(alone)
-    assert told([], []).startswith("no weights of api/0 and api/1 are here, wanted are those of replicas")
+    assert verdict_of(weights(norm=1), []).endswith(alone)
+    assert verdict_of([], []).startswith("no weights of api/0 and api/1 are here, wanted are those of replicas")
     with pytest.raises(NothingComparable, match=r"no fingerprints .*; no weights .* made with another key"):
         compared(weights(norm=1), weights(norm=1), process=two)
 
 
 def test_what_was_not_read_yet_makes_it_incomplete_and_never_diverged() -> None:
-    said = by_weights(weights(norm=1, mlp=2), weights(norm=1), of=3)
-    assert (said["verdict"], said["compared"], said["diverged"], said["incomplete"]) == ("incomplete", 1, 0, 3)
-    assert said["headlines"] == ["by weights: incomplete, 3 tensors are not known; equal: 1 tensor"]
-    assert [each["uncertain"] for each in said["workers"]] == [1, 2]
-    assert said["first"] is None
+    reported = by_weights(weights(norm=1, mlp=2), weights(norm=1), of=3)
+    assert (reported["verdict"], reported["compared"], reported["diverged"], reported["incomplete"]) == (
+        "incomplete",
+        1,
+        0,
+        3,
+    )
+    assert reported["headlines"] == ["by weights: incomplete, 3 tensors are not known; equal: 1 tensor"]
+    assert [each["uncertain"] for each in reported["workers"]] == [1, 2]
+    assert reported["first"] is None
 
 
 def test_what_is_loaded_anew_and_not_all_read_is_incomplete() -> None:
     anew = weights(1, norm=1, mlp=2) + weights(2, ticks=9, norm=1)
-    said = by_weights(weights(2, norm=1, mlp=3), anew, of=2)
-    assert (said["verdict"], said["compared"], said["incomplete"]) == ("incomplete", 1, 1)
-    assert said["not_comparable"] == {"generation": 2}
+    reported = by_weights(weights(2, norm=1, mlp=3), anew, of=2)
+    assert (reported["verdict"], reported["compared"], reported["incomplete"]) == ("incomplete", 1, 1)
+    assert reported["not_comparable"] == {"generation": 2}
     whole = by_weights(weights(2, norm=1, mlp=3), anew + weights(2, ticks=9, mlp=3), of=2)
     assert (whole["verdict"], whole["incomplete"]) == ("identical", 0)
 
 
 def test_what_differs_is_sure_whatever_is_not_read_yet() -> None:
-    said = by_weights(weights(norm=1), weights(norm=2), of=9)
-    assert (said["verdict"], said["diverged"], said["incomplete"]) == ("diverged", 1, 16)
+    reported = by_weights(weights(norm=1), weights(norm=2), of=9)
+    assert (reported["verdict"], reported["diverged"], reported["incomplete"]) == ("diverged", 1, 16)
 
 
 def test_what_is_of_another_dtype_is_diverged_and_not_identical() -> None:
-    said = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=Tensor(2, dtype=10)), of=2)
-    assert (said["verdict"], said["compared"], said["identical"], said["diverged"]) == ("diverged", 2, 1, 1)
-    assert said["headlines"] == [
+    reported = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=Tensor(2, dtype=10)), of=2)
+    assert (reported["verdict"], reported["compared"], reported["identical"], reported["diverged"]) == (
+        "diverged",
+        2,
+        1,
+        1,
+    )
+    assert reported["headlines"] == [
         "by weights: diverged: api/0 and api/1 disagree, in mlp, layer 0",
         "api/1: float16 and not float32, relative error <1e-6",
     ]
@@ -111,20 +126,25 @@ def test_what_is_of_another_dtype_is_diverged_and_not_identical() -> None:
 
 def test_what_one_lacks_that_has_read_all_is_diverged_and_not_identical() -> None:
     process = {0: {"weights": 2, "scans": 1}, 1: {"weights": 1, "scans": 1}}
-    said = compared(weights(norm=1, mlp=2), weights(norm=1), process=process, by="weights")
-    assert (said["verdict"], said["identical"], said["diverged"], said["incomplete"]) == ("diverged", 1, 1, 0)
-    assert said["headlines"][1] == "api/1: lacks it"
-    assert said["missing"] == {"a": 0, "b": 1}
-    assert (said["first"]["a"]["elements"], said["first"]["b"]["elements"]) == (64, None)
-    (site,) = said["sites"]
+    reported = compared(weights(norm=1, mlp=2), weights(norm=1), process=process, by="weights")
+    assert (reported["verdict"], reported["identical"], reported["diverged"], reported["incomplete"]) == (
+        "diverged",
+        1,
+        1,
+        0,
+    )
+    assert reported["headlines"][1] == "api/1: lacks it"
+    assert reported["missing"] == {"a": 0, "b": 1}
+    assert (reported["first"]["a"]["elements"], reported["first"]["b"]["elements"]) == (64, None)
+    (site,) = reported["sites"]
     assert (site["fingerprints"], site["missing"]) == (1, 1)
 
 
 def test_whoever_reads_more_tensors_than_a_ring_holds_is_not_called_equal(worker: Start, prefix: str) -> None:
     watching(worker, "0", "1", more="{f'more.{n}': array('f', [n]) for n in range(3000)}")
-    said = document("diff", "api", "--by", "weights")
-    assert (said["verdict"], said["diverged"]) == ("incomplete", 0)
-    assert said["incomplete"] == sum(3003 - each["fingerprints"] for each in said["workers"])
+    answer = document("diff", "api", "--by", "weights")
+    assert (answer["verdict"], answer["diverged"]) == ("incomplete", 0)
+    assert answer["incomplete"] == sum(3003 - each["fingerprints"] for each in answer["workers"])
     assert brickd("diff", "api", "--by", "weights", "--fail-on", "incomplete").returncode == 1
 
 
@@ -136,33 +156,33 @@ ELSEWHERE = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9)
 
 def test_equal_weights_lead_where_no_output_is_comparable_and_how_many_were_not_is_said() -> None:
     for other, fingerprints in ((ELSEWHERE, 24), ([], 12)):
-        said = compared(chain() + weights(norm=1), other + weights(norm=1), process=watched(1))
-        assert (said["evidence"], said["verdict"], said["first"]) == ("weights", "identical", None)
-        assert said["headlines"] == [
+        reported = compared(chain() + weights(norm=1), other + weights(norm=1), process=watched(1))
+        assert (reported["evidence"], reported["verdict"], reported["first"]) == ("weights", "identical", None)
+        assert reported["headlines"] == [
             "by weights: identical, api/0 and api/1: 1 tensor",
             f"outputs unproven (0 of {fingerprints} fingerprints compared): "
             f"{fingerprints} without a counterpart in another worker"
             " (did they do the same work? --by run)",
         ]
-        assert said["outputs"] == {"evidence": "input", "fingerprints": fingerprints, "compared": 0}
-        assert said["others"] == [{"evidence": "input", "verdict": "not_comparable", "compared": 0, "diverged": 0}]
+        assert reported["outputs"] == {"evidence": "input", "fingerprints": fingerprints, "compared": 0}
+        assert reported["others"] == [{"evidence": "input", "verdict": "not_comparable", "compared": 0, "diverged": 0}]
 
 
 def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
     """Two decode steps share their last token, and so their key. Their caches differ, and so do their scores."""
     sides = [chain(born, sites=(SCORES, MLP)) + weights(norm=1) for born in (None, SCORES)]
-    said = compared(*sides, process=watched(1))
-    assert (said["evidence"], said["verdict"], said["diverged"]) == ("weights", "identical", 0)
-    assert said["headlines"][1].startswith("outputs unproven (0 of 12 fingerprints compared): 3 of stateful kernels ")
-    assert said["outputs"]["compared"] == 0
+    reported = compared(*sides, process=watched(1))
+    assert (reported["evidence"], reported["verdict"], reported["diverged"]) == ("weights", "identical", 0)
+    assert reported["headlines"][1].startswith("outputs unproven (0 of 12 fingerprints compared): 3 of stateful kernels ")
+    assert reported["outputs"]["compared"] == 0
 
 
 def test_equal_weights_are_no_answer_to_a_question_about_a_step_or_a_time() -> None:
-    told = "; weights are equal (--by weights)"
+    reported = "; weights are equal (--by weights)"
     for part in ({"step": "77"}, {"since": 0.5}):
-        with pytest.raises(NothingComparable, match=re.escape(told)):
+        with pytest.raises(NothingComparable, match=re.escape(reported)):
             compared(*[chain() + weights(norm=1)] * 2, process=watched(1), **part)
-        with pytest.raises(NothingComparable, match=re.escape(told)):
+        with pytest.raises(NothingComparable, match=re.escape(reported)):
             compared(*[weights(norm=1)] * 2, process=watched(1), **part)
     with pytest.raises(NothingComparable, match="; weights are equal as far as they are known"):
         compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=1), process=watched(2), by="input")
@@ -181,22 +201,22 @@ def test_weights_lead_where_they_are_all_that_was_said_and_where_they_differ() -
             "outputs unproven: no fingerprints are here (brick.checksum in the engine records them)",
         ],
     )
-    said = compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=2), process=watched(1))
-    assert (said["evidence"], said["verdict"]) == ("weights", "diverged")
+    reported = compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=2), process=watched(1))
+    assert (reported["evidence"], reported["verdict"]) == ("weights", "diverged")
 
 
 def test_weights_that_are_equal_stand_beside_what_leads() -> None:
-    said = compared(*[chain() + weights(norm=1)] * 2, process=watched(1))
-    assert (said["evidence"], said["verdict"]) == ("input", "identical")
-    assert said["others"][-1] == {"evidence": "weights", "verdict": "identical", "compared": 1, "diverged": 0}
+    reported = compared(*[chain() + weights(norm=1)] * 2, process=watched(1))
+    assert (reported["evidence"], reported["verdict"]) == ("input", "identical")
+    assert reported["others"][-1] == {"evidence": "weights", "verdict": "identical", "compared": 1, "diverged": 0}
     assert compared(chain(), chain())["others"] == []
 
 
 def test_weights_that_do_not_explain_what_leads_are_named_beside_it() -> None:
-    said = compared(chain() + weights(embed=1, norm=1), chain(NORM) + weights(embed=2, norm=1), process=watched(2))
-    assert (said["evidence"], said["verdict"], said["first"]["kernel"]) == ("input", "diverged", "norm")
-    assert said["first"]["weights"] == []
-    assert said["headlines"][-1] == "weights differ, too: embed in api/0 and api/1 (--by weights)"
+    reported = compared(chain() + weights(embed=1, norm=1), chain(NORM) + weights(embed=2, norm=1), process=watched(2))
+    assert (reported["evidence"], reported["verdict"], reported["first"]["kernel"]) == ("input", "diverged", "norm")
+    assert reported["first"]["weights"] == []
+    assert reported["headlines"][-1] == "weights differ, too: embed in api/0 and api/1 (--by weights)"
     both = compared(chain() + weights(embed=1, norm=1), chain(NORM) + weights(embed=2, norm=2), process=watched(2))
     assert [each["name"] for each in both["first"]["weights"]] == ["norm"]
     assert both["headlines"][-1] == "other weights differ, too: embed in api/0 and api/1 (--by weights)"
@@ -204,10 +224,12 @@ def test_weights_that_do_not_explain_what_leads_are_named_beside_it() -> None:
 
 def test_weights_that_differ_are_named_whatever_evidence_is_asked_for() -> None:
     sides = chain() + weights(embed=1, norm=1), chain() + weights(embed=2, norm=2)
-    said = compared(*sides, process=watched(2), by="run")
-    assert (said["evidence"], said["verdict"]) == ("run", "identical")
-    assert said["headlines"][-1] == "weights differ, too: embed in api/0 and api/1, and 1 more tensor (--by weights)"
-    assert said["others"][-1]["verdict"] == "diverged"
+    reported = compared(*sides, process=watched(2), by="run")
+    assert (reported["evidence"], reported["verdict"]) == ("run", "identical")
+    assert (
+        reported["headlines"][-1] == "weights differ, too: embed in api/0 and api/1, and 1 more tensor (--by weights)"
+    )
+    assert reported["others"][-1]["verdict"] == "diverged"
 
 
 # ---- out of a recording
@@ -246,7 +268,7 @@ def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[i
     one = started(worker, RESCANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     written = []
     with running() as daemon:
-        daemon.once("/weights", lambda said: [each["tensors"] for each in said["workers"]] == [2])
+        daemon.once("/weights", lambda answer: [each["tensors"] for each in answer["workers"]] == [2])
         assert brickd("record", "-o", str(base), "--duration", "0.05").returncode == 0
         with recording("-o", str(path), "--spans") as process:
             (lies,) = runtime().recordings.iterdir()
@@ -275,9 +297,9 @@ def test_what_a_recording_lost_of_a_rescan_makes_weights_incomplete_and_never_eq
     base, path, written = rescans(worker, tmp_path, 3)
     assert document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights", code=1)["verdict"] == "diverged"
     spoil(path, written[1], written[2] if what == "a rescan" else None)
-    said = document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
-    assert (said["verdict"], said["diverged"], said["compared"]) == ("incomplete", 0, 2)
-    assert said["incomplete"] > 0
+    answer = document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
+    assert (answer["verdict"], answer["diverged"], answer["compared"]) == ("incomplete", 0, 2)
+    assert answer["incomplete"] > 0
 
 
 def test_of_weights_that_were_all_read_again_behind_what_was_lost_nothing_is_incomplete(
@@ -285,5 +307,5 @@ def test_of_weights_that_were_all_read_again_behind_what_was_lost_nothing_is_inc
 ) -> None:
     base, path, written = rescans(worker, tmp_path, 4)
     spoil(path, written[1], written[2])
-    said = document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
-    assert (said["verdict"], said["compared"], said["incomplete"]) == ("identical", 2, 0)
+    answer = document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
+    assert (answer["verdict"], answer["compared"], answer["incomplete"]) == ("identical", 2, 0)

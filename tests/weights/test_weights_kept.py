@@ -32,9 +32,9 @@ def made() -> Weighed:
     weighed.add("other/0", service="other")
     for name in (*THREE, "other/0"):
         for layer in range(3):
-            weighed.say(name, 10 + layer, "w", layer)
-    weighed.say("api/2", 7, "experts.*.w", 1, 5)
-    weighed.say("api/1", 99, "w", 1)
+            weighed.add_weight(name, 10 + layer, "w", layer)
+    weighed.add_weight("api/2", 7, "experts.*.w", 1, 5)
+    weighed.add_weight("api/1", 99, "w", 1)
     return weighed
 
 
@@ -54,7 +54,7 @@ def test_what_was_kept_comes_back_and_goes_on() -> None:
     assert encode("p-", back) == content
     assert decode("q-", content) is None
     for name in THREE:
-        weighed.say(name, 70, "w", 1)
+        weighed.add_weight(name, 70, "w", 1)
     assert judge(back, weighed.workers)[0].verdict == "differ"
     uuids = [worker.reading.uuid for worker in weighed.workers]
     back.retain(uuids[3:])
@@ -67,10 +67,10 @@ def test_what_nobody_holds_is_not_had_from_a_file() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.integers(0, 3), st.integers(1, 2)), max_size=30))
-def test_whatever_was_said_comes_back(said: list[tuple[int, int, int, int]]) -> None:
+def test_whatever_was_said_comes_back(reported: list[tuple[int, int, int, int]]) -> None:
     weighed = several(*THREE)
-    for number, checksum, layer, generation in said:
-        weighed.say(THREE[number], checksum, "w", layer, generation=generation)
+    for number, checksum, layer, generation in reported:
+        weighed.add_weight(THREE[number], checksum, "w", layer, generation=generation)
     weights = weighed.numerics.weights
     back = decoded(encode("p-", weights))
     assert judge(back, weighed.workers) == judge(weights, weighed.workers)
@@ -127,19 +127,19 @@ def column(of: int, value: int) -> Any:
         spoiled(tensors={"api": [["w", 0, -1]] * 70_000}),
         spoiled(tensors={}),
         spoiled(workers=[]),
-        spoiled(workers=first(lambda said: said[:-1])),
-        spoiled(workers=first(lambda said: [*said[:-1], 0])),
-        spoiled(workers=first(lambda said: [*said[:-1], -1])),
-        spoiled(workers=first(lambda said: [*said[:-1], 10**12])),
-        spoiled(workers=first(lambda said: [said[0], "3", *said[2:]])),
-        spoiled(workers=first(lambda said: [["a"], *said[1:]])),
-        spoiled(workers=first(lambda said: None)),
-        spoiled(workers=first(lambda said: [7, *said[1:]])),
-        spoiled(workers=first(lambda said: ["\ud800", *said[1:]])),
-        spoiled(workers=first(lambda said: [said[0], -1, *said[2:]])),
-        spoiled(workers=first(lambda said: [said[0], 2**64, *said[2:]])),
-        spoiled(workers=first(lambda said: [said[0], True, *said[2:]])),
-        spoiled(workers=first(lambda said: [said[0], float("nan"), *said[2:]])),
+        spoiled(workers=first(lambda answer: answer[:-1])),
+        spoiled(workers=first(lambda answer: [*answer[:-1], 0])),
+        spoiled(workers=first(lambda answer: [*answer[:-1], -1])),
+        spoiled(workers=first(lambda answer: [*answer[:-1], 10**12])),
+        spoiled(workers=first(lambda answer: [answer[0], "3", *answer[2:]])),
+        spoiled(workers=first(lambda answer: [["a"], *answer[1:]])),
+        spoiled(workers=first(lambda answer: None)),
+        spoiled(workers=first(lambda answer: [7, *answer[1:]])),
+        spoiled(workers=first(lambda answer: ["\ud800", *answer[1:]])),
+        spoiled(workers=first(lambda answer: [answer[0], -1, *answer[2:]])),
+        spoiled(workers=first(lambda answer: [answer[0], 2**64, *answer[2:]])),
+        spoiled(workers=first(lambda answer: [answer[0], True, *answer[2:]])),
+        spoiled(workers=first(lambda answer: [answer[0], float("nan"), *answer[2:]])),
         spoiled(numbers=lambda numbers: [float("nan"), *numbers[1:]]),
         spoiled(numbers=lambda numbers: [-1, *numbers[1:]]),
         spoiled(tensors=lambda found: {**found, "ipa": [[7, 0, -1]]}),
@@ -191,7 +191,7 @@ def test_a_file_that_was_cut_or_changed_anywhere_is_refused(data: st.DataObject)
 # ---- what is told
 
 
-class Told:
+class KeptLog:
     """Workers, and what is told of them."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class Told:
         self._scales = Scales(Weighing(self.weighed.numerics.weights), self.log.add)
         self._looks = 0
 
-    def told(self) -> list[tuple[str, str | None, str, str | None]]:
+    def logged(self) -> list[tuple[str, str | None, str, str | None]]:
         """What a look tells that those before did not."""
         newest = self.log.since(0).newest
         self._looks += 1
@@ -208,27 +208,27 @@ class Told:
 
 
 def test_who_differs_is_told_once_and_when_it_is_equal_again() -> None:
-    weighing = Told()
-    assert weighing.told() == []
+    weighing = KeptLog()
+    assert weighing.logged() == []
     for name in THREE:
-        weighing.weighed.say(name, 1, "mlp.*.down", 17)
-    assert weighing.told() == []
-    weighing.weighed.say("api/1", 2, "mlp.*.down", 17)
-    said = "api/1 differs in mlp.17.down, 1 of 1 tensor: relative error <1e-6, changed in place"
-    assert weighing.told() == [("weights_differ", "api/1", said, "brickd weights api")]
-    assert weighing.told() == []
-    weighing.weighed.say("api/1", 3, "mlp.*.down", 17)
-    assert weighing.told() == []
-    weighing.weighed.say("api/1", 1, "mlp.*.down", 17)
-    said = "api/1: its weights are equal to its replicas' again, 1 tensor"
-    assert weighing.told() == [("weights_equal", "api/1", said, "brickd weights api")]
+        weighing.weighed.add_weight(name, 1, "mlp.*.down", 17)
+    assert weighing.logged() == []
+    weighing.weighed.add_weight("api/1", 2, "mlp.*.down", 17)
+    reported = "api/1 differs in mlp.17.down, 1 of 1 tensor: relative error <1e-6, changed in place"
+    assert weighing.logged() == [("weights_differ", "api/1", reported, "brickd weights api")]
+    assert weighing.logged() == []
+    weighing.weighed.add_weight("api/1", 3, "mlp.*.down", 17)
+    assert weighing.logged() == []
+    weighing.weighed.add_weight("api/1", 1, "mlp.*.down", 17)
+    reported = "api/1: its weights are equal to its replicas' again, 1 tensor"
+    assert weighing.logged() == [("weights_equal", "api/1", reported, "brickd weights api")]
 
 
 @pytest.mark.parametrize("gone", [("api/1",), THREE])
 def test_stopping_a_worker_that_differs_is_no_recovery(gone: tuple[str, ...]) -> None:
     weighing = Told()
     for checksum, name in ((1, "api/0"), (2, "api/1"), (1, "api/2")):
-        weighing.weighed.say(name, checksum)
+        weighing.weighed.send(name, checksum)
     assert [each[:2] for each in weighing.told()] == [("weights_differ", "api/1")]
     workers = weighing.weighed.workers
     workers[:] = [
@@ -239,43 +239,43 @@ def test_stopping_a_worker_that_differs_is_no_recovery(gone: tuple[str, ...]) ->
 
 
 def test_those_that_disagree_are_told_in_one_event() -> None:
-    weighing = Told()
-    weighing.weighed.say("api/0", 1)
-    weighing.weighed.say("api/2", 2)
-    assert weighing.told() == [
+    weighing = KeptLog()
+    weighing.weighed.add_weight("api/0", 1)
+    weighing.weighed.add_weight("api/2", 2)
+    assert weighing.logged() == [
         ("weights_differ", "api/0", "api/0 and api/2 disagree in w, 1 of 1 tensor", "brickd weights api"),
     ]
 
 
 def test_whoever_disagrees_is_told_though_others_of_it_are_told_already() -> None:
-    weighing = Told()
+    weighing = KeptLog()
     for worker in weighing.weighed.workers:
         worker.reading.process["weights"] = 2
     for tensor, names in (("a", THREE[:2]), ("b", THREE[1:])):
         for checksum, name in enumerate(names):
-            weighing.weighed.say(name, checksum, tensor)
-    assert [each[1:3] for each in weighing.told()] == [
+            weighing.weighed.add_weight(name, checksum, tensor)
+    assert [each[1:3] for each in weighing.logged()] == [
         ("api/0", "api/0 and api/1 disagree in a, 1 of 2 tensors"),
         ("api/2", "api/1 and api/2 disagree in b, 1 of 2 tensors"),
     ]
 
 
 def test_whoever_still_disagrees_is_not_told_to_differ_from_nobody_when_the_majority_has_gone() -> None:
-    weighing = Told()
+    weighing = KeptLog()
     for checksum, name in ((1, "api/0"), (1, "api/1"), (2, "api/2")):
-        weighing.weighed.say(name, checksum)
-    assert [each[:2] for each in weighing.told()] == [("weights_differ", "api/2")]
+        weighing.weighed.add_weight(name, checksum)
+    assert [each[:2] for each in weighing.logged()] == [("weights_differ", "api/2")]
     workers = weighing.weighed.workers
     workers[0] = replace(workers[0], reading=replace(workers[0].reading, pid=None))
-    assert [each[:2] for each in weighing.told()] == [("weights_differ", "api/1")]
-    weighing.weighed.say("api/2", 1)
+    assert [each[:2] for each in weighing.logged()] == [("weights_differ", "api/1")]
+    weighing.weighed.add_weight("api/2", 1)
     equal = {("weights_equal", "api/1"), ("weights_equal", "api/2")}
-    assert {each[:2] for each in weighing.told()} == equal
+    assert {each[:2] for each in weighing.logged()} == equal
 
 
 def test_a_look_after_which_nothing_came_compares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    weighing = Told()
-    weighing.weighed.say("api/0", 1)
-    weighing.told()
+    weighing = KeptLog()
+    weighing.weighed.add_weight("api/0", 1)
+    weighing.logged()
     monkeypatch.setattr("brickd.analysis.weights.monitor.judge", None)
-    assert weighing.told() == []
+    assert weighing.logged() == []

@@ -36,7 +36,7 @@ pause()
 """
     )
     seen: dict[int, Record] = {}
-    while process.heard() == "paused":
+    while process.next_report() == "paused":
         seen |= {each.number: each for each in found(reading(prefix))}
         emptied(reading(prefix))
         process.go()
@@ -87,7 +87,7 @@ def test_more_tensors_than_there_can_be_sites_are_refused_and_counted(worker: St
 
 
 def test_a_large_tensor_is_read_in_several_slices_and_looked_up_in_each(worker: Start, prefix: str) -> None:
-    _, records, told, _ = left_by(
+    _, records, reported, _ = left_by(
         worker,
         prefix,
         """
@@ -103,8 +103,8 @@ def test_a_large_tensor_is_read_in_several_slices_and_looked_up_in_each(worker: 
         told.append(tensors.asked)
         """,
     )
-    assert told[0] == 1
-    assert told[1] > 3
+    assert reported[0] == 1
+    assert reported[1] > 3
     assert len({each.checksum for each in records}) == 1
 
 
@@ -137,7 +137,7 @@ for n in (2, 3, 4):
 """
     )
     for scan, number in ((1, 7), (2, 2**64 - 1), (3, 0), (4, 0)):
-        assert process.heard() == scan
+        assert process.next_report() == scan
         process.paused()
         got = reading(prefix)
         assert [each.layer for each in found(got)] == [0, 1, 2] * scan
@@ -148,7 +148,7 @@ for n in (2, 3, 4):
 
 
 def test_a_scan_finds_what_has_changed_shrunk_gone_and_come_back(worker: Start, prefix: str) -> None:
-    got, records, told, _ = left_by(
+    got, records, reported, _ = left_by(
         worker,
         prefix,
         """
@@ -167,16 +167,16 @@ def test_a_scan_finds_what_has_changed_shrunk_gone_and_come_back(worker: Start, 
         after(lambda: tensors["b"].append(1))
         """,
     )
-    assert [each[0] for each in told] == [3, 2, 2, 3, 3]
+    assert [each[0] for each in reported] == [3, 2, 2, 3, 3]
     last = {each.name: each.checksum for each in records}
-    assert [last["a"], last["c"]] == told[-1][1:]
+    assert [last["a"], last["c"]] == reported[-1][1:]
     assert len({each.checksum for each in records if each.name == "a"}) == 2
     assert len({each.checksum for each in records if each.name == "b"}) == 3
     assert got.process["tensors_refused"] == 0
 
 
 def test_nothing_is_watched_any_more_after_an_empty_mapping(worker: Start, prefix: str) -> None:
-    _, records, told, _ = left_by(
+    _, records, reported, _ = left_by(
         worker,
         prefix,
         """
@@ -192,7 +192,7 @@ def test_nothing_is_watched_any_more_after_an_empty_mapping(worker: Start, prefi
         told.append(scans())
         """,
     )
-    assert told == [True, 0, 1, 1]
+    assert reported == [True, 0, 1, 1]
     assert len(records) == 2
 
 
@@ -206,7 +206,7 @@ class Watched(dict):
 
 
 def test_while_recording_is_off_nothing_is_looked_at_or_kept(worker: Start, prefix: str) -> None:
-    _, records, told, _ = left_by(
+    _, records, reported, _ = left_by(
         worker,
         prefix,
         UNSEEN
@@ -222,7 +222,7 @@ brick.enable()
 with brick.step(None): pass
 """,
     )
-    assert (told, records) == (True, [])
+    assert (reported, records) == (True, [])
 
 
 def test_a_worker_that_is_off_from_the_start_makes_no_key(worker: Start, prefix: str) -> None:
@@ -253,7 +253,7 @@ pause()
     with open_segment(got.file, os.O_RDWR) as segment:
         segment.command(1)
         process.go()
-        assert process.heard() == [0, 0]
+        assert process.next_report() == [0, 0]
         process.paused()
         assert found(reading(prefix)) == []
         segment.command(0)
@@ -321,7 +321,7 @@ report(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 loader.join()
 """
     )
-    assert process.heard() == 0
+    assert process.next_report() == 0
     assert process.end() == 0
 
 

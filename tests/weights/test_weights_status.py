@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checked_record import Tensor as Sums
 from faults import Start
 from running import running
-from said import Tensor as Sums
 from test_record import recording
 from test_weights_verb import settled, watching
 from verbs import brickd, document, started
@@ -89,8 +89,8 @@ def test_a_recording_in_which_weights_were_read_has_who_differs(worker: Start, p
 
 def test_where_nobody_gives_weights_nothing_is_said_of_them(worker: Start, prefix: str) -> None:
     started(worker)
-    said = document("status")
-    assert (said["weights"], said["numerics"], said["problems"]) == (None, None, [])
+    answer = document("status")
+    assert (answer["weights"], answer["numerics"], answer["problems"]) == (None, None, [])
     assert "no weights compared" in checked()[1]
 
 
@@ -109,15 +109,15 @@ def line(*judged: WeightsVerdict) -> str:
 def test_how_much_was_compared_is_said_beside_who_is_equal() -> None:
     weighed = several(*THREE, watched=2)
     assert line(weighed.judged()) == "weights: not read yet in 3 workers · unseen: 6 tensors not read yet"
-    weighed.say("api/0", 1)
+    weighed.add_weight("api/0", 1)
     assert line(weighed.judged()) == (
         "weights: nothing comparable in 3 workers · unseen: 1 tensor of one replica alone, 5 tensors not read yet"
     )
-    weighed.say("api/1", 1)
-    weighed.say("api/1", 5, "v")
+    weighed.add_weight("api/1", 1)
+    weighed.add_weight("api/1", 5, "v")
     assert line(weighed.judged()).startswith("weights: 2 of 3 workers equal, 1 tensor (")
     assert "unseen: 1 tensor that no other worker has, 3 tensors not read yet" in line(weighed.judged())
-    weighed.say("api/2", 2)
+    weighed.add_weight("api/2", 2)
     assert line(weighed.judged()).startswith("weights: 2 of 3 workers equal, 1 of 1 tensor differs (")
 
 
@@ -125,7 +125,7 @@ def test_of_several_services_the_sums_are_said() -> None:
     weighed = several(*THREE, watched=1)
     weighed.add("batch/0", service="batch")
     for name in THREE:
-        weighed.say(name, 1)
+        weighed.add_weight(name, 1)
     api, batch = Weighing(weighed.numerics.weights).judged(weighed.workers)[0], several("batch/0").judged()
     assert views.summary(batch) is None
     assert line(api, api).startswith("weights: 6 of 6 workers equal, 2 tensors (")
@@ -149,16 +149,16 @@ def only(weighed: Weighed) -> dict[str, Any]:
 def test_nothing_compared_is_no_absence_of_findings() -> None:
     weighed = several(*THREE)
     assert found(weighed) is None
-    weighed.say("api/0", 1)
+    weighed.add_weight("api/0", 1)
     assert found(weighed) is None
-    weighed.say("api/1", 1)
+    weighed.add_weight("api/1", 1)
     assert found(weighed) == []
 
 
 def test_of_two_that_disagree_both_are_named_and_nobody_is_blamed() -> None:
     weighed = several("api/0", "api/1")
-    weighed.say("api/0", 1)
-    weighed.say("api/1", Sums(2, nan=1))
+    weighed.add_weight("api/0", 1)
+    weighed.add_weight("api/1", Sums(2, nan=1))
     finding = only(weighed)
     assert (finding["workers"], finding["outliers"], finding["blame"]) == (["api/0", "api/1"], {}, "unknown")
     assert (finding["not_finite"], finding["relative_error"]) == ("unknown", None)
@@ -168,7 +168,7 @@ def test_of_two_that_disagree_both_are_named_and_nobody_is_blamed() -> None:
 def test_who_changed_in_place_contradicts_itself() -> None:
     weighed = several("api/0", "api/1")
     for name, checksum in (("api/0", 1), ("api/1", 1), ("api/1", Sums(2, nan=1))):
-        weighed.say(name, checksum)
+        weighed.add_weight(name, checksum)
     finding = only(weighed)
     assert (finding["workers"], finding["contradict_themselves"]) == (["api/1"], ["api/1"])
     assert finding["not_finite"] == "born"
@@ -178,7 +178,7 @@ def test_who_holds_another_shard_is_a_finding_though_no_tensor_can_be_compared()
     weighed = several("api/0.pp0", "api/1.pp0", "api/2.pp0", "api/1.pp1", "api/2.pp1")
     for worker in weighed.workers:
         at = "first" if worker.name.endswith("pp0") and worker.name != "api/0.pp0" else "last"
-        weighed.say(worker.name, 1, at)
+        weighed.add_weight(worker.name, 1, at)
     finding = only(weighed)
     assert (finding["workers"], finding["kernel"], finding["holds_shard"]) == (["api/0.pp0"], None, "pp1")
     assert (finding["cases"], finding["relative_error"], finding["blame"]) == (0, None, "culprit")
@@ -190,7 +190,7 @@ def test_who_holds_another_shard_is_a_finding_though_no_tensor_can_be_compared()
 def test_what_has_not_changed_is_compared_once_and_grows_older(monkeypatch: pytest.MonkeyPatch) -> None:
     weighed = several(*THREE, watched=1)
     for name in THREE:
-        weighed.say(name, 1)
+        weighed.add_weight(name, 1)
     weighing = Weighing(weighed.numerics.weights)
     (before,) = weighing.judged(weighed.workers)
     with monkeypatch.context() as context:
@@ -199,7 +199,7 @@ def test_what_has_not_changed_is_compared_once_and_grows_older(monkeypatch: pyte
     assert before.age_ns is not None
     assert after.age_ns is not None
     assert after.age_ns > before.age_ns
-    weighed.say("api/2", 2)
+    weighed.add_weight("api/2", 2)
     assert weighing.judged(weighed.workers)[0].verdict == "differ"
     one = weighed.workers[0]
     weighed.workers[0] = replace(one, reading=replace(one.reading, pid=None))
@@ -217,11 +217,11 @@ def tensors(weighed: Weighed) -> dict[tuple[str, int], views.TensorSeen]:
 def test_each_tensor_says_how_often_it_was_compared_and_how_often_it_is_odd() -> None:
     weighed = several(*THREE)
     for name, checksum in zip(THREE, (1, 1, 2), strict=True):
-        weighed.say(name, checksum, "w.*", 3)
-        weighed.say(name, 7, "up.*", 3, 0)
-    weighed.say("api/0", 8, "up.*", 3, 1)
-    weighed.say("api/1", 9, "v", generation=1)
-    weighed.say("api/2", 9, "v", generation=2)
+        weighed.add_weight(name, checksum, "w.*", 3)
+        weighed.add_weight(name, 7, "up.*", 3, 0)
+    weighed.add_weight("api/0", 8, "up.*", 3, 1)
+    weighed.add_weight("api/1", 9, "v", generation=1)
+    weighed.add_weight("api/2", 9, "v", generation=2)
     found = tensors(weighed)
     assert found["w.*", 3][1:] == (3, 3, 1, True)
     assert found["up.*", 3][1:] == (4, 3, 0, False)
@@ -232,8 +232,8 @@ def test_a_tensor_that_one_lacks_differs_and_is_a_finding() -> None:
     weighed = several(*THREE, watched=1)
     weighed.workers[0].reading.process["weights"] = 2
     for name in THREE:
-        weighed.say(name, 7)
-    weighed.say("api/0", Sums(8, nan=1), "v")
+        weighed.add_weight(name, 7)
+    weighed.add_weight("api/0", Sums(8, nan=1), "v")
     assert tensors(weighed)["v", -1][1:] == (1, 0, 0, True)
     finding = only(weighed)
     assert (finding["workers"], finding["kernel"], finding["not_finite"]) == (["api/0"], "v", None)
@@ -243,21 +243,21 @@ def test_a_tensor_that_one_lacks_differs_and_is_a_finding() -> None:
 def test_tensors_of_other_shards_are_not_counted_as_compared() -> None:
     weighed = several("api/0.tp0", "api/1.tp0", "api/0.tp1", "api/2.tp0")
     for name in ("api/0.tp0", "api/1.tp0", "api/0.tp1"):
-        weighed.say(name, 1)
-    weighed.say("api/2.tp0", Sums(1, shape=2))
+        weighed.add_weight(name, 1)
+    weighed.add_weight("api/2.tp0", Sums(1, shape=2))
     assert tensors(weighed)["w", -1][1:] == (4, 3, 1, True)
 
 
 def test_coverage_has_weights_beside_what_is_compared_by_its_inputs(worker: Start, prefix: str) -> None:
     odd_among(worker)
-    said = document("coverage")
-    assert [(each["kernel"], each["layer"], each["state"], each["evidence"]) for each in said["sites"]] == [
+    answer = document("coverage")
+    assert [(each["kernel"], each["layer"], each["state"], each["evidence"]) for each in answer["sites"]] == [
         ("layers.*.mlp.up.weight", 1, "differs", ["weights"]),
         ("layers.*.mlp.up.weight", 0, "compared", ["weights"]),
         ("norm.weight", None, "compared", ["weights"]),
     ]
-    assert said["findings"] == document("status")["weights"]
-    assert (said["services"][0]["weights"]["compared"], said["services"][0]["weights"]["differ"]) == (3, 1)
+    assert answer["findings"] == document("status")["weights"]
+    assert (answer["services"][0]["weights"]["compared"], answer["services"][0]["weights"]["differ"]) == (3, 1)
     screen = brickd("coverage", COLUMNS="120").stdout.splitlines()
     assert screen[1:3] == [
         f"! {PROBLEM}  brickd weights api",

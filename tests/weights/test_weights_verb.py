@@ -58,7 +58,7 @@ def watching(
     key = {"BRICKD_KEY_FILE": f"{os.environ['BRICKD_RUNTIME_DIR']}/key"}
     found = [worker(program, BRICKD_SERVICE="api", BRICKD_WORKER=name, **(key | of)) for name in names]
     for each in found:
-        each.heard()
+        each.next_report()
         each.paused()
     return found
 
@@ -72,18 +72,18 @@ def lines(*arguments: str, code: int = 0) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def said(*arguments: str, code: int = 0) -> dict[str, Any]:
+def weights_document(*arguments: str, code: int = 0) -> dict[str, Any]:
     return document("weights", *arguments, code=code)
 
 
 def settled(daemon: Running, *names: str, tensors: int = 3) -> None:
     """Wait until a daemon has heard what these have read."""
 
-    def heard(said: Any) -> bool:
-        workers = {each["worker"]: each["tensors"] for each in said["workers"]}
+    def is_judged(answer: Any) -> bool:
+        workers = {each["worker"]: each["tensors"] for each in answer["workers"]}
         return all(workers.get(name) == tensors for name in names)
 
-    daemon.once("/weights", heard)
+    daemon.once("/weights", is_judged)
 
 
 THREE = ("0", "1", "2")
@@ -94,7 +94,7 @@ def test_without_a_daemon_what_lies_in_the_rings_is_compared(worker: Start) -> N
     (line,) = lines()
     assert line.startswith("3 of 3 workers equal, 3 tensors, ")
     assert line.endswith(" ago")
-    assert said()["verdict"] == "equal"
+    assert weights_document()["verdict"] == "equal"
     watching(worker, "3", shift=0.5)
     first, second, *_ = lines(code=1)
     assert first.startswith("api/3 differs in 2 of 3 tensors, first in layers.0.mlp.up.weight: relative ")
@@ -110,22 +110,22 @@ def test_the_table_names_worker_tensor_error_and_checksums(worker: Start) -> Non
     assert shown[4].split()[:5] == ["api/2", "layers.*.mlp.up.weight", "1", "-", "0.5"]
     (row,) = sheet("weights")
     assert (row["worker"], row["tensor"], row["why"]) == ("api/2", "layers.*.mlp.up.weight", "outlier")
-    told = said(code=1)
-    assert told["differing"][0]["checksum"] == row["checksum"]
-    assert told["differing"][0]["generation"] == "0000000000000001"
+    answer = weights_document(code=1)
+    assert answer["differing"][0]["checksum"] == row["checksum"]
+    assert answer["differing"][0]["generation"] == "0000000000000001"
     assert lines("api/0", "api/1")[0].startswith("2 of 2 workers equal")
-    assert len(said("--all", code=1)["tensors"]) == 4
+    assert len(weights_document("--all", code=1)["tensors"]) == 4
     assert "TENSOR" in "\n".join(lines("--all", code=1))
 
 
 def test_of_two_and_two_all_are_said_to_disagree_wherever_it_is_told(worker: Start) -> None:
     watching(worker, "0", "1")
     watching(worker, "2", "3", more='{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}')
-    told = said(code=1)
-    assert told["headlines"] == [
+    answer = weights_document(code=1)
+    assert answer["headlines"] == [
         "api/0 and api/1 and api/2 and api/3 disagree in layers.1.mlp.up.weight, 1 of 3 tensors"
     ]
-    assert [(each["worker"], each["against"], each["why"]) for each in told["differing"]] == [
+    assert [(each["worker"], each["against"], each["why"]) for each in answer["differing"]] == [
         ("api/0", None, "disagree"),
         ("api/1", None, "disagree"),
         ("api/2", "api/0", "disagree"),
@@ -165,7 +165,7 @@ def test_who_has_a_tensor_of_another_dtype_and_shape_differs(worker: Start) -> N
     shown = lines(code=1)
     assert shown[0] == "api/2 differs in norm.weight, 1 of 3 tensors: float64 4 and not float32 3"
     assert shown[1].startswith("2 of 3 workers equal")
-    (row,) = said(code=1)["differing"]
+    (row,) = weights_document(code=1)["differing"]
     assert [row[key] for key in ("dtype", "dtype_against", "shape", "shape_against", "relative_error")] == [
         "float64", "float32", [4], [3], None,
     ]  # fmt: skip
@@ -178,7 +178,7 @@ def test_who_lacks_a_tensor_differs_and_has_no_checksum_of_it(worker: Start) -> 
     assert shown[0] == "api/2 differs in scale, 1 of 4 tensors: lacks it"
     (row,) = (line.split() for line in shown if line.startswith("api/2   "))
     assert row[:-1] == ["api/2", "scale", "-", "-", "-", "-"]
-    (row,) = said(code=1)["differing"]
+    (row,) = weights_document(code=1)["differing"]
     assert [row[key] for key in ("checksum", "dtype", "dtype_against", "shape", "shape_against", "nan")] == [
         None, None, "float32", None, [2], None,
     ]  # fmt: skip
@@ -192,8 +192,8 @@ def test_who_lacks_a_tensor_differs_and_has_no_checksum_of_it(worker: Start) -> 
 
 def test_tensors_that_cannot_be_read_are_told_from_those_that_are_not_read_yet(worker: Start) -> None:
     watching(worker, *"01", more="{'elsewhere': None, 'sparse': None}")
-    told = said()
-    assert [(each["tensors"], each["tensors_watched"], each["tensors_unreadable"]) for each in told["workers"]] == [
+    answer = weights_document()
+    assert [(each["tensors"], each["tensors_watched"], each["tensors_unreadable"]) for each in answer["workers"]] == [
         (3, 5, 2),
         (3, 5, 2),
     ]
@@ -224,7 +224,7 @@ def test_a_hostile_name_of_a_tensor_is_shown_and_not_obeyed(worker: Start) -> No
     assert all(line.isprintable() for line in shown)
     (row,) = sheet("weights")
     assert not row["tensor"].startswith("=")
-    assert said(code=1)["differing"][0]["tensor"] == HOSTILE
+    assert weights_document(code=1)["differing"][0]["tensor"] == HOSTILE
 
 
 # ---- with a daemon
@@ -235,7 +235,7 @@ def test_a_bit_that_flips_is_found_by_a_rescan_and_told(worker: Start) -> None:
     with running() as daemon:
         sound, bad = watching(worker, "0", "1"), watching(worker, "2", spoil=FLIP)
         settled(daemon, "api/0", "api/1", "api/2")
-        assert said()["verdict"] == "equal"
+        assert weights_document()["verdict"] == "equal"
         for each in (*sound, *bad):
             each.go()
         first = lines("--rescan", code=1)[0]
@@ -291,11 +291,11 @@ def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
                 return
             with client:
                 request = client.recv(1 << 16)
-                first, said, ready = first or request, ready or passed_on(request), b""
+                first, reported, ready = first or request, ready or passed_on(request), b""
                 if request.startswith(b"POST"):
                     after_order()
                     ready = passed_on(first)
-                client.sendall(said)
+                client.sendall(reported)
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -364,12 +364,12 @@ def test_what_was_read_once_is_known_to_all_daemons_after_that(worker: Start, ki
         for each in (*sound, *bad):
             each.go()
         assert brickd("weights", "--rescan").returncode == 1
-        before = said("--all", code=1)
+        before = weights_document("--all", code=1)
         with again(daemon, killed=killed):
-            after = said("--all", code=1)
-            for told in (before, after):
-                told.pop("source")
-                for one in (*told["workers"], *told["services"]):
+            after = weights_document("--all", code=1)
+            for reported in (before, after):
+                reported.pop("source")
+                for one in (*reported["workers"], *reported["services"]):
                     one.pop("age_ns")
             assert after == before
 
@@ -380,11 +380,11 @@ def test_weights_of_the_dead_are_known_until_they_are_forgotten(worker: Start) -
     with running() as daemon:
         found = [*watching(worker, "0", "1"), *watching(worker, "2", shift=1)]
         settled(daemon, "api/0", "api/1", "api/2")
-        before = said(code=1)["differing"]
+        before = weights_document(code=1)["differing"]
         for each in found:
             each.kill()
-        daemon.once("/events", lambda said: [each["kind"] for each in said["events"]].count("worker_died") == 3)
-        assert said(code=1)["differing"] == before
+        daemon.once("/events", lambda answer: [each["kind"] for each in answer["events"]].count("worker_died") == 3)
+        assert weights_document(code=1)["differing"] == before
         assert brickd("prune").returncode == 0
         assert lines(code=6) == [NOBODY]
 
@@ -399,10 +399,10 @@ def test_a_file_of_weights_that_is_damaged_is_put_aside_and_told(worker: Start) 
         path.write_bytes(path.read_bytes()[:-1])
         with running() as successor:
             assert "moved aside as weights.refused" in successor.until("break")["text"]
-            assert said(code=6)["workers"][0]["tensors"] == 0
+            assert weights_document(code=6)["workers"][0]["tensors"] == 0
             one.go()
             assert brickd("weights", "--rescan").returncode == 6
-            assert said(code=6)["workers"][0]["tensors"] == 3
+            assert weights_document(code=6)["workers"][0]["tensors"] == 3
 
 
 @pytest.mark.usefixtures("prefix")
@@ -418,11 +418,14 @@ def test_a_recording_has_what_was_known_when_it_began_and_what_was_read_meanwhil
         with recording("-o", str(path), *degree) as process:
             assert daemon.ask("/weights/rescan", b"")["workers"] == ["api/0", "api/1"]
             one.go()
-            one.heard()
+            one.next_report()
             process.send_signal(signal.SIGINT)
             assert process.wait() == 0
-    assert (said(str(base))["verdict"], said(str(base))["workers"][0]["tensors"]) == ("equal", 3)
-    (row,) = said(str(path), code=1)["differing"]
+    assert (weights_document(str(base))["verdict"], weights_document(str(base))["workers"][0]["tensors"]) == (
+        "equal",
+        3,
+    )
+    (row,) = weights_document(str(path), code=1)["differing"]
     assert (row["why"], row["worker"], row["layer"], row["changed_in_place"]) == ("changed", "api/0", 1, True)
     assert (row["relative_error"] is not None) == (degree == ["--values"])
     ended = brickd("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
@@ -447,11 +450,11 @@ pause()
     key = f"{os.environ['BRICKD_RUNTIME_DIR']}/key"
     for number in range(3):
         worker(MODEL + program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD_KEY_FILE=key).paused()
-    told = said(code=1)
-    assert [(row["worker"], row["tensor"], row["layer"]) for row in told["differing"]] == [
+    answer = weights_document(code=1)
+    assert [(row["worker"], row["tensor"], row["layer"]) for row in answer["differing"]] == [
         ("api/2", "layers.*.mlp.down.weight", 1)
     ]
-    assert told["services"][0]["compared"] == 15
+    assert answer["services"][0]["compared"] == 15
 
 
 # ---- manifests
@@ -468,12 +471,12 @@ def test_workers_are_held_against_what_was_saved(worker: Start, tmp_path: Path) 
     assert (manifest["schema_version"], manifest["service"], len(manifest["tensors"])) == (1, "api", 3)
     assert lines("--against", str(path))[0].startswith(f"2 of 2 workers equal to {path}, 3 tensors")
     one.go()
-    one.heard()
+    one.next_report()
     shown = lines("--against", str(path), code=1)
     assert shown[0] == "api/0 differs from the manifest in layers.1.mlp.up.weight, 1 of 3 tensors"
-    told = said("--against", str(path), code=1)
-    assert told["differing"][0]["why"] == "manifest"
-    assert "tensors" not in told
+    answer = weights_document("--against", str(path), code=1)
+    assert answer["differing"][0]["why"] == "manifest"
+    assert "tensors" not in answer
 
 
 def test_what_a_manifest_does_not_say_is_told(worker: Start, tmp_path: Path) -> None:
@@ -482,7 +485,7 @@ def test_what_a_manifest_does_not_say_is_told(worker: Start, tmp_path: Path) -> 
     assert brickd("weights", "--save", str(path)).returncode == 0
     watching(worker, "1", more='{"b": array("d", [0]), "c": array("d", [0, 0]), "d": array("d", [0])}')
     watching(worker, "0.tp1")
-    (one, two, three) = said("--against", str(path), code=1)["workers"]
+    (one, two, three) = weights_document("--against", str(path), code=1)["workers"]
     assert (one["worker"], one["not_comparable"], one["compared"]) == ("api/0", {}, 6)
     assert (two["worker"], two["not_comparable"]) == ("api/0.tp1", {"shard": 3})
     assert three["not_comparable"] == {"not in the manifest": 1}

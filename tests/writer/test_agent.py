@@ -282,7 +282,7 @@ def test_disabled_spans_are_not_recorded_and_open_ones_still_end(worker: Start, 
 
 def test_brickd_0_turns_everything_off(worker: Start, prefix: str) -> None:
     process = worker('report(brick.init())\nwith brick.span("b"): pass\nbrick.enable()\npause()', BRICKD="0")
-    assert process.heard() is False
+    assert process.next_report() is False
     process.paused()
     assert readings(prefix) == []
     process.go()
@@ -334,8 +334,8 @@ def test_strict_mode_raises_what_is_else_counted(worker: Start, wrong: str) -> N
     except (RuntimeError, ValueError, TypeError) as error: report(str(error))
     report("nothing was raised")
     """
-    assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").heard()
-    assert worker(program).heard() == "nothing was raised"
+    assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").next_report()
+    assert worker(program).next_report() == "nothing was raised"
 
 
 def test_the_open_brick_is_seen_while_it_is_open(worker: Start, prefix: str) -> None:
@@ -406,7 +406,7 @@ def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> N
         """
     )
     modules = ("_core", "_multiprocessing", "_trace")
-    assert process.heard() == ["__future__", "brick_agent", *(f"brick_agent.{name}" for name in modules)]
+    assert process.next_report() == ["__future__", "brick_agent", *(f"brick_agent.{name}" for name in modules)]
     assert process.end() == 0
 
 

@@ -22,11 +22,11 @@ def called(worker: Start, compiled: Compile, prefix: str) -> Any:
 
     def run(program: str, **environment: str) -> tuple[Any, Reading]:
         process = worker(f"{c_calls(compiled)}\nsaid = None\n{program}\nreport(said)\npause()\n", **environment)
-        said = process.heard()
+        reported = process.next_report()
         process.paused()
         got = reading(prefix)
-        run.said_by = process  # type: ignore[attr-defined]
-        return said, got
+        run.records_of = process  # type: ignore[attr-defined]
+        return reported, got
 
     return run
 
@@ -41,7 +41,7 @@ def details(of: Reading) -> list[dict[str, Any]]:
 
 
 def test_a_name_is_found_while_recording_is_off_and_is_none_before_there_is_a_segment(called: Any) -> None:
-    said, got = called("""
+    reported, got = called("""
 w.brick_enable(0)
 unnamed = name("early"), w.brick_state()
 w.brick_enable(1)
@@ -51,7 +51,7 @@ said = [unnamed, on, name("on"), name("off"), name(""), w.brick_state()]
 w.brick_enable(1)
 said += [name("off")]
 """)
-    unnamed, on, again, off, empty, state, after = said
+    unnamed, on, again, off, empty, state, after = reported
     assert unnamed == [2**32 - 1, 3]
     assert (on[0], again) == (on[1], on[0])
     assert (state, empty, after) == (3, 0, off)
@@ -165,17 +165,17 @@ w.brick_end(outer, None, 0, 0)
 def test_a_given_time_beyond_the_largest_amount_is_rejected_by_the_clock(
     called: Any, elapsed: int, rejected: tuple[int, int]
 ) -> None:
-    said, got = called(f'given = name("given"); said = w.brick_record(given, None, {elapsed}, 0, 0)')
+    reported, got = called(f'given = name("given"); said = w.brick_record(given, None, {elapsed}, 0, 0)')
     lane = got.lanes[0][1]
     assert (lane["begun"], lane["summarized"], lane["rejected"]) == (1, 1 - sum(rejected), rejected)
-    assert said & 8 == (8 if sum(rejected) else 0)
+    assert reported & 8 == (8 if sum(rejected) else 0)
 
 
 ROOM = 256 * 64  # frames, layer scopes and stacks of a thread together
 
 
 def test_where_no_frame_is_left_spans_and_layers_are_refused_and_their_ends_end_nothing_else(called: Any) -> None:
-    said, got = called("""
+    reported, got = called("""
 brick = name("brick")
 opened = 0
 while not w.brick_begin(brick, 1, None) & REFUSED: opened += 1
@@ -183,7 +183,7 @@ refused = [w.brick_layer_begin(5, 1), w.brick_begin(brick, 1, None)]
 mine = [w.brick_end(brick, 1, 0, 0), w.brick_layer_end(5, 1), w.brick_end(brick, 1, 0, 0)]
 said = [opened, refused, mine]
 """)
-    opened, refused, mine = said
+    opened, refused, mine = reported
     assert opened == ROOM - 1, "the key's stack takes a place too"
     assert (refused, mine) == ([8, 8], [0, 0, 0])
     lane = got.lanes[0][1]
@@ -192,7 +192,7 @@ said = [opened, refused, mine]
 
 
 def test_a_key_for_which_nothing_could_be_opened_has_nothing_to_end(called: Any) -> None:
-    said, got = called("""
+    reported, got = called("""
 brick = name("brick")
 while not w.brick_begin(brick, 1, None) & REFUSED: pass
 said = [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2), w.brick_begin(brick, 2, None), w.brick_end(brick, 2, 0, 0)]
@@ -202,14 +202,14 @@ said += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2), w.brick_begin(brick
 w.brick_end(brick, 1, 0, 0)
 said += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2)]
 """)
-    assert said == [8, 16, 8, 16, 8, 16, 8, 16, 1, 2]
+    assert reported == [8, 16, 8, 16, 8, 16, 8, 16, 1, 2]
     lane = got.lanes[0][1]
     assert (lane["rejected"], lane["unmatched"], lane["abandoned"]) == ((0, 3), 4, 0)
     assert lane["open"] == ROOM - 3
 
 
 def test_a_layers_end_ends_what_is_open_in_it_and_nothing_around(called: Any) -> None:
-    said, got = called("""
+    reported, got = called("""
 a, b = name("a"), name("b")
 w.brick_begin(a, None, None)
 w.brick_layer_begin(3, None)
@@ -224,14 +224,14 @@ w.brick_layer_begin(0xFFFFFF, None)
 w.brick_begin(b, None, None); w.brick_end(b, None, 0, 0)
 said += [w.brick_layer_end(0xFFFFFF, None)]
 """)
-    assert said == [16, 0, 16, 16, 2, 2, 2]
+    assert reported == [16, 0, 16, 16, 2, 2, 2]
     lane = got.lanes[0][1]
     assert (lane["abandoned"], lane["unmatched"], lane["amounts"]) == (1, 3, 1)
     assert {path: row["count"] for path, row in summaries(got).items()} == {("a",): 1, ("b[16777214]",): 1, ("b",): 1}
 
 
 def test_an_empty_name_of_a_key_file_is_none(called: Any) -> None:
-    said, got = called(
+    reported, got = called(
         """
 kernel = name("kernel")
 checksum(kernel)
@@ -239,7 +239,7 @@ said = os.path.exists(os.environ["BRICKD_STATE_DIR"] + "/key")
 """,
         BRICKD_KEY_FILE="",
     )
-    assert said
+    assert reported
     assert got.process["key"] != 0
 
 
@@ -255,10 +255,10 @@ for n in range(3):
     found = events(got)
     assert [each["tensors"][0]["elements"] for each in found] == [4, 4, 4]
     assert got.process["key"] == 0
-    process = called.said_by
+    process = called.records_of
     process.go()
     process.end()
-    assert process.said.count("has no place") == 1
+    assert process.stderr.count("has no place") == 1
 
 
 STEPS = [0, 1, 7, 2**32, 2**63 + 5, U64]
@@ -266,8 +266,8 @@ STEPS = [0, 1, 7, 2**32, 2**63 + 5, U64]
 
 def test_a_step_that_reads_a_cache_is_another_step_and_drawn_as_it_was(called: Any) -> None:
     filled = [0, 1, 2, U64]
-    said, _ = called(f"w.brick_init(None); said = [[w.brick_step_after(s, f) for f in {filled}] for s in {STEPS}]")
-    for step, after in zip(STEPS, said, strict=True):
+    reported, _ = called(f"w.brick_init(None); said = [[w.brick_step_after(s, f) for f in {filled}] for s in {STEPS}]")
+    for step, after in zip(STEPS, reported, strict=True):
         assert after[0] == step
         assert len({*after}) == len(filled)
         assert {step_hash(each) for each in after} == {step_hash(step)}
@@ -275,7 +275,7 @@ def test_a_step_that_reads_a_cache_is_another_step_and_drawn_as_it_was(called: A
 
 @pytest.mark.parametrize("rate", [1, draw(7), draw(7) + 1, 2**31, 2**32 - 2])
 def test_of_the_steps_those_are_wanted_whose_draw_is_below_the_rate(called: Any, rate: int) -> None:
-    said, got = called(f"""
+    reported, got = called(f"""
 kernel = name("kernel")
 os.pwrite(w.brick_segment_fd(), *{word()})
 def wanted(step):
@@ -287,7 +287,7 @@ w.brick_begin(kernel, None, byref(c_uint64(0)))
 w.brick_layer_begin(3, None)
 said = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
 """)
-    drawn, without_a_step, within = said
+    drawn, without_a_step, within = reported
     assert drawn == [[int(draw(step) < rate), 1] for step in STEPS]
     assert without_a_step == [0, 0, 1], "a rate is of steps"
     assert within == 1, "the step 0 is one, and what is in a layer of it is in it"
@@ -310,14 +310,14 @@ for at in (At(), At(layer=layer), At(step=step), At(layer=layer, step=step)): ch
 
 
 def test_what_could_not_be_read_is_no_checksum_and_what_was_not_taken_is_a_dropped_one(called: Any) -> None:
-    said, got = called("""
+    reported, got = called("""
 kernel = name("kernel")
 unread = Taken()
 why = w.brick_take(kernel, None, None, None, byref(unread)).decode()
 said = [why, unread.refused, unread.dtype]
 said += [checksum(kernel, taken=unread), checksum(kernel, taken=Taken()), checksum(kernel), checksum(UNNAMED)]
 """)
-    assert said == ["there is none", 1, 0, 8, 8, 0, 8]
+    assert reported == ["there is none", 1, 0, 8, 8, 0, 8]
     lane = got.lanes[0][1]
     assert (got.process["tensors_refused"], got.process["sites_refused"]) == (1, 1)
     assert (lane["event_attempts"], sum(lane["event_dropped"])) == (3, 2)
@@ -325,7 +325,7 @@ said += [checksum(kernel, taken=unread), checksum(kernel, taken=Taken()), checks
 
 
 def test_of_more_streams_than_are_told_apart_all_pend_until_all_are_waited_for(called: Any) -> None:
-    said, got = called("""
+    reported, got = called("""
 brick = name("brick")
 w.brick_defer.argtypes = (c_uint32, c_void_p, c_uint64, c_void_p, c_uint64, c_uint64, c_void_p)
 for stream in range(70): w.brick_defer(brick, None, stream, None, 0, 0, None)
@@ -339,14 +339,14 @@ said += [w.brick_pending()]
 w.brick_finalize(None)
 w.brick_finalize(byref(c_uint64(5)))
 """)
-    assert said == [73, 6, 0]
+    assert reported == [73, 6, 0]
     finalized = [each for each in events(got) if each["kind"] == "finalize"]
     assert [each["stream"] for each in finalized] == [*range(70), 5, 0]
     assert [each["every"] for each in finalized] == [0] * 71 + [1]
 
 
 def test_of_keys_that_are_dead_one_is_swept_at_a_call_and_borrowed_ones_are_left(called: Any) -> None:
-    said, got = called("""
+    reported, got = called("""
 brick = name("brick")
 DEAD = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p)
 w.brick_thread_sweep.restype = c_void_p
@@ -362,14 +362,14 @@ def swept(dead):
 said = [swept(()), sorted(set(asked)), swept((2, 3, 8, 9)), swept((2, 3, 8, 9))]
 said += [w.brick_end(brick, 8, 0, 0) for _ in range(8)] + [w.brick_end(brick, 2, 0, 0), w.brick_end(brick, 1, 0, 0)]
 """)
-    assert said[:4] == [[], [1, 2, 3, 4, 5, 6, 7], [2, 3], []]
-    assert said[4:] == [*[0] * 8, 16, 2]
+    assert reported[:4] == [[], [1, 2, 3, 4, 5, 6, 7], [2, 3], []]
+    assert reported[4:] == [*[0] * 8, 16, 2]
     lane = got.lanes[0][1]
     assert (lane["abandoned"], lane["open"], lane["unmatched"]) == (2 + 3, 4 + 5 + 6 + 7, 1)
 
 
 def test_a_thread_that_is_released_drops_each_key_once_and_keeps_what_is_borrowed(called: Any) -> None:
-    said, got = called("""
+    reported, got = called("""
 brick = name("brick")
 DROP = ctypes.CFUNCTYPE(None, c_void_p)
 w.brick_borrow.argtypes = (c_void_p,)
@@ -382,14 +382,14 @@ said = [sorted(dropped), w.brick_layer_end(5, 3), w.brick_end(brick, 3, 0, 0)]
 w.brick_thread_release(drop)
 said += [len(dropped), w.brick_begin(brick, 4, None)]
 """)
-    assert said == [[1, 2], 0, 0, 2, 4 + 1], "with nothing open the lane became free, and is given anew"
+    assert reported == [[1, 2], 0, 0, 2, 4 + 1], "with nothing open the lane became free, and is given anew"
     lane = got.lanes[0][1]
     assert (lane["abandoned"], lane["summarized"], lane["open"], lane["opened"]) == (2, 1, 1, 2)
 
 
 @pytest.mark.parametrize("what", ["span", "layer"])
 def test_a_lane_stays_with_its_thread_as_long_as_anything_borrowed_is_open(called: Any, what: str) -> None:
-    said, got = called(f"""
+    reported, got = called(f"""
 brick = name("brick")
 drop = ctypes.CFUNCTYPE(None, c_void_p)(lambda key: None)
 w.brick_borrow.argtypes = (c_void_p,)
@@ -401,6 +401,6 @@ said = [w.brick_end(brick, 3, 0, 0) if {what == "span"} else w.brick_layer_end(5
 w.brick_begin(brick, 4, None)
 w.brick_thread_exit()
 """)
-    assert said == [0]
+    assert reported == [0]
     lane = got.lanes[0][1]
     assert (lane["opened"], lane["thread"], lane["open"], lane["abandoned"]) == (1, 0, 0, 1)

@@ -17,7 +17,7 @@ IN_CREATE, IN_MOVED_TO, IN_DELETE, IN_IGNORED = 0x100, 0x80, 0x200, 0x8000
 _EVENT = struct.Struct("iIII")
 
 
-def told(fd: int) -> list[tuple[int, str]]:
+def calls_of(fd: int) -> list[tuple[int, str]]:
     """What there is to be read now: (what, name)."""
     found = []
     while select.select([fd], [], [], 0)[0]:
@@ -35,7 +35,7 @@ def test_files_that_come_and_go_are_told_and_what_happens_in_them_is_not(tmp_pat
         (tmp_path / "one").write_text("1")
         (tmp_path / "one").rename(tmp_path / "two")
         (tmp_path / "two").unlink()
-        assert told(fd) == [(IN_CREATE, "one"), (IN_MOVED_TO, "two"), (IN_DELETE, "two")]
+        assert calls_of(fd) == [(IN_CREATE, "one"), (IN_MOVED_TO, "two"), (IN_DELETE, "two")]
         with pytest.raises(BlockingIOError):
             os.read(fd, 4096)
         assert not os.get_inheritable(fd)

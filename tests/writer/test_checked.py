@@ -15,7 +15,7 @@ from brickd.shm import _reader
 
 
 def test_what_is_recorded_is_the_fingerprint_with_the_services_key(worker: Start, prefix: str) -> None:
-    _, found, _, told = recorded(
+    _, found, _, reported = recorded(
         worker,
         prefix,
         """
@@ -28,8 +28,8 @@ told = [[said(brick.fingerprint(t, key=key())), said(brick.fingerprint(x, key=ke
         for t in (y, z, big, y[:, ::-2], y.T.astype("d"), np.zeros((2, 0, 3), "f"))]
 """,
     )
-    assert len(found) == len(told) == 6
-    for each, (output, first, shape) in zip(found, told, strict=True):
+    assert len(found) == len(reported) == 6
+    for each, (output, first, shape) in zip(found, reported, strict=True):
         assert (list(each["output"]["shape"][: each["output"]["dims"]]), each["inputs"]) == (shape, 2)
         for tensor, wanted in ((each["tensors"][0], output), (each["tensors"][1], first)):
             checksum, _, dtype, elements, *rest = wanted
@@ -195,8 +195,8 @@ pause()
     )
     process.paused()
     process.paused()
-    said = [each for of in readings(prefix) for each in events(of)]
-    params = [each["params"] for each in said if not each["flags"] & _reader.CHECKED_WEIGHT]
+    reported = [each for of in readings(prefix) for each in events(of)]
+    params = [each["params"] for each in reported if not each["flags"] & _reader.CHECKED_WEIGHT]
     assert len(params) == 2
     assert params[0] == params[1] != 0
     process.go()
@@ -277,7 +277,7 @@ brick.checksum("k", y, params={"a": 1})
 
 
 def test_inputs_are_taken_before_the_call_overwrites_them(worker: Start, prefix: str) -> None:
-    _, found, _, told = recorded(
+    _, found, _, reported = recorded(
         worker,
         prefix,
         """
@@ -288,7 +288,7 @@ brick.checksum("in_place", x, input=taken)
 told = [said(brick.fingerprint(t, key=key(), valid=v))[0] for t, v in ((x, None), (x / 3, None), (y, 1))]
 """,
     )
-    assert [f"{tensor['checksum']:016x}" for tensor in found[0]["tensors"]] == told
+    assert [f"{tensor['checksum']:016x}" for tensor in found[0]["tensors"]] == reported
 
 
 def test_more_inputs_than_eight_are_in_it_all_the_same(worker: Start, prefix: str) -> None:
@@ -327,7 +327,7 @@ def test_modes_of_the_processor_change_nothing_that_is_recorded_and_stay_as_they
     worker: Start, prefix: str, modes: int
 ) -> None:
     """Where exceptions trap, a number that is rounded unguarded ends the process."""
-    _, found, _, told = recorded(
+    _, found, _, reported = recorded(
         worker,
         prefix,
         f"""
@@ -348,7 +348,7 @@ for n in range(2):
         libm.fesetenv(registers)
 """,
     )
-    assert told == modes
+    assert reported == modes
     seen = [[tensor[name] for tensor in each["tensors"] for name in ("min", "max", "mean", "l2")] for each in found]
     assert seen[:3] == seen[3:]
     assert seen[2][0] > 0
@@ -369,7 +369,7 @@ report(said(brick.fingerprint(y, key=key()))[0])
 pause()
 """
     )
-    checksum = process.heard()
+    checksum = process.next_report()
     process.paused()
     shown = brickd("inspect").stdout
     row, first = [line for line in shown.splitlines() if checksum in line]

@@ -196,12 +196,12 @@ with brick.span("spans go on"), brick.layer(3):
 
 
 @pytest.mark.parametrize(
-    ("said", "set_to", "room"), [("", "100", 128), ("brick.init(sites=192)", "100", 192), ("", "99999", 16384)]
+    ("text", "set_to", "room"), [("", "100", 128), ("brick.init(sites=192)", "100", 192), ("", "99999", 16384)]
 )
 def test_how_many_sites_there_are_is_set_as_other_sizes_are(
-    worker: Start, prefix: str, said: str, set_to: str, room: int
+    worker: Start, prefix: str, text: str, set_to: str, room: int
 ) -> None:
-    program = said + "\nfor n in range(200): brick.checksum('k', b'', layer=n)"
+    program = text + "\nfor n in range(200): brick.checksum('k', b'', layer=n)"
     got, _, _, _ = recorded(worker, prefix, program, BRICKD_SITES=set_to)
     assert got.header["sites"] == room
     assert (got.process["sites"], got.process["sites_refused"]) == (min(200, room), max(200 - room, 0))
@@ -300,12 +300,12 @@ pause()
     assert got.process["tensors_refused"] > 0
     process.go()
     assert process.end() == 0
-    assert process.said.count("\n") == 1, process.said
-    assert process.said.startswith("brickd: a tensor has no checksum: ")
+    assert process.stderr.count("\n") == 1, process.stderr
+    assert process.stderr.startswith("brickd: a tensor has no checksum: ")
 
 
 def test_what_cannot_be_read_is_asked_why_once(worker: Start, prefix: str) -> None:
-    _, _, _, told = recorded(
+    _, _, _, reported = recorded(
         worker,
         prefix,
         HOSTILE
@@ -317,7 +317,7 @@ for _ in range(3): brick.checksum("k", Raises(Asked()))
 told = asked
 """,
     )
-    assert told == [1]
+    assert reported == [1]
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ def test_of_a_step_all_sites_are_recorded_or_none(worker: Start, prefix: str, of
     assert [sum(lane["event_dropped"]) for _, lane, _ in left.reading.lanes] == [0]
 
 
-@pytest.mark.parametrize(("said", "recorded_of"), [("off", 0), ("all", 12), ("1/1", 12)])
-def test_no_step_is_recorded_or_each(worker: Start, prefix: str, said: str, recorded_of: int) -> None:
-    left = recorded(worker, prefix, STEPS.format(steps=4), BRICKD_FINGERPRINTS=said)
+@pytest.mark.parametrize(("text", "recorded_of"), [("off", 0), ("all", 12), ("1/1", 12)])
+def test_no_step_is_recorded_or_each(worker: Start, prefix: str, text: str, recorded_of: int) -> None:
+    left = recorded(worker, prefix, STEPS.format(steps=4), BRICKD_FINGERPRINTS=text)
     assert len(left.events) == recorded_of
 
 
@@ -50,13 +50,13 @@ def test_what_stands_in_no_step_is_not_recorded_where_steps_are_left_out(worker:
     assert recorded(worker, prefix, source, BRICKD_FINGERPRINTS="1/2").events == []
 
 
-@pytest.mark.parametrize("said", ["1/0", "1/", "2/3", "0.5", "1/1000001", "some", "1/-1", "1/ 2"])
-def test_a_rate_that_is_none_is_told_and_nothing_is_recorded(worker: Start, prefix: str, said: str) -> None:
-    process = worker("report(brick.init())", BRICKD_FINGERPRINTS=said)
-    assert process.heard() is False
+@pytest.mark.parametrize("text", ["1/0", "1/", "2/3", "0.5", "1/1000001", "some", "1/-1", "1/ 2"])
+def test_a_rate_that_is_none_is_told_and_nothing_is_recorded(worker: Start, prefix: str, text: str) -> None:
+    process = worker("report(brick.init())", BRICKD_FINGERPRINTS=text)
+    assert process.next_report() is False
     assert process.end() == 0
     wanted = "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000"
-    assert process.said == f"brickd: this process is not recorded: {wanted}\n"
+    assert process.stderr == f"brickd: this process is not recorded: {wanted}\n"
 
 
 def ask(prefix: str, rate: int, sites: int) -> int:
@@ -93,11 +93,11 @@ def test_what_the_consumer_asks_for_counts_more_than_what_the_host_says(worker: 
     process.go()
     seen, every = [], _reader.RATE_ALL
     for rate, sites in ((every, 0), (every, 0b10), (_reader.RATE_NONE, 0), (2**32 // 8, 0), (0, 0)):
-        process.heard()
+        process.next_report()
         process.paused()
         seen.append(ask(prefix, rate, sites))
         process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
     of_two, of_eight = (sum(drawn(step, of) for step in range(64)) for of in (2, 8))
     assert [b - a for a, b in pairwise([0, *seen])] == [2 * of_two, 128, 64, 0, 2 * of_eight]
 
@@ -129,13 +129,13 @@ def test_what_the_host_says_counts_more_than_a_rate_of_its_own(worker: Start, pr
     assert (left.reading.own_rate, left.reading.rate) == (0, 2**32 // 2)
 
 
-@pytest.mark.parametrize("said", [2**32, 2**64 - 1])
-def test_a_rate_that_is_none_is_not_believed(worker: Start, prefix: str, said: int) -> None:
+@pytest.mark.parametrize("given", [2**32, 2**64 - 1])
+def test_a_rate_that_is_none_is_not_believed(worker: Start, prefix: str, given: int) -> None:
     process = worker("brick.init()\npause()")
     process.paused()
     with open(SHM / reading(prefix).file, "r+b", buffering=0) as file:
         at = place(file.read(PAGE), "process") + field("process", "rate")[0]
-        os.pwrite(file.fileno(), struct.pack("<Q", said), at)
-    assert (reading(prefix).process["rate"], reading(prefix).own_rate) == (said, 0)
+        os.pwrite(file.fileno(), struct.pack("<Q", given), at)
+    assert (reading(prefix).process["rate"], reading(prefix).own_rate) == (given, 0)
     process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr

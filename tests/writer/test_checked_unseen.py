@@ -18,10 +18,10 @@ SENSITIVE = ("embedding", "LM_Head", "vocab_logits_gather", "sampling", "tok_tok
 
 
 @pytest.mark.parametrize(
-    ("said", "off"), [({}, True), ({"BRICKD_SENSITIVE": "0"}, True), ({"BRICKD_SENSITIVE": "1"}, False)]
+    ("given", "off"), [({}, True), ({"BRICKD_SENSITIVE": "0"}, True), ({"BRICKD_SENSITIVE": "1"}, False)]
 )
 def test_what_tells_what_customers_wrote_is_off_unless_asked_for(
-    worker: Start, prefix: str, said: dict[str, str], off: bool
+    worker: Start, prefix: str, given: dict[str, str], off: bool
 ) -> None:
     names = (*SENSITIVE, "rope_neox")
     tensor = "Watched()" if off else "y"
@@ -31,7 +31,7 @@ for name in {SENSITIVE}:
     brick.checksum(name, y, input=brick.take(name, {tensor}), layer=2)
 brick.checksum("rope_neox", y)
 """
-    got, found, known, _ = recorded(worker, prefix, UNSEEN + source, **said)
+    got, found, known, _ = recorded(worker, prefix, UNSEEN + source, **given)
     assert {(site[0], site[2]) for site in known if site} == {(n, off and n != "rope_neox") for n in names}
     assert len(found) == 1 + 10 * (not off)
     assert (lost(got), got.process["tensors_refused"]) == (0, 0)
@@ -92,8 +92,8 @@ for word, kept in {cuts}:
 """
     _, found, known, _ = recorded(worker, prefix, UNSEEN + source)
     sites = [site for site in known if site]
-    told = [(site[0][-9 - len(word) : -9], site[2]) for site, (word, _) in zip(sites, cuts, strict=True)]
-    assert (told, found) == ([(word, True) for word, _ in cuts], [])
+    reported = [(site[0][-9 - len(word) : -9], site[2]) for site, (word, _) in zip(sites, cuts, strict=True)]
+    assert (reported, found) == ([(word, True) for word, _ in cuts], [])
 
 
 def test_while_recording_is_off_nothing_is_looked_at(worker: Start, prefix: str) -> None:
@@ -143,7 +143,7 @@ def test_the_key_is_made_once_for_its_user_alone_and_never_told(worker: Start, p
         assert not [half for half in (text[:16], text[16:32]) if int(half, 16).to_bytes(8, "little") in image]
     for each in processes:
         each.go()
-        assert (each.end(), each.said) == (0, "")
+        assert (each.end(), each.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -174,20 +174,20 @@ def test_a_key_file_that_is_none_is_refused_and_told_once(
         NUMBERS + "brick.checksum('k', y); brick.checksum('k', y); report(said(brick.fingerprint(y))); pause()",
         BRICKD_KEY_FILE=str(file),
     )
-    without = process.heard()
+    without = process.next_report()
     process.paused()
     got = reading(prefix)
     assert {f"{each['tensors'][0]['checksum']:016x}" for each in events(got)} == {without[0]}
     assert got.process["key"] == 0
     process.go()
     assert process.end() == 0
-    assert process.said.count("\n") == 1
-    assert f"{file} {why}" in process.said
-    assert (": remove it, and another is made" in process.said) == ("64 bits" in why)
+    assert process.stderr.count("\n") == 1
+    assert f"{file} {why}" in process.stderr
+    assert (": remove it, and another is made" in process.stderr) == ("64 bits" in why)
 
 
 def test_a_key_that_cannot_be_had_for_now_is_waited_for_and_all_checksums_have_it(worker: Start, prefix: str) -> None:
-    got, found, _, told = recorded(
+    got, found, _, reported = recorded(
         worker,
         prefix,
         """
@@ -206,7 +206,7 @@ told = said(brick.fingerprint(y, key=key()))[0]
     name = int((Path(os.environ["BRICKD_STATE_DIR"]) / "key").read_text()[32:], 16)
     # Looked for at the first, then at the first, second, fourth and eighth that came after that.
     assert [each["position"] for each in found] == list(range(7, 21))
-    assert {f"{each['tensors'][0]['checksum']:016x}" for each in found} == {told}
+    assert {f"{each['tensors'][0]['checksum']:016x}" for each in found} == {reported}
     assert found[-1]["tensors"][1]["dtype"] == 0
     assert (got.process["key"], lost(got), got.process["tensors_refused"]) == (name, 7, 0)
 
@@ -225,19 +225,19 @@ pause()
     process.paused()
     process.go()
     assert process.end() == 0
-    assert process.said.count("\n") == 1
-    assert process.said.startswith("brickd: no checksums until there is the service's key: ")
-    assert "Too many open files" in process.said
+    assert process.stderr.count("\n") == 1
+    assert process.stderr.startswith("brickd: no checksums until there is the service's key: ")
+    assert "Too many open files" in process.stderr
 
 
 def test_a_given_key_file_is_used(worker: Start, prefix: str, tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("000000000000000300000000000000050000000000000009\n")
     file.chmod(0o400)
-    got, found, _, told = recorded(
+    got, found, _, reported = recorded(
         worker,
         prefix,
         "brick.checksum('k', y); told = said(brick.fingerprint(y, key=3 << 64 | 5))",
         BRICKD_KEY_FILE=str(file),
     )
-    assert (f"{found[0]['tensors'][0]['checksum']:016x}", got.process["key"]) == (told[0], 9)
+    assert (f"{found[0]['tensors'][0]['checksum']:016x}", got.process["key"]) == (reported[0], 9)

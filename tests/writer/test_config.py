@@ -98,22 +98,22 @@ def test_slots_of_events_are_a_power_of_two(planned: Callable[..., Plan]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "rate"),
+    ("text", "rate"),
     [("", 0), ("all", 2**32 - 1),
      ("1/1", 2**32 - 1), ("1/2", 2**31), ("1/3", 2**32 // 3), ("1/9", 2**32 // 9), ("1/16", 2**28),
      ("1/1000000", 4294), ("1/01", 2**32 - 1)],
 )  # fmt: skip
-def test_of_so_many_steps_one_is_looked_at(planned: Callable[..., Plan], said: str, rate: int) -> None:
-    assert planned(FINGERPRINTS=said)[::3] == (None, rate)
+def test_of_so_many_steps_one_is_looked_at(planned: Callable[..., Plan], text: str, rate: int) -> None:
+    assert planned(FINGERPRINTS=text)[::3] == (None, rate)
 
 
 def test_fingerprints_that_are_off_have_a_rate_that_draws_no_step(planned: Callable[..., Plan]) -> None:
     assert planned(FINGERPRINTS="off").rate not in {0, *(planned(FINGERPRINTS=f"1/{n}").rate for n in (1, 2, 10**6))}
 
 
-@pytest.mark.parametrize("said", ["1/0", "1/", "1/1000001", "2/3", "1/x", "1/2x", "1/-2", "1/ 2", "ALL", "on", "16"])
-def test_what_is_no_rate_is_refused(planned: Callable[..., Plan], said: str) -> None:
-    assert planned(FINGERPRINTS=said).wrong == (
+@pytest.mark.parametrize("text", ["1/0", "1/", "1/1000001", "2/3", "1/x", "1/2x", "1/-2", "1/ 2", "ALL", "on", "16"])
+def test_what_is_no_rate_is_refused(planned: Callable[..., Plan], text: str) -> None:
+    assert planned(FINGERPRINTS=text).wrong == (
         "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000"
     )
 

@@ -27,7 +27,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> tup
     got = reading(prefix)
     result = got, events(got)
     process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
     return result
 
 
@@ -48,7 +48,7 @@ def dropped(of: Reading) -> dict[str, int]:
 
 
 def test_a_start_stands_below_what_is_open_with_its_layer_and_its_step(worker: Start, prefix: str) -> None:
-    got, told = recorded(
+    got, reported = recorded(
         worker,
         prefix,
         """
@@ -61,18 +61,22 @@ with brick.layer(4):
 assert ids == [(1 << 48) + n for n in range(1, 5)]
 """,
     )
-    assert [each["path"] for each in told] == [("kernel",), *[("decode", "mlp[3]", "kernel[3]")] * 2, ("kernel[4]",)]
-    assert [each["step"] for each in told][:3] == [0, 17, 18]
-    assert [each["stream"] for each in told][:2] == [0, 7]
-    assert (told[2]["stream"], told[3]["step"]) == (hashed("side"), hashed("request"))
-    assert [(each["elements"], each["bytes"]) for each in told] == [(0, 0), (4096, 9), (0, 0), (0, 0)]
-    assert [each["start"] for each in told] == sorted(each["start"] for each in told)
+    assert [each["path"] for each in reported] == [
+        ("kernel",),
+        *[("decode", "mlp[3]", "kernel[3]")] * 2,
+        ("kernel[4]",),
+    ]
+    assert [each["step"] for each in reported][:3] == [0, 17, 18]
+    assert [each["stream"] for each in reported][:2] == [0, 7]
+    assert (reported[2]["stream"], reported[3]["step"]) == (hashed("side"), hashed("request"))
+    assert [(each["elements"], each["bytes"]) for each in reported] == [(0, 0), (4096, 9), (0, 0), (0, 0)]
+    assert [each["start"] for each in reported] == sorted(each["start"] for each in reported)
     assert counts(got) == {("decode",): 1, ("decode", "mlp[3]"): 1}, "no total counts what is deferred"
     assert exact(got) == {"begun": 2, "summarized": 2}
 
 
 def test_a_finalize_follows_its_measurements_and_covers_its_stream_alone(worker: Start, prefix: str) -> None:
-    _, told = recorded(
+    _, reported = recorded(
         worker,
         prefix,
         """
@@ -90,9 +94,9 @@ assert brick.pending() == 0
 brick.finalize()
 """,
     )
-    left, other, right = (each["id"] for each in told[:3])
+    left, other, right = (each["id"] for each in reported[:3])
     assert [
-        {name: n for name, n in each.items() if name not in ("sequence", "slots", "ticks")} for each in told[3:]
+        {name: n for name, n in each.items() if name not in ("sequence", "slots", "ticks")} for each in reported[3:]
     ] == [
         {"kind": "measured", "id": left, "elapsed_ns": 1000},
         {"kind": "measured", "id": other, "elapsed_ns": 17},
@@ -100,11 +104,11 @@ brick.finalize()
         {"kind": "finalize", "every": 1, "stream": 0},
     ], "where nothing pends a finalize says nothing"
     assert right not in (left, other)
-    assert all(told[2]["start"] < each["ticks"] for each in told if each["kind"] == "finalize")
+    assert all(reported[2]["start"] < each["ticks"] for each in reported if each["kind"] == "finalize")
 
 
 def test_a_stream_that_cannot_be_is_stream_0_and_not_every_stream(worker: Start, prefix: str) -> None:
-    _, told = recorded(
+    _, reported = recorded(
         worker,
         prefix,
         """
@@ -114,12 +118,12 @@ brick.finalize(stream=[])
 assert brick.pending() == 1
 """,
     )
-    assert [each["stream"] for each in told] == [1, 0, 0, 0]
-    assert told[-1]["every"] == 0
+    assert [each["stream"] for each in reported] == [1, 0, 0, 0]
+    assert reported[-1]["every"] == 0
 
 
 def test_a_finalize_on_another_thread_covers_what_this_one_deferred(worker: Start, prefix: str) -> None:
-    got, told = recorded(
+    got, reported = recorded(
         worker,
         prefix,
         """
@@ -131,13 +135,13 @@ waiter.start(); waiter.join()
 assert brick.pending() == 0
 """,
     )
-    assert [each["kind"] for each in told] == ["defer"] * 3 + ["measured", "finalize"]
+    assert [each["kind"] for each in reported] == ["defer"] * 3 + ["measured", "finalize"]
     assert [lane["event_records"] for _, lane, _ in got.lanes] == [3, 2]
-    assert told[-1]["ticks"] > told[2]["start"]
+    assert reported[-1]["ticks"] > reported[2]["start"]
 
 
 def test_a_hundred_streams_pend_and_the_sum_is_never_too_small(worker: Start, prefix: str) -> None:
-    _, told = recorded(
+    _, reported = recorded(
         worker,
         prefix,
         """
@@ -157,14 +161,14 @@ for stream in range(64):
 assert brick.pending() == 0
 """,
     )
-    assert sum(each["kind"] == "finalize" for each in told) == 100 + 1 + 64
+    assert sum(each["kind"] == "finalize" for each in reported) == 100 + 1 + 64
 
 
 # ---- rings that fill up ------------------------------------------------------------------------------------------
 
 
 def test_a_ring_that_nobody_reads_keeps_room_for_what_ends_and_counts_what_it_drops(worker: Start, prefix: str) -> None:
-    got, told = recorded(
+    got, reported = recorded(
         worker,
         prefix,
         f"""
@@ -177,9 +181,9 @@ assert brick.pending() == 0
 """,
     )
     assert dropped(got) == {"defer": 10, "measured": 500 - (ROOM_OF_MEASUREMENTS - ROOM_OF_STARTS)}
-    assert [each["kind"] for each in told[ROOM_OF_STARTS - 1 :]] == ["defer"] + ["measured"] * 448 + ["finalize"]
+    assert [each["kind"] for each in reported[ROOM_OF_STARTS - 1 :]] == ["defer"] + ["measured"] * 448 + ["finalize"]
     attempts = [lane["event_attempts"] for _, lane, _ in got.lanes]
-    assert attempts == [told[-1]["sequence"]] == [ROOM_OF_STARTS + 10 + 500 + 1], "the numbers show the gaps"
+    assert attempts == [reported[-1]["sequence"]] == [ROOM_OF_STARTS + 10 + 500 + 1], "the numbers show the gaps"
     assert exact(got) == {}
 
 
@@ -197,7 +201,7 @@ assert brick.pending() == 0
 """,
     )
     assert "finalize" not in dropped(got), "finalizes of streams where nothing pends take no room"
-    got, told = recorded(
+    got, reported = recorded(
         worker,
         prefix,
         f"""
@@ -210,7 +214,7 @@ brick.finalize()
 assert brick.pending() > 0
 """,
     )
-    assert len(told) == ROOM
+    assert len(reported) == ROOM
     assert dropped(got) == {"finalize": ROOM_OF_STARTS + 1 - (ROOM - ROOM_OF_STARTS)}
 
 
@@ -218,7 +222,7 @@ assert brick.pending() > 0
 
 
 def test_a_start_without_a_path_of_its_own_is_dropped_rather_than_mixed_with_ticks(worker: Start, prefix: str) -> None:
-    got, told = recorded(
+    got, reported = recorded(
         worker,
         prefix,
         """
@@ -231,12 +235,12 @@ with brick.span("span 99"):
 assert brick.pending() == 0
 """,
     )
-    assert (told, dropped(got)) == ([], {"defer": 2})
+    assert (reported, dropped(got)) == ([], {"defer": 2})
     assert exact(got) == {"begun": 101, "summarized": 101}
 
 
 def test_starts_and_finalizes_of_a_thread_without_a_lane_are_counted(worker: Start, prefix: str) -> None:
-    got, told = recorded(
+    got, reported = recorded(
         worker,
         prefix,
         """
@@ -251,7 +255,7 @@ thread = threading.Thread(target=second); thread.start(); thread.join()
 assert brick.pending() == 1
 """,
     )
-    assert [each["kind"] for each in told] == ["defer"]
+    assert [each["kind"] for each in reported] == ["defer"]
     assert exact(got) == {"no_lane": 11}
 
 
@@ -298,38 +302,38 @@ for line in sys.stdin:
 """
 
 
-class Teller:
+class ScriptedWorker:
     """A worker that evaluates what it is told."""
 
     def __init__(self, process: Worker) -> None:
         self.process = process
 
-    def tell(self, expression: str) -> Any:
+    def ask(self, expression: str) -> Any:
         pipe = self.process.process.stdin
         assert pipe is not None
         pipe.write(expression.encode() + b"\n")
         pipe.flush()
-        return self.process.heard()
+        return self.process.next_report()
 
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_what_cannot_be_is_counted_and_in_strict_mode_raised(worker: Start, prefix: str, strict: bool) -> None:
-    teller = Teller(worker(LISTENING, BRICKD_STRICT=f"{strict:d}"))
+    scripted = ScriptedWorker(worker(LISTENING, BRICKD_STRICT=f"{strict:d}"))
     before = {"unmatched": 0, "amounts": 0}
     for call, counter in MISTAKES.items():
-        assert (teller.tell(f"outcome(lambda: {call})") == "ValueError") == strict, call
+        assert (scripted.ask(f"outcome(lambda: {call})") == "ValueError") == strict, call
         ((_, lane, _),) = reading(prefix).lanes
         # An id is judged by the writer; in strict mode an amount before it gets there.
         before[counter] += counter == "unmatched" or not strict
         assert {name: lane[name] for name in ("unmatched", "amounts")} == before, call
-    assert teller.tell("brick.finalize() or brick.pending()") == 0
+    assert scripted.ask("brick.finalize() or brick.pending()") == 0
     assert "measured" not in [each["kind"] for each in events(reading(prefix))]
 
 
 def test_a_call_that_no_signature_allows_is_a_type_error_and_records_nothing(worker: Start, prefix: str) -> None:
-    teller = Teller(worker(LISTENING))
+    scripted = ScriptedWorker(worker(LISTENING))
     for call in MISUSES:
-        assert teller.tell(f"outcome(lambda: {call})") == "TypeError", call
+        assert scripted.ask(f"outcome(lambda: {call})") == "TypeError", call
     assert [each["kind"] for each in events(reading(prefix))] == ["defer"]
 
 
@@ -342,8 +346,8 @@ ANYTHING = (
 
 
 @pytest.fixture
-def teller(worker: Start) -> Teller:
-    return Teller(worker(LISTENING))
+def scripted(worker: Start) -> ScriptedWorker:
+    return ScriptedWorker(worker(LISTENING))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -353,21 +357,21 @@ def teller(worker: Start) -> Teller:
     stream=st.none() | ANYTHING,
 )
 def test_whatever_it_is_given_nothing_raises_and_what_is_not_zero_pends_until_it_is_finalized(
-    teller: Teller,
+    scripted: ScriptedWorker,
     defers: list[dict[str, str]],
     durations: str | list[tuple[str, str]] | None,
     stream: str | None,
 ) -> None:
     for given_ in defers:
-        before = teller.tell("brick.pending()")
+        before = scripted.ask("brick.pending()")
         call = ", ".join(f"{name}={value}" for name, value in given_.items())
-        number = teller.tell(f"ids.append(kernel.defer({call})) or ids[-1]")
-        assert teller.tell("brick.pending()") == before + (number != 0)
+        number = scripted.ask(f"ids.append(kernel.defer({call})) or ids[-1]")
+        assert scripted.ask("brick.pending()") == before + (number != 0)
     if isinstance(durations, list):
         pairs = [f"({key}, {value})" for key, value in durations if not key.startswith(("[", "{"))]
         durations = f"dict([{', '.join(pairs)}])"
-    assert teller.tell(f"brick.finalize(stream={stream}, durations={durations})") is None
-    assert teller.tell("brick.finalize() or brick.pending()") == 0
+    assert scripted.ask(f"brick.finalize(stream={stream}, durations={durations})") is None
+    assert scripted.ask("brick.finalize() or brick.pending()") == 0
 
 
 # ---- switched off ------------------------------------------------------------------------------------------------
@@ -386,17 +390,17 @@ def test_where_nothing_is_recorded_deferring_does_nothing(
         """,
         **environment,
     )
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
     assert readings(prefix) == []
 
 
 def test_a_finalize_opens_nothing(worker: Start, prefix: str) -> None:
     process = worker("brick.finalize(stream=1, durations={1: 2})\nassert _core._segment_name() == ''")
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
 
 
 def test_what_pends_when_recording_is_switched_off_still_ends(worker: Start, prefix: str) -> None:
-    got, told = recorded(
+    got, reported = recorded(
         worker,
         prefix,
         """
@@ -411,7 +415,7 @@ brick.enable()
 kernel.defer()
 """,
     )
-    assert [each["kind"] for each in told] == ["defer", "measured", "finalize", "defer"]
+    assert [each["kind"] for each in reported] == ["defer", "measured", "finalize", "defer"]
     assert exact(got) == {}
     assert dropped(got) == {}
 
@@ -449,7 +453,7 @@ def test_a_forked_child_has_nothing_pending_and_its_parents_ids_are_none_of_its_
     ]
     assert exact(child) == {"unmatched": 1}
     process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
 
 
 @pytest.mark.parametrize("how", ["rm", "reopen"])
@@ -519,7 +523,7 @@ def test_a_worker_that_is_killed_does_not_say_that_it_ended(worker: Start, prefi
 
 
 def test_threads_that_defer_and_finalize_at_once_lose_no_count_and_share_no_id(worker: Start, prefix: str) -> None:
-    got, told = recorded(
+    got, reported = recorded(
         worker,
         prefix,
         """
@@ -538,7 +542,7 @@ brick.finalize()
 assert brick.pending() == 0
 """,
     )
-    kinds = [each["kind"] for each in told]
+    kinds = [each["kind"] for each in reported]
     assert (kinds.count("defer"), kinds.count("measured")) == (1200, 24)
-    assert len({each["id"] for each in told if each["kind"] == "defer"}) == 1200
+    assert len({each["id"] for each in reported if each["kind"] == "defer"}) == 1200
     assert exact(got) == {"begun": 1200, "summarized": 1200}

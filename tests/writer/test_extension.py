@@ -134,16 +134,16 @@ pause()
 """
     )
     process.paused()
-    told = events(reading(prefix))
-    assert [(each["path"], each["elements"], each["bytes"]) for each in told[:3]] == [
+    logged = events(reading(prefix))
+    assert [(each["path"], each["elements"], each["bytes"]) for each in logged[:3]] == [
         (("outer", "kernel[2]"), 3, 5),
         (("apart",), 3, 5),
         (("outer", "python[2]"), 0, 0),
     ]
-    assert [each["kind"] for each in told[3:]] == ["measured", "finalize", "finalize"]
-    assert [each.get("every") for each in told[3:]] == [None, 0, 1]
+    assert [each["kind"] for each in logged[3:]] == ["measured", "finalize", "finalize"]
+    assert [each.get("every") for each in logged[3:]] == [None, 0, 1]
     process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
 
 
 def test_native_checksums_are_those_of_python_below_what_python_has_open(
@@ -164,7 +164,7 @@ report(calls.checksum("apart", 0, 99, y, x))
 pause()
 """.replace("FLOAT32", str(records.DTYPES.index("float32")))
     )
-    assert process.heard() == "the dtype is none of brick_dtype"
+    assert process.next_report() == "the dtype is none of brick_dtype"
     process.paused()
     got = reading(prefix)
     native, python, apart = events(got)
@@ -172,12 +172,12 @@ pause()
         sites = segment.sites()
     named = [(got.name(of[0]), of[1]) for each in (native, python, apart) if (of := sites[each["site"]]) is not None]
     assert named == [("native", 2), ("python", 2), ("apart", -1)]
-    said = ("step", "position", "relation", "of", "backend", "inputs", "valid", "output", "tensors")
-    assert [native[key] for key in said] == [python[key] for key in said]
+    reported = ("step", "position", "relation", "of", "backend", "inputs", "valid", "output", "tensors")
+    assert [native[key] for key in reported] == [python[key] for key in reported]
     assert (apart["step"], apart["tensors"], apart["params"]) == (9, python["tensors"], 5)
     assert (got.name(native["of"]), got.process["tensors_refused"]) == ("tp", 2)
     process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ calls.threads(2, 10)
 assert calls.is_off()
 """
     process = worker(calls + everything, BRICKD="0")
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
     assert readings(prefix) == []
     got = record(worker, prefix, calls + "brick.init(); brick.disable()" + everything + "brick.enable(); everything(0)")
     assert exact(got) == {"begun": 2, "summarized": 2}
@@ -212,7 +212,7 @@ assert calls.is_off()
 
 @pytest.mark.interpreter
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("missing", "text"),
     [
         ("sys.modules['brick_agent'] = None", '"brick_agent"'),
         ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 184 wanted"),
@@ -221,7 +221,7 @@ assert calls.is_off()
     ids=["absent", "of another kind", "older"],
 )
 def test_an_agent_that_is_absent_or_too_old_is_an_import_error(
-    worker: Start, prefix: str, calls: str, missing: str, said: str
+    worker: Start, prefix: str, calls: str, missing: str, text: str
 ) -> None:
     process = worker(
         f"""
@@ -236,7 +236,7 @@ except ImportError as error:
     report(str(error))
 """
     )
-    assert said in process.heard()
+    assert text in process.next_report()
     assert process.end() == 0
 
 
@@ -376,7 +376,7 @@ report([sys.getrefcount(context) for contexts in many for context in contexts] =
 pause()
 """
     )
-    assert process.heard() is True
+    assert process.next_report() is True
     process.paused()
     (got,) = readings(prefix)
     assert exact(got).keys() >= {"summarized", "abandoned", "unmatched"}
@@ -462,7 +462,7 @@ report([child.exitcode for child in children])
 pause()
 """
     )
-    assert process.heard() == [0, 0]
+    assert process.next_report() == [0, 0]
     process.paused()
     assert readings(prefix) == []
     process.go()

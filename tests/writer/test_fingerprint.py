@@ -456,7 +456,7 @@ INTS = ctypes.c_int64 * 3
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ({"dtype": 0}, "the dtype is none of brick_dtype"),
         ({"dtype": 18}, "the dtype is none of brick_dtype"),
@@ -473,20 +473,20 @@ INTS = ctypes.c_int64 * 3
         ({"data": None}, "there is no data"),
     ],
 )
-def test_what_is_no_tensor_is_refused_with_a_reason(variants: Variants, wrong: dict[str, Any], said: str) -> None:
+def test_what_is_no_tensor_is_refused_with_a_reason(variants: Variants, wrong: dict[str, Any], text: str) -> None:
     array = np.ones((2, 3, 4), np.float64)
     given = tensor(array, "float64")
     for field, value in wrong.items():
         setattr(given, field, value)
     refused, found = variants.ask("generic", given)
-    assert refused == said
+    assert refused == text
     assert bytes(found) == bytes(ctypes.sizeof(found))
 
 
 def test_a_tensor_of_no_elements_needs_no_memory(variants: Variants) -> None:
     for shape in (INTS(0, 3, 4), INTS(2**62, 0, 2**62)):
-        said, found = variants.ask("generic", Tensor(None, CODES["float32"], 3, shape, None, ALL_ROWS))
-        assert (said, found.elements, found.l2, found.fnv1a) == ("", 0, 0.0, SEEDS[""])
+        reported, found = variants.ask("generic", Tensor(None, CODES["float32"], 3, shape, None, ALL_ROWS))
+        assert (reported, found.elements, found.l2, found.fnv1a) == ("", 0, 0.0, SEEDS[""])
     assert variants.ask("generic", Tensor(None, CODES["int8"], 1, INTS(7), None, 0))[1].elements == 0
 
 
@@ -504,8 +504,8 @@ def test_modes_of_the_processor_change_no_number_and_stay_as_they_were(variants:
     for dtype in ("float16", "float32", "float64"):
         array = arrays(dtype, (5000,), 3)
         array[:5] = np.array([np.nan, np.inf, 1e-310, 1e-40, 6e-8]).astype(array.dtype)
-        said, got = variants.under(modes, tensor(array, dtype))
-        assert said == ""
+        reported, got = variants.under(modes, tensor(array, dtype))
+        assert reported == ""
         assert differences(got, expected(array, dtype)) == []
 
 

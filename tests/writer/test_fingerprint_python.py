@@ -120,7 +120,7 @@ def test_other_threads_run_while_a_large_tensor_is_looked_at_and_may_not_resize_
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "said"),
+    ("given", "kind", "output"),
     [
         (np.zeros(3, ">f4"), ValueError, "of format '>f' is in the byte order of another machine; wanted this one's"),
         (np.zeros(3, "c16"), TypeError, "of format 'Zd' (16 bytes) has no fingerprint; wanted one of ?bhilqnBHILQNefd"),
@@ -132,16 +132,16 @@ def test_other_threads_run_while_a_large_tensor_is_looked_at_and_may_not_resize_
         (np.array([None]), TypeError, "of format 'O' (8 bytes)"),
     ],
 )
-def test_what_has_no_fingerprint_is_said(given: Any, kind: type[Exception], said: str) -> None:
+def test_what_has_no_fingerprint_is_said(given: Any, kind: type[Exception], output: str) -> None:
     before = sys.getrefcount(given)
     raised, text = refused(given)
     assert sys.getrefcount(given) == before
     assert raised is kind
-    assert said in text
+    assert output in text
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind", "said"),
+    ("arguments", "kind", "output"),
     [
         ({"valid": 4}, ValueError, "valid is 4, wanted an integer from 0 to 3"),
         ({"valid": -1}, ValueError, "valid is -1, wanted an integer from 0 to 3"),
@@ -155,12 +155,12 @@ def test_what_has_no_fingerprint_is_said(given: Any, kind: type[Exception], said
     ],
 )
 def test_a_wrong_argument_is_said_and_the_memory_let_go(
-    arguments: dict[str, Any], kind: type[Exception], said: str
+    arguments: dict[str, Any], kind: type[Exception], output: str
 ) -> None:
     memory = bytearray(b"abc")
     raised, text = refused(memory, **arguments)
     assert raised is kind
-    assert said in text
+    assert output in text
     memory.append(0)  # refused while anybody holds it
 
 
@@ -299,14 +299,14 @@ def test_an_array_of_numpy_whose_dtype_is_of_ml_dtypes_has_the_fingerprint_of_it
 
 @pytest.mark.parametrize("name", ["float8_e4m3b11fnuz", "int4"])
 def test_a_dtype_of_ml_dtypes_that_has_no_fingerprint_is_refused_in_our_words(name: str) -> None:
-    kind, said = refused(np.zeros(3, getattr(ml_dtypes, name)))
-    assert (kind, said.split(";")[0]) == (TypeError, f"brick_agent: a tensor of dtype '{name}' has no fingerprint")
+    kind, reported = refused(np.zeros(3, getattr(ml_dtypes, name)))
+    assert (kind, reported.split(";")[0]) == (TypeError, f"brick_agent: a tensor of dtype '{name}' has no fingerprint")
 
 
 def test_a_bfloat16_in_the_byte_order_of_another_machine_is_refused() -> None:
     swapped = np.zeros(3, np.dtype(ml_dtypes.bfloat16).newbyteorder(">"))
-    kind, said = refused(swapped)
-    assert (kind, said.split(";")[0]) == (
+    kind, reported = refused(swapped)
+    assert (kind, reported.split(";")[0]) == (
         ValueError, "brick_agent: a tensor of dtype 'bfloat16' is in the byte order of another machine"
     )  # fmt: skip
 
@@ -316,8 +316,8 @@ def test_a_view_that_is_not_what_was_asked_for_is_not_read() -> None:
         def view(self, *_: Any, **__: Any) -> Any:
             return np.zeros(3, np.uint8)
 
-    kind, said = refused(np.ndarray.view(np.zeros(3, ml_dtypes.bfloat16), Lying))
-    assert (kind, said) == (
+    kind, reported = refused(np.ndarray.view(np.zeros(3, ml_dtypes.bfloat16), Lying))
+    assert (kind, reported) == (
         TypeError, "brick_agent: a tensor of dtype 'bfloat16' gave a view of dtype 'uint8', wanted 'uint16'"
     )  # fmt: skip
 
@@ -363,10 +363,10 @@ def _placed(where: object) -> Any:
 
 @pytest.mark.parametrize("number", range(len(REFUSED)))
 def test_a_tensor_that_cannot_be_read_is_refused_with_the_reason_and_let_go(number: int) -> None:
-    made, kind, said = REFUSED[number]
+    made, kind, reported = REFUSED[number]
     raised, text = refused(made())
     assert raised is kind
-    assert said in text
+    assert reported in text
 
 
 def test_what_a_producer_raises_is_raised() -> None:
@@ -492,23 +492,23 @@ def test_what_a_table_of_functions_describes_is_read_where_it_is() -> None:
 
 def test_what_keeps_a_storage_where_it_is_is_held_from_before_it_is_described_to_the_end() -> None:
     """A tensor of torch may be given another storage while it is read: then nobody else holds the one that is read."""
-    said = []
+    reported = []
 
     class Storage:
         def __del__(self) -> None:
-            said.append("let go")
+            reported.append("let go")
 
     def untyped_storage(array: Any) -> Storage:
-        said.append("held")
+        reported.append("held")
         return Storage()
 
     given = described(EIGHTS)
     type(given).untyped_storage = untyped_storage
-    type(given).asked = property(lambda self: 0, lambda self, asked: said.append("described"))
+    type(given).asked = property(lambda self: 0, lambda self, asked: reported.append("described"))
     agrees(brick.fingerprint(given), EIGHTS)
-    assert said == ["held", "described", "let go"]
+    assert reported == ["held", "described", "let go"]
     assert refused(given, valid=257)[0] is ValueError
-    assert said == 2 * ["held", "described", "let go"]
+    assert reported == 2 * ["held", "described", "let go"]
 
 
 def test_a_table_of_a_later_version_leads_to_an_older_one() -> None:
@@ -610,5 +610,5 @@ def test_every_dtype_is_called_what_numpy_and_torch_call_it() -> None:
 
 def test_nothing_is_recorded_and_no_segment_opened(worker: Any, prefix: str) -> None:
     process = worker("report(brick.fingerprint(b'abc').elements); report(_core._segment_name())")
-    assert (process.heard(), process.heard()) == (3, "")
+    assert (process.next_report(), process.next_report()) == (3, "")
     assert process.end() == 0

@@ -56,8 +56,8 @@ record(5)
 pause()
 """
     )
-    children = process.heard()
-    assert process.heard() == [0, 1, 2]
+    children = process.next_report()
+    assert process.next_report() == [0, 1, 2]
     process.paused()
     found = {each.header["pid"]: each for each in readings(prefix)}
     assert found.keys() == {process.pid, *children}
@@ -87,7 +87,7 @@ for end in (lambda: sys.exit(0), lambda: os._exit(0), brick.shutdown):
 pause()
 """
     )
-    assert [process.heard() for _ in range(3)] == [0, 0, 0]
+    assert [process.next_report() for _ in range(3)] == [0, 0, 0]
     process.paused()
     assert reading(prefix).alive
     assert exact(reading(prefix)) == {"begun": 10, "summarized": 10}
@@ -109,7 +109,7 @@ report(wait(child))
 pause()
 """
     )
-    assert process.heard() == 7
+    assert process.next_report() == 7
     process.paused()
     assert exact(reading(prefix)) == {"begun": 10, "summarized": 10}
     process.go()
@@ -132,8 +132,8 @@ report(wait(child))
 pause()
 """
     )
-    child = process.heard()
-    assert process.heard() == 7
+    child = process.next_report()
+    assert process.next_report() == 7
     process.paused()
     found = {each.header["pid"]: exact(each) for each in readings(prefix)}
     assert found == {process.pid: {"begun": 1, "summarized": 1}, child: {"begun": 20, "summarized": 20}}
@@ -156,8 +156,8 @@ report(wait(child))
 pause()
 """
     )
-    child = process.heard()
-    assert process.heard() == 0
+    child = process.next_report()
+    assert process.next_report() == 0
     process.paused()
     found = {each.header["pid"]: exact(each) for each in readings(prefix)}
     assert found[process.pid] == {"begun": 21, "summarized": 21}
@@ -185,7 +185,7 @@ for between in (0, 10):
 pause()
 """
     )
-    assert [process.heard(), process.heard()] == [0, 0]
+    assert [process.next_report(), process.next_report()] == [0, 0]
     process.paused()
     found = readings(prefix)
     assert sorted(exact(each)["begun"] for each in found) == [1, 10, 100, 100, 1000, 1000]
@@ -210,7 +210,7 @@ with brick.span("the parent's"): pass
 pause()
 """
     )
-    assert process.heard() == 0
+    assert process.next_report() == 0
     process.paused()
     parent, child = readings(prefix)
     assert parent.names[:-1] == child.names[:-1]
@@ -225,7 +225,7 @@ pause()
 def test_a_child_forked_while_other_threads_intern_names_loses_none(compiled: Compile, prefix: str) -> None:
     rounds = 40
     with native(program(compiled, "forks"), "intern", str(rounds)) as process:
-        spans = process.heard()
+        spans = process.next_report()
         found = readings(prefix)
         (parent,) = (each for each in found if each.alive)
         children = [each for each in found if not each.alive]
@@ -272,7 +272,7 @@ report([children, sum(totals)])
 pause()
 """
     )
-    statuses, spans = process.heard()
+    statuses, spans = process.next_report()
     assert statuses == [0] * 20
     process.paused()
     found = readings(prefix)
@@ -304,7 +304,7 @@ report(wait(child))
 pause()
 """
     )
-    assert [process.heard(), process.heard()] == [0, 0]
+    assert [process.next_report(), process.next_report()] == [0, 0]
     process.paused()
     found = [exact(each)["begun"] for each in readings(prefix)]
     assert found == ([5, 10] if call == "disable" else [])
@@ -338,7 +338,7 @@ report([wait(child) for child in children])
     assert len(found) == 201
     assert total(found) == {"begun": 1 + 200 * 201 // 2, "summarized": 1 + 200 * 201 // 2}
     process.go()
-    assert process.heard() == [0] * 200
+    assert process.next_report() == [0] * 200
     assert process.end() == 0
 
 
@@ -376,7 +376,7 @@ def test_multiprocessing_children_are_counted_whatever_starts_them(
     assert sorted(named, key=str) == [{"job": 100}, {"job": 100}, {"job": 100}, {"parent": 1}]
     assert total(readings(prefix)) == {"begun": 301, "summarized": 301}
     process.go()
-    assert process.heard() == [0, 0, 0]
+    assert process.next_report() == [0, 0, 0]
     assert process.end() == 0
 
 
@@ -394,7 +394,7 @@ def test_programs_that_are_started_make_no_segment_and_hold_none(worker: Start, 
         pause()
         """
     )
-    assert prefix not in process.heard()
+    assert prefix not in process.next_report()
     process.paused()
     assert reading(prefix).alive
     assert exact(reading(prefix)) == {"begun": 101, "summarized": 101}
@@ -405,7 +405,7 @@ def test_programs_that_are_started_make_no_segment_and_hold_none(worker: Start, 
 
 def test_vfork_and_posix_spawn_leave_the_parent_as_it_is(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "forks"), "vfork", "100") as process:
-        spans = process.heard()
+        spans = process.next_report()
         assert reading(prefix).alive
         assert exact(reading(prefix)) == {"begun": spans, "summarized": spans}
         process.go()
@@ -428,7 +428,7 @@ def test_exec_is_a_death(worker: Start, prefix: str) -> None:
     process.paused()
     assert reading(prefix).alive
     process.go()
-    assert process.heard() == 1
+    assert process.next_report() == 1
     old = reading(prefix)
     assert old.header["pid"] == process.pid, "the process lives on, under another program"
     assert not old.alive
@@ -450,9 +450,9 @@ report(wait(child))
 pause()
 """
     )
-    said = [process.heard() for _ in range(3)]
+    reported = [process.next_report() for _ in range(3)]
     process.paused()
-    assert {name for name in said if name} == set(os.listdir(SHM)) & {name for name in said if name}
+    assert {name for name in reported if name} == set(os.listdir(SHM)) & {name for name in reported if name}
     uuids = set()
     for each in readings(prefix):
         with open_segment(each.file) as segment:

@@ -47,7 +47,7 @@ def order(process: Worker, text: str) -> int:
     assert process.process.stdin is not None
     process.process.stdin.write(f"{text}\n".encode())
     process.process.stdin.flush()
-    return int(process.heard())
+    return int(process.next_report())
 
 
 @pytest.mark.parametrize("place", [7, 126])

@@ -230,7 +230,7 @@ def test_a_death_before_publication_leaves_a_file_that_is_refused_and_disturbs_n
     with pytest.raises(SegmentRefused, match="not published"):
         open_segment(file)
     process = worker('with brick.span("b"): pass\nreport(_core._segment_name())\npause()')
-    mine = process.heard()
+    mine = process.next_report()
     assert exact(read_file(mine)) == {"begun": 1, "summarized": 1}
     process.paused()
     process.go()

@@ -67,7 +67,7 @@ class Writer:
         self.consumer = os.open(SHM / self.file, os.O_RDWR)
         self.segment = open_segment(self.file)
 
-    def tell(self, line: str) -> tuple[int, int, int]:
+    def ask(self, line: str) -> tuple[int, int, int]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(line.encode() + b"\n")
@@ -96,7 +96,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.model = Lane(PATHS, SLOTS, EVENT_SLOTS)
         self.now, self.thread = 10**9, 0
         for number in range(1, BRICKS):
-            assert self.writer.tell(f"name brick_{number}")[0] == number
+            assert self.writer.ask(f"name brick_{number}")[0] == number
         self.ask(flags)
 
     def teardown(self) -> None:
@@ -104,8 +104,8 @@ class LaneMachine(RuleBasedStateMachine):
             self.writer.close()
 
     def _same(self, wanted: int, line: str, number: int = 0) -> None:
-        outcome, self.thread, said = self.writer.tell(line)
-        assert (outcome, said) == (wanted, number)
+        outcome, self.thread, reported = self.writer.ask(line)
+        assert (outcome, reported) == (wanted, number)
 
     # ---- the worker
 
@@ -185,8 +185,8 @@ class LaneMachine(RuleBasedStateMachine):
         for _ in range(many):
             self.now += 1
             wanted, number = self.model.defer(brick, key, stream, step, elements, amount, self.now)
-            said = f"{-1 if step is None else step} {elements} {amount} {self.now}"
-            self._same(wanted, f"defer {brick} {key} {stream} {said}", number)
+            reported = f"{-1 if step is None else step} {elements} {amount} {self.now}"
+            self._same(wanted, f"defer {brick} {key} {stream} {reported}", number)
 
     @rule(number=st.integers(-1, 40).map(lambda n: (1 << 48) + n) | st.sampled_from([0, 1, 2 << 48, U64]), ns=AMOUNT)
     def measured(self, number: int, ns: int) -> None:
@@ -282,7 +282,7 @@ class LaneMachine(RuleBasedStateMachine):
     # ---- what is seen
 
     @invariant()
-    def the_reader_sees_what_the_model_says(self) -> None:
+    def the_reader_sees_what_the_model_expects(self) -> None:
         reading = self.writer.segment.read()
         self._lane(reading)
         self._totals(reading)
@@ -346,7 +346,7 @@ def lane(machine: type[LaneMachine]) -> Iterator[LaneMachine]:
     made = machine()
     made.start(0)
     yield made
-    made.the_reader_sees_what_the_model_says()
+    made.the_reader_sees_what_the_model_expects()
     made.teardown()
 
 
@@ -403,7 +403,7 @@ def test_a_tail_is_believed_up_to_one_ring_behind_the_head(lane: LaneMachine) ->
     for back, refused in ((SLOTS + 1, 1), (SLOTS, 1)):
         lane.move_a_tail_near_the_head("span", back)
         lane.record_some(1, 0, 1, 1)
-        lane.the_reader_sees_what_the_model_says()
+        lane.the_reader_sees_what_the_model_expects()
         assert lane.model.counters["tails_refused"] == refused
 
 
@@ -460,7 +460,7 @@ def test_of_spans_of_three_keys_the_newest_stays_current_when_the_one_in_the_mid
     for brick in (1, 2, 3):
         lane.begin(brick, brick, None, 1)
     lane._end(2, 2, 0, 0, 1)
-    lane.the_reader_sees_what_the_model_says()
+    lane.the_reader_sees_what_the_model_expects()
     lane._end(3, 3, 0, 0, 1)
 
 
@@ -468,7 +468,7 @@ def test_the_longest_measurement_is_2_to_the_48_ns(lane: LaneMachine) -> None:
     for ns, refused in ((2**48, 0), (2**48 + 1, 1)):
         lane.defer(1, 0, 0, None, 0, 0, 1)
         lane.measured((1 << 48) + lane.model.given, ns)
-        lane.the_reader_sees_what_the_model_says()
+        lane.the_reader_sees_what_the_model_expects()
         assert lane.model.counters["amounts"] == refused
 
 

@@ -430,7 +430,7 @@ assert os.waitpid(child, 0)[1] == 0
 """,
         THEIRS=str(theirs),
     )
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
     assert theirs.read_text() == "the host's, still, and a child's"
 
 
@@ -455,7 +455,7 @@ pause()
 """,
         THEIRS=os.path.join(tmp_path, "theirs"),
     )
-    assert process.heard() == len("the host's")
+    assert process.next_report() == len("the host's")
     process.paused()
     parent, child = sorted(readings(prefix), key=lambda each: each.header["pid"] != process.pid)
     assert counts(child) == {f"path {n}": 1 for n in range(100)}
@@ -507,7 +507,7 @@ def test_a_hostile_consumer_changes_no_total(worker: Start, prefix: str) -> None
             for _ in range(100):
                 scribble(opened.fileno(), chance, 32)
         os.set_blocking(process.process.stdout.fileno(), True)
-        assert process.heard() == "done"
+        assert process.next_report() == "done"
         process.paused()
     got = reading(prefix)
     assert exact(got) == {"begun": 120_001, "summarized": 120_001}

@@ -29,7 +29,7 @@ sys.exit(5)
 def unharmed(process: Worker, complaint: str) -> None:
     """The host did its work, ended as it wanted to, and said one line."""
     assert process.end() == 5
-    (line,) = process.said.splitlines()
+    (line,) = process.stderr.splitlines()
     assert line.startswith("brickd: this process is not recorded: ")
     assert complaint in line
 
@@ -91,7 +91,7 @@ def narrow(size):
 
 def test_an_address_space_that_holds_the_segment_alone_leaves_none_behind(worker: Start, prefix: str) -> None:
     other = worker("brick.init(); report(os.fstat(_core._segment_fd()).st_size)")
-    size = other.heard()
+    size = other.next_report()
     other.end()
     process = worker(NARROW + f"narrow({size})\nwith brick.span('b'): pass\nsys.exit(5)")
     unharmed(process, "no memory: ")
@@ -119,7 +119,7 @@ pause()
     assert counts(reading(prefix)) == {"b": 2}
     process.go()
     assert process.end() == 0
-    assert process.said.startswith("brickd: this process is not recorded: no memory: ")
+    assert process.stderr.startswith("brickd: this process is not recorded: no memory: ")
 
 
 def test_no_descriptor_left_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
@@ -161,7 +161,7 @@ def test_a_host_without_standard_streams_does_not_print_into_its_segment(worker:
         pause()
         """
     )
-    assert process.heard() > 2
+    assert process.next_report() > 2
     process.paused()
     assert exact(reading(prefix)) == {"begun": 1, "summarized": 1}
     process.go()
@@ -238,7 +238,7 @@ pause()
     assert got.process["blocks_refused"] > 0
     process.go()
     assert process.end() == 0
-    assert process.said == ""
+    assert process.stderr == ""
 
 
 @needs_namespaces
@@ -269,7 +269,7 @@ pause()
     assert got.process["lanes_refused"] == 4
     process.go()
     assert process.end() == 0
-    assert process.said == ""
+    assert process.stderr == ""
 
 
 @needs_namespaces
@@ -347,14 +347,14 @@ report([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children
 report(os.listdir("/dev/shm"))
 """
     )
-    found = process.heard()
+    found = process.next_report()
     assert len(found) == 16
     for each in found:
         assert each["spans"] == {"begun": 40_000, "summarized": 40_000}
         assert each["counts"] == {f"path {n}": 400 for n in range(100)}
         assert each["process"]["blocks_refused"] == 0
-    assert process.heard() == [0] * 16
-    assert process.heard() == [f"{prefix}removed-0"], "no segment, and what was counted"
+    assert process.next_report() == [0] * 16
+    assert process.next_report() == [f"{prefix}removed-0"], "no segment, and what was counted"
     assert process.end() == 0
 
 
@@ -383,15 +383,15 @@ os.close(gate[1])
 report([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
 """
     )
-    found = process.heard()
+    found = process.next_report()
     assert 0 < len(found) <= 16
     for each in found:
         assert each["spans"].get("begun", 0) == each["spans"].get("summarized", 0)
         assert each["spans"].get("begun", 0) + each["spans"].get("no_lane", 0) == 3000
     assert sum(each["process"]["blocks_refused"] for each in found) > 0
-    assert process.heard() == [0] * 16
+    assert process.next_report() == [0] * 16
     assert process.end() == 0
-    assert len(process.said.splitlines()) == 16 - len(found), "one line of each that has no segment"
+    assert len(process.stderr.splitlines()) == 16 - len(found), "one line of each that has no segment"
 
 
 # ---- a memory cgroup ---------------------------------------------------------------------------------------------
@@ -500,4 +500,4 @@ fill(4 << 20)
     assert kills(group) == 0
     process.go()
     assert process.end() == 5
-    assert process.said == ""
+    assert process.stderr == ""

@@ -95,13 +95,13 @@ def test_an_engine_is_built_as_it_says_and_every_span_of_its_threads_is_counted(
             wanted |= {launched: 196, (*launched, "<<<8,64,1>>> smem=16384B:shaped"): 196}
         assert marks(got) == wanted
     if name != "engine.rs":
-        told = events(got)
-        assert [each["kind"] for each in told] == ["defer", "measured", "finalize"] * 4
-        assert {each["path"] for each in told[::3]} == {("upload",)}
-        assert {(each["elements"], each["bytes"]) for each in told[::3]} == {(4 * 64 * 64, 4 * 4 * 64 * 64)}
-        assert len({each["stream"] for each in told[::3]}) == 4
-        assert [each["id"] for each in told[::3]] == [each["id"] for each in told[1::3]]
-        assert [each["stream"] for each in told[::3]] == [each["stream"] for each in told[2::3]]
+        logged = events(got)
+        assert [each["kind"] for each in logged] == ["defer", "measured", "finalize"] * 4
+        assert {each["path"] for each in logged[::3]} == {("upload",)}
+        assert {(each["elements"], each["bytes"]) for each in logged[::3]} == {(4 * 64 * 64, 4 * 4 * 64 * 64)}
+        assert len({each["stream"] for each in logged[::3]}) == 4
+        assert [each["id"] for each in logged[::3]] == [each["id"] for each in logged[1::3]]
+        assert [each["stream"] for each in logged[::3]] == [each["stream"] for each in logged[2::3]]
 
 
 def test_the_readme_builds_the_engine_as_the_engine_says() -> None:
@@ -138,7 +138,7 @@ def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, t
         """
     )
     with native(compiled("early", (source, *WRITER))) as process:
-        process.heard()
+        process.next_report()
         got = reading(prefix)
         assert counts(got) == {"early": 1}
         assert exact(got) == {"begun": 1, "summarized": 1}
@@ -186,7 +186,7 @@ def test_a_kernels_number_that_was_never_given_has_no_site_and_touches_no_memory
         """
     )
     with native(compiled("never", (source, *WRITER))) as process:
-        assert process.heard() == 0
+        assert process.next_report() == 0
         got = reading(prefix)
         assert [site and got.name(site.name) for site in got.sites] == ["kernel"]
         assert got.process["sites_refused"] == 9
@@ -197,13 +197,13 @@ def test_a_kernels_number_that_was_never_given_has_no_site_and_touches_no_memory
 def test_a_writer_that_is_unloaded_ends_as_at_exit_and_can_be_loaded_again(compiled: Compile, prefix: str) -> None:
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
     with native(compiled("unload", (NATIVE / "unload.c",)), str(writer)) as process:
-        assert process.heard() == 5
+        assert process.next_report() == 5
         assert exact(reading(prefix)) == {"begun": 5, "summarized": 5}
         process.go()
-        assert process.heard() == 0
+        assert process.next_report() == 0
         assert readings(prefix) == []
         process.go()
-        assert process.heard() == 7
+        assert process.next_report() == 7
         assert exact(reading(prefix)) == {"begun": 7, "summarized": 7}
         process.go()
         assert process.end() == 0
@@ -226,7 +226,7 @@ def test_two_writers_in_one_process_both_live_however_many_segments_lie_about(
         pause()
         """
     )
-    for file in process.heard():
+    for file in process.next_report():
         with open_segment(file) as segment:
             assert segment.identity().pid == process.pid
     process.paused()

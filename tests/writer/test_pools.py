@@ -83,14 +83,14 @@ def test_a_pool_of_processes_counts_each_job_once(
         f"import runpy; sys.argv = ['program', {method!r}, {how!r}]; "
         f"runpy.run_path({str(program)!r}, run_name='__main__')"
     )
-    pids = process.heard()
+    pids = process.next_report()
     rows = [(got.header["pid"], counts(got), summaries(got)) for got in readings(prefix)]
     assert {pid for pid, _, _ in rows} == {process.pid, *pids}
     assert [seen for pid, seen, _ in rows if pid == process.pid] == [{("parent",): 1}]
     work = [row[("work",)] for pid, _, row in rows if pid != process.pid]
     assert (sum(row["count"] for row in work), sum(row["elements"] for row in work)) == (200, sum(range(200)))
     process.go()
-    assert process.heard() == "ended"
+    assert process.next_report() == "ended"
     assert [got.header["pid"] for got in readings(prefix)] == [process.pid], "the others ended cleanly"
 
 

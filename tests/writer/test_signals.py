@@ -40,7 +40,7 @@ def test_python_handlers_of_a_timer_record_beside_what_they_interrupt(worker: St
         pause()
         """
     )
-    rounds, fired = process.heard()
+    rounds, fired = process.next_report()
     process.paused()
     got = reading(prefix)
     assert exact(got) == {"begun": 4 * rounds + 2 * fired, "summarized": 4 * rounds + 2 * fired}
@@ -52,13 +52,13 @@ def test_python_handlers_of_a_timer_record_beside_what_they_interrupt(worker: St
 
 def test_native_handlers_that_interrupt_a_record_are_refused_and_counted(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "signals"), "timers", "20000") as process:
-        said = process.heard()
+        reported = process.next_report()
         got = reading(prefix)
         spans = exact(got)
-        assert said["attempts"] >= 600
-        assert spans["begun"] == spans["summarized"] == said["spans"] + said["recorded"]
-        assert spans.get("nested", 0) + spans.get("no_lane", 0) == said["refused"] + said["missed"]
-        assert counts(got) == {"plain": said["spans"], "interrupting": said["recorded"]}
+        assert reported["attempts"] >= 600
+        assert spans["begun"] == spans["summarized"] == reported["spans"] + reported["recorded"]
+        assert spans.get("nested", 0) + spans.get("no_lane", 0) == reported["refused"] + reported["missed"]
+        assert counts(got) == {"plain": reported["spans"], "interrupting": reported["recorded"]}
         assert sum(lane["opened"] for _, lane, _ in got.lanes) == 3
         process.go()
         assert process.end() == 0
@@ -70,15 +70,15 @@ def test_a_handler_after_every_instruction_of_a_record_corrupts_nothing(
     compiled: Compile, prefix: str, of: str
 ) -> None:
     with native(program(compiled, "signals"), of, "3") as process:
-        said = process.heard()
+        reported = process.next_report()
         got = reading(prefix)
         spans = exact(got)
-        assert said["spans"] == 3
-        assert min(said["recorded"], said["refused"]) > 100
-        assert (said["missed"] > 100) == (of == "opening")
-        assert said["attempts"] == said["recorded"] + said["refused"] + said["missed"]
-        assert spans["begun"] == spans["summarized"] == 3 + said["recorded"]
-        assert spans["nested"] + spans.get("no_lane", 0) == said["refused"] + said["missed"]
+        assert reported["spans"] == 3
+        assert min(reported["recorded"], reported["refused"]) > 100
+        assert (reported["missed"] > 100) == (of == "opening")
+        assert reported["attempts"] == reported["recorded"] + reported["refused"] + reported["missed"]
+        assert spans["begun"] == spans["summarized"] == 3 + reported["recorded"]
+        assert spans["nested"] + spans.get("no_lane", 0) == reported["refused"] + reported["missed"]
         assert [lane["opened"] for _, lane, _ in got.lanes] == [1], "one thread, one lane"
         process.go()
         assert process.end() == 0
@@ -90,15 +90,15 @@ def test_a_handler_that_forks_in_the_middle_of_a_record_leaves_the_parents_ledge
     compiled: Compile, prefix: str
 ) -> None:
     with native(program(compiled, "signals"), "forks", "1") as process:
-        said = process.heard()
-        assert said["children"] > 20
-        assert said["failures"] == 0
+        reported = process.next_report()
+        assert reported["children"] > 20
+        assert reported["failures"] == 0
         found = readings(prefix)
         (parent,) = (each for each in found if each.alive)
         assert exact(parent) == {"begun": 2, "summarized": 2}
         children = [each for each in found if not each.alive]
         assert all(counts(each)["interrupting"] == 1 for each in children)
-        assert len(children) == said["children"]
+        assert len(children) == reported["children"]
         process.go()
         assert process.end() == 0
 
@@ -106,19 +106,22 @@ def test_a_handler_that_forks_in_the_middle_of_a_record_leaves_the_parents_ledge
 @needs_x86
 def test_a_handler_after_every_instruction_of_deferred_work_corrupts_nothing(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "signals"), "deferred", "3") as process:
-        said = process.heard()
+        reported = process.next_report()
         got = reading(prefix)
         spans = exact(got)
-        assert min(said["recorded"], said["refused"], said["deferred"]) > 20
-        assert said["attempts"] == said["recorded"] + said["refused"] + said["missed"] + said["deferred"]
-        assert spans["begun"] == spans["summarized"] == said["recorded"]
-        assert spans["nested"] + spans.get("no_lane", 0) == said["refused"] + said["missed"]
-        told = events(got)
-        kinds = Counter(each["kind"] for each in told)
-        assert kinds == {"defer": 3 + said["deferred"], "measured": 3, "finalize": 3}
-        assert len({each["id"] for each in told if each["kind"] == "defer"}) == kinds["defer"]
-        assert [each["sequence"] for each in told] == list(range(1, len(told) + 1))
-        assert said["pending"] == said["deferred"], "of a stream that nobody finalized"
+        assert min(reported["recorded"], reported["refused"], reported["deferred"]) > 20
+        assert (
+            reported["attempts"]
+            == reported["recorded"] + reported["refused"] + reported["missed"] + reported["deferred"]
+        )
+        assert spans["begun"] == spans["summarized"] == reported["recorded"]
+        assert spans["nested"] + spans.get("no_lane", 0) == reported["refused"] + reported["missed"]
+        logged = events(got)
+        kinds = Counter(each["kind"] for each in logged)
+        assert kinds == {"defer": 3 + reported["deferred"], "measured": 3, "finalize": 3}
+        assert len({each["id"] for each in logged if each["kind"] == "defer"}) == kinds["defer"]
+        assert [each["sequence"] for each in logged] == list(range(1, len(logged) + 1))
+        assert reported["pending"] == reported["deferred"], "of a stream that nobody finalized"
         process.go()
         assert process.end() == 0
 
@@ -129,9 +132,9 @@ def test_a_handler_that_forks_in_the_middle_of_deferred_work_leaves_parent_and_c
     compiled: Compile, prefix: str
 ) -> None:
     with native(program(compiled, "signals"), "forks-deferred", "1") as process:
-        said = process.heard()
-        assert said["children"] > 20
-        assert (said["failures"], said["pending"]) == (0, 0)
+        reported = process.next_report()
+        assert reported["children"] > 20
+        assert (reported["failures"], reported["pending"]) == (0, 0)
         for each in readings(prefix):
             assert exact(each) == {}
             found = [(event["kind"], event.get("path")) for event in events(each)]

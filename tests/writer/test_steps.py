@@ -117,9 +117,9 @@ def test_a_given_time_that_cannot_be_is_rejected_and_counted(worker: Start, pref
     got = record(worker, prefix, f'brick.brick("kernel").record({elapsed})\nwith brick.span("good"): pass')
     assert counts(got) == {("good",): 1}
     assert spans(got) == {"begun": 2, "summarized": 1, "rejected": 1}
-    (told,) = losses(got, ledger_of(got))
-    assert "1 span not recorded" in told.text
-    assert "a given time is invalid" in told.text
+    (reported,) = losses(got, ledger_of(got))
+    assert "1 span not recorded" in reported.text
+    assert "a given time is invalid" in reported.text
 
 
 def in_the_ring(worker: Start, prefix: str, program: str) -> list[dict[str, Any]]:
@@ -265,4 +265,4 @@ def test_a_call_that_no_signature_allows_is_a_type_error_and_records_nothing(
         except TypeError as error: report(str(error))
         """
     )
-    assert process.heard()
+    assert process.next_report()

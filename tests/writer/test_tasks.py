@@ -187,5 +187,5 @@ if __name__ == "__main__":
 """
     )
     with native(Path(sys.executable), str(program)) as process:
-        assert process.heard() == [0, 0, 0]
+        assert process.next_report() == [0, 0, 0]
         assert readings(prefix) == []

@@ -44,7 +44,7 @@ def test_ten_thousand_threads_share_eight_lanes_and_lose_nothing(worker: Start, 
 def test_threads_that_all_record_first_at_once_are_all_counted(compiled: Compile, prefix: str) -> None:
     for _ in range(5):
         with native(program(compiled, "first"), "8") as process:
-            tried, strangers = process.heard()
+            tried, strangers = process.next_report()
             assert strangers == 0, "once there is a segment a name has the same number for every thread"
             spans = exact(reading(prefix))
             assert spans["begun"] + spans.get("no_lane", 0) == tried
@@ -56,7 +56,7 @@ def test_threads_that_all_record_first_at_once_are_all_counted(compiled: Compile
 
 def test_more_native_threads_than_lanes_are_counted(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "first"), "20", BRICKD_LANES="4") as process:
-        tried, _ = process.heard()
+        tried, _ = process.next_report()
         got = reading(prefix)
         spans = exact(got)
         assert spans["begun"] + spans["no_lane"] == tried
@@ -136,7 +136,7 @@ def test_daemon_threads_that_record_on_do_not_disturb_the_end(worker: Start, pre
         """
     )
     assert process.end() == 5
-    assert process.said == ""
+    assert process.stderr == ""
     assert readings(prefix) == []
 
 
@@ -158,7 +158,7 @@ def test_what_atexit_handlers_record_is_counted(worker: Start, prefix: str) -> N
     assert exact(reading(prefix)) == {"begun": 11, "summarized": 11}
     process.go()
     assert process.end() == 5
-    assert process.said == ""
+    assert process.stderr == ""
     assert readings(prefix) == []
 
 
@@ -182,7 +182,7 @@ def test_finalizers_that_record_while_the_interpreter_goes_down_are_harmless(wor
         """
     )
     assert process.end() == 5
-    assert process.said == ""
+    assert process.stderr == ""
     assert readings(prefix) == []
 
 
@@ -212,7 +212,7 @@ def test_a_host_that_ends_inside_a_span_ends_as_it_wanted_to(
     assert exact(reading(prefix)) == ledger
     process.go()
     assert process.end() == status
-    assert "brickd" not in process.said
+    assert "brickd" not in process.stderr
     assert len(readings(prefix)) == (status < 0), "who dies of a signal leaves it"
 
 
@@ -232,7 +232,7 @@ def test_a_number_that_no_name_has_is_recorded_as_other(compiled: Compile, prefi
         """
     )
     with native(compiled("unknown", (source, compiled("writer.so", WRITER, "-shared", "-fPIC")))) as process:
-        process.heard()
+        process.next_report()
         assert counts(reading(prefix)) == {"other": 1}
         process.go()
         assert process.end() == 0

@@ -298,8 +298,8 @@ def test_what_is_no_function_is_left_as_it_is(worker: Start, prefix: str, what: 
     try: report(brick.trace(thing) is thing)
     except TypeError as error: report(str(error))
     """
-    assert worker(program).heard() is True
-    assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").heard()
+    assert worker(program).next_report() is True
+    assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").next_report()
 
 
 def test_a_traced_function_that_refers_to_itself_is_collected(worker: Start, prefix: str) -> None:
@@ -320,7 +320,7 @@ def test_a_traced_function_that_refers_to_itself_is_collected(worker: Start, pre
         """,
         python=("-X", "dev"),
     )
-    assert process.heard() is True
+    assert process.next_report() is True
     assert process.end() == 0
 
 
@@ -339,5 +339,5 @@ def test_a_traced_function_whose_end_is_refused_raises_its_own_exception_first(w
         """,
         BRICKD_STRICT="1",
     )
-    assert (process.heard(), process.heard()) == ("KeyError", "RuntimeError")
+    assert (process.next_report(), process.next_report()) == ("KeyError", "RuntimeError")
     assert process.end() == 0

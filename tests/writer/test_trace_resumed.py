@@ -219,7 +219,7 @@ def test_what_a_generator_yields_is_its_consumers_alone(worker: Start, prefix: s
         report([each() is None for each in gone])
         """
     )
-    assert process.heard() == [True, True]
+    assert process.next_report() == [True, True]
 
 
 THROWN = """
@@ -300,6 +300,6 @@ def test_what_is_thrown_in_is_freed_without_the_collector(worker: Start, prefix:
     process = worker(
         THROWN + f"report([left({way!r}, lambda f: f), left({way!r}, lambda f: brick.trace(f, waits={waits}))])"
     )
-    undecorated, traced = process.heard()
+    undecorated, traced = process.next_report()
     assert traced == undecorated
     assert undecorated[0] == 0

@@ -106,7 +106,7 @@ def test_an_asynchronous_generator_that_outlives_its_loop_is_closed_once_by_it(
     process.paused()
     got = reading(prefix)
     process.go()
-    assert (process.end(), process.said) == (0, "")
+    assert (process.end(), process.stderr) == (0, "")
     # What awaits while it closes is resumed once more.
     assert counts(got) == {("stream",): 3 * (asked + (1 if waits else 2))}
     assert spans(got)["begun"] == spans(got)["summarized"] == sum(counts(got).values())
@@ -138,5 +138,5 @@ def test_an_asynchronous_generator_that_is_dropped_without_a_loop_closes_itself(
     process.paused()
     got = reading(prefix)
     process.go()
-    assert (process.end(), process.said) == (0, "")
+    assert (process.end(), process.stderr) == (0, "")
     assert spans(got) == {"begun": 2, "summarized": 2}

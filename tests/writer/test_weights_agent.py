@@ -10,7 +10,7 @@ from watched import left_by
 
 
 def test_all_of_a_model_are_recorded_where_their_names_say(worker: Start, prefix: str) -> None:
-    got, records, told, said = left_by(
+    got, records, results, reported = left_by(
         worker,
         prefix,
         """
@@ -33,14 +33,14 @@ def test_all_of_a_model_are_recorded_where_their_names_say(worker: Start, prefix
         ("empty", -1, None, 1),
         ("bytes", -1, None, 1),
     ]
-    assert [each.checksum for each in records] == told
+    assert [each.checksum for each in records] == results
     assert all(each.counted for each in records)
     assert (got.process["weights"], got.process["scans"], got.process["tensors_refused"]) == (7, 1, 0)
-    assert said == ""
+    assert reported == ""
 
 
 def test_weights_wait_for_a_key_that_cannot_be_had_for_now(worker: Start, prefix: str) -> None:
-    got, records, told, _ = left_by(
+    got, records, reported, _ = left_by(
         worker,
         prefix,
         """
@@ -55,12 +55,12 @@ def test_weights_wait_for_a_key_that_cannot_be_had_for_now(worker: Start, prefix
         told = [checksum(each) for each in tensors.values()]
         """,
     )
-    assert [each.checksum for each in records] == told
+    assert [each.checksum for each in records] == reported
     assert (got.process["weights"], got.process["tensors_refused"]) == (3, 0)
 
 
 def test_a_weight_that_is_a_bfloat16_of_ml_dtypes_is_read(worker: Start, prefix: str) -> None:
-    got, records, told, _ = left_by(
+    got, records, reported, _ = left_by(
         worker,
         prefix,
         """
@@ -70,13 +70,13 @@ def test_a_weight_that_is_a_bfloat16_of_ml_dtypes_is_read(worker: Start, prefix:
         told = checksum(half)
         """,
     )
-    assert [each.checksum for each in records] == [told]
+    assert [each.checksum for each in records] == [reported]
     assert got.process["tensors_refused"] == 0
 
 
 def test_what_is_called_other_is_recorded_as_any_other(worker: Start, prefix: str) -> None:
     """So is a name that found no room, which is no site."""
-    got, records, told, _ = left_by(
+    got, records, reported, _ = left_by(
         worker,
         prefix,
         """
@@ -85,8 +85,8 @@ def test_what_is_called_other_is_recorded_as_any_other(worker: Start, prefix: st
         """,
     )
     assert [(*each[:3], each.checksum) for each in records] == [
-        ("other", -1, None, told[0]),
-        ("layers.*.other", 3, None, told[1]),
+        ("other", -1, None, reported[0]),
+        ("layers.*.other", 3, None, reported[1]),
     ]
     assert got.process["sites_refused"] == 0
 
@@ -142,7 +142,7 @@ class Module:
 
 
 def test_a_module_gives_its_parameters_and_its_buffers(worker: Start, prefix: str) -> None:
-    _, records, told, said = left_by(
+    _, records, results, reported = left_by(
         worker,
         prefix,
         MODULE
@@ -153,12 +153,12 @@ told = [checksum(each) for each in (np.float32([1]), np.float32([2]), np.arange(
 """,
     )
     assert [each[:2] for each in records] == [("layers.*.w", 0), ("layers.*.w", 1), ("inv_freq", -1)]
-    assert [each.checksum for each in records] == told
-    assert said == ""
+    assert [each.checksum for each in records] == results
+    assert reported == ""
 
 
 def test_a_buffer_that_is_a_cache_is_none_of_the_weights(worker: Start, prefix: str) -> None:
-    _, records, _, said = left_by(
+    _, records, _, reported = left_by(
         worker,
         prefix,
         MODULE
@@ -170,11 +170,11 @@ brick.weights(Module({"cache": Parameter([1])}, {name: np.arange(3.0) for name i
     )
     read = [("cache", -1), ("cos_cached", -1), ("layers.*.cache.scale", 0), ("cachet", -1)]
     assert [each[:2] for each in records] == read
-    assert said == ""
+    assert reported == ""
 
 
 def test_a_module_is_not_kept_and_what_is_gone_is_watched_no_more(worker: Start, prefix: str) -> None:
-    got, _, told, _ = left_by(
+    got, _, reported, _ = left_by(
         worker,
         prefix,
         MODULE
@@ -191,7 +191,7 @@ steps(lambda: scans() >= 3)
 told += [watched()]
 """,
     )
-    assert told == [2, True, True, 1]
+    assert reported == [2, True, True, 1]
     assert got.process["tensors_refused"] == 0
 
 
@@ -215,7 +215,7 @@ class Part(Module):
 
 def test_what_a_module_puts_in_a_tensors_place_is_watched_there(worker: Start, prefix: str) -> None:
     """As loading and converting a model do; and what swaps tensors refuses those that have weak references."""
-    got, records, told, said = left_by(
+    got, records, results, reported = left_by(
         worker,
         prefix,
         PARTS
@@ -235,14 +235,14 @@ del model, down
 told += [[each() for each in alive], checksum(np.float32([1])), checksum(np.float32([5]))]
 """,
     )
-    assert told[:4] == [4, [0, 0], 3, [None, None]]
+    assert results[:4] == [4, [0, 0], 3, [None, None]]
     weight = [each.checksum for each in records if each.name == "layers.*.down.weight"]
-    assert (weight[0], {*weight}) == (told[4], {told[4], told[5]})
-    assert (got.process["tensors_refused"], said) == (0, "")
+    assert (weight[0], {*weight}) == (results[4], {results[4], results[5]})
+    assert (got.process["tensors_refused"], reported) == (0, "")
 
 
 def test_a_tensor_that_is_not_where_a_module_says_is_watched_itself(worker: Start, prefix: str) -> None:
-    _, records, told, said = left_by(
+    _, records, results, reported = left_by(
         worker,
         prefix,
         PARTS
@@ -263,12 +263,12 @@ for one in models:
 told = [checksum(each) for each in (np.float32([1]), two, b"3")] * 3
 """,
     )
-    assert [each.checksum for each in records] == told
-    assert said == ""
+    assert [each.checksum for each in records] == results
+    assert reported == ""
 
 
 def test_what_cannot_be_read_is_counted_and_the_first_of_it_named_once(worker: Start, prefix: str) -> None:
-    got, records, _, said = left_by(
+    got, records, _, reported = left_by(
         worker,
         prefix,
         MODULE
@@ -286,9 +286,11 @@ brick.weights({"x": a, "y": None, "z": np.array(["text"])})
     )
     assert [each.name for each in records] == ["b", "d"]
     assert (got.process["weights"], got.process["tensors_refused"]) == (3, 6)
-    told_once = "brickd: 3 of 5 weights have no fingerprint; the first, 'a\\n\\x1b[31m': "
-    assert said.startswith(told_once + '"brick_agent: a tensor on device 2 of DLPack (CUDA), wanted one in this host')
-    assert said.count("\n") == 1
+    warned_once = "brickd: 3 of 5 weights have no fingerprint; the first, 'a\\n\\x1b[31m': "
+    assert reported.startswith(
+        warned_once + '"brick_agent: a tensor on device 2 of DLPack (CUDA), wanted one in this host'
+    )
+    assert reported.count("\n") == 1
 
 
 # ---- what is given -----------------------------------------------------------------------------------------------
@@ -318,7 +320,7 @@ strange += [Restless(a=b"", b=b"")]
 
 
 def test_nothing_that_is_given_raises(worker: Start, prefix: str) -> None:
-    got, _, _, said = left_by(
+    got, _, _, reported = left_by(
         worker,
         prefix,
         HOSTILE
@@ -334,8 +336,8 @@ for word in ("rescan_s", "generation", "share"):
     ((_, lane, _),) = got.lanes
     assert lane["event_attempts"] == lane["event_records"] + sum(lane["event_dropped"])
     assert got.process["tensors_refused"] > 0
-    assert said.count("\n") == 2, said
-    assert all(line.startswith("brickd: ") for line in said.splitlines())
+    assert reported.count("\n") == 2, reported
+    assert all(line.startswith("brickd: ") for line in reported.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -356,7 +358,7 @@ def test_in_strict_mode_a_mistake_raises(worker: Start, call: str) -> None:
 
 
 def test_an_interrupt_is_not_swallowed_and_the_scan_goes_on_behind_it(worker: Start, prefix: str) -> None:
-    _, records, told, _ = left_by(
+    _, records, reported, _ = left_by(
         worker,
         prefix,
         """
@@ -375,12 +377,12 @@ def test_an_interrupt_is_not_swallowed_and_the_scan_goes_on_behind_it(worker: St
         steps(lambda: scans() == 1)
         """,
     )
-    assert told == [0, 0]
+    assert reported == [0, 0]
     assert [each.name for each in records] == ["a", "b", "c"]
 
 
 def test_an_interrupts_signal_ends_a_load_which_the_steps_go_on_with(worker: Start, prefix: str) -> None:
-    _, records, told, _ = left_by(
+    _, records, reported, _ = left_by(
         worker,
         prefix,
         MODULE
@@ -397,5 +399,5 @@ first.detach = lambda: np.zeros(1)
 steps(lambda: scans() == 1)
 """,
     )
-    assert told == 0
+    assert reported == 0
     assert [each.name for each in records] == ["first", "second"]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import told
+import source_pieces
 from hypothesis import given
 from hypothesis import strategies as st
-from told import END, NAME, PATH, PIECE, TEXT, Piece, fnv1a, part, record, take_each, texts
+from source_pieces import END, NAME, PATH, PIECE, TEXT, Piece, fnv1a, part, record, take_each, texts
 
 from brickd.model.event_log import Log
 from brickd.model.kernel_sources import files, store
@@ -34,12 +34,12 @@ def restarted(before: Sources) -> Sources:
 
 def test_a_checkpoint_holds_what_stands_in_no_file() -> None:
     memory = Memory("brickd-")
-    memory.sources.take("a", told.told(b"text" * 99)[2:])
-    memory.sources.take("b", told.told(b"whole"))
-    memory.sources.take("liar", told.told(b"other", hash_=fnv1a(b"text" * 99)))
+    memory.sources.take("a", source_pieces.all_pieces(b"text" * 99)[2:])
+    memory.sources.take("b", source_pieces.all_pieces(b"whole"))
+    memory.sources.take("liar", source_pieces.all_pieces(b"other", hash_=fnv1a(b"text" * 99)))
     after = checkpoint.decode(checkpoint.encode(memory)).sources
     assert [*after.pieces()] == [*memory.sources.pieces()]
-    after.take("a", told.told(b"text" * 99))
+    after.take("a", source_pieces.all_pieces(b"text" * 99))
     assert set(texts(after).values()) == {b"text" * 99, b"whole"}
 
 
@@ -71,7 +71,7 @@ def other(slots: int, kind: int) -> bytes:
 OTHER = st.builds(other, st.integers(1, 4), st.sampled_from([3, 6, 9]))
 
 
-@given(st.lists(TEXTS.map(told.told) | OTHER, max_size=8))
+@given(st.lists(TEXTS.map(source_pieces.all_pieces) | OTHER, max_size=8))
 def test_pieces_are_parted_from_other_records_and_none_is_lost(stretches: list[list[Piece] | bytes]) -> None:
     slots = [each if isinstance(each, bytes) else b"".join(map(record, each)) for each in stretches]
     others, runs = _reader.pieces(b"".join(slots))
@@ -85,7 +85,7 @@ def test_pieces_are_parted_from_other_records_and_none_is_lost(stretches: list[l
 
 
 def test_what_follows_one_another_is_one_and_records_without_a_piece_are_as_they_were() -> None:
-    pieces = told.told(b"x" * 1000, b"name")
+    pieces = source_pieces.all_pieces(b"x" * 1000, b"name")
     _, runs = _reader.pieces(b"".join(map(record, pieces)))
     assert [len(text) // PIECE for _, _, text in runs] == [1, 25, 1]
     deferred = bytes(64 * 3)
@@ -111,7 +111,12 @@ def test_a_source_is_known_by_the_hash_of_its_text(text: bytes) -> None:
 def test_any_order_and_any_interleaving_gives_the_texts(data: st.DataObject) -> None:
     every = {fnv1a(text): text for text in data.draw(st.lists(TEXTS, min_size=1, max_size=3))}
     senders = data.draw(st.integers(1, 3))
-    stream = [(str(who), piece) for who in range(senders) for text in every.values() for piece in told.told(text, b"n")]
+    stream = [
+        (str(who), piece)
+        for who in range(senders)
+        for text in every.values()
+        for piece in source_pieces.all_pieces(text, b"n")
+    ]
     made = Sources()
     for who, piece in data.draw(st.permutations(stream)):
         if data.draw(st.booleans()):
@@ -125,7 +130,7 @@ def test_any_order_and_any_interleaving_gives_the_texts(data: st.DataObject) -> 
 def test_what_several_tell_parts_of_is_put_together(data: st.DataObject, text: bytes, senders: int) -> None:
     made, known = Sources(), fnv1a(text)
     labels = [*part(known, NAME, b"name" * 20), *part(known, PATH, b"/a/path")]
-    rest = [*part(known, TEXT, text), told.end(known, 80, 7, len(text))]
+    rest = [*part(known, TEXT, text), source_pieces.end(known, 80, 7, len(text))]
     for piece in data.draw(st.permutations(labels)) + data.draw(st.permutations(rest)):
         made.take(str(data.draw(st.integers(1, senders))), [piece])
     assert texts(made) == {known: text}
@@ -153,9 +158,9 @@ def test_whoever_lies_keeps_no_text_from_being_known(data: st.DataObject) -> Non
     text = b"the text of a kernel, which has more than two pieces. " * 3
     hash_ = fnv1a(text)
     lies = data.draw(st.lists(JUNK, max_size=20).map(lambda junk: [(hash_, piece, lie) for _, piece, lie in junk]))
-    lies += data.draw(st.sampled_from([[], told.told(b"a lie" * 40, b"liar", b"/lie", hash_)]))
+    lies += data.draw(st.sampled_from([[], source_pieces.all_pieces(b"a lie" * 40, b"liar", b"/lie", hash_)]))
     stream = [("liar", piece) for piece in data.draw(st.permutations(lies))]
-    for piece in told.told(text, b"honest"):  # in order, wherever the lies stand
+    for piece in source_pieces.all_pieces(text, b"honest"):  # in order, wherever the lies stand
         stream.insert(data.draw(st.integers(next_after(stream), len(stream))), ("honest", piece))
     made = Sources()
     for who, piece in stream:
@@ -172,7 +177,7 @@ def next_after(stream: list[tuple[str, Piece]]) -> int:
 def test_a_claim_that_is_not_the_texts_hash_is_counted_and_told_once(filed: Filed) -> None:
     log = Log()
     made = kept(filed, log)
-    take_each(made, "liar", told.told(b"another text" * 9, hash_=fnv1a(b"the text")))
+    take_each(made, "liar", source_pieces.all_pieces(b"another text" * 9, hash_=fnv1a(b"the text")))
     made.file()
     assert (texts(made), filed.hashes()) == ({}, [])
     assert (made.counts["refuted"], events(log)) == (1, ["source_refuted"])
@@ -196,13 +201,13 @@ def test_pieces_that_cannot_be_are_refused_and_counted(lie: str) -> None:
     made.take("liar", [(5, *HOSTILE[lie])])
     assert made.counts["refused"] == 1
     assert restarted(made).counts["refused"] == 1
-    take_each(made, "honest", told.told(b"fine"))
+    take_each(made, "honest", source_pieces.all_pieces(b"fine"))
     assert texts(made) == {fnv1a(b"fine"): b"fine"}
 
 
 def test_what_is_no_utf_8_stays_as_it_was_told(filed: Filed) -> None:
     text, made = bytes(range(256)), kept(filed)
-    take_each(made, "a", told.told(text, b"\xff name", b"\xc3"))
+    take_each(made, "a", source_pieces.all_pieces(text, b"\xff name", b"\xc3"))
     made.file()
     assert filed.read(fnv1a(text)) == KernelSource(fnv1a(text), "\ufffd name", "\ufffd", text)
 
@@ -213,25 +218,25 @@ def test_what_is_no_utf_8_stays_as_it_was_told(filed: Filed) -> None:
 def test_of_two_texts_of_one_hash_the_first_stays_and_the_second_is_counted_and_told(filed: Filed) -> None:
     log, text = Log(), b"the first text" * 50
     made = kept(filed, log)
-    take_each(made, "a", told.told(text))
+    take_each(made, "a", source_pieces.all_pieces(text))
     made.file()
     for _ in range(2):
-        made.take("b", told.told(b"the other one!" * 50, hash_=fnv1a(text)), "api", "api/1")
-    made.take("c", told.told(text[:-1], hash_=fnv1a(text)))
-    made.take("d", told.told(text, b"another name"))
+        made.take("b", source_pieces.all_pieces(b"the other one!" * 50, hash_=fnv1a(text)), "api", "api/1")
+    made.take("c", source_pieces.all_pieces(text[:-1], hash_=fnv1a(text)))
+    made.take("d", source_pieces.all_pieces(text, b"another name"))
     assert texts(made) == {fnv1a(text): text}
     assert restarted(made).counts["differing"] == made.counts["differing"] == 2
     assert made.heads()[fnv1a(text)].differing == 2
-    told_of = log.since(0).events
-    assert [event.kind for event in told_of] == ["source_differing"] * 2
-    assert (told_of[0].worker, told_of[0].command) == ("api/1", f"brickd source {fnv1a(text):016x}")
+    logged_of = log.since(0).events
+    assert [event.kind for event in logged_of] == ["source_differing"] * 2
+    assert (logged_of[0].worker, logged_of[0].command) == ("api/1", f"brickd source {fnv1a(text):016x}")
 
 
 def test_whoever_told_another_text_before_the_right_one_was_whole_is_counted() -> None:
     text, made = b"the right text" * 50, Sources()
-    made.take("a", told.told(text)[:3])
-    made.take("liar", told.told(b"the wrong text" * 50, hash_=fnv1a(text)))
-    made.take("a", told.told(text)[3:])
+    made.take("a", source_pieces.all_pieces(text)[:3])
+    made.take("liar", source_pieces.all_pieces(b"the wrong text" * 50, hash_=fnv1a(text)))
+    made.take("a", source_pieces.all_pieces(text)[3:])
     assert texts(made) == {fnv1a(text): text}
     assert made.heads()[fnv1a(text)].differing >= 1
 
@@ -244,7 +249,7 @@ def test_what_64_workers_tell_is_kept_once(filed: Filed) -> None:
     made, known = kept(filed, log), _reader.source_hash(text)
     head = [*part(known, 0, b"gemm"), (known, TEXT << 30, text[: 13_000 * PIECE])]
     rest = text[13_000 * PIECE :].ljust(13_215 * PIECE, b"\0")
-    tail = [(known, TEXT << 30 | 13_000, rest), told.end(known, 4, 0, len(text))]
+    tail = [(known, TEXT << 30 | 13_000, rest), source_pieces.end(known, 4, 0, len(text))]
     for worker in range(64):
         made.take(str(worker), head)
     one = len("".join(made.pieces()))
@@ -286,7 +291,7 @@ def test_more_sources_at_once_than_there_may_be_take_no_more_room(monkeypatch: p
     assert len(made.heads()) <= 8
     assert len(made.heads()) + made.counts["dropped"] == 100
     for n in range(100):
-        made.take("honest", told.told(b"%d" % n))
+        made.take("honest", source_pieces.all_pieces(b"%d" % n))
     assert len(texts(made)) == 100
 
 
@@ -298,16 +303,16 @@ def test_files_are_limited_and_the_one_that_nobody_told_for_longest_goes(
     made = kept(filed, log)
     every = [b"%d" % n for n in range(4)]
     for n, text in enumerate(every[:3]):
-        made.take("a", told.told(text))
+        made.take("a", source_pieces.all_pieces(text))
         made.file()
         filed_at(filed, text, n)
-    made.take("b", told.told(every[0]))
+    made.take("b", source_pieces.all_pieces(every[0]))
     made.file()  # told once more, so that it is not the oldest
-    made.take("a", told.told(every[3]))
+    made.take("a", source_pieces.all_pieces(every[3]))
     made.file()
     assert set(texts(made).values()) == {every[0], every[2], every[3]}
     assert (made.counts["removed"], events(log)) == (1, ["source_removed"])
-    made.take("a", told.told(every[1]))
+    made.take("a", source_pieces.all_pieces(every[1]))
     assert every[1] in texts(made).values(), "and it may come back"
 
 
@@ -321,7 +326,7 @@ def filed_at(filed: Filed, text: bytes, seconds: int) -> None:
 
 def test_a_file_is_its_owners_and_nothing_else_is_left_beside_it(filed: Filed) -> None:
     made = kept(filed)
-    made.take("a", told.told(b"text"))
+    made.take("a", source_pieces.all_pieces(b"text"))
     made.file()
     (path,) = filed.directory.iterdir()
     assert (path.name, path.stat().st_mode & 0o777) == (f"{fnv1a(b'text'):016x}", 0o600)
@@ -339,20 +344,20 @@ DAMAGES: dict[str, Any] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_file_that_is_damaged_is_not_believed_and_the_source_is_taken_anew(filed: Filed, damage: str) -> None:
     made = kept(filed)
-    made.take("a", told.told(b"text"))
+    made.take("a", source_pieces.all_pieces(b"text"))
     made.file()
     (path,) = filed.directory.iterdir()
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     made = kept(filed)
     assert made.read(fnv1a(b"text")) is None
-    made.take("a", told.told(b"text"))
+    made.take("a", source_pieces.all_pieces(b"text"))
     made.file()
     assert texts(kept(filed)) == {fnv1a(b"text"): b"text"}
 
 
 def test_a_source_under_another_ones_name_is_not_believed(filed: Filed) -> None:
     made = kept(filed)
-    made.take("a", told.told(b"text"))
+    made.take("a", source_pieces.all_pieces(b"text"))
     made.file()
     (path,) = filed.directory.iterdir()
     path.rename(path.with_name("0123456789abcdef"))
@@ -363,7 +368,7 @@ def test_what_no_disk_takes_stays_until_one_does_and_is_told_once(tmp_path: Path
     (tmp_path / "file").touch()
     log = Log()
     made = kept(Filed(tmp_path / "file" / "sources"), log)
-    take_each(made, "a", told.told(b"text"))
+    take_each(made, "a", source_pieces.all_pieces(b"text"))
     for _ in range(3):
         made.file()
     assert texts(restarted(made)) == texts(made) == {fnv1a(b"text"): b"text"}

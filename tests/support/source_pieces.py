@@ -34,7 +34,7 @@ def end(hash_: int, name: int, path: int, text: int) -> Piece:
     return hash_, END << 30, struct.pack("<3Q", name, path, text).ljust(PIECE, b"\0")
 
 
-def told(text: bytes, name: bytes = b"", path: bytes = b"", hash_: int | None = None) -> list[Piece]:
+def all_pieces(text: bytes, name: bytes = b"", path: bytes = b"", hash_: int | None = None) -> list[Piece]:
     """All that a worker tells of a source; of another hash than its own where one is claimed."""
     known = fnv1a(text) if hash_ is None else hash_
     return [
@@ -57,7 +57,7 @@ def texts(of: Sources) -> dict[int, bytes]:
     return {hash_: source.text for hash_, source in found.items() if source is not None}
 
 
-def take_each(sources: Sources, teller: str, pieces: Iterable[Piece]) -> None:
+def take_each(sources: Sources, sender: str, pieces: Iterable[Piece]) -> None:
     """One piece after the other, each as if it came alone."""
     for piece in pieces:
-        sources.take(teller, [piece])
+        sources.take(sender, [piece])

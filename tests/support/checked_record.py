@@ -31,7 +31,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Said:
+class CheckedRecord:
     """A record."""
 
     output: Tensor
@@ -67,11 +67,11 @@ class Said:
 
 
 def _tensor(of: Tensor) -> bytes:
-    told = {
+    reported = {
         name: getattr(of, name)
         for name in ("checksum", "l2", "elements", "shape", "dtype", "nan", "pos_inf", "neg_inf")
     }
-    return _one("tensor_sums", **told) + _one("tensor_sketch", places=of.sketch)
+    return _one("tensor_sums", **reported) + _one("tensor_sketch", places=of.sketch)
 
 
 def _one(record: str, **values: Any) -> bytes:
@@ -87,13 +87,13 @@ NUMBERS = array("Q", range(1000, 1064))  # what stands for the first numbers of 
 def add(
     fingerprints: _reader.Fingerprints,
     worker: int,
-    said: Sequence[Said],
+    given: Sequence[CheckedRecord],
     service: int = 0,
     *,
     shard: int = 0,
     named: bool = True,
 ) -> tuple[int, list[int], bytes]:
     """Have a worker say it: how many bytes were taken, who is unlike, records of weights."""
-    records = b"".join(each.slots() for each in said)
+    records = b"".join(each.slots() for each in given)
     taken, weights = fingerprints.add(worker, service, shard, NUMBERS, NUMBERS, records, named)
     return taken, fingerprints.unlike(), weights
