@@ -136,4 +136,4 @@ def _where(device: Device) -> str:
     where = f"{device.machine.cpu_model}, {units.plural(device.machine.cpus, 'processor')}, {device.at[:10]}"
     if not device.beside_others:
         return where
-    return f"{where}, beside other work that took {units.percent(device.others_percent)} of them: it can do more"
+    return f"{where}, next to other work that took {units.percent(device.others_percent)} of them: it can do more"

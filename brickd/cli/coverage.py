@@ -35,7 +35,7 @@ _STATES = {
     "left_out": "left out: brickd set",
     "closed": "closed: torch compiles or copies it",
     "silent": "nothing recorded",
-    "no_inputs": "no inputs said",
+    "no_inputs": "no inputs given",
     "stateful": "stateful",
     "alone": "no other worker had the same",
     "compared": "compared",
@@ -67,7 +67,7 @@ def coverage(question: CoverageQuery, recordings: Sequence[str], output: str) ->
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not document["services"]:
-        text = "nothing to compare: no worker has said what its tensors come to (brick.checksum, brick.weights)"
+        text = "nothing to compare: no worker has recorded fingerprints (brick.checksum, brick.weights)"
         return [escape.text(text, screen.width)]
     lines: list[str] = []
     for service in document["services"]:
@@ -168,5 +168,6 @@ def _window(document: dict[str, Any]) -> Iterator[str]:
     if document["unlooked"]:
         unlooked = units.many(document["unlooked"], "fingerprint")
         sites = sum(each["state"] == "not_judged" for each in document["sites"])
-        none = f"; of {units.many(sites, 'site')} none was" if sites else ""
-        yield f"{unlooked} that differ were not looked at: others of their sites were, or they had left{none}"
+        none = f"; {units.many(sites, 'site')} not judged" if sites else ""
+        why = "others of their sites were, or they had left the window"
+        yield f"{unlooked} that differ were not looked at: {why}{none}"

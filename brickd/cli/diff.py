@@ -176,7 +176,7 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
     """What was not compared."""
     steps = seen["steps"] or {}
     counts = [
-        (seen["lone"], "fingerprint beside which none stands", "fingerprints beside which none stands"),
+        (seen["lone"], "fingerprint without a counterpart", "fingerprints without a counterpart"),
         (seen["bare"], "fingerprint without inputs", None),
         (seen["uncertain"], "fingerprint at the edge of what is known", "fingerprints at the edge of what is known"),
         (seen["unreadable"], "tensor that cannot be read", "tensors that cannot be read"),

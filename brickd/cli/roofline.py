@@ -122,12 +122,12 @@ def _roof(found: dict[str, Any]) -> str:
     device, peak, level = found["device"], found["peak_flops_per_second"], found["level"]
     (rate,) = (each["bytes_per_second"] for each in device["bandwidths"] if each["level"] == level)
     figures = f"{found['type']} {units.count(peak)}FLOP/s, {level} {units.count(rate)}B/s"
-    others = ", beside other work" if device["beside_others"] else ""
+    others = ", next to other work" if device["beside_others"] else ""
     return f"{device['name']}: {figures}; {device['source']} {device['at'][:10]}{others}"
 
 
 def _above(entries: Sequence[dict[str, Any]], device: dict[str, Any]) -> list[str]:
-    more = "it can do more than was measured beside other work" if device["beside_others"] else "another device"
+    more = "it can do more than was measured next to other work" if device["beside_others"] else "another device"
     above = [entry for entry in entries if entry["above_roof"]]
     lines = []
     for level, number in sorted(Counter(entry["served_by"] or "" for entry in above).items(), reverse=True):
@@ -135,7 +135,7 @@ def _above(entries: Sequence[dict[str, Any]], device: dict[str, Any]) -> list[st
         if level:
             lines.append(f"{bricks} above this roof and below that of {level}, from where the bytes may have come")
         else:
-            lines.append(f"{bricks} above every roof: operations or bytes are not what was said, or {more}")
+            lines.append(f"{bricks} above every roof: operations or bytes are not as given, or {more}")
     return lines
 
 

@@ -52,4 +52,4 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"{document['service']}: {sentence(document)} in {units.many(document['workers'], 'worker')}"
     if document["deaf"] and (document["fingerprints"], document["sites"]) != (DEFAULT, [ALL]):
         deaf = units.many(document["deaf"], "worker")
-        yield f"{deaf} cannot be told: all steps and sites are recorded there, for its brick-agent is older"
+        yield f"{deaf} cannot be set: its brick-agent is older and records all steps and sites"

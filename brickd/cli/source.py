@@ -25,10 +25,10 @@ from brickd.query.queries import SourceQuery
 _TAB = 8
 _UNUSED = 10  # of those that no kernel refers to; JSON has all
 _NOT_KEPT = {
-    "dropped": ("source", "without room before all of it was told"),
-    "refuted": ("source", "of another text than its hash says"),
-    "refused": ("part", "that cannot be"),
-    "removed": ("file", "that nobody told for longest"),
+    "dropped": ("source", "incomplete for lack of room in a ring"),
+    "refuted": ("source", "with a text that does not match its hash"),
+    "refused": ("part", "that is invalid"),
+    "removed": ("file", "not sent for the longest time"),
 }
 _FIGURES = (
     Figure(Column("SOURCE"), "hash", str),
@@ -101,6 +101,6 @@ def _unlike(entries: Iterable[dict[str, Any]]) -> list[str]:
         if entry["lacking"] is not None:
             lines.append(f"{entry['hash']}: {entry['lacking']}")
         if entry["differing"]:
-            tellers = plural(entry["differing"], "worker")
-            lines.append(f"{entry['hash']}: another text of this hash was told by {tellers}")
+            senders = plural(entry["differing"], "worker")
+            lines.append(f"{entry['hash']}: another text with this hash was sent by {senders}")
     return lines

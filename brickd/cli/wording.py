@@ -34,7 +34,7 @@ _OF_WEIGHTS = (
 )
 # Why a tensor of a worker was not compared with another's.
 NOT_COMPARED = {
-    "alone": "of one replica alone",
+    "alone": "of a single replica",
     "missing": "that no other worker has",
     "generation": "of another generation",
     "key": "of another key",

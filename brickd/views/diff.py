@@ -176,8 +176,8 @@ def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEviden
         return compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
 
     if len(sides.workers) < 2:
-        only = sides.workers[0].name if sides.workers else "nobody"
-        why = f"{only} is all that is meant, wanted are two workers or more (see brickd workers)"
+        only = sides.workers[0].name if sides.workers else "none"
+        why = f"a comparison needs two workers or more, the arguments match {only} (see brickd workers)"
         return NothingCompared(why, None if question.by == "weights" else by_outputs())
     if question.by == "weights":
         return ChosenEvidence(None, by_weights=True) if weighed.known else NothingCompared(why_none(weighed))

@@ -25,10 +25,10 @@ from brickd.views.weights_summary import held
 TENSORS_MAX = 16
 # Why a tensor of a worker was not compared with another's, and what would make it comparable.
 _NOT_COMPARED = {
-    "alone": "of one replica alone (wanted are two of a service that hold the same)",
+    "alone": "of a single replica (needs two of a service that hold the same)",
     "missing": "that no other worker has",
     "generation": "of another generation",
-    "key": "made with another key (wanted is the same for all: BRICKD_KEY_FILE)",
+    "key": "made with another key (set the same BRICKD_KEY_FILE for all)",
 }
 
 
@@ -126,7 +126,8 @@ def why_none(weighed: Weighed) -> str:
     reasons = [f"{plural(n, 'tensor')} {_NOT_COMPARED[reason]}" for reason, n in weighed.reasons.items()]
     if reasons:
         return f"no weights of {who} are comparable: {', '.join(reasons)}"
-    return f"no weights of {who} are here, wanted are those of replicas (brick.weights in the engine records them)"
+    needs = "a comparison needs those of two replicas (brick.weights in the engine records them)"
+    return f"no weights of {who} are recorded, {needs}"
 
 
 def sentence(rows: Sequence[Differing]) -> str:

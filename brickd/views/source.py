@@ -72,7 +72,7 @@ def _lacking(head: SourceHead | None) -> str:
         return f"{plural(head.pieces, 'piece')} of it {'is' if head.pieces == 1 else 'are'} here, and no end"
     wanted = -(-head.size // PIECE)
     if head.pieces >= wanted:
-        return "what was told is another text"
+        return "the text that was sent does not match this hash"
     return f"{head.pieces:,} of {plural(wanted, 'piece')} are here"
 
 

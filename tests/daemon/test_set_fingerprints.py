@@ -296,7 +296,7 @@ def test_workers_of_an_older_agent_are_told_not_to_obey(prefix: str) -> None:
         text = message("golden", "--fingerprints", "1/16", "--sites", "block").splitlines()
         assert text == [
             "golden: spans off, recording on, fingerprints 1/16, sites block in 1 worker",
-            "1 worker cannot be told: all steps and sites are recorded there, for its brick-agent is older",
+            "1 worker cannot be set: its brick-agent is older and records all steps and sites",
         ]
         assert document("set", "golden")["deaf"] == 1
         assert os.pread(file, 4096, _reader.CONTROL) == before

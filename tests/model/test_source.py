@@ -405,7 +405,7 @@ with brick.span("ffn"):
         assert daemon.until("source_refuted")["worker"] == "api/0"
         lines = brickd("source").stdout.splitlines()
         assert lines[-2:] == [
-            "0000000000000005: what was told is another text",
+            "0000000000000005: the text that was sent does not match this hash",
             "not kept: 1 source of another text than its hash says (brickd events)",
         ]
         assert document("source")["not_kept"]["refuted"] == 1
@@ -435,4 +435,4 @@ with brick.span("ffn"):
         event = daemon.until("source_differing")
         assert (event["worker"], event["command"]) == ("api/0", f"brickd source {known:016x}")
         assert shown(known) == b"the text"
-        assert "another text of this hash was told" in brickd("source").stdout
+        assert "another text with this hash was sent" in brickd("source").stdout

@@ -130,7 +130,7 @@ def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, pref
             "KERNEL     LAYERS  BY     STATE                         FINGERPRINTS  COMPARED  UNLIKE  EVICTED",
             f"mlp             1  input  differs                                  9         9       {unlike}        0",
             "embedding       -  -      off: sensitive                           0         0       0        0",
-            "bare            -  -      no inputs said                           9         0       0        0",
+            "bare            -  -      no inputs given                          9         0       0        0",
             "attn            -  -      stateful                                 9         0       0        0",
             "own             -  -      no other worker had the same             9         0       0        0",
             "down            -  input  compared                                 9         9       0        0",
@@ -341,7 +341,7 @@ def test_of_sites_at_which_nobody_looked_it_is_said_and_what_found_no_room_is_no
     assert [states.count(state) for state in ("differs", "not_judged", "compared")] == [1, 340, 59]
     screen = brickd("coverage", COLUMNS="140").stdout
     assert "  unlike, not judged  " in screen
-    why = "others of their sites were, or they had left; of 340 sites none was"
+    why = "others of their sites were, or they had left the window; 340 sites not judged"
     assert screen.splitlines()[-1] == f"7 fingerprints that differ were not looked at: {why}"
 
 

@@ -288,7 +288,7 @@ def test_bricks_stand_by_what_is_to_gain_and_unknown_ones_are_counted(worker: St
     ]
     assert "above" in screen[4]
     assert screen[5:] == [
-        "1 brick is above every roof: operations or bytes are not what was said, or another device",
+        "1 brick is above every roof: operations or bytes are not as given, or another device",
         "3 bricks are unknown, and in no order: 1 without bytes; 1 without operations; 1 without operations and bytes",
     ]
 

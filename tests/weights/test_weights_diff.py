@@ -70,15 +70,17 @@ def test_why_no_weights_are_comparable_is_told_by_its_own_cause() -> None:
 
     two = {0: {"key": 7, "weights": 1, "scans": 1}, 1: {"key": 8, "weights": 1, "scans": 1}}
     assert verdict_of(weights(norm=1), weights(norm=1), process=two) == (
-        "no weights of api/0 and api/1 are comparable: 2 tensors made with another key (wanted is the same for all:"
-        " BRICKD_KEY_FILE)"
+        "no weights of api/0 and api/1 are comparable: 2 tensors made with another key (set the same BRICKD_KEY_FILE"
+        " for all)"
     )
     assert verdict_of(weights(1, norm=1), weights(2, norm=2), process=watched(1)).endswith(
         ": 2 tensors of another generation"
     )
-    alone = ": 1 tensor of one replica alone (wanted are two of a service that hold the same)"
+    alone = ": 1 tensor of a single replica (needs two of a service that hold the same)"
     assert verdict_of(weights(norm=1), []).endswith(alone)
-    assert verdict_of([], []).startswith("no weights of api/0 and api/1 are here, wanted are those of replicas")
+    assert verdict_of([], []).startswith(
+        "no weights of api/0 and api/1 are recorded, a comparison needs those of two replicas"
+    )
     with pytest.raises(NothingComparable, match=r"no fingerprints .*; no weights .* made with another key"):
         compared(weights(norm=1), weights(norm=1), process=two)
 

@@ -162,12 +162,12 @@ def nothing(tried: Comparison) -> str:
     silent = [name for name, found in zip(names, tried.matched.workers, strict=True) if not found.fingerprints]
     if len(names) - len(silent) < 2:
         return (
-            f"no fingerprints of {listed(silent)} are here, wanted are those of two workers (brick.checksum in the"
-            " engine records them)"
+            f"no fingerprints of {listed(silent)} are recorded, a comparison needs those of two workers (brick.checksum"
+            " in the engine records them)"
         )
-    paired = f"0 of {plural(tried.matched.fingerprints, 'fingerprint')} stand beside one of another worker"
+    paired = f"0 of {plural(tried.matched.fingerprints, 'fingerprint')} have a counterpart in another worker"
     if tried.not_comparable:
-        paired = f"{sum(tried.not_comparable.values()):,} that stand side by side may differ"
+        paired = f"{sum(tried.not_comparable.values()):,} with a counterpart may differ"
     why = ", ".join([paired, *_reasons(tried)])
     return f"nothing of {listed(names)} is comparable: by {tried.evidence} {why}{_next(tried)}"
 
