@@ -173,7 +173,7 @@ static void graph(uint32_t brick, uint64_t time)
                               none = {.grid = {0, 1, 1}, .block = {1, 1, 1}};
     const struct brick_text source = {.text = "ret;", .length = 4, .name = "norm", .path = "norm.ptx"};
     const uint32_t kernel = name("norm_kernel", "kernel"), host = name("host", NULL), device = name("gpu0", NULL);
-    uint64_t told = 0;
+    uint64_t piece = 0;
     at(time);
     brick_layer_begin(1, NULL);
     brick_begin(brick, NULL, NULL);
@@ -196,7 +196,7 @@ static void graph(uint32_t brick, uint64_t time)
         brick_launched(name(text, NULL), NULL, NULL, NULL, NULL);
     }
     consume(0, EVENTS, brick_load_relaxed(&brick_lane_of(brick_agent.segment, 0)->event_head));
-    brick_source_tell(&source, brick_source_hash(source.text, source.length), NULL, &told);
+    brick_source_tell(&source, brick_source_hash(source.text, source.length), NULL, &piece);
 }
 
 /* The same key for everybody. */

@@ -63,8 +63,8 @@ static void one(uint64_t *state, uint64_t *asked)
         break;
     default: {
         const struct brick_text source = {text, 1 + turn(state, sizeof text - 1), "name", NULL};
-        uint64_t told = 0;
-        brick_source_tell(&source, brick_source_hash(source.text, source.length), NULL, &told);
+        uint64_t piece = 0;
+        brick_source_tell(&source, brick_source_hash(source.text, source.length), NULL, &piece);
     }
     }
 }

@@ -27,7 +27,7 @@ ssize_t write(int fd, const void *bytes, size_t length)
     return syscall(SYS_write, fd, bytes, length);
 }
 
-static void told(const char *point)
+static void at_point(const char *point)
 {
     char turn;
     if (strcmp(point, "recorded") == 0 && (write(1, "\"forked\"\n", 9) != 9 || read(0, &turn, 1) < 0))
@@ -40,7 +40,7 @@ int main(int count, char **arguments)
     if (count != 4 || !dies(count - 1, arguments + 1))
         return 2;
     if (is_at("fork"))
-        brick_test_point = told;
+        brick_test_point = at_point;
     const uint32_t brick = brick_name("b", 1, NULL);
     for (int spans = atoi(arguments[1]); spans > 0; spans--) {
         brick_begin(brick, NULL, NULL);

@@ -75,9 +75,9 @@ static const char *by(const struct brick_kernel *kernel, const struct brick_tens
     struct brick_pieces pieces;
     if (random64() % 2 == 0)
         return brick_fingerprint_with(kernel, t, key, found);
-    const char *said = brick_pieces_begin_with(kernel, &pieces, t, key);
-    if (said != NULL)
-        return said;
+    const char *problem = brick_pieces_begin_with(kernel, &pieces, t, key);
+    if (problem != NULL)
+        return problem;
     while (brick_pieces_add(&pieces, t, random64() % 10000) == BRICK_PIECES_MORE)
         continue;
     brick_pieces_end(&pieces, found);
@@ -102,16 +102,16 @@ int main(int count, char **arguments)
         fill(block, bytes);
         t.data = block + first;
         const struct brick_fingerprint_key key = {{random64(), random64()}};
-        const char *said = by(brick_kernel_named("generic"), &t, key, &wanted);
-        for (int n = 0; n < 3 && said == NULL; n++) {
+        const char *problem = by(brick_kernel_named("generic"), &t, key, &wanted);
+        for (int n = 0; n < 3 && problem == NULL; n++) {
             const struct brick_kernel *kernel = brick_kernel_named(names[n]);
-            if (kernel == NULL || (said = by(kernel, &t, key, &found)) != NULL)
+            if (kernel == NULL || (problem = by(kernel, &t, key, &found)) != NULL)
                 continue;
-            said = differs(&wanted, &found);
+            problem = differs(&wanted, &found);
         }
         free(block);
-        if (said != NULL) {
-            fprintf(stderr, "tensors: %s of dtype %u with %u dimensions\n", said, t.dtype, t.dims);
+        if (problem != NULL) {
+            fprintf(stderr, "tensors: %s of dtype %u with %u dimensions\n", problem, t.dtype, t.dims);
             return 1;
         }
     }

@@ -39,7 +39,7 @@ static void *run(void *unused)
     return unused;
 }
 
-static int said(int spans)
+static int report_spans(int spans)
 {
     char go;
     printf("%d\n", spans);
@@ -56,19 +56,19 @@ int main(int count, char **arguments)
         return 2;
     pthread_barrier_wait(&turn);
     record(3);
-    if (!said(5))
+    if (!report_spans(5))
         return 3;
     if (dlclose(handle) != 0 || dlopen(arguments[1], RTLD_NOW | RTLD_NOLOAD) != NULL)
         return 4; /* it must be gone, or this proves nothing */
     pid_t child = fork(); /* what it had arranged for forks is gone too */
     if (child == 0)
         _exit(0);
-    if (waitpid(child, &status, 0) != child || status != 0 || !said(0))
+    if (waitpid(child, &status, 0) != child || status != 0 || !report_spans(0))
         return 5;
     pthread_barrier_wait(&turn);
     pthread_join(thread, NULL);
     if (load(arguments[1]) == NULL)
         return 6;
     record(7);
-    return said(7) ? 0 : 7;
+    return report_spans(7) ? 0 : 7;
 }
