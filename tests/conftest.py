@@ -1,7 +1,7 @@
 """What every test shares: its own prefix for segments, real worker processes, the writer compiled for tests.
 
 A worker is a Python program in a process of its own. It and its test take turns over pipes: the program says JSON with
-`report(value)` and waits with `pause()`; the test takes what was reported with `next_report()` and lets it go on with `go()`.
+`report(value)` and waits with `pause()`; the test takes the report with `next_report()` and lets it go on with `go()`.
 """
 
 from __future__ import annotations

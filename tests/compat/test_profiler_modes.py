@@ -330,17 +330,17 @@ def test_a_sync_that_is_interrupted_interrupts_the_host_and_loses_nothing(worker
         worker,
         """
 def interrupted(): raise KeyboardInterrupt
-told = 0
+reported = 0
 for mode in ("Immediate", "PerLayer", "Deferred"):
     p.set_sync_mode(mode, sync=interrupted)
     try:
         with p.layer(1): p.stop(p.start("k"))
         p.finalize()
-    except KeyboardInterrupt: told += 1
+    except KeyboardInterrupt: reported += 1
 before = p.pending_count()
 p.set_sync_mode("Deferred", sync=lambda: None); p.finalize()
 with brick.span("after"): pass
-report([told, before, p.stats("k").count, p.pending_count(), p.stats("after").self_ns == p.stats("after").total_ns])
+report([reported, before, p.stats("k").count, p.pending_count(), p.stats("after").self_ns == p.stats("after").total_ns])
 """,
     )
     assert found == [3, 2, 3, 0, True]

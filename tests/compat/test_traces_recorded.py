@@ -116,7 +116,7 @@ trace = brick.KernelTrace("rope", layer, position, "cpu").with_input_checksum(x)
 base.add_trace(trace.with_output_checksum(y + 1))
 reference = base.to_json()
 {block}
-told, report = [report.first_divergent_kernel, report.divergences[0].blame], say
+reported, report = [report.first_divergent_kernel, report.divergences[0].blame], say
 """
     assert recorded(worker, prefix, source).reported == ["rope", "culprit"]
 
@@ -131,7 +131,7 @@ with brick.layer(4), brick.step(9):
     run.add_trace(brick.KernelTrace("bare").with_output_checksum(y))
 run.add_trace(brick.KernelTrace("named", 1, "tok").with_output_checksum(y))
 brick.checksum("named", y, layer=1, position="tok")
-told = len(run.traces)
+reported = len(run.traces)
 """
     left = recorded(worker, prefix, source)
     assert left.reported == 4
@@ -158,7 +158,7 @@ mixed = brick.KernelTrace("mixed").with_input_checksum([x, brick.fingerprint(x)]
 run.add_trace(mixed)
 mixed = brick.KernelTrace("mixed", 1).with_input_checksum([x, brick.take("mixed", x, layer=1)]).with_output_checksum(y)
 run.add_trace(mixed)
-told = [[each.output_checksum is not None, len(each.inputs)] for each in run.traces]
+reported = [[each.output_checksum is not None, len(each.inputs)] for each in run.traces]
 """
     left = recorded(worker, prefix, source)
     assert left.reported == [[True, 0], [False, 0], [True, 2], [True, 0]]
@@ -173,7 +173,7 @@ def test_of_sensitive_kernels_the_segment_has_nothing_and_the_run_what_its_host_
     source = """
 run = brick.TraceRun("r")
 run.add_trace(brick.KernelTrace("lm_head").with_input_checksum(x).with_output_checksum(y))
-told = run.traces[0].output_checksum
+reported = run.traces[0].output_checksum
 """
     left = recorded(worker, prefix, source, **environment)
     assert len(left.events) == seen
@@ -200,7 +200,7 @@ def test_a_full_ring_costs_the_run_nothing(worker: Start, prefix: str) -> None:
 run = brick.TraceRun("r")
 for n in range(200):
     run.add_trace(brick.KernelTrace("k", 0, n).with_output_checksum(y))
-told = [len(run.traces), all(each.output_checksum for each in run.traces)]
+reported = [len(run.traces), all(each.output_checksum for each in run.traces)]
 """
     left = recorded(worker, prefix, source, BRICKD_EVENTS="64")
     assert left.reported == [200, True]
@@ -212,7 +212,7 @@ def test_what_a_run_finds_no_room_for_is_recorded_all_the_same(worker: Start, pr
 run = brick.TraceRun("r")
 for n in range(16_384): run.add_trace(brick.KernelTrace("k", 0, n))
 run.add_trace(brick.KernelTrace("late").with_output_checksum(y))
-told = [len(run.traces), run.traces_dropped]
+reported = [len(run.traces), run.traces_dropped]
 """
     left = recorded(worker, prefix, source)
     assert left.reported == [16_384, 1]
@@ -224,6 +224,6 @@ def test_a_name_that_no_segment_takes_costs_nothing_but_its_record(worker: Start
 run = brick.TraceRun("r")
 for name in ("\\ud800", "", "k" * 4096):
     run.add_trace(brick.KernelTrace(name, 2 ** 40, 2 ** 64 - 1, name).with_output_checksum(y))
-told = run.compare(brick.TraceRun.from_json(run.to_json())).verdict
+reported = run.compare(brick.TraceRun.from_json(run.to_json())).verdict
 """
     assert recorded(worker, prefix, source).reported == "identical"

@@ -17,7 +17,7 @@ from brickd.shm.segment import open_segment
 
 def test_replicas_of_a_seed_record_the_same_and_those_of_another_do_not(worker: Start, prefix: str) -> None:
     reported, recorded = replicas(
-        worker, prefix, *(f"report(told(Model(size, drawn(size, {seed}))))" for seed in (7, 7, 8))
+        worker, prefix, *(f"report(report_of(Model(size, drawn(size, {seed}))))" for seed in (7, 7, 8))
     )
     assert reported[0] == reported[1] != reported[2]
     assert recorded[0] == recorded[1]
@@ -28,7 +28,7 @@ def test_replicas_of_a_seed_record_the_same_and_those_of_another_do_not(worker: 
 
 
 def test_each_operator_is_timed_in_its_layer_and_its_category(worker: Start, prefix: str) -> None:
-    process = worker(MODEL + "told(Model(size, drawn(size, 1)))\npause()")
+    process = worker(MODEL + "report_of(Model(size, drawn(size, 1)))\npause()")
     process.paused()
     (of,) = readings(prefix)
     counts = Counter[str]()
@@ -46,7 +46,7 @@ def test_each_operator_is_timed_in_its_layer_and_its_category(worker: Start, pre
 
 def test_tokens_are_the_likeliest_or_drawn_by_a_seed(worker: Start) -> None:
     process = worker(
-        MODEL + "m = Model(size, drawn(size, 1)); report([told(m, seed=s) for s in (None, None, 1, 1, 2)])"
+        MODEL + "m = Model(size, drawn(size, 1)); report([report_of(m, seed=s) for s in (None, None, 1, 1, 2)])"
     )
     greedy, again, one, same, other = process.next_report()
     assert greedy == again

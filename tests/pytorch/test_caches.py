@@ -102,7 +102,7 @@ def test_which_steps_are_looked_at_does_not_depend_on_their_caches(worker: Start
 
 
 def test_no_cache_is_kept_alive(worker: Start, prefix: str) -> None:
-    source = "kept = weakref.ref(generate(b'one', b'x')); gc.collect(); told = kept() is None"
+    source = "kept = weakref.ref(generate(b'one', b'x')); gc.collect(); reported = kept() is None"
     assert recorded(worker, prefix, MODEL + source).reported is True
 
 
@@ -110,11 +110,11 @@ def test_what_a_model_raises_is_raised_and_its_next_step_is_one(worker: Start, p
     source = """
 @stepped
 def fails(tokens): raise KeyError(tokens)
-told = []
+reported = []
 for each in (Tensor(b"x"), b"plain"):
     try: fails(each)
-    except KeyError as error: told.append(error.args[0] is each)
-told.append(forward(Tensor(b"x"))["past_key_values"] is None)
+    except KeyError as error: reported.append(error.args[0] is each)
+reported.append(forward(Tensor(b"x"))["past_key_values"] is None)
 """
     got = recorded(worker, prefix, MODEL + source, BRICKD_FINGERPRINTS="all")
     assert got.reported == [True, True, True]

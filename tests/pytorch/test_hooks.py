@@ -20,7 +20,7 @@ autoload.begin()
 """
 LEFT = """
 hooks = torch.nn.modules.module._global_forward_pre_hooks
-told = [len(hooks), nn.Module.compile.__module__, autoload.__name__ in str(vars(model))]
+reported = [len(hooks), nn.Module.compile.__module__, autoload.__name__ in str(vars(model))]
 """
 ALL = {("forward",): 2, ("forward", "head"): 2} | {
     path: 2

@@ -108,7 +108,7 @@ def test_uninstrumented_it_is_as_it_was(worker: Start, prefix: str) -> None:
         copy.deepcopy(model); vars(copy.copy(model.head)); model(x)
         still = changed(model, before)
         brick.uninstrument(model); brick.uninstrument(model)
-        told = [during, still, changed(model, before), state == list(model.state_dict())]
+        reported = [during, still, changed(model, before), state == list(model.state_dict())]
         """,
     )
     layers = [f"layers.{n}{part}" for n in range(3) for part in ("", ".mlp")]
@@ -133,21 +133,21 @@ def saved(of):
     return torch.load(file, weights_only=False)
 was, pickled = keys(model), pickle.dumps(model)
 brick.instrument(model)
-told = [pickle.dumps(model) == pickled]
+reported = [pickle.dumps(model) == pickled]
 twice = copy.deepcopy(copy.deepcopy(model))
 for each in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), saved(model), twice):
-    told.append(keys(each) == was)
+    reported.append(keys(each) == was)
     each.head.weight.data.zero_(); each.head.bias.data.fill_(7)
-    told.append(bool((each(x) == 7).all()))
+    reported.append(bool((each(x) == 7).all()))
 one = copy.copy(model.head)  # it shares the tables of what it is a copy of, until it is given its own
 one._parameters = {"weight": torch.zeros(4, 16), "bias": torch.full((4,), 7.0)}
-told += ["_call_impl" not in vars(one), bool((one(torch.ones(2, 16)) == 7).all())]
+reported += ["_call_impl" not in vars(one), bool((one(torch.ones(2, 16)) == 7).all())]
 traced = torch.fx.symbolic_trace(model)  # it packs itself what it holds
 brick.instrument(traced)
 for each in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
     each.head.weight.data.zero_(); each.head.bias.data.fill_(7)
-    told.append(bool((each(x) == 7).all()))
-told.append(torch.equal(model(x), plain))
+    reported.append(bool((each(x) == 7).all()))
+reported.append(torch.equal(model(x), plain))
 """,
     )
     assert got.reported == [True] * 14
@@ -167,7 +167,7 @@ def replica(of):
     return made
 wanted, was = replica(model)(x), keys(replica(model))
 brick.instrument(model)
-told = [torch.equal(replica(model)(x), wanted), not torch.equal(wanted, plain), keys(replica(model)) == was]
+reported = [torch.equal(replica(model)(x), wanted), not torch.equal(wanted, plain), keys(replica(model)) == was]
 """,
     )
     assert got.reported == [True] * 3
@@ -182,33 +182,33 @@ def test_a_forward_is_its_hosts(worker: Start, prefix: str) -> None:
         import functools, weakref
         one = Model().eval(); one.load_state_dict(model.state_dict())
         brick.instrument(one)
-        told = [type(one.forward) is type(model.forward), "forward" not in vars(one)]
-        told += [torch.equal(one.forward(x), plain)]
-        told += [weakref.WeakMethod(one.forward)() == one.forward, functools.partial(one.forward, x)().equal(plain)]
+        reported = [type(one.forward) is type(model.forward), "forward" not in vars(one)]
+        reported += [torch.equal(one.forward(x), plain)]
+        reported += [weakref.WeakMethod(one.forward)() == one.forward, functools.partial(one.forward, x)().equal(plain)]
         kept, seen, table = one.forward, weakref.ref(one), weakref.WeakKeyDictionary({one: 1})
         del one
-        told += [seen() is not None, torch.equal(kept(x), plain)]
+        reported += [seen() is not None, torch.equal(kept(x), plain)]
         del kept
-        told += [seen() is None, len(table) == 0]
+        reported += [seen() is None, len(table) == 0]
 
         brick.instrument(model, watch_weights=False)
         mlp = model.layers[0].mlp
         before, mlp.forward = mlp.forward, lambda x: 2 * before(x)
         changed = model(x)
-        told.append(not torch.equal(changed, plain))
+        reported.append(not torch.equal(changed, plain))
         brick.uninstrument(model)
-        told.append(torch.equal(model(x), changed))
+        reported.append(torch.equal(model(x), changed))
         brick.instrument(model, watch_weights=False)
-        told.append(torch.equal(model(x), changed))
+        reported.append(torch.equal(model(x), changed))
         del mlp.forward
-        told.append(torch.equal(model(x), plain))
+        reported.append(torch.equal(model(x), plain))
         class Doubled(nn.Sequential):
             def forward(self, x): return 2 * super().forward(x)
         mlp.__class__ = Doubled
-        told.append(torch.equal(model(x), changed))
+        reported.append(torch.equal(model(x), changed))
         mlp.__class__ = nn.Sequential
         whole, Model.forward = Model.forward, lambda self, x: whole(self, x) + 1
-        told.append(torch.equal(model(x), plain + 1))
+        reported.append(torch.equal(model(x), plain + 1))
         """,
     )
     assert got.reported == [True] * 15
@@ -253,13 +253,13 @@ def test_what_it_raises_and_returns_is_what_it_was(worker: Start, prefix: str) -
             def forward(self, *args, **keywords):
                 if isinstance(self.says, Exception): raise self.says
                 return self.says
-        told = []
+        reported = []
         for says in (None, 3, "text", [], {"a": None}, ValueError("its own")):
             model = nn.ModuleDict({"odd": Odd()})
             odd = model["odd"]; odd.says = says
             brick.instrument(odd)
-            try: told.append(odd() is says)
-            except ValueError as error: told.append(error is says and error.__context__ is None)
+            try: reported.append(odd() is says)
+            except ValueError as error: reported.append(error is says and error.__context__ is None)
         """,
         BRICKD_FINGERPRINTS="all",
     )
@@ -274,11 +274,11 @@ def test_the_graphs_of_torch_compile_are_as_they_were(worker: Start, prefix: str
         import torch._dynamo as dynamo
         def graphs():
             dynamo.reset()
-            told = dynamo.explain(model)(x)
-            return [told.graph_count, told.graph_break_count, len(told.graphs[0].graph.nodes)]
+            reported = dynamo.explain(model)(x)
+            return [reported.graph_count, reported.graph_break_count, len(reported.graphs[0].graph.nodes)]
         before = graphs()
         brick.instrument(model)
-        told = [before, graphs()]
+        reported = [before, graphs()]
         """,
     )
     assert got.reported[0] == got.reported[1]
@@ -295,9 +295,9 @@ def test_what_is_compiled_is_timed_where_it_is_called(worker: Start, prefix: str
         f"""
         whole = {compiled}
         brick.instrument(whole)
-        told = [torch.equal(whole(x), plain), torch.equal(whole(x), plain)]
+        reported = [torch.equal(whole(x), plain), torch.equal(whole(x), plain)]
         brick.uninstrument(whole)
-        told.append(torch.equal(whole(x), plain))
+        reported.append(torch.equal(whole(x), plain))
         """,
     )
     assert got.reported == [True] * 3
@@ -314,7 +314,7 @@ def test_what_is_within_what_is_compiled_is_known_to_be_closed(worker: Start, pr
         """
         for n, each in enumerate(model.layers): model.layers[n] = torch.compile(each, backend="eager")
         brick.instrument(model, watch_weights=False)
-        told = torch.equal(model(x), plain)
+        reported = torch.equal(model(x), plain)
         """,
         BRICKD_FINGERPRINTS="all",
     )
@@ -334,7 +334,7 @@ model(x); model.config._attn_implementation = "eager"; torch.set_float32_matmul_
 
 
 def test_what_decides_beside_inputs_is_recorded_as_it_is_when_it_decides(worker: Start, prefix: str) -> None:
-    got = left(worker, prefix, CONTEXT + "told = torch.__version__", BRICKD_FINGERPRINTS="all")
+    got = left(worker, prefix, CONTEXT + "reported = torch.__version__", BRICKD_FINGERPRINTS="all")
     reported: dict[str, set[str]] = {"head": set(), "layers.*": set()}
     for each in got.events:
         if each["kind"] == "checked" and (site := got.sites[each["site"]]) is not None:
@@ -353,7 +353,7 @@ def test_a_signature_is_what_it_was(worker: Start, prefix: str) -> None:
     def shown(): return [str(inspect.signature(each.forward)) for each in (model, model.layers[0])]
     before = shown()
     brick.instrument(model)
-    told = [before, shown(), model.forward.__doc__ == Model.forward.__doc__]
+    reported = [before, shown(), model.forward.__doc__ == Model.forward.__doc__]
     """
     reported: Any = left(worker, prefix, source).reported
     assert reported[0] == reported[1] == ["(x)", "(x, scale: 'float' = 1.0)"]
@@ -399,7 +399,7 @@ families = {
     "Mixtral": small | dict(num_local_experts=4),
     "GPT2": dict(vocab_size=64, n_embd=32, n_layer=2, n_head=2),
 }
-told = {}
+reported = {}
 for family, config in families.items():
     kind = getattr(transformers, "GPT2LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM")
     model = kind(getattr(transformers, f"{family}Config")(**config)).eval()
@@ -410,8 +410,8 @@ for family, config in families.items():
         same = torch.equal(model(given).logits, plain)
         model.generate(given, max_new_tokens=2, do_sample=False, pad_token_id=0)
     names = sorted({f"{part.name} {part.category}" for part in module_selection.chosen(model, 64)})
-    told[family] = [same, names]
-report(told)
+    reported[family] = [same, names]
+report(reported)
 """
 
 

@@ -22,7 +22,7 @@ pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip insta
 CASES = """
 import collections, gc, threading, weakref
 torch.use_deterministic_algorithms(True)
-told = {}
+reported = {}
 def plainly(what):
     if isinstance(what, torch.Tensor):
         if what.device.type == "meta": return ["meta", list(what.shape)]
@@ -44,7 +44,7 @@ def same(name, make, use, **how):
     sys.stderr.write(f"== {name}\\n"); sys.stderr.flush()
     brick.instrument(after, watch_weights=False, **how)
     torch.manual_seed(6); got = outcome(use, after)
-    told[name] = wanted == got
+    reported[name] = wanted == got
 class Of(nn.Module):
     "A model of one part, of which the test says what it does and what it is called."
     def __init__(self, name, does, part=None):
@@ -151,7 +151,7 @@ def error_of(text: str) -> dict[str, list[str]]:
 
 
 def test_what_an_odd_model_computes_and_raises_is_what_it_was(worker: Start, prefix: str) -> None:
-    source = MODEL + CASES + ODD + "report(told)\npause()\n"
+    source = MODEL + CASES + ODD + "report(reported)\npause()\n"
     process = worker(source, BRICKD_FINGERPRINTS="all")
     reported: dict[str, bool] = process.next_report()
     process.paused()
@@ -217,17 +217,17 @@ def test_a_model_that_nobody_has_any_more_is_freed_at_once(worker: Start, prefix
     source = """
     import gc, weakref
     gc.collect(); gc.disable()
-    told = []
+    reported = []
     for how in (dict(), dict(watch_weights=False), dict(only="layers.*")):
         one = Model(); seen = [weakref.ref(each) for each in one.modules()]
         brick.instrument(one, **how); one(x); copy.deepcopy(one)(x)
         del one
-        told.append(sum(each() is not None for each in seen))
+        reported.append(sum(each() is not None for each in seen))
     one = Model(); seen = [weakref.ref(one)]
     one.compile(backend="eager"); brick.instrument(one)
     del one; gc.collect()
-    told.append(seen[0]() is not None)
-    report(told)
+    reported.append(seen[0]() is not None)
+    report(reported)
     """
     process = worker(MODEL + textwrap.dedent(source), BRICKD_FINGERPRINTS="all")
     reported = process.next_report()

@@ -39,11 +39,11 @@ def test_tensors_have_the_fingerprints_of_their_numbers(worker: Start, prefix: s
         prefix,
         """
         brick.init()
-        told = []
+        reported = []
         def agree(name, one, of=None):
             got = brick.fingerprint(one)
             plain = brick.fingerprint((one if of is None else of).detach().contiguous().numpy())
-            if got != plain or got.dtype != str(one.dtype).split(".")[1]: told.append([name, str(got), str(plain)])
+            if got != plain or got.dtype != str(one.dtype).split(".")[1]: reported.append([name, str(got), str(plain)])
         for kind in ("float64 float32 float16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool").split():
             one = (torch.randn(6, 7) * 9).abs().to(getattr(torch, kind))
             for view in (one, one.t(), one[::2, 1::3], one[1, 1], one[:0], one[:1].expand(4, 7), one[:, :1]):
@@ -51,7 +51,7 @@ def test_tensors_have_the_fingerprints_of_their_numbers(worker: Start, prefix: s
         for kind, bits in (("bfloat16", torch.uint16), ("float8_e4m3fn", torch.uint8), ("float8_e5m2", torch.uint8)):
             one = torch.randn(6, 7).to(getattr(torch, kind))
             got = brick.fingerprint(one)
-            if (got.l2, got.dtype) != (one.double().norm().item(), kind): told.append([kind, str(got)])
+            if (got.l2, got.dtype) != (one.double().norm().item(), kind): reported.append([kind, str(got)])
         x = torch.randn(3, 4, requires_grad=True)
         agree("grad", x); agree("no leaf", x * 2); agree("parameter", nn.Parameter(x.detach()))
         with torch.inference_mode(): agree("inference", torch.randn(5))
@@ -79,11 +79,11 @@ def test_what_has_no_numbers_of_its_own_here_is_refused_in_a_line(worker: Start,
             "negated": torch.ones(4, dtype=torch.complex64).conj().imag, "lazy": nn.UninitializedParameter(),
             "jagged": torch.nested.nested_tensor([torch.randn(2)], layout=torch.jagged), "none": None, "list": [1.0],
         }
-        told = {}
+        reported = {}
         for name, one in strange.items():
             brick.checksum(name, one, input=one); brick.take(name, one); brick.weights({name: one})
-            try: told[name] = brick.fingerprint(one).checksum
-            except Exception as error: told[name] = str(error)
+            try: reported[name] = brick.fingerprint(one).checksum
+            except Exception as error: reported[name] = str(error)
         """,
     )
     assert {name for name, why in results.items() if not why.startswith("brick_agent: ") or "\n" in why} <= {"lazy"}
@@ -101,25 +101,25 @@ def test_nothing_that_watches_or_traces_a_model_sees_its_tensors_read(worker: St
         from torch.utils._python_dispatch import TorchDispatchMode
         class Seen(TorchDispatchMode):
             def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-                told.append(str(function))
+                reported.append(str(function))
                 return function(*args, **(kwargs or {}))
         class Model(nn.Module):
             def forward(self, x):
                 y = torch.sin(x)
                 brick.checksum("sin", y, input=brick.take("sin", x))
                 return torch.cos(y)
-        model, x, told = Model(), torch.randn(3, 1), []
+        model, x, reported = Model(), torch.randn(3, 1), []
         wanted = torch.cos(torch.sin(x))
         with Seen(): brick.checksum("seen", x, input=[x])
         with profile() as seen: brick.checksum("seen", x, input=[x])
-        told += [each.key for each in seen.key_averages()]
-        told += [node.name for node in torch.fx.symbolic_trace(model).graph.nodes]
-        told += [node.name for node in torch.export.export(model, (x,)).graph.nodes]
-        told += [node.kind() for node in torch.jit.trace(model, x).graph.nodes()]
-        told += [torch.equal(model(x), wanted)]
+        reported += [each.key for each in seen.key_averages()]
+        reported += [node.name for node in torch.fx.symbolic_trace(model).graph.nodes]
+        reported += [node.name for node in torch.export.export(model, (x,)).graph.nodes]
+        reported += [node.kind() for node in torch.jit.trace(model, x).graph.nodes()]
+        reported += [torch.equal(model(x), wanted)]
         x.requires_grad_()
         model(x).sum().backward()
-        told += [torch.allclose(x.grad, -torch.sin(torch.sin(x)) * torch.cos(x))]
+        reported += [torch.allclose(x.grad, -torch.sin(torch.sin(x)) * torch.cos(x))]
         """,
     )
     assert reported == ["x", "sin", "cos", "output", "x", "sin", "cos", "output", "aten::sin", "aten::cos", True, True]
@@ -133,15 +133,15 @@ def test_who_watches_what_is_asked_of_tensors_sees_nothing_of_it(worker: Start, 
         from torch.overrides import TorchFunctionMode
         class Mode(TorchFunctionMode):
             def __torch_function__(self, function, types, args=(), kwargs=None):
-                told.append(function.__name__)
+                reported.append(function.__name__)
                 return function(*args, **(kwargs or {}))
         class Own(torch.Tensor):
             @classmethod
             def __torch_function__(cls, function, types, args=(), kwargs=None):
-                told.append("own " + function.__name__)
+                reported.append("own " + function.__name__)
                 return super().__torch_function__(function, types, args, kwargs or {})
         model, x, negated = nn.Linear(3, 3), torch.ones(4), torch.ones(4, dtype=torch.complex64).conj().imag
-        own, told = x.as_subclass(Own), []
+        own, reported = x.as_subclass(Own), []
         def everything():
             brick.checksum("seen", own, input=[x, brick.take("seen", x), negated], valid=4)
             brick.weights({**dict(model._parameters), "own": own, "negated": negated})
@@ -149,7 +149,7 @@ def test_who_watches_what_is_asked_of_tensors_sees_nothing_of_it(worker: Start, 
         everything()
         with Mode():
             everything()
-            told.append("is it on?")
+            reported.append("is it on?")
             x + 1
         own + 1
         """,
@@ -176,7 +176,7 @@ def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefi
                 return y
         torch.export.export(Model(), (torch.ones(4),), strict=False)
         try: brick.fingerprint(made)
-        except Exception as error: told = str(error)
+        except Exception as error: reported = str(error)
         """,
     )
     assert results == "brick_agent: a tensor without numbers (FakeTensor) has no fingerprint"
@@ -204,7 +204,7 @@ def test_a_watched_model_is_converted_and_loaded_where_torch_swaps_its_tensors(w
         model.load_state_dict(nn.Sequential(nn.Linear(3, 3)).state_dict())
         model.to(torch.bfloat16)
         brick.weights(model, generation=6)
-        told = [str(other.weight.dtype), [checksum(each.detach()) for each in model.parameters()]]
+        reported = [str(other.weight.dtype), [checksum(each.detach()) for each in model.parameters()]]
         """,
     )
     assert results[0] == "torch.float64"
@@ -219,12 +219,12 @@ def test_what_a_model_was_given_in_place_of_its_weights_is_read_by_the_next_scan
         """
         model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
         brick.weights(model, rescan_s=1e-6, share=1)
-        told = [watched()]
+        reported = [watched()]
         changed = {name: each + 1 for name, each in model.state_dict().items()}
         model.load_state_dict(changed, assign=True)
         before = scans()
         steps(lambda: scans() >= before + 2)
-        told += [watched(), {name: checksum(each) for name, each in changed.items()}]
+        reported += [watched(), {name: checksum(each) for name, each in changed.items()}]
         """,
     )
     assert results[:2] == [7, 7]

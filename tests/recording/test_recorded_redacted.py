@@ -270,7 +270,7 @@ import struct
 with brick.span("begins"): pass
 pause()
 def tensor(*values): return memoryview(struct.pack("4d", *values) * 10).cast("d")
-told = []
+reported = []
 for number in range(ROUNDS):
     step, position = 0x1122334455667700 + number, 0x77665544332211 + number
     first, second = tensor(1.0625, number, 3, 4), tensor(9, 8, number, 6.03125)
@@ -280,8 +280,8 @@ for number in range(ROUNDS):
         brick.brick("deferred").defer(stream=0x5151515151515100 + number)
     for each in (first, second):
         f = brick.fingerprint(each, key=KEY())
-        told.append([f.checksum, f.fnv1a, f.mean, f.l2, f.sketch])
-report(told)
+        reported.append([f.checksum, f.fnv1a, f.mean, f.l2, f.sketch])
+report(reported)
 pause()
 """
 KEY = """

@@ -55,7 +55,7 @@ def recorded_in(epoch: int, worker: Start, prefix: str, source: str, **environme
 
 
 def _whole(source: str) -> str:
-    return NUMBERS + "told = None\n" + source + "\nreport(told)\npause()\n"
+    return NUMBERS + "reported = None\n" + source + "\nreport(reported)\npause()\n"
 
 
 def _left(process: Worker, prefix: str) -> Left:

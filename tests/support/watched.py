@@ -84,7 +84,9 @@ class Left(NamedTuple):
 
 
 def left_by(worker: Start, prefix: str, source: str, **environment: str) -> Left:
-    process = worker(PROGRAM + "told = None\n" + textwrap.dedent(source) + "\nreport(told)\npause()\n", **environment)
+    process = worker(
+        PROGRAM + "reported = None\n" + textwrap.dedent(source) + "\nreport(reported)\npause()\n", **environment
+    )
     reported = process.next_report()
     process.paused()
     got = reading(prefix)

@@ -28,7 +28,7 @@ def run(operate):
         assert before == [each.tobytes() for each in inputs]
         seen.append((place, before, out.tobytes()))
         return out
-    told(Model(size, weights, watched))
+    report_of(Model(size, weights, watched))
     return seen
 weights = drawn(size, 1)
 clean = run(as_it_should)
@@ -87,7 +87,7 @@ def struck(kind):
     ran = []
     model = Model(size, weights, lambda place, compute, inputs: ran.append(
         (place.step, fault(place, compute, inputs).tobytes() != compute(*inputs).tobytes())) or compute(*inputs))
-    told(model)
+    report_of(model)
     return sorted(step for step, wrong in ran if wrong)
 report([struck(kind) for kind in (Kind.FLIP, Kind.NAN, Kind.SCALE, Kind.ZERO)])
 """
@@ -104,7 +104,7 @@ def test_a_fault_is_recorded_as_an_output_that_differs_for_equal_inputs(worker: 
     _, (healthy, damaged) = replicas(
         worker,
         prefix,
-        *(f"{FAULTS}report(told(Model(size, drawn(size, 1), {operate})))" for operate in ("as_it_should", fault)),
+        *(f"{FAULTS}report(report_of(Model(size, drawn(size, 1), {operate})))" for operate in ("as_it_should", fault)),
     )
     at = [each[:4] for each in healthy].index(place)
     assert healthy[:at] == damaged[:at]

@@ -98,9 +98,9 @@ def test_a_large_tensor_is_read_in_several_slices_and_looked_up_in_each(worker: 
                 return super().__getitem__(name)
         tensors = Counting(large=np.arange(1 << 22, dtype="f"))
         brick.weights(tensors, rescan_s=1e-9, share=1)
-        told = [tensors.asked]
+        reported = [tensors.asked]
         steps(lambda: scans() >= 2)
-        told.append(tensors.asked)
+        reported.append(tensors.asked)
         """,
     )
     assert reported[0] == 1
@@ -157,8 +157,8 @@ def test_a_scan_finds_what_has_changed_shrunk_gone_and_come_back(worker: Start, 
             change()
             at = scans() + 2  # one may be on its way
             steps(lambda: scans() >= at)
-            told.append([watched(), checksum(tensors["a"]), checksum(tensors["c"])])
-        told = []
+            reported.append([watched(), checksum(tensors["a"]), checksum(tensors["c"])])
+        reported = []
         brick.weights(tensors, rescan_s=1e-9, share=1)
         after(lambda: tensors["a"].pop())
         after(lambda: tensors.pop("b"))
@@ -187,9 +187,9 @@ def test_nothing_is_watched_any_more_after_an_empty_mapping(worker: Start, prefi
         brick.weights(first, rescan_s=1e-9)
         del first
         brick.weights({})
-        told = [alive() is None, watched(), scans()]
+        reported = [alive() is None, watched(), scans()]
         steps(iter([False] * 20_000 + [True]).__next__)
-        told.append(scans())
+        reported.append(scans())
         """,
     )
     assert reported == [True, 0, 1, 1]
@@ -217,7 +217,7 @@ one = Watched()
 brick.weights(one)
 alive = weakref.ref(one)
 del one
-told = alive() is None
+reported = alive() is None
 brick.enable()
 with brick.step(None): pass
 """,

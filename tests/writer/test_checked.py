@@ -24,7 +24,7 @@ z = np.arange(-5, 5, dtype="b")
 big = np.arange(1 << 19, dtype="f")
 for tensor in (y, z, big, y[:, ::-2], y.T.astype("d"), np.zeros((2, 0, 3), "f")):
     brick.checksum("kernel", tensor, input=[x, z])
-told = [[said(brick.fingerprint(t, key=key())), said(brick.fingerprint(x, key=key())), list(t.shape)]
+reported = [[said(brick.fingerprint(t, key=key())), said(brick.fingerprint(x, key=key())), list(t.shape)]
         for t in (y, z, big, y[:, ::-2], y.T.astype("d"), np.zeros((2, 0, 3), "f"))]
 """,
     )
@@ -129,7 +129,7 @@ brick.checksum("k", y, relation="moved:pp0-1", params={"b": [None, 2.5, "x"], "a
 brick.checksum("k", y, relation="partial:tp", params={"b": [None, 2.5, "y"], "a": 1})
 brick.checksum("k", y, relation="local")
 brick.checksum("k", y, params={1: {}, 2: 2**70, 3: True})
-told = said(brick.fingerprint(y, valid=2, key=key()))
+reported = said(brick.fingerprint(y, valid=2, key=key()))
 """,
     )
     first, second, third, fourth, fifth = found
@@ -265,10 +265,10 @@ def test_params_that_say_other_items_than_they_hold_are_taken_as_they_are(worker
         prefix,
         """
 class Told(dict):
-    def __init__(self, told): super().__init__(a=1); self.told = told
-    def items(self): return self.told
-for told in ([("b", 2)], [1, 2], [(object(), Told([(object(), {})]))], None):
-    brick.checksum("k", y, params=Told(told))
+    def __init__(self, reported): super().__init__(a=1); self.reported = reported
+    def items(self): return self.reported
+for reported in ([("b", 2)], [1, 2], [(object(), Told([(object(), {})]))], None):
+    brick.checksum("k", y, params=Told(reported))
 brick.checksum("k", y, params={"a": 1})
 """,
     )
@@ -285,7 +285,7 @@ before = said(brick.fingerprint(x, key=0))
 taken = brick.take("in_place", x), brick.take("in_place", y, valid=1)
 x *= 3
 brick.checksum("in_place", x, input=taken)
-told = [said(brick.fingerprint(t, key=key(), valid=v))[0] for t, v in ((x, None), (x / 3, None), (y, 1))]
+reported = [said(brick.fingerprint(t, key=key(), valid=v))[0] for t, v in ((x, None), (x / 3, None), (y, 1))]
 """,
     )
     assert [f"{tensor['checksum']:016x}" for tensor in found[0]["tensors"]] == reported
@@ -343,7 +343,7 @@ for n in range(2):
         libm.fesetenv(registers)
         brick.checksum("k", tensor, input=tensor)
         libm.fegetenv(registers)
-        told = registers[7]
+        reported = registers[7]
         registers[7] = usual
         libm.fesetenv(registers)
 """,

@@ -314,7 +314,7 @@ class Asked(Exception):
     def __str__(self): asked.append(1); return "why"
 asked = []
 for _ in range(3): brick.checksum("k", Raises(Asked()))
-told = asked
+reported = asked
 """,
     )
     assert reported == [1]

@@ -200,7 +200,7 @@ taken = brick.take("k", y)
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 for _ in range(16): brick.checksum("k", y)
 brick.checksum("k", y, input=taken)
-told = said(brick.fingerprint(y, key=key()))[0]
+reported = said(brick.fingerprint(y, key=key()))[0]
 """,
     )
     name = int((Path(os.environ["BRICKD_STATE_DIR"]) / "key").read_text()[32:], 16)
@@ -237,7 +237,7 @@ def test_a_given_key_file_is_used(worker: Start, prefix: str, tmp_path: Path) ->
     got, found, _, reported = recorded(
         worker,
         prefix,
-        "brick.checksum('k', y); told = said(brick.fingerprint(y, key=3 << 64 | 5))",
+        "brick.checksum('k', y); reported = said(brick.fingerprint(y, key=3 << 64 | 5))",
         BRICKD_KEY_FILE=str(file),
     )
     assert (f"{found[0]['tensors'][0]['checksum']:016x}", got.process["key"]) == (reported[0], 9)

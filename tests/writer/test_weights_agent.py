@@ -21,7 +21,7 @@ def test_all_of_a_model_are_recorded_where_their_names_say(worker: Start, prefix
             "lm_head.weight": np.float32(3), "empty": np.zeros((0, 3)), "bytes": b"abc",
         }
         brick.weights(tensors)
-        told = [checksum(each) for each in tensors.values()]
+        reported = [checksum(each) for each in tensors.values()]
         """,
     )
     assert [(*each[:3], each.generation) for each in records] == [
@@ -52,7 +52,7 @@ def test_weights_wait_for_a_key_that_cannot_be_had_for_now(worker: Start, prefix
         brick.weights(tensors)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         steps(lambda: scans() == 1)
-        told = [checksum(each) for each in tensors.values()]
+        reported = [checksum(each) for each in tensors.values()]
         """,
     )
     assert [each.checksum for each in records] == reported
@@ -67,7 +67,7 @@ def test_a_weight_that_is_a_bfloat16_of_ml_dtypes_is_read(worker: Start, prefix:
         import ml_dtypes
         half = np.arange(12).astype(ml_dtypes.bfloat16)
         brick.weights({"half": half})
-        told = checksum(half)
+        reported = checksum(half)
         """,
     )
     assert [each.checksum for each in records] == [reported]
@@ -81,7 +81,7 @@ def test_what_is_called_other_is_recorded_as_any_other(worker: Start, prefix: st
         prefix,
         """
         brick.weights({"other": array("f", [1, 2]), "layers.3.other": b"abc"})
-        told = [checksum(each) for each in (array("f", [1, 2]), b"abc")]
+        reported = [checksum(each) for each in (array("f", [1, 2]), b"abc")]
         """,
     )
     assert [(*each[:3], each.checksum) for each in records] == [
@@ -149,7 +149,7 @@ def test_a_module_gives_its_parameters_and_its_buffers(worker: Start, prefix: st
         + """
 model = Module({"layers.0.w": Parameter([1]), "layers.1.w": Parameter([2])}, {"inv_freq": np.arange(3.0)})
 brick.weights(model)
-told = [checksum(each) for each in (np.float32([1]), np.float32([2]), np.arange(3.0))]
+reported = [checksum(each) for each in (np.float32([1]), np.float32([2]), np.arange(3.0))]
 """,
     )
     assert [each[:2] for each in records] == [("layers.*.w", 0), ("layers.*.w", 1), ("inv_freq", -1)]
@@ -184,11 +184,11 @@ kept = Parameter([2])
 model = Module({"a": Parameter([1]), "b": kept})
 brick.weights(model, rescan_s=1e-6, share=1)
 alive = weakref.ref(model), weakref.ref(model.parameters["a"])
-told = [watched()]
+reported = [watched()]
 del model
-told += [each() is None for each in alive]
+reported += [each() is None for each in alive]
 steps(lambda: scans() >= 3)
-told += [watched()]
+reported += [watched()]
 """,
     )
     assert reported == [2, True, True, 1]
@@ -224,15 +224,15 @@ down = Part(weight=Parameter([1]), bias=Parameter([2]), gone=Parameter([3]))
 model = Part({"layers.0.down": down}, scale=Parameter([4]), nothing=None)
 brick.weights(model, rescan_s=1e-6, share=1)
 kept = [down._parameters["weight"], model._parameters["scale"]]
-told = [watched(), [weakref.getweakrefcount(each) for each in kept]]
+reported = [watched(), [weakref.getweakrefcount(each) for each in kept]]
 down._parameters["weight"] = Parameter([5])
 del down._parameters["gone"]
 before = scans()
 steps(lambda: scans() >= before + 2)
-told += [watched()]
+reported += [watched()]
 alive = weakref.ref(model), weakref.ref(down)
 del model, down
-told += [[each() for each in alive], checksum(np.float32([1])), checksum(np.float32([5]))]
+reported += [[each() for each in alive], checksum(np.float32([1])), checksum(np.float32([5]))]
 """,
     )
     assert results[:4] == [4, [0, 0], 3, [None, None]]
@@ -260,7 +260,7 @@ w, two = Parameter([1]), np.float32([2])
 models = [Renamed(weight=w), Mute(weight=w), Wrong(w)]
 for one in models:
     brick.weights(one)
-told = [checksum(each) for each in (np.float32([1]), two, b"3")] * 3
+reported = [checksum(each) for each in (np.float32([1]), two, b"3")] * 3
 """,
     )
     assert [each.checksum for each in records] == results
@@ -368,11 +368,11 @@ def test_an_interrupt_is_not_swallowed_and_the_scan_goes_on_behind_it(worker: St
                 if self.now and name == "b": raise KeyboardInterrupt
                 return super().__getitem__(name)
         tensors = Interrupted(a=b"1", b=b"2", c=b"3")
-        told = []
+        reported = []
         try: brick.weights(tensors, share=1)
-        except KeyboardInterrupt: told.append(scans())
+        except KeyboardInterrupt: reported.append(scans())
         try: steps(lambda: False)
-        except KeyboardInterrupt: told.append(scans())
+        except KeyboardInterrupt: reported.append(scans())
         tensors.now = False
         steps(lambda: scans() == 1)
         """,
@@ -394,7 +394,7 @@ class Signalling:  # in C alone: Python does not look for signals on the way
     detach = functools.partial(os.kill, os.getpid(), signal.SIGINT)
 first, second = Signalling(), np.ones(1)
 try: brick.weights(Module({"first": first, "second": second}), share=1)
-except KeyboardInterrupt: told = scans()
+except KeyboardInterrupt: reported = scans()
 first.detach = lambda: np.zeros(1)
 steps(lambda: scans() == 1)
 """,
