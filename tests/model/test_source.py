@@ -406,7 +406,7 @@ with brick.span("ffn"):
         lines = brickd("source").stdout.splitlines()
         assert lines[-2:] == [
             "0000000000000005: the text that was sent does not match this hash",
-            "not kept: 1 source of another text than its hash says (brickd events)",
+            "not kept: 1 source with a text that does not match its hash (brickd events)",
         ]
         assert document("source")["not_kept"]["refuted"] == 1
         assert not list(Filed(runtime().sources).hashes())

@@ -89,7 +89,9 @@ def test_attention_may_have_it_from_its_cache(site: Site) -> None:
     (_reader.CHECKED_STATELESS, _reader.CHECKED_STATEFUL, Blame.HERE_OR_CACHE),
 ])  # fmt: skip
 def test_an_attention_whose_workers_report_no_state_has_it_from_nowhere_else(one: int, other: int, born: Blame) -> None:
-    assert judged(Said(GOOD, SAME, flags=one), Said(WRONG, SAME, flags=other), ATTENTION).blame == born
+    assert (
+        judged(CheckedRecord(GOOD, SAME, flags=one), CheckedRecord(WRONG, SAME, flags=other), ATTENTION).blame == born
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from brickd.views.diff_operands import Term, term
 # On this clock a tick is a nanosecond: what stands still is the same at any time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 DAMAGED = MODEL + "from benchmarks.damage import *\nweights = drawn(size, 1)\noperate = as_it_should\n"
-TELL = "\ntold(Model(size, weights, operate))\npause()\n"
+TELL = "\nreport_of(Model(size, weights, operate))\npause()\n"
 WEIGHT = "assert WeightFault(1, 'layers.1.mlp.down.weight', Change(Kind.FLIP, 3, 30)).strike(weights, size)\n"
 OPERATOR = (
     f"operate = OperatorFault(1, OperatorCall('mlp.gate', 1, 2, {PROMPT + 1}), Change(Kind.SCALE, 5, 0), size.heads)\n"

@@ -139,13 +139,13 @@ def test_weights_are_unproven_until_two_workers_hold_the_same_tensor() -> None:
         "not read yet",
         "brickd weights api",
     )
-    weighed.say("api/0", 1)
+    weighed.add_weight("api/0", 1)
     found = weights(weighed)
     assert (found.looked_at, found.compared) == (1, 0)
     assert found.why == ("0 of 1 tensor compared: 3 not read yet, 1 without a counterpart in another worker")
-    weighed.say("api/1", 1)
+    weighed.add_weight("api/1", 1)
     assert weights(weighed).verdict == "equal"
-    weighed.say("api/1", 2)
+    weighed.add_weight("api/1", 2)
     found = weights(weighed)
     assert (found.verdict, found.command) == ("diverged", "brickd weights api")
 

@@ -11,7 +11,6 @@ import pytest
 from conftest import ROOT
 from faults import Start
 from running import running
-from said import Said, Tensor
 from test_watch import TABLES, Service
 from verbs import brickd, document, started
 
@@ -96,7 +95,7 @@ def counts(window: _reader.Fingerprints) -> dict[int, tuple[int, ...]]:
     return {row[2]: (row[3], *row[4], *row[5], *row[6]) for row in window.births()}
 
 
-def window(*said: Said, numerics: Numerics | None = None) -> _reader.Fingerprints:
+def window(*said: CheckedRecord, numerics: Numerics | None = None) -> _reader.Fingerprints:
     numerics = numerics or Numerics(1 << 20)
     producer = numerics.producer("u0", "api", lambda: TABLES, "")
     for each in said:
@@ -105,34 +104,40 @@ def window(*said: Said, numerics: Numerics | None = None) -> _reader.Fingerprint
 
 
 def test_a_birth_is_in_an_output_while_no_input_holds_any() -> None:
-    assert counts(window(Said(FINE, (INPUT,)), Said(NAN, (INPUT,)), Said(replace(NAN, pos_inf=1), (INPUT,)))) == {
-        1: (3, 2, 2, 3, 1, 0, 0)
-    }
-    assert counts(window(Said(INF, (INPUT,)), Said(NEG, (INPUT, INPUT)))) == {1: (2, 0, 0, 1, 1, 2, 1)}
+    assert counts(
+        window(
+            CheckedRecord(FINE, (INPUT,)),
+            CheckedRecord(NAN, (INPUT,)),
+            CheckedRecord(replace(NAN, pos_inf=1), (INPUT,)),
+        )
+    ) == {1: (3, 2, 2, 3, 1, 0, 0)}
+    both = window(CheckedRecord(INF, (INPUT,)), CheckedRecord(NEG, (INPUT, INPUT)))
+    assert counts(both) == {1: (2, 0, 0, 1, 1, 2, 1)}
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        Said(NAN),  # what its inputs hold is not known
-        *(Said(NAN, (INPUT, bad)) for bad in (Tensor(7, nan=1), Tensor(7, pos_inf=1), Tensor(7, neg_inf=1))),
-        Said(NAN, (INPUT, replace(INPUT, dtype=UNREAD))),
-        Said(NAN, (INPUT,) * 8, flags=MORE),
-        Said(FINE, (INPUT,)),
+        CheckedRecord(NAN),  # what its inputs hold is not known
+        *(CheckedRecord(NAN, (INPUT, bad)) for bad in (Tensor(7, nan=1), Tensor(7, pos_inf=1), Tensor(7, neg_inf=1))),
+        CheckedRecord(NAN, (INPUT, replace(INPUT, dtype=UNREAD))),
+        CheckedRecord(NAN, (INPUT,) * 8, flags=MORE),
+        CheckedRecord(FINE, (INPUT,)),
     ],
 )
-def test_what_an_input_holds_or_may_hold_is_not_born_there(said: Said) -> None:
+def test_what_an_input_holds_or_may_hold_is_not_born_there(said: CheckedRecord) -> None:
     assert counts(window(said)) == {}
 
 
 def test_a_stateful_site_is_counted_like_others_and_under_the_same_name() -> None:
-    assert counts(window(Said(NAN, (INPUT,), flags=32), Said(FINE, (INPUT,)))) == {1: (2, 1, 1, 0, 0, 0, 0)}
+    both = window(CheckedRecord(NAN, (INPUT,), flags=32), CheckedRecord(FINE, (INPUT,)))
+    assert counts(both) == {1: (2, 1, 1, 0, 0, 0, 0)}
 
 
 def test_workers_without_births_are_counted_where_another_has_some_and_nowhere_else() -> None:
     service = Service(2)
-    service.say(FINE, NAN)
-    service.say(FINE, FINE, site=2)
+    service.send(FINE, NAN)
+    service.send(FINE, FINE, site=2)
     assert [(row[2], row[3], row[4]) for row in service.numerics.fingerprints.births()] == [
         (2, 1, (1, 1)),
         (1, 1, (0, 0)),
@@ -146,12 +151,12 @@ def test_however_many_workers_and_sites_there_are_the_counts_are_bounded_and_wha
     fingerprints = numerics.fingerprints
     most, sites = 65_536, 512
     names = _reader_numbers(sites)
-    said = b"".join(Said(NAN, (INPUT,), site=n).slots() for n in range(sites))
+    said = b"".join(CheckedRecord(NAN, (INPUT,), site=n).slots() for n in range(sites))
     for worker in range(1, most // sites + 1):
         fingerprints.add(worker, 0, 0, names, names, said, True)
     assert fingerprints.untracked == 0
     assert len(fingerprints.births()) == 8_192
-    fingerprints.add(500, 0, 0, names, names, Said(NAN, (INPUT,)).slots(), True)
+    fingerprints.add(500, 0, 0, names, names, CheckedRecord(NAN, (INPUT,)).slots(), True)
     assert fingerprints.untracked == 0, "those that have left the window make room"
     assert 0 < len(fingerprints.births()) < sites
 
@@ -172,23 +177,23 @@ def born(kind: str = "NaN", worker: str = "u0", layer: int = 3, kernel: str = "k
 def test_one_worker_alone_is_found_at_the_next_look_and_reported_once() -> None:
     service = Service(1)
     for number in range(FIRST["NaN"]):
-        service.say(FINE, given=number)
+        service.send(FINE, given=number)
     assert service.look().births == {}
-    service.say(NAN, given=99)
+    service.send(NAN, given=99)
     (birth,) = service.look().births.items()
     assert (birth[0], birth[1].times) == (born(), 1)
-    assert service.told == [
+    assert service.logged == [
         (
             "nan",
             "api/0 computes NaN at k1 layer 3; its inputs hold none",
             {"service": "api", "worker": "api/0", "command": "brickd diff api"},
         )
     ]
-    service.say(NAN, given=100, times=2)
+    service.send(NAN, given=100, times=2)
     again = service.look().births[born()]
     assert (again.times, again.since_ns) == (3, birth[1].since_ns)
     assert again.latest_ns > birth[1].latest_ns
-    service.say(FINE, given=101)
+    service.send(FINE, given=101)
     assert service.look().births[born()] == again
     assert service.kinds == ["nan"]
 
@@ -196,22 +201,22 @@ def test_one_worker_alone_is_found_at_the_next_look_and_reported_once() -> None:
 def test_a_mask_that_every_worker_gives_is_no_alarm_however_long_it_goes_on() -> None:
     service = Service(3)
     for number in range(40):
-        service.say(*[replace(NEG, nan=1)] * 3, given=number)
+        service.send(*[replace(NEG, nan=1)] * 3, given=number)
         assert service.look().births == {}
-    assert service.told == []
+    assert service.logged == []
 
 
 def test_what_was_found_goes_on_in_the_next_daemon_and_counts_from_there() -> None:
     service = Service(1)
     for number in range(20):
-        service.say(FINE if number < 17 else NAN, given=number)
+        service.send(FINE if number < 17 else NAN, given=number)
     before = service.look()
     read = Compared.of(json.loads("".join(before.pieces())))
     assert read.births == before.births
     assert before.births[born()].times == 3
     heir = Service(2, read)
     for number in range(30):
-        heir.say(NAN, FINE, given=number)
+        heir.send(NAN, FINE, given=number)
     assert heir.look().births[born()].times == 33
     assert "nan" not in heir.kinds
 
@@ -227,7 +232,7 @@ def test_of_workers_that_are_gone_nothing_is_kept() -> None:
 def test_findings_are_bounded_and_what_finds_no_room_is_counted() -> None:
     service = Service(2)
     for number in range(20):
-        service.say(FINE, NAN, given=number)
+        service.send(FINE, NAN, given=number)
     full = {born(layer=n): Birth(1, 1, 1) for n in range(10, 10 + BIRTHS_MAX)}
     births, new, unkept = BirthsWatch(service.numerics).look(full, KNOWN, 9)
     assert (births, new, unkept) == (full, [], 1)

@@ -175,7 +175,8 @@ def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
     sides = [chain(born, sites=(SCORES, MLP)) + weights(norm=1) for born in (None, SCORES)]
     reported = compared(*sides, process=watched(1))
     assert (reported["evidence"], reported["verdict"], reported["diverged"]) == ("weights", "identical", 0)
-    assert reported["headlines"][1].startswith("outputs unproven (0 of 12 fingerprints compared): 3 of stateful kernels ")
+    why = "outputs unproven (0 of 12 fingerprints compared): 3 of stateful kernels "
+    assert reported["headlines"][1].startswith(why)
     assert reported["outputs"]["compared"] == 0
 
 

@@ -208,4 +208,4 @@ def test_a_step_keeps_the_epoch_in_which_it_began(worker: Start, prefix: str) ->
         process.paused()
     assert [each["step"] for each in events(reading(prefix))] == [0, 0, 0, 11]
     process.go()
-    assert process.end() == 0, process.said
+    assert process.end() == 0, process.stderr
