@@ -138,12 +138,12 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
     assert {each["name"]: each["set"] for each in answer["workers"]} == {
         "-batch/0": spans, "api/0": off, "api/1": off, "calm/0": usual, "ended/0": None,
     }  # fmt: skip
-    assert [told["problems"][0][key] for key in ("kind", "service", "workers", "text", "command")] == [
+    assert [answer["problems"][0][key] for key in ("kind", "service", "workers", "text", "command")] == [
         "off", "api", ["api/0", "api/1"], "recording is off in 2 workers of api", "brickd set --recording on api",
     ]  # fmt: skip
     for verb in ("status", "workers"):
         screen = brickd(verb, COLUMNS="80").stdout
-        id_ = told["problems"][0]["id"]
+        id_ = answer["problems"][0]["id"]
         assert f"! {id_} recording is off in 2 workers of api  brickd set --recording on api\n" in screen
         states = re.findall(r"^\S+/\d +[\d-]+ +(\w+(?:, \w+)?)", screen, re.MULTILINE)
         assert states == ["live, spans", "live, off", "live, off", "live", "died"]

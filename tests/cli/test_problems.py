@@ -34,7 +34,7 @@ def made(name: str = "api/0", *, counts: dict[str, int] | None = None, **of: Any
     return Worker(name, reading, ledger_of(reading))
 
 
-def told(*workers: Worker, **of: Any) -> list[tuple[str, str]]:
+def reported(*workers: Worker, **of: Any) -> list[tuple[str, str]]:
     return [(each.text, each.command) for each in problems(Seen(workers, **of))]
 
 

@@ -74,7 +74,7 @@ def test_a_pid_that_is_used_again_neither_brings_a_worker_back_nor_hides_its_dea
         status = closed(daemon, 30)
         assert {each["segment"] for each in status["workers"]} == {first, second}
         assert list(states(status).values()) == ["died", "died"]
-        assert len(told(daemon, "worker_died")) == 2
+        assert len(logged(daemon, "worker_died")) == 2
         assert status["ledger"]["spans"]["begun"] == status["ledger"]["spans"]["summarized"] == 30
         assert status["ledger"]["deferred"]["orphaned"] == 2
 

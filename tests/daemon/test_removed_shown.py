@@ -59,8 +59,8 @@ report(json.loads(done.stdout))
     spans, removed = after["ledger"]["spans"], after["removed"]
     assert spans["begun"] + spans["removed"] == 100_000
     assert 0 < spans["removed"] == removed["spans"] == 1000 * removed["workers"]
-    reported = f"{spans['removed']:,} spans of {removed['workers']} removed workers are in no total: no daemon kept them"
-    assert (reported, "brickd up -d") in [(each["text"], each["command"]) for each in after["problems"]]
+    text = f"{spans['removed']:,} spans of {removed['workers']} removed workers are in no total: no daemon kept them"
+    assert (text, "brickd up -d") in [(each["text"], each["command"]) for each in after["problems"]]
     assert f"removed  {spans['removed']:,} spans of {removed['workers']} workers, in no total" in render(after, WIDE)
     (judged,) = [each for each in conditions(after, None, Bounds()) if each.name == "removed"]
     assert (judged.healthy, judged.seen, judged.command) == (False, f"{spans['removed']} removed", "brickd up -d")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from checked_record import CheckedRecord, Tensor
 from conftest import ROOT
 from faults import Start
 from running import running

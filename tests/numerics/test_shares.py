@@ -6,11 +6,11 @@ import functools
 from collections import Counter
 
 import pytest
+from checked_record import NUMBERS, CheckedRecord, Tensor, add
 from faults import Start
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import UP, running
-from said import NUMBERS, Said, Tensor, add
 from verbs import document, started
 
 from brickd.analysis.numerics.fingerprints import Numerics
@@ -30,7 +30,7 @@ RECORD_BYTES = 64 * SLOTS
 @functools.cache
 def records(count: int = 3_000) -> bytes:
     """Fingerprints, each with inputs of its own."""
-    return b"".join(Said(Tensor(n), (Tensor(n),), ticks=n).slots() for n in range(count))
+    return b"".join(CheckedRecord(Tensor(n), (Tensor(n),), ticks=n).slots() for n in range(count))
 
 
 def send(window: _reader.Fingerprints, worker: int, count: int, service: int) -> None:
@@ -101,7 +101,7 @@ def test_what_is_left_when_a_window_becomes_smaller_is_compared_as_before() -> N
     assert [number for number in range(600, 600 + first) if len(window.group(number)) != 1] == []
     assert [number for number in range(600 + first, end) if len(window.group(number)) != 2] == []
     # Each of them is found by its inputs and its output.
-    other = Said(Tensor(77_777, sketch=(0.5, *(0.0,) * 15)), (Tensor(599),))
+    other = CheckedRecord(Tensor(77_777, sketch=(0.5, *(0.0,) * 15)), (Tensor(599),))
     assert add(window, 2, [other], 0)[1] == [end]
     assert sorted(worker for worker, *_ in window.group(end)) == [0, 1, 2]
 
@@ -110,7 +110,7 @@ def test_numbers_of_fingerprints_are_those_of_one_service() -> None:
     window = _reader.Fingerprints(BYTES, True)
     for service in range(2):
         for worker, output in ((0, Tensor(1)), (1, Tensor(2, sketch=(0.5, *(0.0,) * 15)))):
-            window.add(10 * service + worker, service, 0, NUMBERS, NUMBERS, Said(output, (IN,)).slots(), True)
+            window.add(10 * service + worker, service, 0, NUMBERS, NUMBERS, CheckedRecord(output, (IN,)).slots(), True)
     unlike = window.unlike()
     assert len(unlike) == 2
     for service, number in enumerate(unlike):
@@ -142,7 +142,7 @@ def test_what_left_is_counted_for_its_own_service_alone() -> None:
     numerics = Numerics(BYTES, shares=True)
     tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
     loud, quiet = (numerics.producer(name, name, lambda: tables, "") for name in ("loud", "quiet"))
-    quiet.receive(Said(Tensor(1), (IN,)).slots())
+    quiet.receive(CheckedRecord(Tensor(1), (IN,)).slots())
     quiet.lose(2)
     for _ in range(2):
         loud.receive(records())

@@ -294,11 +294,11 @@ def test_since_stays_while_it_is_named() -> None:
 
 
 def test_that_a_straggler_ends_is_no_recovery() -> None:
-    log = Told()
+    log = KindsLog()
     lookout = Lookout(log.add)
     for snapshot in snapshots(8, range(99), lives=lambda worker, slot: worker != 2 or slot < 7):
         lookout.take(snapshot)
-    assert log.reported() == [("straggler", "api/2")]
+    assert log.kinds() == [("straggler", "api/2")]
     assert lookout.judged().findings == ()
 
 

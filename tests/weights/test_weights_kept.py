@@ -226,16 +226,16 @@ def test_who_differs_is_told_once_and_when_it_is_equal_again() -> None:
 
 @pytest.mark.parametrize("gone", [("api/1",), THREE])
 def test_stopping_a_worker_that_differs_is_no_recovery(gone: tuple[str, ...]) -> None:
-    weighing = Told()
+    weighing = KeptLog()
     for checksum, name in ((1, "api/0"), (2, "api/1"), (1, "api/2")):
-        weighing.weighed.send(name, checksum)
-    assert [each[:2] for each in weighing.told()] == [("weights_differ", "api/1")]
+        weighing.weighed.add_weight(name, checksum)
+    assert [each[:2] for each in weighing.logged()] == [("weights_differ", "api/1")]
     workers = weighing.weighed.workers
     workers[:] = [
         replace(each, reading=replace(each.reading, pid=None)) if each.name in gone else each for each in workers
     ]
-    assert weighing.told() == []
-    assert weighing.told() == []
+    assert weighing.logged() == []
+    assert weighing.logged() == []
 
 
 def test_those_that_disagree_are_told_in_one_event() -> None:
