@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.analysis.weights.rescans import Rescans
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.units import plural
 from brickd.daemon.attachment import Attached, Stage
@@ -38,6 +39,7 @@ from brickd.daemon.roster import Roster
 from brickd.daemon.segment_directory import Directory
 from brickd.errors import SegmentOverBudget, SegmentRefused
 from brickd.model.event_log import LogEvent
+from brickd.model.worker_names import as_argument
 from brickd.shm import _reader, removed_file
 from brickd.shm.memory_budget import Ration
 from brickd.state.checkpoint import encode
@@ -120,6 +122,7 @@ class Collector:
         self.watch = None if numerics is None else Watch(numerics, log_event, memory.compared)
         if self.watch is not None:
             memory.compared = self.watch.compared
+        self.rescans = Rescans(memory.compared.findings.values())
         self._keep, self._log_event, self._starve = keep, log_event, starve
         # Another thread sets these two as well: never are they set to what they were before something was done.
         self._dirty = False
@@ -283,9 +286,23 @@ class Collector:
         self._judged_ns = now_ns
         with self.roster.lock:
             self.roster.follow()
+        self._rescan(now_ns)
         for turns in self._turns:
             turns.arrange()
         self._to_judge = self.roster.drained()[::-1]
+
+    def _rescan(self, now_ns: int) -> None:
+        """Ask the workers that findings name to read their weights again."""
+        self.rescans.look(self.memory.compared.findings)
+        for service, why, uuids in self.rescans.due(now_ns):
+            with self.roster.lock:
+                meant = [each for each in self.roster.drained() if each.heir is None and each.uuid in uuids]
+                names = sorted(each.name for each in meant if each.rescan())
+            if names:
+                text = f"{' and '.join(names)} {'reads its' if len(names) == 1 else 'read their'} weights again: {why}"
+                worker = names[0] if len(names) == 1 else None
+                command = f"brickd weights {as_argument(service)}"
+                self._log_event("weights_rescan", text, service=service, worker=worker, command=command)
 
     def _judge(self, now_ns: int) -> None:
         """Find dead workers, for as long as a tick may take; the next one goes on."""

@@ -33,6 +33,7 @@ from brickd.analysis.timing.slower import Slower
 from brickd.analysis.timing.stuck import Stuck
 from brickd.analysis.weights import codec, verdicts
 from brickd.analysis.weights.monitor import Scales, Weighing
+from brickd.analysis.weights.rescans import WeightDoubts
 from brickd.analysis.weights.shards import shards_of
 from brickd.analysis.weights.store import Weights
 from brickd.base.cpu_sharing import CpuSharing
@@ -132,7 +133,8 @@ class Daemon:
         self._notifier = Notifier(targets, self.prefix, self.log_event)
         send = self._notifier.send if targets else None
         self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
-        takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, news, self._recordings]
+        doubts = WeightDoubts(self._weighing, self._collector.rescans)
+        takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, doubts, news, self._recordings]
         takers.append(self._problems)  # it sees what the others found
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 

@@ -1,0 +1,86 @@
+"""Workers that evidence names have their weights read again.
+
+Owns: which workers are due, once for each finding that names them, and the limit of the rate. Must not know: how a
+worker is asked, segments. Invariants: a worker is due at most once a minute, and what names it meanwhile waits; any
+thread may name workers; a finding of an earlier daemon names nobody anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from brickd.analysis.numerics.announce import where
+from brickd.analysis.numerics.online_state import DivergentSite, ServiceSite
+from brickd.analysis.weights.monitor import Weighing
+from brickd.model.survey_snapshot import SECOND, Snapshot
+
+APART_NS = 60 * SECOND
+
+
+class Due(NamedTuple):
+    """Workers that are to be asked now, by uuid, and why."""
+
+    service: str
+    why: str
+    workers: tuple[str, ...]
+
+
+class Rescans:
+    """The workers whose weights are to be read again."""
+
+    def __init__(self, findings: Iterable[DivergentSite] = ()) -> None:
+        """Begin with findings whose workers were asked already."""
+        self._lock = threading.Lock()
+        self._named: dict[Hashable, frozenset[str]] = {each.place: _workers(each) for each in findings}
+        self._waiting: dict[str, tuple[str, str]] = {}  # service and reason, by uuid
+        self._asked_ns: dict[str, int] = {}
+        self._seen: object = None
+
+    def look(self, findings: Mapping[ServiceSite, DivergentSite]) -> None:
+        """Take the findings of the comparison by input; the same mapping again is nothing new."""
+        if findings is self._seen:
+            return
+        self._seen = findings
+        with self._lock:
+            for gone in [about for about in self._named if isinstance(about, ServiceSite) and about not in findings]:
+                del self._named[gone]
+        for each in findings.values():
+            self.name(each.place, each.place.service, _workers(each), f"{where(each.place)} differs")
+
+    def name(self, about: Hashable, service: str, workers: Collection[str], why: str) -> None:
+        """Name the workers of a finding, by uuid: those that it did not name before become due."""
+        with self._lock:
+            for uuid in frozenset(workers) - self._named.get(about, frozenset()):
+                self._waiting.setdefault(uuid, (service, why))
+            self._named[about] = frozenset(workers)
+
+    def due(self, now_ns: int) -> Sequence[Due]:
+        """The workers that are due, which counts as asking them."""
+        with self._lock:
+            self._asked_ns = {uuid: at_ns for uuid, at_ns in self._asked_ns.items() if now_ns - at_ns < APART_NS}
+            groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+            for uuid in self._waiting.keys() - self._asked_ns.keys():
+                groups[self._waiting.pop(uuid)].append(uuid)
+                self._asked_ns[uuid] = now_ns
+        return [Due(service, why, tuple(sorted(uuids))) for (service, why), uuids in groups.items()]
+
+
+def _workers(finding: DivergentSite) -> frozenset[str]:
+    """The outliers; without a majority, all."""
+    return frozenset(finding.outliers or finding.workers)
+
+
+class WeightDoubts:
+    """Takes snapshots, and names the workers whose weights differ or disagree."""
+
+    def __init__(self, weighing: Weighing, rescans: Rescans) -> None:
+        self._weighing, self._rescans = weighing, rescans
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Name them."""
+        for each in self._weighing.judged(snapshot.survey.workers):
+            odd = [found.uuid for found in each.workers if found.state in ("differs", "disagrees")]
+            self._rescans.name(f"weights of {each.service}", each.service, odd, "weights differ")

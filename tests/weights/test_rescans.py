@@ -1,0 +1,121 @@
+"""Workers that a finding names read their weights again: at once, once for it, and not twice in a minute."""
+
+from __future__ import annotations
+
+import pytest
+from faults import Start
+from running import running
+from verbs import started
+
+from brickd.analysis.numerics.online_state import Case, DivergentSite, KeptEvidence, ServiceSite
+from brickd.analysis.weights.rescans import APART_NS, Due, Rescans
+from brickd.base.paths import runtime
+
+NOW = 1 << 40
+MLP, NORM = (ServiceSite("api", name, 3) for name in ("mlp", "norm"))
+
+
+def found(place: ServiceSite, *outliers: str) -> DivergentSite:
+    """A finding about three workers."""
+    one, two = (KeptEvidence(uuid, b"", "", "") for uuid in ("u0", "u1"))
+    case = Case(1, one, two)
+    names = {f"u{n}": f"api/{n}" for n in range(3)}
+    return DivergentSite(place, "ffn", 1, names, dict.fromkeys(outliers, 1), frozenset(), case, case)
+
+
+def findings(*of: DivergentSite) -> dict[ServiceSite, DivergentSite]:
+    return {each.place: each for each in of}
+
+
+def due(rescans: Rescans, now_ns: int) -> set[str]:
+    return {uuid for each in rescans.due(now_ns) for uuid in each.workers}
+
+
+def test_the_outliers_of_a_finding_are_due_at_once_and_once() -> None:
+    rescans = Rescans()
+    rescans.look(findings(found(MLP, "u1")))
+    assert rescans.due(NOW) == [Due("api", "mlp layer 3 differs", ("u1",))]
+    rescans.look(findings(found(MLP, "u1")))
+    assert rescans.due(NOW + 10 * APART_NS) == []
+
+
+def test_without_a_majority_all_workers_are_due() -> None:
+    rescans = Rescans()
+    rescans.look(findings(found(MLP)))
+    assert due(rescans, NOW) == {"u0", "u1", "u2"}
+
+
+def test_what_names_a_worker_within_a_minute_waits_until_it_is_over() -> None:
+    rescans = Rescans()
+    rescans.look(findings(found(MLP, "u1")))
+    rescans.due(NOW)
+    rescans.look(findings(found(MLP, "u1"), found(NORM, "u1", "u2")))
+    assert due(rescans, NOW + APART_NS - 1) == {"u2"}
+    assert due(rescans, NOW + APART_NS) == {"u1"}
+
+
+def test_a_worker_that_joins_a_finding_is_due() -> None:
+    rescans = Rescans()
+    rescans.look(findings(found(MLP, "u1")))
+    rescans.due(NOW)
+    rescans.look(findings(found(MLP, "u1", "u2")))
+    assert due(rescans, NOW + APART_NS) == {"u2"}
+
+
+def test_a_finding_that_went_and_comes_again_is_a_new_one() -> None:
+    rescans = Rescans()
+    for of in (findings(found(MLP, "u1")), {}, findings(found(MLP, "u1"))):
+        rescans.due(NOW)
+        rescans.look(of)
+    assert due(rescans, NOW + APART_NS) == {"u1"}
+
+
+def test_a_finding_of_an_earlier_daemon_names_nobody_anew() -> None:
+    rescans = Rescans([found(MLP, "u1")])
+    rescans.look(findings(found(MLP, "u1")))
+    assert rescans.due(NOW) == []
+
+
+def test_what_others_name_is_due_once_as_long_as_they_name_it() -> None:
+    rescans, now_ns = Rescans(), NOW
+    for workers, expected in ((["u1"], {"u1"}), (["u1"], set()), ([], set()), (["u1"], {"u1"})):
+        now_ns += APART_NS
+        rescans.name("weights of api", "api", workers, "weights differ")
+        rescans.look(findings())
+        assert due(rescans, now_ns) == expected
+
+
+FLIPPED = """
+from array import array
+weights = {"layers.0.mlp.up.weight": array("f", range(8)), "layers.1.mlp.up.weight": array("f", range(8))}
+brick.weights(weights, share=1)
+pause()
+if WRONG: weights["layers.1.mlp.up.weight"][3] = 7
+x = np.arange(8, dtype="f")
+with brick.step(1): brick.checksum("layers.*.mlp", x * np.array(weights["layers.1.mlp.up.weight"]), input=x, layer=1)
+hear = threading.Event()
+threading.Thread(target=lambda: (pause(), hear.set())).start()
+while not hear.wait(0.001):
+    with brick.step(None): pass
+"""
+
+
+@pytest.mark.usefixtures("prefix")
+def test_weights_that_changed_after_the_load_are_named_as_soon_as_the_numbers_are(worker: Start) -> None:
+    key = str(runtime().directory / "key")
+    with running() as daemon:
+        workers = [
+            started(worker, f"import threading, numpy as np\nWRONG = {n == 1}\n{FLIPPED}", BRICKD_SERVICE="api",
+                    BRICKD_WORKER=str(n), BRICKD_KEY_FILE=key)
+            for n in range(3)
+        ]  # fmt: skip
+        daemon.once("/weights", lambda of: of["services"] and of["services"][0]["equal"] == 3)
+        for each in workers:
+            each.go()
+        event = daemon.until("weights_rescan")
+        assert (event["worker"], event["command"]) == ("api/1", "brickd weights api")
+        assert event["text"] == "api/1 reads its weights again: layers.*.mlp layer 1 differs"
+        told = daemon.once("/weights", lambda of: of["differing"])
+        assert [each["tensor"] for each in told["differing"]] == ["layers.*.mlp.up.weight"]
+        for each in workers:
+            each.go()
