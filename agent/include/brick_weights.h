@@ -78,6 +78,8 @@ enum brick_held {
     BRICK_NOT_NOW = 3     /* the scan goes on from here, at the next turn */
 };
 
+#define BRICK_RESCAN_AUTO UINT64_MAX
+
 struct brick_weights {
     /* The engine's: set once, before the first call. */
     struct brick_weight *each;
@@ -87,13 +89,15 @@ struct brick_weights {
     void (*release)(void *host, uint64_t number);
     void *host;
     const uint64_t *generation; /* NULL: the number of loads */
-    uint64_t rescan_ns;         /* from the beginning of one scan to the next; 0: only at load and when a consumer asks */
+    uint64_t rescan_ns;         /* from the beginning of one scan to the next; 0: only at load and when a consumer asks;
+                                   BRICK_RESCAN_AUTO: 300 s, or 200 times what the last scan took, if that is longer */
     uint64_t share_ppm;         /* of the time, in millionths, at most a million; 0: 5,000 */
     /* The writer's. */
     const void *segment;
     uint64_t read, recorded; /* of the present scan: up to these tensors */
     uint64_t gone;           /* how many are */
     uint64_t step, asked, loads, began_ns, seen_ns, next_ns, next_ticks;
+    uint64_t spent_ns, lasted_ns; /* in the slices of the present scan; of the last whole one */
     int64_t credit; /* millionths of ns */
     uint32_t busy, loading, begun, moved, stopped;
     struct brick_pieces pieces;
@@ -115,6 +119,9 @@ void brick_weights_turn(struct brick_weights *weights);
 /* The arithmetic of a turn, on any clock: how many ns it may take now (0: not yet), and how many it took. */
 uint64_t brick_weights_allowed(struct brick_weights *weights, uint64_t now_ns);
 void brick_weights_took(struct brick_weights *weights, uint64_t ns);
+
+/* From the beginning of one scan to the next, in ns; 0: none begins by itself. */
+uint64_t brick_weights_interval(const struct brick_weights *weights);
 
 #ifdef __cplusplus
 }

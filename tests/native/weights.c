@@ -5,6 +5,7 @@
  *   w  turns until a whole scan is recorded: how often the last tensor, the largest, was held
  *   n  turns until the segment has another name than at the last l, and all are recorded there: 0
  *   r  from now on scans follow each other at once        m  from now on the last tensor lies elsewhere each time
+ *   a  from now on as they do by default, without the least time between two
  *   o  the last tensor is moved once, in the midst of the next scan
  *   t  two threads take turns until ten scans are recorded: how many there were
  *   i  from now on the first tensor cannot be read
@@ -135,6 +136,9 @@ static uint64_t obey(char letter)
         return 0;
     case 'r':
         weights.rescan_ns = 1;
+        return 0;
+    case 'a':
+        weights.rescan_ns = BRICK_RESCAN_AUTO;
         return 0;
     case 'm':
         moving = 1;

@@ -354,7 +354,7 @@ def test_threads_that_end_steps_at_once_record_each_tensor_once_in_a_scan(worker
 @pytest.fixture
 def engine(compiled: Compile) -> Path:
     """An engine in C, which looks after a few microseconds whether its segment is still there."""
-    return program(compiled, "weights", *ALERT)
+    return program(compiled, "weights", *ALERT, "-DBRICK_RESCAN_LEAST_NS=1")
 
 
 LOADED = [("layers.*.w", 0), ("experts.*.w", -1), ("large", -1)]
@@ -372,6 +372,15 @@ def test_an_engine_loads_its_weights_and_scrubs_them_in_slices(engine: Path, pre
         again = found(reading(prefix))
         assert [each.checksum for each in again[3:6]] == [each.checksum for each in again[:3]]
         assert order(process, "t") == [1]
+
+
+def test_an_engine_without_a_time_between_scans_begins_one_200_times_as_late_as_the_last_one_took(
+    engine: Path, prefix: str
+) -> None:
+    with running(engine) as process:
+        assert order(process, "l") == [5]
+        order(process, "aww")
+        assert reading(prefix).process["scans"] == 3
 
 
 def test_a_load_that_meets_a_turn_is_left_to_the_turns(engine: Path, prefix: str) -> None:

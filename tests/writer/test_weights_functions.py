@@ -39,7 +39,7 @@ class Weights(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("rescan_ns", "share_ppm", "segment", "read", "told", "gone")),
         *(
             (name, ctypes.c_uint64)
-            for name in ("step", "asked", "loads", "began_ns", "seen_ns", "next_ns", "next_ticks")
+            for name in ("step", "asked", "loads", "began_ns", "seen_ns", "next_ns", "next_ticks", "spent_ns", "lasted_ns")
         ),
         ("credit", ctypes.c_int64),
         ("others", ctypes.c_uint8 * 5000),
@@ -50,7 +50,7 @@ class Weights(ctypes.Structure):
 def native(compiled: Compile) -> Any:
     library = ctypes.CDLL(str(compiled("writer.so", WRITER, "-shared", "-fPIC")))
     library.brick_weight_site.restype = ctypes.c_size_t
-    library.brick_weights_allowed.restype = ctypes.c_uint64
+    library.brick_weights_allowed.restype = library.brick_weights_interval.restype = ctypes.c_uint64
     return library
 
 
@@ -173,3 +173,19 @@ def test_a_long_pause_is_no_credit_for_a_long_slice_and_time_that_runs_backwards
     assert native.brick_weights_allowed(ctypes.byref(weights), ctypes.c_uint64(2**63 + 10**9)) == 0
     an_hour = 3600 * 10**9
     assert native.brick_weights_allowed(ctypes.byref(weights), ctypes.c_uint64(2**63 + 201 * an_hour)) == SLICE_NS
+
+
+SECOND_NS = 10**9
+AUTO = 2**64 - 1
+
+
+@pytest.mark.parametrize(("given", "lasted", "interval"), [
+    (0, 5, 0), (7, 5, 7), (7, 2**63, 7), (AUTO, 0, 300 * SECOND_NS), (AUTO, SECOND_NS, 300 * SECOND_NS),
+    (AUTO, 3 * SECOND_NS // 2 + 1, 300 * SECOND_NS + 200), (AUTO, 3600 * SECOND_NS, 720_000 * SECOND_NS),
+    (AUTO, 2**63, AUTO),
+])  # fmt: skip
+def test_by_default_the_next_scan_begins_after_five_minutes_or_200_times_what_the_last_took(
+    native: Any, given: int, lasted: int, interval: int
+) -> None:
+    weights = Weights(rescan_ns=given, lasted_ns=lasted)
+    assert native.brick_weights_interval(ctypes.byref(weights)) == interval

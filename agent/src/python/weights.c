@@ -23,9 +23,10 @@ const char core_weights_doc[] = PyDoc_STR(
 "Record the fingerprints of a model's parameters, now and again, so that they can be compared with other workers.\n\n"
 "tensors: a mapping of names to what fingerprint() takes, or a torch module with its parameters and buffers. This call\n"
 "reads all of them. Slices of at most 200 us at the ends of steps (`with step(...)`) read them again: when a daemon asks\n"
-"for it, and rescan_s seconds after the last time began. share: the largest part of the time for slices. A later call\n"
-"replaces an earlier one: call it again after an update. generation: an integer or a string, the same in all workers to\n"
-"compare; by default the number of such calls. Later checksums are compared within one generation only.\n\n"
+"for it, and rescan_s seconds after the last time began; by default 300 s, or 200 times what that took, if it is longer.\n"
+"share: the largest part of the time for slices. A later call replaces an earlier one: call it again after an update.\n"
+"generation: an integer or a string, the same in all workers to compare; by default the number of such calls. Later\n"
+"checksums are compared within one generation only.\n\n"
 "A mapping is kept, and each slice looks its tensors up; of a module only weak references to its submodules are kept.\n"
 "Never raises. A tensor that cannot be read (on a device, sparse, of an unknown type) is counted, and the first one\n"
 "reported once. A tensor that changes while it is read has a fingerprint of neither state. A module's buffers named cache\n"
@@ -399,7 +400,7 @@ PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords)
     CoreWeights *w = watched(tensors);
     if (w == NULL)
         return warn_unknown() == 0 ? Py_NewRef(Py_None) : NULL;
-    w->weights.rescan_ns = (uint64_t)(rescan_s * 1e9);
+    w->weights.rescan_ns = rescan == Py_None ? BRICK_RESCAN_AUTO : (uint64_t)(rescan_s * 1e9);
     w->weights.share_ppm = share * 1e6 < 1 ? 1 : (uint64_t)(share * 1e6);
     w->generation = generation;
     w->weights.generation = has_generation ? &w->generation : NULL;

@@ -16,6 +16,10 @@
 #define LEAST_NS 50000  /* at least, or what holding costs would be most of it */
 #define AT_ONCE 8192    /* bytes between two looks at the clock */
 #define MILLION 1000000
+#ifndef BRICK_RESCAN_LEAST_NS
+#define BRICK_RESCAN_LEAST_NS (UINT64_C(300) * 1000000000)
+#endif
+#define RESCAN_TIMES 200 /* scans take at most half a percent of the time */
 #define DEBT_NS (INT64_C(3600) * 1000000000)
 
 /* ---- names ---------------------------------------------------------------- */
@@ -143,6 +147,14 @@ uint64_t brick_weights_allowed(struct brick_weights *w, uint64_t now_ns)
 void brick_weights_took(struct brick_weights *w, uint64_t ns)
 {
     w->credit -= (int64_t)(ns < (uint64_t)DEBT_NS ? ns : (uint64_t)DEBT_NS) * MILLION;
+}
+
+uint64_t brick_weights_interval(const struct brick_weights *w)
+{
+    if (w->rescan_ns != BRICK_RESCAN_AUTO)
+        return w->rescan_ns;
+    const uint64_t rest = w->lasted_ns < UINT64_MAX / RESCAN_TIMES ? w->lasted_ns * RESCAN_TIMES : UINT64_MAX;
+    return rest > BRICK_RESCAN_LEAST_NS ? rest : BRICK_RESCAN_LEAST_NS;
 }
 
 static uint64_t now_ns(void) { return brick_clock_ns(CLOCK_MONOTONIC); }
@@ -308,6 +320,7 @@ static void begin_scan(struct brick_weights *w, uint64_t now)
 {
     w->read = w->recorded = 0;
     w->began_ns = now;
+    w->spent_ns = 0;
     w->begun = w->moved = 0;
     w->asked = asked_now();
 }
@@ -327,6 +340,14 @@ static void slice(struct brick_weights *w, uint64_t until)
         if (until != UINT64_MAX && now_ns() >= until)
             break;
     }
+}
+
+/* Counts the time of a slice. */
+static void spend(struct brick_weights *w, uint64_t ns)
+{
+    w->spent_ns += ns;
+    if (!has_more(w))
+        w->lasted_ns = w->spent_ns;
 }
 
 /* Claims the slice for this process. A claim of the parent before the fork is void. */
@@ -394,6 +415,7 @@ void brick_weights_load(struct brick_weights *w)
     begin_load(w, now);
     slice(w, UINT64_MAX);
     w->seen_ns = now_ns();
+    spend(w, w->seen_ns - now);
     w->credit = 0;
     rest(w, w->seen_ns);
 }
@@ -416,11 +438,14 @@ void brick_weights_turn(struct brick_weights *w)
         begin_load(w, now);
     if (allowed > 0) {
         follow(w);
-        if (!has_more(w) && (asked_now() != w->asked || (w->rescan_ns != 0 && now - w->began_ns >= w->rescan_ns)))
+        const uint64_t interval = brick_weights_interval(w);
+        if (!has_more(w) && (asked_now() != w->asked || (interval != 0 && now - w->began_ns >= interval)))
             begin_scan(w, now);
         if (has_more(w)) {
             slice(w, now + allowed);
-            brick_weights_took(w, now_ns() - now);
+            const uint64_t took = now_ns() - now;
+            spend(w, took);
+            brick_weights_took(w, took);
         }
     }
     rest(w, now);
