@@ -186,8 +186,14 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
         return f"weights: nothing comparable in {workers}"
     ages = [service["age_ns"] for service in services if service["verdict"] != "nothing"]
     age = "" if None in ages else f" ({units.duration(max(ages))} ago)"
-    differ, compared = total("differ"), units.many(total("compared"), "tensor")
-    what = f"{units.count(differ)} of {compared} {'differs' if differ == 1 else 'differ'}" if differ else compared
+    differ, compared, unreadable = total("differ"), total("compared"), total("unreadable")
+    what = units.many(compared, "tensor")
+    if differ:
+        what = f"{units.count(differ)} of {what} {'differs' if differ == 1 else 'differ'}"
+    elif unreadable:
+        what = f"{units.count(compared)} of {units.many(max(total('watched'), compared), 'tensor')}"
+    if unreadable:
+        what += f"; {units.count(unreadable)} cannot be read"
     return f"weights: {units.count(total('workers_equal'))} of {workers} equal, {what}{age}"
 
 

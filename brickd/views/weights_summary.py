@@ -138,6 +138,8 @@ def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
         "workers_equal": judged.equal,
         "workers_odd": len(judged.odd),
         "tensors": judged.tensors,
+        "watched": max((worker.watched for worker in judged.workers), default=0),
+        "unreadable": max((worker.unreadable for worker in judged.workers), default=0),
         "compared": judged.compared,
         "differ": len({row.tensor for row in judged.differing}),
         "age_ns": judged.age_ns,

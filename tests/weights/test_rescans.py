@@ -115,7 +115,7 @@ def test_weights_that_changed_after_the_load_are_named_as_soon_as_the_numbers_ar
         event = daemon.until("weights_rescan")
         assert (event["worker"], event["command"]) == ("api/1", "brickd weights api")
         assert event["text"] == "api/1 reads its weights again: layers.*.mlp layer 1 differs"
-        told = daemon.once("/weights", lambda of: of["differing"])
-        assert [each["tensor"] for each in told["differing"]] == ["layers.*.mlp.up.weight"]
+        weights = daemon.once("/weights", lambda of: of["differing"])
+        assert [each["tensor"] for each in weights["differing"]] == ["layers.*.mlp.up.weight"]
         for each in workers:
             each.go()

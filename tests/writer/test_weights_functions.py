@@ -39,7 +39,17 @@ class Weights(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("rescan_ns", "share_ppm", "segment", "read", "told", "gone")),
         *(
             (name, ctypes.c_uint64)
-            for name in ("step", "asked", "loads", "began_ns", "seen_ns", "next_ns", "next_ticks", "spent_ns", "lasted_ns")
+            for name in (
+                "step",
+                "asked",
+                "loads",
+                "began_ns",
+                "seen_ns",
+                "next_ns",
+                "next_ticks",
+                "spent_ns",
+                "lasted_ns",
+            )
         ),
         ("credit", ctypes.c_int64),
         ("others", ctypes.c_uint8 * 5000),

@@ -38,6 +38,7 @@ const char core_weights_doc[] = PyDoc_STR(
 struct entry {
     PyObject *name;  /* its key, in a mapping */
     CorePlace place; /* in a module; of NULL: it has none */
+    PyObject *read;  /* called for it, or NULL */
 };
 
 struct CoreWeights {
@@ -48,6 +49,8 @@ struct CoreWeights {
     PyObject *mapping; /* or NULL: a module's */
     struct entry *entries;
     PyObject *object; /* held now */
+    PyObject *unpacked; /* what was read of the one with this number, until all of it is known */
+    uint64_t unpacked_of;
     CoreTensor held;
     PyThreadState *unlocked;
     char why[200]; /* the first one that failed could not be read */
@@ -57,9 +60,31 @@ struct CoreWeights {
 
 static bool is_interrupt(void) { return !PyErr_ExceptionMatches(PyExc_Exception); }
 
-/* A new reference; NULL: with an exception set, or it is gone. */
-static PyObject *find(const CoreWeights *w, const struct entry *e)
+static void forget_unpacked(CoreWeights *w)
 {
+    core_let_go(w->unpacked);
+    w->unpacked = NULL;
+}
+
+/* To unpack one takes long: that is done once, and not in each slice. */
+static PyObject *unpack(CoreWeights *w, const struct entry *e)
+{
+    const uint64_t number = (uint64_t)(e - w->entries);
+    if (w->unpacked == NULL || w->unpacked_of != number) {
+        forget_unpacked(w);
+        w->unpacked = PyObject_CallNoArgs(e->read);
+        w->unpacked_of = number;
+    }
+    if (w->unpacked == Py_None)
+        forget_unpacked(w);
+    return Py_XNewRef(w->unpacked);
+}
+
+/* A new reference; NULL: with an exception set, or it is gone. */
+static PyObject *find(CoreWeights *w, const struct entry *e)
+{
+    if (e->read != NULL)
+        return unpack(w, e);
     if (w->mapping != NULL) {
         PyObject *found = PyObject_GetItem(w->mapping, e->name);
         if (found == NULL && PyErr_ExceptionMatches(PyExc_KeyError))
@@ -136,8 +161,10 @@ static void put_away(CoreWeights *w)
 {
     for (uint64_t n = 0; n < w->weights.count; n++) {
         core_let_go(w->entries[n].name);
+        core_let_go(w->entries[n].read);
         core_place_put_away(&w->entries[n].place);
     }
+    forget_unpacked(w);
     core_let_go(w->mapping);
     PyMem_Free(w->entries);
     PyMem_Free(w->weights.each);
@@ -147,6 +174,10 @@ static void put_away(CoreWeights *w)
 /* The last user of replaced weights frees them. */
 static void leave(CoreWeights *w)
 {
+    if (w->unpacked != NULL && (w->users > 1 || w->weights.read == w->unpacked_of))
+        ; /* it is being read */
+    else
+        forget_unpacked(w);
     if (--w->users == 0 && core_state.weights != w)
         put_away(w);
 }
@@ -223,7 +254,39 @@ static bool is_cache(PyObject *name)
     return false;
 }
 
-static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const char *table, PyObject *pair)
+/* What a module has of packed weights, and the names of tensors that are looked at in parts: two new references, or NULL
+ * where torch is not loaded or cannot say. */
+static void packed_ones(PyObject *module, PyObject **found, PyObject **replaced)
+{
+    *found = *replaced = NULL;
+    PyObject *helper = PyImport_ImportModule("brick_agent._torch.packed_weights");
+    PyObject *both = helper != NULL ? PyObject_CallMethod(helper, "further", "O", module) : NULL;
+    if (both != NULL && PyArg_ParseTuple(both, "O!O!", &PyList_Type, found, &PyList_Type, replaced)) {
+        Py_INCREF(*found);
+        Py_INCREF(*replaced);
+    }
+    Py_XDECREF(both);
+    Py_XDECREF(helper);
+    if (PyErr_Occurred() && !is_interrupt() && !PyErr_ExceptionMatches(PyExc_MemoryError))
+        PyErr_Clear();
+}
+
+static int watch_packed(CoreWeights *w, uint64_t *room, PyObject *found)
+{
+    int wrong = 0;
+    for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(found); n++) {
+        PyObject *name, *read;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(found, n), "OO", &name, &read))
+            return -1;
+        wrong = watch(w, room, name, (CorePlace){.of = NULL});
+        if (wrong == 0)
+            w->entries[w->weights.count - 1].read = Py_NewRef(read);
+    }
+    return wrong;
+}
+
+static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, PyObject *replaced, const char *table,
+                      PyObject *pair)
 {
     PyObject *two = PySequence_Tuple(pair);
     if (two == NULL || PyTuple_GET_SIZE(two) != 2) {
@@ -232,9 +295,10 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const cha
         return -1;
     }
     PyObject *name = PyTuple_GET_ITEM(two, 0);
-    const bool is_left_out = strcmp(table, BUFFERS) == 0 && is_cache(name);
+    const int is_replaced = replaced != NULL ? PySequence_Contains(replaced, name) : 0;
+    const bool is_left_out = is_replaced != 0 || (strcmp(table, BUFFERS) == 0 && is_cache(name));
     CorePlace place;
-    int wrong = is_left_out ? 0 : core_place_of(parts, table, name, PyTuple_GET_ITEM(two, 1), &place);
+    int wrong = is_replaced < 0 ? -1 : is_left_out ? 0 : core_place_of(parts, table, name, PyTuple_GET_ITEM(two, 1), &place);
     if (wrong == 0 && !is_left_out)
         wrong = watch(w, room, name, place);
     core_let_go(two);
@@ -243,14 +307,14 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const cha
 
 /* `method` lists the tensors that are in this table of each part. What a module raises takes the place of the tensors
  * behind it, as one that cannot be read. */
-static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, const char *method,
-                      const char *table)
+static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, PyObject *replaced,
+                      const char *method, const char *table)
 {
     PyObject *pairs = PyObject_CallMethod(module, method, NULL), *pair;
     PyObject *iterator = pairs != NULL ? PyObject_GetIter(pairs) : NULL;
     int wrong = iterator == NULL ? -1 : 0;
     while (wrong == 0 && (pair = PyIter_Next(iterator)) != NULL) {
-        wrong = watch_pair(w, room, parts, table, pair);
+        wrong = watch_pair(w, room, parts, replaced, table, pair);
         core_let_go(pair);
     }
     core_let_go(pairs);
@@ -268,9 +332,15 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
 
 static int watch_module(CoreWeights *w, uint64_t *room, PyObject *module)
 {
-    PyObject *parts = core_module_parts(module);
-    const int wrong = parts == NULL || watch_kind(w, room, module, parts, "named_parameters", "_parameters") != 0
-                      || watch_kind(w, room, module, parts, "named_buffers", BUFFERS) != 0;
+    PyObject *parts = core_module_parts(module), *found, *replaced;
+    if (parts == NULL)
+        return -1;
+    packed_ones(module, &found, &replaced);
+    const int wrong = PyErr_Occurred() || watch_kind(w, room, module, parts, replaced, "named_parameters", "_parameters") != 0
+                      || watch_kind(w, room, module, parts, replaced, "named_buffers", BUFFERS) != 0
+                      || (found != NULL && watch_packed(w, room, found) != 0);
+    core_let_go(found);
+    core_let_go(replaced);
     core_let_go(parts);
     return wrong ? -1 : 0;
 }

@@ -1,0 +1,130 @@
+"""Weights of a torch module that are not plain tensors: packed ones, and tensors made of tensors.
+
+Owns: how they are found, and how each is read through what torch documents. Must not know: when a weight is read, what
+becomes of it. Invariants: nothing here keeps a module or a tensor alive; what cannot be read is listed all the same, so
+that it is counted; torch is never imported.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Read = Callable[[], Any]  # a tensor; None: it is gone
+
+_DEPTH_MAX = 4
+# To unpack a million elements takes 28 to 39 ms, in one piece: no step of a host may wait longer for it.
+_UNPACKED_MAX = 1 << 20
+
+
+def further(module: Any) -> tuple[list[tuple[str, Read]], list[str]]:
+    """Further weights of a module with how to read them, and the names of tensors that these replace."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(module, torch.nn.Module):
+        return [], []
+    found: list[tuple[str, Read]] = []
+    replaced: list[str] = []
+    inside: list[str] = []  # what is packed in these is read by their owners
+    for path, part in module.named_modules():
+        for table in ("_parameters", "_buffers"):
+            for key, tensor in vars(part)[table].items():
+                inner = list(_flattened(tensor))
+                if inner:
+                    replaced.append(_below(path, key))
+                found += [(_below(path, key, *names), _Inner(part, table, key, names)) for names in inner]
+        if _is_packed(part):
+            inside.append(_below(path, ""))
+            packed = _Packed(part)
+            small = part.weight().numel() <= _UNPACKED_MAX
+            found += [(_below(path, name), getattr(packed, name) if small else _too_large) for name in _PACKED]
+        elif not any(path.startswith(of) for of in inside):
+            packed_ones = [name for name, value in vars(part).items() if isinstance(value, torch.ScriptObject)]
+            found += [(_below(path, name), _unreadable) for name in packed_ones]
+    return found, replaced
+
+
+def _below(path: str, *names: str) -> str:
+    return ".".join((path, *names) if path else names)
+
+
+def _flattened(tensor: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The attributes that lead to each plain tensor inside of one."""
+    if len(above) == _DEPTH_MAX or not hasattr(type(tensor), "__tensor_flatten__"):
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        deeper = list(_flattened(getattr(tensor, name), (*above, name)))
+        yield from deeper or [(*above, name)]
+
+
+def _is_packed(part: Any) -> bool:
+    """Whether a module has its weight and bias in a packed form, with methods that unpack them."""
+    of_class = type(part)
+    return "quantized" in of_class.__module__ and all(callable(getattr(of_class, name, None)) for name in _METHODS)
+
+
+_METHODS = "weight", "bias"
+_PACKED = "weight", "weight_scale", "bias"
+
+
+def _unreadable() -> Any:
+    raise TypeError("brick_agent: it is packed, and torch has no accessor for what it contains")
+
+
+def _too_large() -> Any:
+    raise TypeError(f"brick_agent: it is packed, with more than {_UNPACKED_MAX:,} elements: to unpack it stops a step")
+
+
+class _Inner:
+    """A tensor inside of a parameter or buffer."""
+
+    def __init__(self, part: Any, table: str, key: str, names: tuple[str, ...]) -> None:
+        self._part, self._table, self._key, self._names = weakref.ref(part), table, key, names
+
+    def __call__(self) -> Any:
+        part = self._part()
+        tensor = None if part is None else vars(part)[self._table].get(self._key)
+        for name in self._names if tensor is not None else ():
+            tensor = getattr(tensor, name)
+        return tensor
+
+
+class _Packed:
+    """The weight of a quantized module: its integers, their scales and zero points, and the bias."""
+
+    def __init__(self, part: Any) -> None:
+        self._part = weakref.ref(part)
+        self._scale: Any = None  # of the weight that was unpacked last: to unpack one takes long
+
+    def weight(self) -> Any:
+        part = self._part()
+        if part is None:
+            return None
+        weight = part.weight()
+        if not weight.is_quantized:
+            return weight
+        self._scale = _scale(weight)
+        return weight.int_repr()
+
+    def weight_scale(self) -> Any:
+        if self._scale is None and self.weight() is None:
+            return None
+        scale, self._scale = self._scale, None
+        return scale
+
+    def bias(self) -> Any:
+        part = self._part()
+        return None if part is None else part.bias()
+
+
+def _scale(weight: Any) -> Any:
+    torch = sys.modules["torch"]
+    if weight.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        scales, zeros = [weight.q_scale()], [weight.q_zero_point()]
+    else:
+        scales, zeros = weight.q_per_channel_scales().tolist(), weight.q_per_channel_zero_points().tolist()
+    return torch.tensor([scales, [float(zero) for zero in zeros]], dtype=torch.float64)

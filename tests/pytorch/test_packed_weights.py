@@ -1,0 +1,170 @@
+"""Weights that are no plain tensors have fingerprints, or are counted: quantized, packed, made of tensors."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from faults import Start
+from running import running
+from verbs import brickd, started
+from watched import Left, left_by
+
+from brickd.base.paths import runtime
+
+pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
+
+QUANTIZED = """
+import torch, warnings
+from torch import nn
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+torch.manual_seed(7)
+def quantized(model, *kinds):
+    return torch.ao.quantization.quantize_dynamic(model, set(kinds), dtype=torch.qint8)
+"""
+
+
+def left(worker: Start, prefix: str, source: str) -> Left:
+    return left_by(worker, prefix, QUANTIZED + textwrap.dedent(source))
+
+
+def test_a_dynamically_quantized_weight_is_its_integers_its_scale_and_its_bias(worker: Start, prefix: str) -> None:
+    got, records, results, reported = left(
+        worker,
+        prefix,
+        """
+        model = quantized(nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 2, bias=False)), nn.Linear)
+        brick.weights(model)
+        weight = model[0].weight()
+        scale = torch.tensor([[weight.q_scale()], [float(weight.q_zero_point())]], dtype=torch.float64)
+        reported = [watched(), checksum(weight.int_repr()), checksum(scale), checksum(model[0].bias().detach())]
+        """,
+    )
+    names = {(each.name, each.layer): each.checksum for each in records}
+    packed = ("weight", "weight_scale", "bias")
+    assert [names[f"*.{name}", 0] for name in packed] == results[1:]
+    assert names.keys() == {(f"*.{name}", layer) for layer in (0, 2) for name in packed} - {("*.bias", 2)} | {
+        ("*.weight", 1), ("*.bias", 1),
+    }  # fmt: skip
+    assert (results[0], got.process["tensors_refused"], reported) == (7, 0, "")
+
+
+def test_a_packed_weight_that_changed_is_read_as_it_is_and_one_that_went_is_none(worker: Start, prefix: str) -> None:
+    _, records, results, reported = left(
+        worker,
+        prefix,
+        """
+        model = quantized(nn.Sequential(nn.Linear(400, 300), nn.Linear(4, 2)), nn.Linear)
+        brick.weights(model, rescan_s=1e-6, share=1)
+        other = quantized(nn.Sequential(nn.Linear(400, 300), nn.Linear(4, 2)), nn.Linear)
+        model[0].set_weight_bias(other[0].weight(), other[0].bias())
+        model[1] = nn.Linear(4, 2)
+        before = scans()
+        steps(lambda: scans() >= before + 2)
+        reported = [watched(), checksum(other[0].weight().int_repr()), checksum(other[0].bias().detach())]
+        """,
+    )
+    last = {(each.name, each.layer): each.checksum for each in records}
+    assert (results[0], reported) == (3, "")
+    assert [last["*.weight", 0], last["*.bias", 0]] == results[1:]
+
+
+def test_what_is_packed_without_an_accessor_is_counted(worker: Start, prefix: str) -> None:
+    got, records, results, reported = left(
+        worker,
+        prefix,
+        """
+        model = quantized(nn.Sequential(nn.LSTM(4, 4), nn.Linear(4, 4)), nn.LSTM)
+        brick.weights(model)
+        reported = watched()
+        """,
+    )
+    assert (results, got.process["tensors_refused"]) == (3, 1)
+    assert {each.name for each in records} == {"*.weight", "*.bias"}
+    assert reported == (
+        "brickd: 1 of 3 weights have no fingerprint; the first, '0._all_weight_values.0.param':"
+        " 'brick_agent: it is packed, and torch has no accessor for what it contains'\n"
+    )
+
+
+def test_what_would_stop_a_step_for_long_is_counted_and_not_unpacked(worker: Start, prefix: str) -> None:
+    got, records, results, reported = left(
+        worker,
+        prefix,
+        """
+        model = quantized(nn.Sequential(nn.Linear(1024, 1024, bias=False), nn.Linear(1024, 1025)), nn.Linear)
+        brick.weights(model)
+        reported = watched()
+        """,
+    )
+    assert (results, got.process["tensors_refused"]) == (5, 3)
+    assert {(each.name, each.layer) for each in records} == {("*.weight", 0), ("*.weight_scale", 0)}
+    assert "it is packed, with more than 1,048,576 elements: to unpack it stops a step" in reported
+
+
+def test_of_a_tensor_made_of_tensors_each_is_read(worker: Start, prefix: str) -> None:
+    _, records, results, reported = left(
+        worker,
+        prefix,
+        """
+        from torch.testing._internal.two_tensor import TwoTensor
+        def two(n): return TwoTensor(torch.full((3, 3), float(n)), torch.full((3, 3), n + 1.0))
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        model[0].weight = nn.Parameter(two(1))
+        model[1].weight = nn.Parameter(TwoTensor(two(3), two(5)))
+        brick.weights(model, rescan_s=1e-6, share=1)
+        model[0].weight = nn.Parameter(two(7))
+        before = scans()
+        steps(lambda: scans() >= before + 2)
+        reported = [watched(), [checksum(torch.full((3, 3), float(n))) for n in range(9)]]
+        """,
+    )
+    last = {(each.name, each.layer): each.checksum for each in records if "bias" not in each.name}
+    at = {("*.weight.a", 0): 7, ("*.weight.b", 0): 8, ("*.weight.a.a", 1): 3, ("*.weight.a.b", 1): 4,
+          ("*.weight.b.a", 1): 5, ("*.weight.b.b", 1): 6}  # fmt: skip
+    assert last == {place: results[1][n] for place, n in at.items()}
+    assert (results[0], reported) == (8, "")
+
+
+def test_a_quantized_tensor_of_torchao_is_read(worker: Start, prefix: str) -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed: .venv/bin/pip install --no-deps torchao")
+    _, records, results, _ = left(
+        worker,
+        prefix,
+        """
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+        model = nn.Sequential(nn.Linear(32, 32))
+        quantize_(model, Int8WeightOnlyConfig())
+        brick.weights(model)
+        names = model[0].weight.__tensor_flatten__()[0]
+        reported = [watched(), len(names)]
+        """,
+    )
+    assert results[0] == results[1] + 1 == len(records)
+
+
+FLEET = """
+model = quantized(nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.LSTM(4, 4)), nn.Linear, nn.LSTM)
+if WRONG:
+    other = nn.Linear(16, 16)
+    other.weight.data.copy_(model[0].weight().dequantize())
+    other.weight.data[3, 3] += 1
+    model[0].set_weight_bias(quantized(nn.Sequential(other), nn.Linear)[0].weight(), model[0].bias())
+brick.weights(model)
+pause()
+"""
+
+
+@pytest.mark.usefixtures("prefix")
+def test_another_quantized_weight_is_named_and_what_cannot_be_read_is_in_the_status(worker: Start) -> None:
+    key = str(runtime().directory / "key")
+    with running() as daemon:
+        for number in range(3):
+            started(worker, f"WRONG = {number == 1}\n{QUANTIZED}{FLEET}", BRICKD_SERVICE="api",
+                    BRICKD_WORKER=str(number), BRICKD_KEY_FILE=key)  # fmt: skip
+        weights = daemon.once("/weights", lambda of: of["differing"])
+        assert {each["tensor"] for each in weights["differing"]} <= {"*.weight", "*.weight_scale"}
+        screen = brickd("status").stdout
+        assert "weights: api/1 differs in " in screen
+        assert "of 5 tensors differ; 1 cannot be read" in screen
