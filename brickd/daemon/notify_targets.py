@@ -147,7 +147,7 @@ class UrlTarget:
                 raise TimeoutError
             connection.request("POST", self._address.path, body, headers)
             status = connection.getresponse().status
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:  # the last of a name that is none
             if late.is_set() or isinstance(error, TimeoutError):
                 raise TargetFailed(f"no answer within {self._limit_seconds:g} s", again=True) from None
             raise TargetFailed(f"no answer: {_reason(error)}", again=True) from None

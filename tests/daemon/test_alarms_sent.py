@@ -156,6 +156,7 @@ def test_a_server_that_is_not_there_is_a_failure_with_its_reason() -> None:
         url = one.url
     told, again = failure(lambda: UrlTarget(url).send(b"{}"))
     assert (told, again) == ("no answer: Connection refused", True)
+    assert failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0].startswith("no answer: encoding")  # no host's name
 
 
 @pytest.mark.parametrize(
