@@ -101,7 +101,7 @@ def test_a_model_of_which_an_engine_calls_the_parts_has_its_steps(worker: Start,
     found = recorded(worker, prefix, MODEL + textwrap.dedent(source))
     paths = {path: row["count"] for path, row in summaries(found.reading).items()}
     assert paths[("forward",)] == 2
-    assert paths[("forward", "layers.*[1]", "layers.*.mlp[1]")] == 2
+    assert paths[("forward", "model", "layers.*[1]", "layers.*.mlp[1]")] == 2
     assert paths[("lm_head",)] == 2
 
 

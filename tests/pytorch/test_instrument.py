@@ -63,7 +63,7 @@ def test_parts_are_spans_below_a_step_and_their_tensors_checksums(worker: Start,
     got = left(
         worker,
         prefix,
-        "brick.instrument(model, watch_weights=False)\ntold = [torch.equal(model(x), plain) for _ in range(2)]",
+        "brick.instrument(model, watch_weights=False)\nreported = [torch.equal(model(x), plain) for _ in range(2)]",
         BRICKD_FINGERPRINTS="all",
     )
     assert got.reported == [True, True]

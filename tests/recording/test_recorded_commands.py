@@ -56,7 +56,7 @@ def test_each_command_that_is_shown_for_a_recording_answers_of_it(recorded: str)
     shown = {each: commands(document(each, recorded)) for each in ("status", "workers", "coverage")}
     shown["check"] = commands(document("status", recorded, "--check", code=1))
     asked = {reported for found in shown.values() for reported in found}
-    assert {shlex.split(reported)[1] for reported in asked} == {"weights", "diff", "inspect", "workers"}
+    assert {shlex.split(reported)[1] for reported in asked} == {"weights", "diff", "inspect", "workers", "coverage"}
     screen = brickd("status", recorded).stdout.splitlines()
     problems = [line for line in screen if line.startswith("! ")]
     assert all(any(line.endswith(f"  {reported}") for reported in shown["status"]) for line in problems)
