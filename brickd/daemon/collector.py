@@ -122,7 +122,7 @@ class Collector:
         self.watch = None if numerics is None else Watch(numerics, log_event, memory.compared)
         if self.watch is not None:
             memory.compared = self.watch.compared
-        self.rescans = Rescans(memory.compared.findings.values())
+        self.rescans = Rescans(memory.compared.findings.values(), memory.compared.births)
         self._keep, self._log_event, self._starve = keep, log_event, starve
         # Another thread sets these two as well: never are they set to what they were before something was done.
         self._dirty = False
@@ -294,6 +294,7 @@ class Collector:
     def _rescan(self, now_ns: int) -> None:
         """Ask the workers that findings name to read their weights again."""
         self.rescans.look(self.memory.compared.findings)
+        self.rescans.look_born(self.memory.compared.births)
         for service, why, uuids in self.rescans.due(now_ns):
             with self.roster.lock:
                 meant = [each for each in self.roster.drained() if each.heir is None and each.uuid in uuids]

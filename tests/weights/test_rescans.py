@@ -7,12 +7,16 @@ from faults import Start
 from running import running
 from verbs import started
 
+from brickd.analysis.numerics.not_finite import BornAt
 from brickd.analysis.numerics.online_state import Case, DivergentSite, KeptEvidence, ServiceSite
 from brickd.analysis.weights.rescans import APART_NS, Due, Rescans
 from brickd.base.paths import runtime
 
 NOW = 1 << 40
 MLP, NORM = (ServiceSite("api", name, 3) for name in ("mlp", "norm"))
+
+
+MLP_OF_U2 = BornAt("api", "mlp", 3, "u2", "NaN")
 
 
 def found(place: ServiceSite, *outliers: str) -> DivergentSite:
@@ -74,6 +78,18 @@ def test_a_finding_of_an_earlier_daemon_names_nobody_anew() -> None:
     rescans = Rescans([found(MLP, "u1")])
     rescans.look(findings(found(MLP, "u1")))
     assert rescans.due(NOW) == []
+
+
+def test_the_first_birth_in_a_worker_names_it_and_others_do_not_until_all_have_gone() -> None:
+    mlp, norm, other = BornAt("api", "mlp", 3, "u1", "NaN"), BornAt("api", "norm", -1, "u1", "Inf"), MLP_OF_U2
+    rescans = Rescans((), [other])
+    rescans.look_born([other, mlp])
+    assert rescans.due(NOW) == [Due("api", "NaN is born at mlp layer 3", ("u1",))]
+    rescans.look_born([other, norm, mlp])
+    assert rescans.due(NOW + APART_NS) == []
+    rescans.look_born([])
+    rescans.look_born([norm, other])
+    assert due(rescans, NOW + 2 * APART_NS) == {"u1", "u2"}
 
 
 def test_what_others_name_is_due_once_as_long_as_they_name_it() -> None:

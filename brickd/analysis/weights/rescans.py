@@ -13,6 +13,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from brickd.analysis.numerics.announce import where
+from brickd.analysis.numerics.not_finite import BornAt
 from brickd.analysis.numerics.online_state import DivergentSite, ServiceSite
 from brickd.analysis.weights.monitor import Weighing
 from brickd.model.survey_snapshot import SECOND, Snapshot
@@ -31,10 +32,11 @@ class Due(NamedTuple):
 class Rescans:
     """The workers whose weights are to be read again."""
 
-    def __init__(self, findings: Iterable[DivergentSite] = ()) -> None:
+    def __init__(self, findings: Iterable[DivergentSite] = (), births: Iterable[BornAt] = ()) -> None:
         """Begin with findings whose workers were asked already."""
         self._lock = threading.Lock()
         self._named: dict[Hashable, frozenset[str]] = {each.place: _workers(each) for each in findings}
+        self._born = {each.worker for each in births}
         self._waiting: dict[str, tuple[str, str]] = {}  # service and reason, by uuid
         self._asked_ns: dict[str, int] = {}
         self._seen: object = None
@@ -49,6 +51,18 @@ class Rescans:
                 del self._named[gone]
         for each in findings.values():
             self.name(each.place, each.place.service, _workers(each), f"{where(each.place)} differs")
+
+    def look_born(self, births: Collection[BornAt]) -> None:
+        """Take the NaN and infinities that were born in workers: each worker's first one names it."""
+        born = {each.worker for each in births}
+        if born == self._born:
+            return
+        new, self._born = born - self._born, born
+        for each in births:
+            if each.worker in new:
+                new.discard(each.worker)
+                with self._lock:
+                    self._waiting.setdefault(each.worker, (each.service, f"{each.kind} is born at {_site(each)}"))
 
     def name(self, about: Hashable, service: str, workers: Collection[str], why: str) -> None:
         """Name the workers of a finding, by uuid: those that it did not name before become due."""
@@ -66,6 +80,10 @@ class Rescans:
                 groups[self._waiting.pop(uuid)].append(uuid)
                 self._asked_ns[uuid] = now_ns
         return [Due(service, why, tuple(sorted(uuids))) for (service, why), uuids in groups.items()]
+
+
+def _site(at: BornAt) -> str:
+    return where(ServiceSite(at.service, at.kernel, at.layer))
 
 
 def _workers(finding: DivergentSite) -> frozenset[str]:
