@@ -23,7 +23,7 @@ NEEDS: dict[str, Sequence[str]] = {
     "instrument-torch": ("torch",),
 }
 RUN = [page for page in PAGES if any(not each.elsewhere for each in commands((HOW_TO / f"{page}.md").read_text()))]
-QUICK = {"find-a-hang"}
+QUICK = {"be-told-of-problems", "find-a-hang"}
 
 
 def text(page: str) -> str:
