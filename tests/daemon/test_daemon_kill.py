@@ -34,7 +34,7 @@ STEPS = {
     ("rename", "checkpoint"),
     ("unlink", "segment"),
 }
-USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died"}  # events, when nothing is lost
+USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died", "problem"}  # events, when nothing is lost
 
 
 @dataclass

@@ -220,7 +220,7 @@ def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
         assert shown(known) == b"x" * MEBIBYTE
         (entry,) = document("source")["sources"]
         assert (entry["differing"], entry["pieces"]) == (0, None)
-    assert {event.partition(":")[0] for event in events} <= {"daemon_started", "worker_found"}
+    assert {event.partition(":")[0] for event in events} <= {"daemon_started", "worker_found", "problem"}
     (only,) = runtime().sources.iterdir()
     assert only.name == f"{known:016x}"
 

@@ -14,7 +14,7 @@ from benchmarks.faulty.cells import drawn
 
 for needed in ("torch", "transformers"):
     pytest.importorskip(needed, reason=f"{needed} is not installed: .ci/run does it")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 from benchmarks.faulty.architectures import ARCHITECTURES, answered, model  # noqa: E402
 from benchmarks.faulty.injected import Injector  # noqa: E402
