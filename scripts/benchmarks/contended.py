@@ -27,7 +27,7 @@ from benchmarks.running import Running
 from benchmarks.workplace import Workplace, progress
 
 Kind = Literal["2 x slow", "20 % slow", "pinned", "nobody slow"]
-LOADS, QUICK_LOADS = (5, 25, 40), (5,)
+LOADS = 5, 25, 40
 WORKERS = 4
 BRICK = "gemm"  # in which one is slow
 WITHIN_SECONDS, LATE_SECONDS = 60.0, 10.0
@@ -80,19 +80,17 @@ class Run:
             self.named_s = now - self.began
 
 
-def table(place: Workplace, daemon: Running, quick: bool, runs: int) -> Table:
+def table(place: Workplace, daemon: Running, runs: int) -> Table:
     """Watch so many services of each kind at each load, one of each kind at a time."""
     rows = []
-    for load in QUICK_LOADS if quick else LOADS:
+    for load in LOADS:
         planned = plan(load, runs)
         loads: list[float] = []
         for number in range(runs):
             progress(f"load {load}: {number} of {runs} services of each kind were watched")
             batch = planned[number * len(get_args(Kind)) :][: len(get_args(Kind))]
             loads.append(_watch(place, daemon, batch, load))
-        rows += [
-            row([each for each in planned if each.kind == kind], kind, load, loads, quick) for kind in get_args(Kind)
-        ]
+        rows += [row([each for each in planned if each.kind == kind], kind, load, loads) for kind in get_args(Kind)]
     title = f"{WORKERS} workers that compute beside busy processes, named within {WITHIN_SECONDS:g} s"
     return Table("contended", title, rows)
 
@@ -156,8 +154,8 @@ def _service(place: Workplace, run: Run) -> Iterator[Callable[[], None]]:
         yield begin
 
 
-def row(runs: Sequence[Run], kind: Kind, load: int, loads: Sequence[float], quick: bool) -> dict[str, Any]:
-    """What is shown of all runs of a kind; a quick run has too few to judge by."""
+def row(runs: Sequence[Run], kind: Kind, load: int, loads: Sequence[float]) -> dict[str, Any]:
+    """What is shown of all runs of a kind."""
     named, wrong = sum(run.named for run in runs), sum(bool(run.wrong) for run in runs)
     seconds = [run.named_s for run in runs if run.named_s is not None]
     goal = _GOALS.get((kind, load))
@@ -171,7 +169,7 @@ def row(runs: Sequence[Run], kind: Kind, load: int, loads: Sequence[float], quic
         "seconds_to_name_median": statistics.median(seconds) if seconds else None,
         "seed": _SEED,
         "goal": f"wrong {_FALSE} %" if goal is None else f"named {goal} %, wrong {_FALSE} %",
-        "passed": None if quick else good,
+        "passed": good,
         "note": "; ".join(_remarks(runs)),
         "skipped": None,
     }

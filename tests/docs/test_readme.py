@@ -122,7 +122,8 @@ def test_the_demo_finds_what_the_readme_says() -> None:
     # On a loaded machine less is compared when `diff` is shown, 5 s after the start; `status` comes last. And the slow
     # worker may not be named in time there: scripts/bench stragglers measures how often it is.
     assert "demo/1 differs from 3 that agree, first at mlp.down, layer 2" in text
-    assert re.search(r"^! [0-9a-f]{8} demo/1 differs from the others since .*: mlp\.down layer 2", shown, re.MULTILINE), shown
+    differs = r"^! [0-9a-f]{8} demo/1 differs from the others since .*: mlp\.down layer 2"
+    assert re.search(differs, shown, re.MULTILINE), shown
 
 
 def test_the_scripts_that_the_readme_names_exist() -> None:
