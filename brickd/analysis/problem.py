@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
+from brickd.base.json_values import U64_MAX
 from brickd.base.units import listed, plural
 
 WORKERS_MAX = 64
@@ -76,7 +77,7 @@ def _merged(alike: list[Problem]) -> Problem:
         worst,
         workers=tuple(workers[:WORKERS_MAX]),
         text=f"{worst.text}{more}",
-        mark=_together([each.mark for each in alike], sum),
+        mark=_together([each.mark for each in alike], lambda marks: min(U64_MAX, sum(marks))),
         first_ns=_together([each.first_ns for each in alike], min),
         last_ns=_together([each.last_ns for each in alike], max),
     )

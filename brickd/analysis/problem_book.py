@@ -27,6 +27,8 @@ SILENCES_MAX_NS = 31_536_000 * SECOND
 
 # They are about what a process does or holds now: they end with it.
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
+# They are seen again when a counter grows, which begins anew where other workers have it.
+_COUNTED = frozenset({"died", "lost", "uncounted"})
 # A silence covers the workers that the problem names then: another wrong worker is news.
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
@@ -153,6 +155,8 @@ class Book:
         changes: list[Change] = []
         for id_, looked in entries.items():
             before, entry = self.entries.get(id_), _with_silence(looked, now_ns, changes)
+            if id_ not in here and entry.problem.kind in _COUNTED:
+                entry = replace(entry, problem=replace(entry.problem, mark=0))
             why = _why_over(entry, living, now_ns, equal, here=id_ in here)
             if why is None:
                 entries[id_] = _active(before, entry, now_ns, changes, sends=sends)

@@ -84,7 +84,8 @@ class ProblemWatch:
                 if order.id not in self.book().entries:
                     raise NoSuchProblem(f"no problem {order.id} (see brickd status)")
                 self._memory.problems = self.book().silenced(order.id, until_ns)
-            self._report_silence(self.book().entries[order.id], until_ns, now_ns)
+                entry = self.book().entries[order.id]
+            self._report_silence(entry, until_ns, now_ns)
             self._keep()
         return [each.document() for each in self.book().entries.values() if each.silenced(now_ns)]
 

@@ -107,7 +107,7 @@ def living(workers: Iterable[Worker]) -> frozenset[str]:
 
 
 def active(seen: Seen, now_ns: int, active_ns: int = ACTIVE_NS) -> Listed:
-    """The problems whose cause was seen within this time; without a daemon all."""
+    """The problems whose cause was seen within this time, and all silenced ones; without a daemon all."""
     found = Listed([], [])
     for problem in problems(seen):
         if seen.book is None:
@@ -115,8 +115,12 @@ def active(seen: Seen, now_ns: int, active_ns: int = ACTIVE_NS) -> Listed:
             found.problems.append(problem_document(problem, problem.first_ns, seen_ns, None))
             continue
         entry = seen.book.entry(problem, now_ns)
-        if now_ns - entry.seen_ns <= active_ns and not ended_with_its_workers(problem, seen.living):
-            (found.silenced if entry.silenced(now_ns) else found.problems).append(entry.document())
+        if ended_with_its_workers(problem, seen.living):
+            continue
+        if entry.silenced(now_ns):
+            found.silenced.append(entry.document())
+        elif now_ns - entry.seen_ns <= active_ns:
+            found.problems.append(entry.document())
     return found
 
 

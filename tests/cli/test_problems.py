@@ -123,6 +123,8 @@ def test_a_daemon_lists_what_was_seen_lately_and_silenced_problems_apart() -> No
     assert listed(T + 2 * ACTIVE_NS, of=grown) == ([of_lost], [])
     silenced = replace(seen, book=book.silenced(found[0].id, T + 9))
     assert (listed(T + 8, of=silenced), listed(T + 9, of=silenced)) == (([of_lost], [of_off]), ([of_off, of_lost], []))
+    old = replace(seen, book=book.silenced(found[1].id, T + 9 * ACTIVE_NS))
+    assert listed(T + 8 * ACTIVE_NS, of=old) == ([of_off], [of_lost]), "a silence holds however old its cause is"
     assert listed(T, of=replace(seen, living=())) == ([of_lost], []), "who records nothing has ended"
     assert listed(T + 9 * ACTIVE_NS, of=replace(seen, book=None)) == ([of_off, of_lost], [])
 

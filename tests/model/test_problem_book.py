@@ -74,6 +74,14 @@ def test_a_merged_problem_has_the_first_and_the_last_time_and_no_mark_if_one_con
     assert (both.first_ns, both.last_ns, both.mark) == (None, 9, None)
 
 
+def test_counters_that_add_up_to_more_than_64_bits_are_kept_in_a_book_all_the_same() -> None:
+    most = 2**64 - 1
+    (one,) = merged([replace(LOST, mark=most), replace(LOST, workers=("api/1",), mark=most)])
+    assert one.mark == most
+    book, _ = lived((0, [one]))
+    assert Book.of(parsed(plain(book.rows()))).entries == book.entries
+
+
 def test_the_names_in_a_problem_are_bounded() -> None:
     many = [replace(LOST, workers=(f"api/{n}",)) for n in range(200)]
     assert [len(each.workers) for each in merged(many)] == [WORKERS_MAX]
@@ -105,6 +113,13 @@ def test_a_problem_that_comes_back_after_its_end_begins_anew() -> None:
     book, changes = lived((0, [OFF]), (AWAY_NS, []), (AWAY_NS + 7, [OFF]))
     assert states(changes) == [("began", "")]
     assert book.entries[OFF.id].since_ns == T + AWAY_NS + 7
+
+
+@pytest.mark.parametrize("problem", [DIED, LOST])
+def test_a_counter_that_begins_anew_after_its_problem_had_gone_is_a_new_problem(problem: Problem) -> None:
+    gone_ns = ACTIVE_NS + 2 * SECOND
+    _, changes = lived((0, [problem]), (ACTIVE_NS + SECOND, [problem]), (gone_ns, []), (gone_ns + SECOND, [problem]))
+    assert states(changes) == [("began", "")]
 
 
 def test_a_loss_is_seen_when_its_counter_grows_and_ends_ten_minutes_after() -> None:
