@@ -54,7 +54,7 @@ class Target(Protocol):
 
 
 class _Item(NamedTuple):
-    """A document; `tested`: whoever waits for the answer, who wants one try."""
+    """A document; `tested`: receives the answer to the only try of a test."""
 
     body: bytes
     tested: Future[str] | None = None
@@ -122,11 +122,12 @@ class Channel:
                 return
             try:
                 answer = self._deliver(item)
-            except TargetFailed as error:
+            except Exception as error:  # whatever it is, the next document may arrive
+                failure = error if isinstance(error, TargetFailed) else TargetFailed(f"{type(error).__name__}: {error}")
                 self._failed += 1
-                self._settle(str(error))
+                self._settle(str(failure))
                 if item.tested is not None:
-                    item.tested.set_exception(error)
+                    item.tested.set_exception(failure)
             else:
                 self._sent += 1
                 self._settle(None)
@@ -159,6 +160,7 @@ class Notifier:
     def __init__(self, targets: Sequence[Target], prefix: str, log_event: LogEvent) -> None:
         self._prefix = prefix
         self._channels = [Channel(target, log_event) for target in targets]
+        self._testing = threading.Lock()
 
     def start(self) -> None:
         """Begin."""
@@ -185,8 +187,16 @@ class Notifier:
         """Send a test to each target, and report how each answered.
 
         Raises:
-            BrickdError: there is none.
+            BrickdError: no target is configured, or another test has not ended.
         """
+        if not self._testing.acquire(blocking=False):  # each takes one of the API's threads
+            raise BrickdError("another test has not ended: wait for it")
+        try:
+            return self._test(wait_seconds)
+        finally:
+            self._testing.release()
+
+    def _test(self, wait_seconds: float) -> list[dict[str, Any]]:
         if not self._channels:
             raise BrickdError("alarms go nowhere: start the daemon with --notify-exec CMD or --notify-url URL")
         now = rfc3339(time.time_ns())

@@ -1,8 +1,8 @@
 """Where alarms go: a command and a URL, each given one JSON document at a time.
 
 Owns: how a document reaches each, with which time limits, the signature. Must not know: what a document means, queues,
-when to try again. Invariants: nothing is waited for longer than its limit; a redirect is not followed; a failure names
-what was seen and never the path of the URL or the secret.
+when to try again. Invariants: a command, a connection and an answer each have a time limit; a redirect is not followed;
+a failure names what was seen and never the path of the URL or the secret.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ class CommandTarget:
     """A command that reads a document from its stdin; no shell runs it."""
 
     def __init__(self, command: str, limit_seconds: float = LIMIT_SECONDS) -> None:
-        """Parse a command line; WrongQuestion if it is none."""
+        """Parse a command line; WrongQuestion if it cannot be parsed."""
         try:
             self._arguments = shlex.split(command)
         except ValueError as error:
             raise WrongQuestion(f"--notify-exec {command}: {error}, expected a command line") from None
         if not self._arguments:
             raise WrongQuestion("--notify-exec is empty, expected a command line")
+        if "/" in self._arguments[0]:  # a daemon in the background has another working directory
+            self._arguments[0] = os.path.abspath(self._arguments[0])
         self._limit_seconds = limit_seconds
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -147,7 +149,7 @@ class UrlTarget:
                 raise TimeoutError
             connection.request("POST", self._address.path, body, headers)
             status = connection.getresponse().status
-        except (OSError, http.client.HTTPException, UnicodeError) as error:  # the last of a name that is none
+        except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: an invalid host name
             if late.is_set() or isinstance(error, TimeoutError):
                 raise TargetFailed(f"no answer within {self._limit_seconds:g} s", again=True) from None
             raise TargetFailed(f"no answer: {_reason(error)}", again=True) from None

@@ -198,6 +198,33 @@ def test_a_command_gets_the_document_on_its_stdin(tmp_path: Path) -> None:
     assert target.name == "command tee"
 
 
+def test_a_command_by_a_relative_path_is_found_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "page").write_text("#!/bin/sh\n")
+    (tmp_path / "page").chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    target = CommandTarget("./page")
+    monkeypatch.chdir("/")
+    assert target.send(b"{}") == "exit status 0"
+
+
+def test_a_second_test_is_refused_while_one_waits() -> None:
+    target = Scripted()
+    notifier = Notifier([target], "test-", Log().add)
+    notifier.start()
+    first = threading.Thread(target=notifier.test)
+    first.start()
+    try:
+        until(notifier._testing.locked)
+        with pytest.raises(BrickdError, match="another test has not ended"):
+            notifier.test()
+    finally:
+        target.go.release(9)
+        first.join()
+        notifier.end()
+
+
 def test_a_command_that_fails_is_missing_or_reads_nothing_is_a_failure_or_none() -> None:
     assert failure(lambda: CommandTarget("false").send(b"{}")) == ("exit status 1", False)
     assert failure(lambda: CommandTarget("sh -c 'kill -9 $$'").send(b"{}")) == ("ended by signal 9", False)
@@ -227,7 +254,7 @@ class Scripted:
 
     name = "scripted"
 
-    def __init__(self, *answers: TargetFailed | None) -> None:
+    def __init__(self, *answers: Exception | None) -> None:
         self.answers, self.got, self.go = list(answers), list[bytes](), threading.Semaphore(0)
 
     def send(self, body: bytes) -> str:
@@ -254,6 +281,17 @@ def channel(target: Scripted, log: Log, **how: Any) -> Iterator[Channel]:
 
 def kinds(log: Log) -> list[str]:
     return [each.kind for each in log.since(0).events]
+
+
+def test_a_target_that_raises_anything_fails_and_takes_the_next_document() -> None:
+    target, log = Scripted(ValueError("odd"), None), Log()
+    with channel(target, log) as one:
+        target.go.release(9)
+        one.give(_Item(b"a"))
+        one.give(_Item(b"b"))
+        until(lambda: one.document()["sent"] == 1)
+        assert (one.document()["failed"], target.got) == (1, [b"a", b"b"])
+    assert log.since(0).events[0].text == "scripted: ValueError: odd"
 
 
 def test_what_finds_no_room_is_counted_and_an_event_once() -> None:
