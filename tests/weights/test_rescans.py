@@ -80,16 +80,27 @@ def test_a_finding_of_an_earlier_daemon_names_nobody_anew() -> None:
     assert rescans.due(NOW) == []
 
 
-def test_the_first_birth_in_a_worker_names_it_and_others_do_not_until_all_have_gone() -> None:
+def test_a_birth_names_its_worker_once_and_at_another_site_again() -> None:
     mlp, norm, other = BornAt("api", "mlp", 3, "u1", "NaN"), BornAt("api", "norm", -1, "u1", "Inf"), MLP_OF_U2
     rescans = Rescans((), [other])
     rescans.look_born([other, mlp])
     assert rescans.due(NOW) == [Due("api", "NaN is born at mlp layer 3", ("u1",))]
-    rescans.look_born([other, norm, mlp])
+    rescans.look_born([other, mlp])
     assert rescans.due(NOW + APART_NS) == []
+    rescans.look_born([other, norm, mlp])
+    assert rescans.due(NOW + 2 * APART_NS) == [Due("api", "Inf is born at norm", ("u1",))]
     rescans.look_born([])
-    rescans.look_born([norm, other])
-    assert due(rescans, NOW + 2 * APART_NS) == {"u1", "u2"}
+    rescans.look_born([mlp, other])
+    assert due(rescans, NOW + 3 * APART_NS) == {"u1", "u2"}
+
+
+def test_what_named_workers_of_a_service_that_has_gone_is_forgotten() -> None:
+    rescans = Rescans()
+    rescans.name("api", "api", ["u1"], "weights differ")
+    rescans.retain({"batch"})
+    rescans.due(NOW)
+    rescans.name("api", "api", ["u1"], "weights differ")
+    assert due(rescans, NOW + APART_NS) == {"u1"}
 
 
 def test_what_others_name_is_due_once_as_long_as_they_name_it() -> None:

@@ -2,7 +2,7 @@
 
 Owns: which workers are due, once for each finding that names them, and the limit of the rate. Must not know: how a
 worker is asked, segments. Invariants: a worker is due at most once a minute, and what names it meanwhile waits; any
-thread may name workers; a finding of an earlier daemon names nobody anew.
+thread may name workers; a finding of an earlier daemon names no worker again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Rescans:
         """Begin with findings whose workers were asked already."""
         self._lock = threading.Lock()
         self._named: dict[Hashable, frozenset[str]] = {each.place: _workers(each) for each in findings}
-        self._born = {each.worker for each in births}
+        self._born = frozenset(births)
         self._waiting: dict[str, tuple[str, str]] = {}  # service and reason, by uuid
         self._asked_ns: dict[str, int] = {}
         self._seen: object = None
@@ -53,16 +53,11 @@ class Rescans:
             self.name(each.place, each.place.service, _workers(each), f"{where(each.place)} differs")
 
     def look_born(self, births: Collection[BornAt]) -> None:
-        """Take the NaN and infinities that were born in workers: each worker's first one names it."""
-        born = {each.worker for each in births}
-        if born == self._born:
-            return
-        new, self._born = born - self._born, born
-        for each in births:
-            if each.worker in new:
-                new.discard(each.worker)
-                with self._lock:
-                    self._waiting.setdefault(each.worker, (each.service, f"{each.kind} is born at {_site(each)}"))
+        """Take the NaN and infinities that were born in workers: a new site names its worker."""
+        before, self._born = self._born, frozenset(births)
+        with self._lock:
+            for each in (each for each in births if each not in before):
+                self._waiting.setdefault(each.worker, (each.service, f"{each.kind} is born at {_site(each)}"))
 
     def name(self, about: Hashable, service: str, workers: Collection[str], why: str) -> None:
         """Name the workers of a finding, by uuid: those that it did not name before become due."""
@@ -70,6 +65,12 @@ class Rescans:
             for uuid in frozenset(workers) - self._named.get(about, frozenset()):
                 self._waiting.setdefault(uuid, (service, why))
             self._named[about] = frozenset(workers)
+
+    def retain(self, services: Collection[str]) -> None:
+        """Drop what names workers of other services, of whose weights nothing is known."""
+        with self._lock:
+            for gone in [about for about in self._named if isinstance(about, str) and about not in services]:
+                del self._named[gone]
 
     def due(self, now_ns: int) -> Sequence[Due]:
         """The workers that are due, which counts as asking them."""
@@ -99,6 +100,8 @@ class WeightDoubts:
 
     def take(self, snapshot: Snapshot) -> None:
         """Name them."""
-        for each in self._weighing.judged(snapshot.survey.workers):
+        judged = self._weighing.judged(snapshot.survey.workers)
+        self._rescans.retain({each.service for each in judged})
+        for each in judged:
             odd = [found.uuid for found in each.workers if found.state in ("differs", "disagrees")]
-            self._rescans.name(f"weights of {each.service}", each.service, odd, "weights differ")
+            self._rescans.name(each.service, each.service, odd, "weights differ")
