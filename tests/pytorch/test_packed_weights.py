@@ -103,6 +103,23 @@ def test_what_would_stop_a_step_for_long_is_counted_and_not_unpacked(worker: Sta
     assert "it is packed, with more than 1,048,576 elements: to unpack it stops a step" in reported
 
 
+def test_a_tensor_that_raises_hides_no_packed_weight(worker: Start, prefix: str) -> None:
+    got, records, results, _ = left(
+        worker,
+        prefix,
+        """
+        class Odd(torch.Tensor):
+            def __tensor_flatten__(self): raise RuntimeError("odd")
+        model = quantized(nn.Sequential(nn.Linear(4, 4, bias=False), nn.LayerNorm(4)), nn.Linear)
+        model[1].register_buffer("odd", torch.zeros(2).as_subclass(Odd))
+        brick.weights(model)
+        reported = watched()
+        """,
+    )
+    assert (results, got.process["tensors_refused"]) == (5, 1)
+    assert {("*.weight", 0), ("*.weight_scale", 0)} <= {(each.name, each.layer) for each in records}
+
+
 def test_of_a_tensor_made_of_tensors_each_is_read(worker: Start, prefix: str) -> None:
     _, records, results, reported = left(
         worker,

@@ -33,14 +33,19 @@ def further(module: Any) -> tuple[list[tuple[str, Read]], list[str]]:
     for path, part in module.named_modules():
         for table in ("_parameters", "_buffers"):
             for key, tensor in vars(part)[table].items():
-                inner = list(_flattened(tensor))
+                try:
+                    inner = list(_flattened(tensor))
+                except Exception:  # a tensor of anybody's class; one that raises hides no other
+                    replaced.append(_below(path, key))
+                    found.append((_below(path, key), _unreadable))
+                    continue
                 if inner:
                     replaced.append(_below(path, key))
                 found += [(_below(path, key, *names), _Inner(part, table, key, names)) for names in inner]
         if _is_packed(part):
             inside.append(_below(path, ""))
             packed = _Packed(part)
-            small = part.weight().numel() <= _UNPACKED_MAX
+            small = _elements(part) <= _UNPACKED_MAX
             found += [(_below(path, name), getattr(packed, name) if small else _too_large) for name in _PACKED]
         elif not any(path.startswith(of) for of in inside):
             packed_ones = [name for name, value in vars(part).items() if isinstance(value, torch.ScriptObject)]
@@ -67,6 +72,21 @@ def _is_packed(part: Any) -> bool:
     return "quantized" in of_class.__module__ and all(callable(getattr(of_class, name, None)) for name in _METHODS)
 
 
+def _elements(part: Any) -> float:
+    """How many elements a packed weight has, without unpacking it; infinite if it does not say."""
+    for names in _SIZES:
+        if all(isinstance(getattr(part, name, None), int) for name in names):
+            size = 1
+            for name in names:
+                size *= getattr(part, name)
+            for extent in getattr(part, "kernel_size", ()):
+                size *= extent
+            return size
+    return float("inf")
+
+
+# The attributes of linear layers, of convolutions (an upper bound where they have groups), of embeddings.
+_SIZES = ("in_features", "out_features"), ("in_channels", "out_channels"), ("num_embeddings", "embedding_dim")
 _METHODS = "weight", "bias"
 _PACKED = "weight", "weight_scale", "bias"
 
