@@ -1,7 +1,7 @@
 """Which other process runs on the only processor that a process may use.
 
-Owns: what is read of other processes for that. Must not know: why it is asked. Invariants: nothing is said of a process
-that may use several processors; what cannot be read is not known; nothing is ever written.
+Owns: what is read of other processes for that. Must not know: callers. Invariants: a process that may use several
+processors has no result; a value that cannot be read is None; nothing is written.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ NAMES = tuple(each.name for each in fields(Thresholds))
 
 
 def row(name: str) -> _Row:
-    """The row of a threshold; WrongQuestion if there is none."""
+    """The row of a threshold; WrongQuestion if no threshold has this name."""
     for each in fields(Thresholds):
         if each.name == name:
             found: _Row = each.metadata["row"]

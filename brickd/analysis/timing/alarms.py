@@ -22,7 +22,6 @@ _GONE: Mapping[Kind, str] = {
     "stuck": "no longer stuck",
     "memory": "memory does not grow any more",
     "slower": "as fast as before",
-    "nan": "no NaN or Inf any more",
 }
 
 
