@@ -1,8 +1,9 @@
 """Where alarms go: a command and a URL, each given one JSON document at a time.
 
-Owns: how a document reaches each, with which time limits, the signature. Must not know: what a document means, queues,
-when to try again. Invariants: a command, a connection and an answer each have a time limit; a redirect is not followed;
-a failure names what was seen and never the path of the URL or the secret.
+Owns: how a document reaches each, with which time limit, the signature. Must not know: what a document means, queues,
+when to try again. Invariants: a delivery takes no longer than the limit, whatever the command, the resolver or the
+server does; a redirect is not followed; a server of https needs a certificate that this machine trusts; a failure names
+what was seen and never the path of the URL or the secret.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import ssl
 import stat
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from brickd.daemon.notify import Target, TargetFailed
@@ -115,11 +118,22 @@ class Address(NamedTuple):
         return cls(parts.scheme, parts.hostname, port or default, f"{path}?{parts.query}" if parts.query else path)
 
 
+_Places = list[tuple[int, int, int, str, tuple[str | int, ...]]]
+
+
 class UrlTarget:
     """A URL to which a document is posted, signed if there is a secret."""
 
-    def __init__(self, url: str, secret: bytes | None = None, limit_seconds: float = LIMIT_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        secret: bytes | None = None,
+        limit_seconds: float = LIMIT_SECONDS,
+        look_up: Callable[..., Any] = socket.getaddrinfo,
+    ) -> None:
         self._address, self._secret, self._limit_seconds = Address.of(url), secret, limit_seconds
+        self._look_up = look_up
+        self._lookup: Future[_Places] | None = None
         self._socket: socket.socket | None = None
 
     @property
@@ -128,53 +142,110 @@ class UrlTarget:
         return f"{self._address.scheme}://{self._address.host}:{self._address.port}"
 
     def send(self, body: bytes) -> str:
-        """Post it; whatever the server does, it takes no longer than the limit for each connection and answer."""
+        """Post it within the limit."""
         headers = {"content-type": "application/json", "user-agent": "brickd", "connection": "close"}
         if self._secret is not None:
             headers[SIGNATURE] = f"sha256={hmac.new(self._secret, body, hashlib.sha256).hexdigest()}"
-        late = threading.Event()
+        late, deadline = threading.Event(), time.monotonic() + self._limit_seconds
 
         def interrupt() -> None:
             late.set()
-            self.cancel()
+            self._shut()
 
-        timer = threading.Timer(self._limit_seconds, interrupt)
+        timer = threading.Timer(self._limit_seconds, interrupt)  # a limit of the socket begins anew with each byte
         timer.daemon = True
-        connection = self._connection()
         timer.start()
+        connection: http.client.HTTPConnection | None = None
         try:
-            connection.connect()
-            self._socket = connection.sock
+            connection = self._connected(deadline)
             if late.is_set():
                 raise TimeoutError
             connection.request("POST", self._address.path, body, headers)
             status = connection.getresponse().status
+        except ssl.SSLCertVerificationError as error:
+            raise TargetFailed(f"its certificate is not trusted: {error.verify_message}") from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: an invalid host name
             if late.is_set() or isinstance(error, TimeoutError):
                 raise TargetFailed(f"no answer within {self._limit_seconds:g} s", again=True) from None
             raise TargetFailed(f"no answer: {_reason(error)}", again=True) from None
         finally:
             timer.cancel()
+            if connection is not None:
+                connection.close()
+            elif self._socket is not None:
+                self._socket.close()
             self._socket = None
-            connection.close()
         if 300 <= status < 400:
             raise TargetFailed(f"answered {status}, and redirects are not followed")
         if not 200 <= status < 300:
             raise TargetFailed(f"answered {status}", again=status >= 500 or status == 429)
         return f"answered {status}"
 
-    def _connection(self) -> http.client.HTTPConnection:
-        host, port, seconds = self._address.host, self._address.port, self._limit_seconds
-        if self._address.scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=seconds, context=ssl.create_default_context())
-        return http.client.HTTPConnection(host, port, timeout=seconds)
+    def _connected(self, deadline: float) -> http.client.HTTPConnection:
+        host, port = self._address.host, self._address.port
+        of = self._reached(self._places(deadline), deadline)
+        if self._address.scheme == "http":
+            connection = http.client.HTTPConnection(host, port)
+        else:
+            context = ssl.create_default_context()
+            of = self._socket = context.wrap_socket(of, server_hostname=host, do_handshake_on_connect=False)
+            of.do_handshake()
+            connection = http.client.HTTPSConnection(host, port, context=context)
+        connection.sock = of
+        return connection
+
+    def _places(self, deadline: float) -> _Places:
+        """Look the host up in another thread, because nothing interrupts that; in one at a time."""
+        if self._lookup is None or self._lookup.done():
+            self._lookup = Future()
+            threading.Thread(target=self._resolve, args=(self._lookup,), name="brickd-lookup", daemon=True).start()
+        try:
+            return self._lookup.result(_left(deadline))
+        except TimeoutError:
+            if self._lookup.done():  # it is the resolver's
+                raise
+            raise TargetFailed(f"its name was not resolved within {self._limit_seconds:g} s", again=True) from None
+
+    def _resolve(self, lookup: Future[_Places]) -> None:
+        with contextlib.suppress(InvalidStateError):  # interrupted
+            try:
+                lookup.set_result(self._look_up(self._address.host, self._address.port, type=socket.SOCK_STREAM))
+            except (OSError, UnicodeError) as error:
+                lookup.set_exception(error)
+
+    def _reached(self, places: _Places, deadline: float) -> socket.socket:
+        """Connect to the first place that answers; each has an equal part of the time that is left."""
+        failure = OSError("its name has no address")
+        for number, (family, kind, protocol, _, place) in enumerate(places):
+            of = self._socket = socket.socket(family, kind, protocol)
+            try:
+                of.settimeout(_left(deadline) / (len(places) - number))
+                of.connect(place)
+            except OSError as error:
+                of.close()
+                failure = error
+            else:
+                of.settimeout(_left(deadline))
+                return of
+        raise failure
 
     def cancel(self) -> None:
-        """Close the connection under the delivery."""
+        """End a delivery."""
+        if (lookup := self._lookup) is not None:
+            with contextlib.suppress(InvalidStateError):
+                lookup.set_exception(InterruptedError())
+        self._shut()
+
+    def _shut(self) -> None:
+        """Shut the connection under the delivery."""
         of = self._socket
         if of is not None:
-            with contextlib.suppress(OSError):
-                of.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # not the method of ssl: after that, it would send in plain text
+                socket.socket.shutdown(of, socket.SHUT_RDWR)
+
+
+def _left(deadline: float) -> float:
+    return max(0.001, deadline - time.monotonic())
 
 
 def _reason(error: Exception) -> str:

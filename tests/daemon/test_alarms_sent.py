@@ -6,6 +6,8 @@ import hashlib
 import hmac
 import json
 import os
+import socket
+import ssl
 import sys
 import threading
 import time
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from faults import Start
 from running import UP, running, until
 from verbs import brickd, document, started
@@ -27,6 +30,7 @@ from brickd.daemon.notify_targets import CommandTarget, UrlTarget, secret_of, ta
 from brickd.errors import BrickdError, WrongQuestion
 from brickd.model.event_log import Log
 
+TLS = ROOT / "tests" / "support" / "tls"  # valid until 2120: of an authority that no machine trusts, for 127.0.0.1
 OFF = Problem("off", "api", ("api/0",), "recording is off", "brickd set --recording on api")
 
 
@@ -35,13 +39,21 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, statuses: list[int]) -> None:
+    def __init__(self, statuses: list[int], tls: bool = False) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.scheme = "https" if tls else "http"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(TLS / "server.pem")
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.statuses, self.got, self.ending = statuses, list[tuple[str, Any, bytes]](), threading.Event()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/hook/secret?x=1"
+        return f"{self.scheme}://127.0.0.1:{self.server_port}/hook/secret?x=1"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that does not trust it
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -65,8 +77,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def server(*statuses: int) -> Iterator[Server]:
-    with Server(list(statuses)) as one:
+def server(*statuses: int, tls: bool = False) -> Iterator[Server]:
+    with Server(list(statuses), tls) as one:
         thread = threading.Thread(target=one.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -129,8 +141,6 @@ def test_a_server_that_hangs_is_left_after_the_limit() -> None:
 
 
 def test_a_server_that_sends_a_byte_now_and_then_is_left_after_the_limit() -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ended = threading.Event()
 
@@ -149,6 +159,92 @@ def test_a_server_that_sends_a_byte_now_and_then_is_left_after_the_limit() -> No
         assert failure(lambda: target.send(b"{}")) == ("no answer within 0.1 s", True)
         ended.set()
         thread.join()
+
+
+class Resolver:
+    """Answers a lookup with places when it may."""
+
+    def __init__(self, *places: tuple[str, int]) -> None:
+        self.places, self.asked, self.go = places, list[tuple[str, int]](), threading.Semaphore(0)
+
+    def __call__(self, host: str, port: int, type: int) -> list[tuple[Any, ...]]:
+        self.asked.append((host, port))
+        self.go.acquire()
+        return [(socket.AF_INET, type, 0, "", place) for place in self.places]
+
+
+def test_a_resolver_that_hangs_is_left_after_the_limit_and_not_asked_again_before_it_answers() -> None:
+    with server(200) as one:
+        resolver = Resolver(("127.0.0.1", one.server_port))
+        target = UrlTarget("http://hook.test:81/", None, 0.02, resolver)
+        for _ in range(3):
+            assert failure(lambda: target.send(b"{}")) == ("its name was not resolved within 0.02 s", True)
+        assert resolver.asked == [("hook.test", 81)]
+        patient = UrlTarget("http://hook.test:81/", None, 60, resolver)
+        resolver.go.release(2)
+        assert patient.send(b"{}") == "answered 200"
+        resolver.go.release(1)
+        assert patient.send(b"{}") == "answered 200"
+        assert len(resolver.asked) == 3, "an address may change"
+
+
+def test_a_delivery_ends_at_once_with_its_channel_though_the_resolver_hangs() -> None:
+    resolver, log = Resolver(), Log()
+    one = Channel(UrlTarget("http://hook.test/", None, 60, resolver), log.add)
+    one.start()
+    one.give(_Item(b"{}"))
+    until(lambda: resolver.asked)
+    one.end()
+    assert not one._thread.is_alive()
+    resolver.go.release()
+
+
+def test_the_next_address_is_tried_where_one_does_not_answer_and_a_name_without_any_fails() -> None:
+    with server(200) as closed:
+        gone = ("127.0.0.1", closed.server_port)
+    with server(200) as one:
+        resolver = Resolver(gone, ("127.0.0.1", one.server_port))
+        resolver.go.release()
+        assert UrlTarget("http://hook.test/", None, 60, resolver).send(b"{}") == "answered 200"
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
+        resolver = Resolver(full.getsockname(), gone)  # with one that waits, the kernel answers no more connections
+        resolver.go.release()
+        told = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
+        assert told == ("no answer: Connection refused", True), "the first one left time for the second"
+    none = Resolver()
+    none.go.release()
+    told = failure(lambda: UrlTarget("http://hook.test/", None, 9, none).send(b"{}"))
+    assert told == ("no answer: its name has no address", True)
+
+
+def test_https_needs_a_certificate_that_this_machine_trusts_and_that_is_the_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with server(204, tls=True) as one:
+        untrusted = "its certificate is not trusted: unable to get local issuer certificate"
+        assert failure(lambda: UrlTarget(one.url, b"s3cret").send(b"{}")) == (untrusted, False)
+        assert one.got == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "authority.pem"))
+        assert UrlTarget(one.url, b"s3cret").send(b"{}") == "answered 204"
+        ((path, headers, body),) = one.got
+        assert (path, headers["host"], body) == ("/hook/secret?x=1", f"127.0.0.1:{one.server_port}", b"{}")
+        told, again = failure(lambda: UrlTarget(one.url.replace("127.0.0.1", "localhost")).send(b"{}"))
+        assert (told.startswith("its certificate is not trusted: Hostname mismatch"), again) == (True, False)
+        assert len(one.got) == 1
+
+
+def test_a_server_of_https_that_never_shakes_hands_is_left_after_the_limit_and_at_the_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
+        assert failure(lambda: UrlTarget(url, None, 0.05).send(b"{}")) == ("no answer within 0.05 s", True)
+        silent.accept()[0].close()
+        one = Channel(UrlTarget(url, None, 60), Log().add)
+        one.start()
+        one.give(_Item(b"{}"))
+        with silent.accept()[0] as client:
+            assert client.recv(1) == b"\x16", "it has begun to shake hands"
+            one.end()
+            assert not one._thread.is_alive()
 
 
 def test_a_server_that_is_not_there_is_a_failure_with_its_reason() -> None:
