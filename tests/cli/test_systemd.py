@@ -18,12 +18,14 @@ from faults import Start, needs_namespaces
 from rounds import ROUNDS, STARTS, again, closed
 from running import running, up
 from serving import ask
+from test_alarms_sent import server
 from test_notify import notify_socket, one, waiting
 
 from brickd.base.paths import runtime
 
 UNITS = ROOT / "systemd"
 SERVICE, USER_SERVICE = UNITS / "brickd@.service", UNITS / "user" / "brickd.service"
+NOTIFY_URL = UNITS / "notify-url.conf"
 MOST_EXPOSED = 1.5
 
 
@@ -35,11 +37,16 @@ def needs(program: str) -> pytest.MarkDecorator:
 def analyze(tmp_path: Path) -> Callable[..., str]:
     """`systemd-analyze` of a unit as it would be installed for a user: all that it says."""
 
-    def run(unit: Path, *arguments: str) -> str:
+    def run(unit: Path, *arguments: str, drop_in: Path | None = None) -> str:
         # It wants a program that is there, a name with its instance, and a place of the user's manager.
         installed = tmp_path / unit.name.replace("@", "@alice")
-        installed.write_text(re.sub(r"(?<=ExecStart=)\S+(?= up$)", sys.executable, unit.read_text(), flags=re.M))
-        assert sys.executable in installed.read_text()
+        texts = {installed: unit.read_text()}
+        if drop_in is not None:
+            texts[installed.with_name(f"{installed.name}.d") / drop_in.name] = drop_in.read_text()
+        for path, text in texts.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(re.sub(r"(?<=ExecStart=)\S+(?= up\b)", sys.executable, text))
+            assert sys.executable in path.read_text()
         command = ["systemd-analyze", "--no-pager", *arguments, os.fspath(installed)]
         environment = os.environ | {"XDG_RUNTIME_DIR": os.fspath(tmp_path)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -60,6 +67,30 @@ def test_the_service_is_hardly_exposed(analyze: Callable[..., str]) -> None:
     answer = re.search(r"Overall exposure level for brickd@alice.service: ([\d.]+)", reported)
     assert answer is not None, reported
     assert float(answer[1]) <= MOST_EXPOSED, f"{answer[1]} seen, {MOST_EXPOSED} wanted:\n{reported}"
+
+
+@needs("systemd-analyze")
+def test_the_drop_in_for_a_url_opens_the_network_and_nothing_else(analyze: Callable[..., str]) -> None:
+    def exposed(**more: Path) -> set[str]:
+        reported = analyze(SERVICE, "security", "--offline=yes", "--json=short", **more)
+        return {each["json_field"] for each in json.loads(reported) if each["set"] is False}
+
+    without = exposed()
+    assert exposed(drop_in=NOTIFY_URL) - without == {
+        "PrivateNetwork", "RestrictAddressFamilies_AF_INET_INET6", "RestrictAddressFamilies_AF_NETLINK",
+    }  # fmt: skip
+    assert analyze(SERVICE, "--system", "verify", drop_in=NOTIFY_URL) == ""
+
+
+def test_the_drop_in_for_a_url_undoes_what_the_unit_forbids_and_starts_the_same_command() -> None:
+    unit, drop_in = confined.read(SERVICE.read_text(), "www"), confined.read(NOTIFY_URL.read_text(), "www")
+    assert drop_in.pop("PrivateNetwork") == ["no"]
+    assert drop_in.pop("RestrictAddressFamilies") == ["AF_INET AF_INET6 AF_NETLINK"], "added to AF_UNIX"
+    reset, command = drop_in.pop("ExecStart")
+    (before,) = unit["ExecStart"]
+    assert (reset, command.removeprefix(before).split()[::2]) == ("", ["--notify-url", "--notify-secret-file"])
+    assert command.startswith(f"{before} ")
+    assert drop_in == {}
 
 
 def test_what_outlives_the_service_is_left_where_it_is() -> None:
@@ -188,6 +219,28 @@ def test_with_its_drop_in_for_a_group_the_service_answers_its_members(
         asked = [*another_user(CLIENT, GROUP), sys.executable, "-P", "-m", "brickd", "status", "--json"]
         done = subprocess.run(asked, capture_output=True, text=True, check=True)
         assert json.loads(done.stdout)["source"] == "daemon"
+
+
+@pytest.mark.slow
+@can_confine
+def test_with_its_drop_in_for_a_url_the_service_posts_alarms(place: Path, nobody: list[str], prefix: str) -> None:
+    secret = place / "secret"
+    secret.touch(0o600)
+    secret.write_text("s3cret")
+    os.chown(secret, NOBODY, NOBODY)
+    with server(204) as one:
+        given = NOTIFY_URL.read_text().replace("https://alerts.example.org/brickd", one.url)
+        unit = settings(f"{SERVICE.read_text()}\n{given}".replace("/etc/brickd/%i.secret", "/run/brickd-%i/secret"))
+        with running(command=confined.command(unit, place)) as daemon:
+            reported = ask(runtime().socket, "/v1/notify/test", b"").body
+            assert json.loads(reported)["targets"][0]["answer"] == "answered 204", reported
+            assert one.got[0][1]["brickd-signature"].startswith("sha256=")
+            daemon.end()
+        tries = "import socket; socket.socket(); print('internet', flush=True); socket.socket(socket.AF_PACKET)"
+        command = confined.command(unit, place, [sys.executable, "-c", tries])
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout == "internet\n"
+        assert "Address family not supported" in done.stderr
 
 
 # What a daemon that somebody has taken over would try, beside what it does for a living: each as "what: how it went".

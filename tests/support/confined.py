@@ -47,7 +47,7 @@ def read(text: str, instance: str) -> Settings:
 
 def command(settings: Settings, runtime: Path, instead: Sequence[str] = ()) -> list[str]:
     """What starts the unit's command, or another one in its place; `runtime` becomes its runtime directory."""
-    program, *arguments = settings["ExecStart"][0].split()
+    program, *arguments = settings["ExecStart"][-1].split()
     assert Path(program).name == "brickd"
     asked = instead or [sys.executable, "-P", "-m", "brickd", *arguments]
     return [sys.executable, __file__, json.dumps(settings), os.fspath(runtime), *asked]
@@ -126,7 +126,7 @@ def _mounts(settings: Settings, runtime: str) -> None:
 # ---- system calls
 
 _ALLOW, _ERRNO, _NOT_THERE = 0x7FFF0000, 0x00050000, -1
-_UNLIKE, _LESS, _MORE, _HAS = 1, 2, 6, 7  # how an argument is compared
+_UNLIKE, _EQUAL, _MORE, _HAS = 1, 4, 6, 7  # how an argument is compared
 
 
 class _Compared(ctypes.Structure):
@@ -172,8 +172,9 @@ def allowed(settings: Settings) -> set[str]:
 
 
 def _families(values: list[str]) -> list[Denied]:
-    assert values == ["AF_UNIX"]
-    return [Denied("socket", errno.EAFNOSUPPORT, 0, how, socket.AF_UNIX) for how in (_LESS, _MORE)]
+    left = {int(getattr(socket, family)) for value in values for family in value.split()}
+    others = [Denied("socket", errno.EAFNOSUPPORT, 0, _EQUAL, n) for n in range(max(left)) if n not in left]
+    return [*others, Denied("socket", errno.EAFNOSUPPORT, 0, _MORE, max(left))]
 
 
 def _namespaces(_: list[str]) -> list[Denied]:
@@ -240,9 +241,9 @@ def _filters(settings: Settings) -> None:
 
 
 def _on(settings: Settings, name: str) -> bool:
-    if (value := settings.get(name, ["no"])) not in (["yes"], ["no"]):
+    if (value := settings.get(name, ["no"])[-1]) not in ("yes", "no"):
         raise ValueError(f"{name}={value}: what is known here are yes and no")
-    return value == ["yes"]
+    return value == "yes"
 
 
 _OTHERS = {
