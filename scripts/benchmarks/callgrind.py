@@ -25,6 +25,9 @@ _COUNTED = (
     cases.START_CONTROL,
     cases.AMOUNTS,
     cases.BY_NAME,
+    cases.PORTED,
+    cases.PORTED_OFF,
+    cases.PORTED_EMPTY,
     cases.OFF,
     cases.WITH_EMPTY,
 )

@@ -36,6 +36,9 @@ BY_NAME = "with brick.span(name):"
 NESTED = "with b: inside a span"
 RINGED = "with b: ring on"
 DEFERRED = "b.defer()"
+PORTED = "p.stop_brick(p.start_brick(id))"
+PORTED_OFF = "p.stop_brick(p.start_brick(id)): p disabled"
+PORTED_EMPTY = "empty.stop_brick(empty.start_brick(id))"
 OFF = "with b: after disable()"
 OFF_CONSUMER = "with b: consumer says off"
 OFF_ENVIRONMENT = "with b: BRICKD=0"
@@ -107,6 +110,11 @@ def span_cases() -> list[Case]:
         Case(NESTED, "with b: pass", {"b": b}, outer.start, outer.stop),
         Case(RINGED, "with b: pass", {"b": b}, consumer.ring_on, consumer.usual, batch_max=consumer.slots),
         Case(DEFERRED, DEFERRED, {"b": b}, consumer.make_room, brick.finalize, consumer.starts, None, started),
+        Case(PORTED, PORTED, {"p": brick.BrickProfiler.enabled(), "id": brick.BrickId.RmsNorm}),
+        Case(PORTED_OFF, PORTED, {"p": brick.BrickProfiler(), "id": brick.BrickId.RmsNorm}),
+        Case(
+            PORTED_EMPTY, PORTED, {"p": importlib.import_module("control_empty").brick(), "id": brick.BrickId.RmsNorm}
+        ),
         Case(OFF, "with b: pass", {"b": b}, brick.disable, brick.enable),
         Case(OFF_CONSUMER, "with b: pass", {"b": b}, consumer.off, consumer.usual),
     ]

@@ -50,6 +50,8 @@ COMPARISONS = (
     Comparison(cases.AMOUNTS, cases.WITH, Goal(2)),
     Comparison(cases.BY_NAME, cases.WITH, Goal(2)),
     Comparison(cases.DEFERRED, cases.WITH),
+    Comparison(cases.PORTED, cases.START, Goal(2)),
+    Comparison(cases.PORTED_OFF, cases.PORTED_EMPTY, Goal(1.5)),
     Comparison(cases.OFF, cases.WITH_EMPTY, Goal(1.1)),
     Comparison(cases.OFF_ENVIRONMENT, cases.WITH_EMPTY, Goal(1.1)),
     Comparison(cases.OFF_CONSUMER, cases.WITH_EMPTY),

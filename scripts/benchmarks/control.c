@@ -74,6 +74,14 @@ static PyObject *brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t gi
     Py_RETURN_NONE;
 }
 
+/* What start_brick and stop_brick take and give, with nothing done. */
+static PyObject *brick_start_brick(PyObject *self, PyObject *id) { return Py_NewRef(self); }
+
+static PyObject *brick_stop_brick(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    Py_RETURN_NONE;
+}
+
 static PyObject *manager_get(PyObject *self, PyObject *owner, PyObject *type)
 {
     return Py_NewRef(owner != NULL ? ((Control *)owner)->manager : self);
@@ -86,6 +94,8 @@ static PyMemberDef members[] = {
 static PyMethodDef methods[] = {
     {"start", brick_start, METH_NOARGS, NULL},
     {"stop", (PyCFunction)(void (*)(void))brick_stop, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"start_brick", brick_start_brick, METH_O, NULL},
+    {"stop_brick", (PyCFunction)(void (*)(void))brick_stop_brick, METH_FASTCALL | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,6 +5,7 @@
  *
  *   functions.c  types.c                              the module, its types (methods.h has what they list)
  *   trace.c  module_forward.c                         callables that stand for a function, for a module's forward
+ *   timing.c                                          starts and stops under the old profiler's names
  *   marks.c  deferred.c  checksum.c  capsule.c        other records than spans; all of them for other extensions
  *   brick.c                                           names become handles
  *   span.c                                            the record path, and the amounts of a span
@@ -32,8 +33,10 @@
 #include <stdint.h>
 
 #define SPARE_SPANS 64 /* kept for the next `b(elements=n)`, which then allocates nothing */
+#define SPARE_TIMERS 64 /* the same for start_brick */
 
 typedef struct Span Span;
+typedef struct BrickTimer BrickTimer;
 typedef struct CoreWeights CoreWeights;
 
 /* A handle: a name with its number. Interned and immortal, and limited by the segment's names. */
@@ -65,13 +68,18 @@ typedef struct {
 /* Process-wide, as the segment is. */
 typedef struct {
     PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *watched_type,
-        *fingerprint_type, *taken_type;
+        *fingerprint_type, *taken_type, *timer_type, *timing_type;
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
     PyObject *step;           /* "step": the default kind of a step, and the category of all */
     Brick *other;      /* the handle of each name beyond the limit */
     Span *spare[SPARE_SPANS];
     int spares;
+    PyObject *known; /* tuple: the bricks of the old profiler's ids */
+    PyObject *named; /* dict: name or alias -> Brick, of the same */
+    BrickTimer *idle; /* of all that is not timed */
+    BrickTimer *spare_timer[SPARE_TIMERS];
+    int timers;
     CoreWeights *weights; /* those that are watched; or NULL */
     unsigned swept;
     unsigned refused; /* names refused before there was a counter for them */

@@ -225,6 +225,8 @@ static PyMethodDef core_methods[] = {
     {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; returns the next piece, -1 after the last. None: count a drop."},
     {"_totals", core_totals, METH_NOARGS, "What this process has recorded: the length of a tick, torn entries, paths, the ledger."},
     {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
+    {"_know", core_know, METH_VARARGS, "Set the bricks of the old profiler's ids, and those of its names and aliases."},
+    {"_by_name", core_by_name, METH_VARARGS, "The brick of a name or an alias; any other as brick() gives it."},
     {"enable", core_enable, METH_NOARGS, core_enable_doc},
     {"disable", core_disable, METH_NOARGS, core_disable_doc},
     {"_segment_name", core_segment_name, METH_NOARGS, "The file of this process below /dev/shm, or ''."},

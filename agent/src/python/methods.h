@@ -16,6 +16,11 @@ PyObject *core_traced(PyObject *module, PyObject *args);
 PyObject *core_watched(PyObject *module, PyObject *args);
 PyObject *core_step_of(PyObject *module, PyObject *args);
 
+/* timing.c */
+extern PyType_Spec core_timer_spec, core_timing_spec;
+PyObject *core_know(PyObject *module, PyObject *args);
+PyObject *core_by_name(PyObject *module, PyObject *args);
+
 /* capsule.c */
 PyObject *core_native(void);
 

@@ -36,6 +36,8 @@ static inline PyObject *brick_leave(Brick *b, const struct brick_amounts *did)
 
 static const struct brick_amounts nothing;
 
+PyObject *core_span_end(Brick *b, const struct brick_amounts *did) { return brick_leave(b, did); }
+
 PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     Brick *b = ((Span *)self)->brick;

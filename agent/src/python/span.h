@@ -9,6 +9,8 @@ void core_span_dealloc(PyObject *self);
 /* One keyword of a span: 0, or -1 with an exception set. Only span() passes a `category`. */
 int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category);
 
+/* None; or NULL with an exception set, in strict mode. */
+PyObject *core_span_end(Brick *b, const struct brick_amounts *did);
 PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);

@@ -185,6 +185,8 @@ int core_add_types(PyObject *module)
         {&core_traced_spec, &core_state.traced_type, false, false},
         {&core_traced_object_spec, &core_state.traced_object_type, false, false},
         {&core_watched_spec, &core_state.watched_type, false, false},
+        {&core_timer_spec, &core_state.timer_type, true, false},
+        {&core_timing_spec, &core_state.timing_type, true, false},
     };
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
         PyTypeObject **type = all[n].type;

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
+
 
 class BrickCategory(IntEnum):
     """The category of a brick.
@@ -32,9 +36,15 @@ class BrickId(IntEnum):
     <BrickId.AttentionSoftmax: 5>
     >>> brick.BrickId.Gate.category
     <BrickCategory.FFN: 2>
+    >>> brick.BrickId.COUNT, brick.BrickId.ALL[-1].name
+    (15, 'Sampling')
     """
 
     __module__ = "brick_agent"  # the path in pickles, wherever this file is
+
+    if TYPE_CHECKING:
+        COUNT: ClassVar[int]
+        ALL: ClassVar[tuple[BrickId, ...]]
 
     RmsNorm = 0
     LayerNorm = 1
@@ -89,6 +99,7 @@ class BrickId(IntEnum):
         return cls.__members__.get(name)
 
 
+BrickId.COUNT, BrickId.ALL = len(BrickId), tuple(BrickId)
 _CATEGORIES = (
     *(BrickCategory.Norm,) * 2,
     *(BrickCategory.Attention,) * 6,

@@ -1,22 +1,25 @@
 """Timing under the seed profiler's names: what a host calls as it works.
 
-Owns: timers, sync modes, the epoch. Must not know: statistics, reports. Invariants: while the profiler is disabled, or
-Off, no clock is read and nothing is recorded; spans go through the lanes; deferred work has the same start here and in
-the segment; a timer ends in the mode in which it began; a sync function that calls its profiler is not called again.
+Owns: sync modes, the epoch, deferred work. Must not know: statistics, reports. Timers, start_brick and stop_brick are
+in agent/src/python/timing.c.
+
+Invariants: while the profiler is disabled, or Off, no clock is read and nothing is recorded; spans go through the
+lanes; deferred work has the same start here and in the segment; a timer ends in the mode in which it began; a sync
+function that calls its profiler is not called again.
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
-from dataclasses import dataclass
 from enum import IntEnum
 from threading import get_ident
 
 from brick_agent._compat.profiler.brick_ids import AGENT_CATEGORIES, BrickId
 from brick_agent._compat.profiler.local_totals import LocalTotals, amount, member, now_ns, shown
 from brick_agent._compat.profiler.tiles import CATEGORY, FLOAT_BYTES, NAMES, TileLevel
-from brick_agent._core import _deferred, brick, layer
+from brick_agent._core import Timing as CoreTiming
+from brick_agent._core import _by_name, _deferred, _know, brick, layer
 from brick_agent._core import finalize as _finalize
 
 TYPE_CHECKING = False
@@ -25,12 +28,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal, SupportsFloat, SupportsIndex
 
-    from brick_agent._core import Brick
+    from brick_agent._core import Brick, BrickTimer
 
 _streams = itertools.count(0x6272_696B_0001)  # one of each profiler's deferred work: unlikely to be a device's handle
 
 _known = tuple(brick(known.name, AGENT_CATEGORIES[known.category]) for known in BrickId)
-_named = {name: _known[known] for name, known in BrickId.__members__.items()}
+_know(_known, {name: _known[known] for name, known in BrickId.__members__.items()})
+by_name = _by_name
 _tiles = {level: brick(name, CATEGORY) for level, name in NAMES.items()}
 
 
@@ -50,24 +54,6 @@ class SyncMode(IntEnum):
 
 
 _MODES = {"None": SyncMode.Off, **SyncMode.__members__}
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class BrickTimer:
-    """The result of a start, for one stop."""
-
-    _profiler: Timing | None
-    _brick: Brick
-    _start_ns: int | None = None  # None: a span is open in the lane
-    _waits: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name of the brick."""
-        return self._brick.name
-
-
-_IDLE = BrickTimer(None, _known[0])
 
 
 class LayerScope:
@@ -93,16 +79,16 @@ class LayerScope:
             self._layer.__exit__(kind, error, traceback)
 
 
-class Timing:
+class Timing(CoreTiming):
     """Starts, stops, and waits for the device."""
 
     def __init__(self, sync: Callable[[], object] | None, mode: SyncMode | str) -> None:
+        super().__init__()
         self._stream = next(_streams)
         self._local = LocalTotals()
-        self._enabled = self._on = self._tiling = False
+        self._enabled = self._tiling = False
         self._sync: Callable[[], object] | None = None
         self._mode = SyncMode.Deferred
-        self._defers = self._waits = False
         self._syncing: set[int] = set()
         self._epoch_ns: int | None = None
         self.set_sync_mode(mode, sync=sync)
@@ -196,42 +182,6 @@ class Timing:
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
-    def start_brick(self, id: BrickId | int) -> BrickTimer:
-        """Begin one of the 15 known bricks.
-
-        >>> profiler = brick.BrickProfiler.enabled()
-        >>> timer = profiler.start_brick(0)
-        >>> timer.name
-        'RmsNorm'
-        >>> profiler.stop_brick(timer, 4096)
-        """
-        if not self._on:
-            return _IDLE
-        known = self._by_id(id)
-        return _IDLE if known is None else self._begin(known)
-
-    def start(self, name: str, category: str | None = None) -> BrickTimer:
-        """Begin a brick of any name; an alias of a known brick is that brick.
-
-        >>> profiler = brick.BrickProfiler.enabled()
-        >>> timer = profiler.start("RoPE")
-        >>> timer.name
-        'RopeEmbedding'
-        >>> profiler.stop(timer)
-        """
-        return self._begin(by_name(name, category)) if self._on else _IDLE
-
-    def stop(self, timer: BrickTimer, elements: SupportsIndex = 0) -> None:
-        """End a brick, with the number of elements that it worked on.
-
-        >>> profiler = brick.BrickProfiler.enabled()
-        >>> profiler.stop(profiler.start("tokenize"), elements=12)
-        >>> profiler.stop_brick(profiler.start_brick(3), elements=128)
-        """
-        self._end(timer, elements, 0, 0)
-
-    stop_brick = stop
-
     def record_elapsed(self, name: str, elapsed_ns: SupportsFloat | SupportsIndex, elements: SupportsIndex = 0) -> None:
         """Record a brick that was timed elsewhere.
 
@@ -276,31 +226,9 @@ class Timing:
                 stats.total_cycles += n
                 stats.cycle_count += 1
 
-    def _begin(self, of: Brick) -> BrickTimer:
-        if self._defers:
-            return BrickTimer(self, of, now_ns())
-        of.start()
-        return BrickTimer(self, of, None, self._waits)
-
-    def _end(
-        self, timer: BrickTimer, elements: SupportsIndex, size_bytes: int, flops: SupportsFloat | SupportsIndex
-    ) -> None:
-        if timer is _IDLE:
-            return
-        if not isinstance(timer, BrickTimer) or timer._profiler is not self:
-            stopped = isinstance(timer, BrickTimer) and timer._profiler is None
-            what = "timers stopped twice" if stopped else "timers of others"
-            self._local.refuse(what, f"stop takes a timer that start gave, once, not {shown(timer)}")
-            return
-        timer._profiler = None
-        if timer._start_ns is not None:
-            self._defer(timer._brick, timer._start_ns, elements)
-            return
-        try:
-            if timer._waits:
-                self._wait()
-        finally:
-            timer._brick.stop(elements, size_bytes, flops)
+    def _refuse_timer(self, timer: object, stopped: bool) -> None:
+        what = "timers stopped twice" if stopped else "timers of others"
+        self._local.refuse(what, f"stop takes a timer that start gave, once, not {shown(timer)}")
 
     def _wait(self) -> bool:
         """Call the sync function; whether the device has ended its work."""
@@ -454,13 +382,8 @@ class Timing:
         >>> profiler.tile_stats("Midi").arithmetic_intensity
         0.5
         """
-        if not self._tiling or not self._on:
-            return _IDLE
-        known = self._level(level)
-        if known is None:
-            return _IDLE
-        _tiles[known].start()
-        return BrickTimer(self, _tiles[known])
+        known = self._level(level) if self._tiling and self._on else None
+        return self._begin_tile(None if known is None else _tiles[known])
 
     def stop_tile(
         self, timer: BrickTimer, elements: SupportsIndex = 0, flops: SupportsFloat | SupportsIndex = 0
@@ -471,7 +394,7 @@ class Timing:
         >>> profiler.enable_tile_profiling()
         >>> profiler.stop_tile(profiler.start_tile("Micro"), elements=64, flops=128)
         """
-        self._end(timer, elements, FLOAT_BYTES * (amount(elements) or 0), flops)
+        self.stop(timer, elements, FLOAT_BYTES * (amount(elements) or 0), flops)
 
     def _level(self, level: TileLevel | str) -> TileLevel | None:
         known = member(TileLevel, level)
@@ -480,12 +403,7 @@ class Timing:
         return known
 
     def _by_id(self, id: BrickId | int) -> Brick | None:
-        if isinstance(id, int) and 0 <= id < len(_known):
+        if isinstance(id, int) and not isinstance(id, bool) and 0 <= id < len(_known):
             return _known[id]
         self._local.refuse("brick ids", f"a BrickId must be one of 0 to {len(_known) - 1}, not {shown(id)}")
         return None
-
-
-def by_name(name: str, category: str | None) -> Brick:
-    known = _named.get(name) if isinstance(name, str) else None
-    return brick(name, category) if known is None else known

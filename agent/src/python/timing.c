@@ -1,0 +1,273 @@
+/* python/timing.c - start_brick, stop_brick, start and stop of a BrickProfiler: the calls that hosts make at each brick.
+ *
+ * Owns: the timers, and the part of a profiler that these calls look at. Must not know: statistics, settings: the rest
+ * of the class is in _compat/profiler/timing.py. Invariants: a profiler that times nothing reads no clock, and gives
+ * one timer for all; a timer refers to no profiler, so that neither keeps the other alive.
+ */
+#include "arguments.h"
+#include "brick.h"
+#include "methods.h"
+#include "span.h"
+
+#include <time.h>
+
+/* The result of a start, for one stop. */
+struct BrickTimer {
+    PyObject_HEAD
+    Brick *brick;      /* immortal: not counted */
+    uint64_t start_ns; /* of deferred work, by CLOCK_MONOTONIC_RAW; 0: a span is open */
+    uint32_t owner;    /* the profiler; 0: it was stopped, or is that of what is not timed */
+    bool waits;        /* for the device, before the span ends */
+};
+
+/* What a BrickProfiler begins with. */
+typedef struct {
+    PyObject_HEAD
+    uint32_t serial; /* from 1 */
+    bool on, defers, waits;
+} Timing;
+
+/* ---- timers ------------------------------------------------------------- */
+
+static BrickTimer *timer_new(Brick *b)
+{
+    BrickTimer *t;
+    if (core_state.timers > 0) {
+        t = core_state.spare_timer[--core_state.timers];
+        _Py_NewReference((PyObject *)t);
+    } else {
+        t = PyObject_New(BrickTimer, core_state.timer_type);
+        if (t == NULL)
+            return NULL;
+    }
+    t->brick = b;
+    t->start_ns = 0;
+    t->owner = 0;
+    t->waits = false;
+    return t;
+}
+
+static void timer_dealloc(PyObject *self)
+{
+    if (core_state.timers < SPARE_TIMERS)
+        core_state.spare_timer[core_state.timers++] = (BrickTimer *)self;
+    else
+        core_plain_dealloc(self);
+}
+
+static PyObject *timer_name(PyObject *self, void *unused) { return Py_NewRef(((BrickTimer *)self)->brick->name); }
+
+static PyObject *timer_repr(PyObject *self)
+{
+    const BrickTimer *t = (BrickTimer *)self;
+    const char *state = t == core_state.idle ? "not timed" : t->owner == 0 ? "stopped" : "running";
+    return PyUnicode_FromFormat("BrickTimer(%R, %s)", t->brick->name, state);
+}
+
+static PyGetSetDef timer_getset[] = {
+    {"name", timer_name, NULL, "The name of the brick.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot timer_slots[] = {
+    {Py_tp_dealloc, timer_dealloc},
+    {Py_tp_repr, timer_repr},
+    {Py_tp_getset, timer_getset},
+    {Py_tp_doc, (void *)PyDoc_STR("The result of a start, for one stop.")},
+    {0, NULL},
+};
+PyType_Spec core_timer_spec = {
+    "brick_agent._core.BrickTimer", sizeof(BrickTimer), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    timer_slots,
+};
+
+/* ---- names --------------------------------------------------------------- */
+
+PyObject *core_know(PyObject *module, PyObject *args)
+{
+    PyObject *known, *named;
+    if (!PyArg_ParseTuple(args, "O!O!:_know", &PyTuple_Type, &known, &PyDict_Type, &named))
+        return NULL;
+    Py_XSETREF(core_state.known, Py_NewRef(known));
+    Py_XSETREF(core_state.named, Py_NewRef(named));
+    if (core_state.idle == NULL)
+        core_state.idle = timer_new((Brick *)PyTuple_GET_ITEM(known, 0));
+    return core_state.idle != NULL ? Py_NewRef(Py_None) : NULL;
+}
+
+/* A borrowed reference; NULL with an exception set only in strict mode. */
+static Brick *by_name(PyObject *name, PyObject *category)
+{
+    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* whatever its class may do */
+    PyObject *known = text != NULL ? PyDict_GetItemWithError(core_state.named, text) : NULL;
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return known != NULL ? (Brick *)known : core_handle(name, category);
+}
+
+PyObject *core_by_name(PyObject *module, PyObject *args)
+{
+    PyObject *name, *category = Py_None;
+    return PyArg_ParseTuple(args, "O|O:_by_name", &name, &category) ? Py_XNewRef(by_name(name, category)) : NULL;
+}
+
+/* ---- the calls ----------------------------------------------------------- */
+
+static PyObject *begin(Brick *b, uint32_t owner, bool waits)
+{
+    PyObject *begun = core_brick_start((PyObject *)b, NULL);
+    BrickTimer *t = begun != NULL ? timer_new(b) : NULL;
+    Py_XDECREF(begun);
+    if (t != NULL) {
+        t->owner = owner;
+        t->waits = waits;
+    }
+    return (PyObject *)t;
+}
+
+static PyObject *begin_as_set(const Timing *p, Brick *b)
+{
+    if (!p->defers)
+        return begin(b, p->serial, p->waits);
+    struct timespec now;
+    BrickTimer *t = timer_new(b);
+    if (t != NULL) {
+        clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+        t->start_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+        t->owner = p->serial;
+    }
+    return (PyObject *)t;
+}
+
+static PyObject *start_brick(PyObject *self, PyObject *id)
+{
+    const Timing *p = (Timing *)self;
+    if (!p->on)
+        return Py_NewRef(core_state.idle);
+    if (__builtin_expect(PyLong_Check(id) && !PyBool_Check(id), 1)) {
+        int overflow;
+        const long number = PyLong_AsLongAndOverflow(id, &overflow);
+        if (overflow == 0 && number >= 0 && number < PyTuple_GET_SIZE(core_state.known))
+            return begin_as_set(p, (Brick *)PyTuple_GET_ITEM(core_state.known, number));
+    }
+    PyObject *refused = PyObject_CallMethod(self, "_by_id", "O", id);
+    Py_XDECREF(refused);
+    return refused != NULL ? Py_NewRef(core_state.idle) : NULL;
+}
+
+static PyObject *start(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    static const char *const known[] = {"name", "category"};
+    static CoreCall call = {"start", 1, 2, 2, known, {NULL}};
+    PyObject *of[CORE_ARGUMENTS];
+    if (core_arguments(&call, args, given, names, of) != 0)
+        return NULL;
+    if (!((Timing *)self)->on)
+        return Py_NewRef(core_state.idle);
+    Brick *b = by_name(of[0], of[1] != NULL ? of[1] : Py_None);
+    return b != NULL ? begin_as_set((Timing *)self, b) : NULL;
+}
+
+static PyObject *begin_tile(PyObject *self, PyObject *brick)
+{
+    if (Py_TYPE(brick) != core_state.brick_type)
+        return Py_NewRef(core_state.idle);
+    return begin((Brick *)brick, ((Timing *)self)->serial, false);
+}
+
+/* The span ends in any case, as a `finally` would end it. */
+static PyObject *wait_and_end(PyObject *self, Brick *b, const struct brick_amounts *did)
+{
+    PyObject *waited = PyObject_CallMethod(self, "_wait", NULL);
+    const CoreRaised raised = core_raised_by_call(waited);
+    core_let_go(waited);
+    PyObject *ended = core_span_end(b, did);
+    if (raised.type == NULL)
+        return ended;
+    core_let_go(ended);
+    core_put_back(raised);
+    return NULL;
+}
+
+static PyObject *stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    static const char *const known[] = {"timer", "elements", "bytes", "flops"};
+    static CoreCall call = {"stop", 1, 4, 4, known, {NULL}};
+    PyObject *of[CORE_ARGUMENTS];
+    if (given > 0 && args[0] == (PyObject *)core_state.idle)
+        Py_RETURN_NONE;
+    if (core_arguments(&call, args, given, names, of) != 0)
+        return NULL;
+    BrickTimer *t = (BrickTimer *)of[0];
+    if (t == core_state.idle)
+        Py_RETURN_NONE;
+    if (Py_TYPE(t) != core_state.timer_type || t->owner != ((Timing *)self)->serial)
+        return PyObject_CallMethod(self, "_refuse_timer", "OO", t,
+                                   Py_TYPE(t) == core_state.timer_type && t->owner == 0 ? Py_True : Py_False);
+    t->owner = 0;
+    if (t->start_ns != 0)
+        return PyObject_CallMethod(self, "_defer", "OKO", t->brick, (unsigned long long)t->start_ns,
+                                   of[1] != NULL ? of[1] : Py_False);
+    struct brick_amounts did = {0};
+    if ((of[1] != NULL && core_amount(of[1], &did.elements) != 0) || (of[2] != NULL && core_amount(of[2], &did.bytes) != 0)
+        || (of[3] != NULL && core_flops(of[3], &did.flops) != 0))
+        return NULL;
+    Brick *b = t->brick; /* immortal, as the timer may not be */
+    return __builtin_expect(t->waits, 0) ? wait_and_end(self, b, &did) : core_span_end(b, &did);
+}
+
+static PyObject *timing_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static uint32_t profilers;
+    Timing *p = (Timing *)type->tp_alloc(type, 0);
+    if (p != NULL)
+        p->serial = ++profilers != 0 ? profilers : ++profilers;
+    return (PyObject *)p;
+}
+
+PyDoc_STRVAR(start_brick_doc,
+"start_brick($self, id, /)\n--\n\n"
+"Begin one of the 15 known bricks.\n\n"
+">>> profiler = brick.BrickProfiler.enabled()\n"
+">>> timer = profiler.start_brick(0)\n"
+">>> timer.name\n"
+"'RmsNorm'\n"
+">>> profiler.stop_brick(timer, 4096)\n");
+PyDoc_STRVAR(start_doc,
+"start($self, /, name, category=None)\n--\n\n"
+"Begin a brick of any name; an alias of a known brick is that brick.\n\n"
+">>> profiler = brick.BrickProfiler.enabled()\n"
+">>> timer = profiler.start(\"RoPE\")\n"
+">>> timer.name\n"
+"'RopeEmbedding'\n"
+">>> profiler.stop(timer)\n");
+PyDoc_STRVAR(stop_doc,
+"stop($self, /, timer, elements=0, bytes=0, flops=0)\n--\n\n"
+"End a brick, with what it worked on.\n\n"
+">>> profiler = brick.BrickProfiler.enabled()\n"
+">>> profiler.stop(profiler.start(\"tokenize\"), elements=12)\n"
+">>> profiler.stop_brick(profiler.start_brick(3), elements=128)\n");
+
+static PyMemberDef timing_members[] = {
+    {"_on", T_BOOL, offsetof(Timing, on), 0, "Whether what is started is timed."},
+    {"_defers", T_BOOL, offsetof(Timing, defers), 0, "Whether the end of what is started is known at a common sync."},
+    {"_waits", T_BOOL, offsetof(Timing, waits), 0, "Whether each stop waits for the device."},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyMethodDef timing_methods[] = {
+    {"start_brick", start_brick, METH_O, start_brick_doc},
+    {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL | METH_KEYWORDS, start_doc},
+    {"stop_brick", (PyCFunction)(void (*)(void))stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
+    {"stop", (PyCFunction)(void (*)(void))stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
+    {"_begin_tile", begin_tile, METH_O, "Begin a span of a brick, without a sync; of None: the timer of what is not timed."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot timing_slots[] = {
+    {Py_tp_new, timing_new},
+    {Py_tp_members, timing_members},
+    {Py_tp_methods, timing_methods},
+    {Py_tp_doc, (void *)PyDoc_STR("The calls of a BrickProfiler that hosts make at each brick.")},
+    {0, NULL},
+};
+PyType_Spec core_timing_spec = {
+    "brick_agent._core.Timing", sizeof(Timing), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, timing_slots,
+};
