@@ -54,6 +54,7 @@ from brick_agent._trace import trace
 # Here and in all modules of the agent: `typing` takes longer to import than all of them, so only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from brick_agent._compat.functions import detect_backend, fnv1a_f32_checksum
     from brick_agent._compat.kernel_trace.report import TraceReport
     from brick_agent._compat.kernel_trace.run import TraceRun
     from brick_agent._compat.kernel_trace.trace import KernelTrace
@@ -78,6 +79,8 @@ else:
         "TraceReport": "_compat.kernel_trace.report",
         "TraceRun": "_compat.kernel_trace.run",
         "TransferDirection": "_compat.profiler.node",
+        "detect_backend": "_compat.functions",
+        "fnv1a_f32_checksum": "_compat.functions",
         "instrument": "_torch.instrument",
         "source": "_kernel_source",
         "uninstrument": "_torch.instrument",
@@ -136,10 +139,12 @@ __all__ = [
     "TransferDirection",
     "brick",
     "checksum",
+    "detect_backend",
     "disable",
     "enable",
     "finalize",
     "fingerprint",
+    "fnv1a_f32_checksum",
     "get_include",
     "init",
     "instrument",

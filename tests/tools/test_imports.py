@@ -159,7 +159,7 @@ import pickle
 old = pickle.load(open({str(ROOT / "tests/golden/agent-flat.pickle")!r}, "rb"))
 import brick_agent
 public = [getattr(brick_agent, name) for name in brick_agent.__all__]
-assert len(old["public"]) == len(public) and all(each in public for each in old["public"])
+assert old["public"] and all(each in public for each in old["public"])
 print(*old["enums"], *old["nodes"], *old["totals"], old["report"].diagnosis, sep="\\n")
 """
     result = subprocess.run([sys.executable, "-P", "-c", load], capture_output=True, text=True, check=True)

@@ -29,6 +29,7 @@ from brick_agent._core import Taken, checksum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import SupportsIndex
 
 TRACES_MAX = 16_384
@@ -68,6 +69,22 @@ class TraceRun:
         self.diverged = False
         self.divergence_diagnosis: str | None = None
         self.traces_dropped = 0
+
+    def __repr__(self) -> str:
+        many = f"{len(self._traces)} trace{'' if len(self._traces) == 1 else 's'}"
+        return f"TraceRun({self.run_id!r}, {many}{', diverged' if self.diverged else ''})"
+
+    def __reduce__(self) -> tuple[Callable[[str], TraceRun], tuple[str]]:
+        """Copied and pickled as JSON: a copy shares nothing with the run."""
+        return type(self).from_json, (self.to_json(),)
+
+    def is_diverged(self) -> bool:
+        """Whether the last compare_and_mark found a divergence.
+
+        >>> brick.TraceRun("base").is_diverged()
+        False
+        """
+        return self.diverged
 
     def add_trace(self, trace: KernelTrace) -> None:
         """Keep a copy of a trace, and record it once, whatever it is added to.

@@ -32,12 +32,14 @@ from __future__ import annotations
 
 import math
 
+from brick_agent._compat.functions import detect_backend
 from brick_agent._compat.profiler.brick_ids import BrickCategory, BrickId, category_of
 from brick_agent._compat.profiler.graph import Graphed
 from brick_agent._compat.profiler.local_totals import member, now_ns, shown
 from brick_agent._compat.profiler.own_segment import OwnTotals, Recorded
-from brick_agent._compat.profiler.report import ProfilerReport, as_json, as_text, ordered
-from brick_agent._compat.profiler.stats import BrickBottleneck, BrickStats, CategoryStats, by_category, ratio
+from brick_agent._compat.profiler.report import MORE_COLUMNS, ProfilerReport, as_json, as_text, ordered
+from brick_agent._compat.profiler.report_pages import FORMATS
+from brick_agent._compat.profiler.stats import BrickBottleneck, BrickStats, CategoryTotals, by_category, ratio
 from brick_agent._compat.profiler.tiles import LEVELS, NAMES, TileLevel, TileStats
 from brick_agent._compat.profiler.timing import SyncMode, by_name
 from brick_agent._core import brick
@@ -45,7 +47,7 @@ from brick_agent._core import finalize as _finalize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import SupportsFloat
 
 _ALWAYS = tuple(category.name for category in BrickCategory)
@@ -54,7 +56,7 @@ _ALWAYS = tuple(category.name for category in BrickCategory)
 class BrickProfiler(Graphed):
     """Time bricks under the seed profiler's names; disabled until enable().
 
-    sync: the function that waits for the device; see set_sync_mode for `mode`.
+    name: for its reports. sync: the function that waits for the device; see set_sync_mode for `mode`.
 
     >>> profiler = brick.BrickProfiler.enabled()
     >>> timer = profiler.start("rms_norm_of_a_port")
@@ -65,22 +67,31 @@ class BrickProfiler(Graphed):
 
     __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
-    def __init__(self, *, sync: Callable[[], object] | None = None, mode: SyncMode | str = SyncMode.Deferred) -> None:
+    def __init__(
+        self, name: str = "", *, sync: Callable[[], object] | None = None, mode: SyncMode | str = SyncMode.Deferred
+    ) -> None:
         super().__init__(sync, mode)
+        self.name = name if isinstance(name, str) else ""
+        if self.name is not name:
+            self._local.refuse("names", f"a profiler's name must be a string, not {shown(name)}")
         self._recorded, self._tiled = Recorded(), Recorded()
 
     @classmethod
     def enabled(
-        cls, *, sync: Callable[[], object] | None = None, mode: SyncMode | str = SyncMode.Deferred
+        cls, name: str = "", *, sync: Callable[[], object] | None = None, mode: SyncMode | str = SyncMode.Deferred
     ) -> BrickProfiler:
         """Make an enabled profiler.
 
         >>> brick.BrickProfiler.enabled().is_enabled()
         True
         """
-        profiler = cls(sync=sync, mode=mode)
+        profiler = cls(name, sync=sync, mode=mode)
         profiler.enable()
         return profiler
+
+    def __repr__(self) -> str:
+        state = "enabled" if self._enabled else "disabled"
+        return f"BrickProfiler({self.name!r}, {state}, {self._mode.name}, {self.pending_count()} pending)"
 
     # ---- tiles -------------------------------------------------------------------------------------------------------
 
@@ -128,6 +139,8 @@ class BrickProfiler(Graphed):
         name = "other" if known is None else known.name
         return self.stats(name) or BrickStats(name, category_of(name, None))
 
+    stats_for = brick_stats
+
     def stats(self, name: str) -> BrickStats | None:
         """The totals of a brick of any name, cut after 120 bytes; None: unknown.
 
@@ -157,13 +170,17 @@ class BrickProfiler(Graphed):
         """
         return [each.name for each in self.all_brick_stats()]
 
-    def category_stats(self) -> dict[str, CategoryStats]:
+    def category_stats(self) -> CategoryTotals:
         """The totals of each category: the four that always exist, and users' own.
+
+        Found by name, and the four by BrickCategory and by number.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("Softmax", 12_500)
         >>> profiler.category_stats()["Attention"].percentage
         100.0
+        >>> profiler.category_stats()[brick.BrickCategory.Attention].count
+        1
         """
         return by_category(self.all_brick_stats(), _ALWAYS)
 
@@ -293,6 +310,31 @@ class BrickProfiler(Graphed):
         """
         return as_text(self._report())
 
+    def report(self, format: str = "text", *, columns: Iterable[str] = ()) -> str:
+        """The report as text, markdown, html or json.
+
+        columns: figures that the table of bricks has besides: p95, cv (the coefficient of variation).
+
+        >>> profiler = brick.BrickProfiler.enabled("decode")
+        >>> profiler.record_elapsed("gemm", 12_500)
+        >>> "| gemm |" in profiler.report("markdown", columns=["p95", "cv"])
+        True
+        """
+        write = FORMATS.get(format) if isinstance(format, str) else None
+        if write is None:
+            self._local.refuse("formats", f"a format must be {', '.join(FORMATS)}, not {shown(format)}")
+        return (write or as_text)(self._report(self._columns(columns)))
+
+    def _columns(self, columns: Iterable[str]) -> tuple[str, ...]:
+        try:
+            wanted: list[object] = list(columns)
+        except Exception:
+            wanted = [columns]
+        known = tuple(each for each in wanted if isinstance(each, str) and each in MORE_COLUMNS)
+        if len(known) < len(wanted):
+            self._local.refuse("columns", f"columns must be {' or '.join(MORE_COLUMNS)}, not {shown(columns)}")
+        return known
+
     def to_json(self) -> str:
         """The report as JSON.
 
@@ -301,10 +343,12 @@ class BrickProfiler(Graphed):
         """
         return as_json(self._report())
 
-    def _report(self) -> ProfilerReport:
+    def _report(self, columns: tuple[str, ...] = ()) -> ProfilerReport:
         reading = self._recorded.read()
         bricks = ordered(self._bricks(reading).values())
         settings = {
+            "name": self.name,
+            "backend": detect_backend(),
             "enabled": self._enabled,
             "sync_mode": self._mode.name.lower(),
             "syncs": self._sync is not None,
@@ -313,7 +357,9 @@ class BrickProfiler(Graphed):
         lost = reading.ledger | {"torn": reading.torn, "unread": reading.unread} | self._local.mistakes
         wall_ns, supplied = self._local.passed_ns(now_ns()), dict(self._local.supplied)
         categories, tiles = by_category(bricks, _ALWAYS), self.all_tile_stats()
-        return ProfilerReport(settings, wall_ns, bricks, categories, tiles, supplied, self.pending_count(), lost)
+        return ProfilerReport(
+            settings, wall_ns, bricks, categories, tiles, supplied, self.pending_count(), lost, columns
+        )
 
     def reset(self) -> None:
         """Reset everything but the settings and the epoch; pending work is forgotten.

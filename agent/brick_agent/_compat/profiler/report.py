@@ -34,6 +34,7 @@ class ProfilerReport:
     supplied: dict[str, object]  # by a user, not measured
     pending: int  # starts that no sync has covered yet
     lost: dict[str, int]  # what was not recorded, by reason
+    columns: tuple[str, ...] = ()  # those of MORE_COLUMNS that were asked for
 
     @property
     def total_ns(self) -> int:
@@ -92,7 +93,9 @@ def _brick(of: BrickStats) -> dict[str, object]:
         **_members(of, "name category count total_ns self_ns avg_ns std_ns min_ns min_exact max_ns max_exact"),
         "p50_ns": of.percentile_ns(50),
         "p90_ns": of.percentile_ns(90),
+        "p95_ns": of.percentile_ns(95),
         "p99_ns": of.percentile_ns(99),
+        "cv": of.cv,
         **_members(of, "bounded bounded_ns sync_latency_ns"),
         "elements": of.total_elements,
         "elements_per_s": of.throughput,
@@ -137,22 +140,46 @@ def _tile(of: TileStats) -> dict[str, object]:
 
 def as_text(report: ProfilerReport) -> str:
     """Write the report for a person."""
+    parts = [headline(report)]
+    for columns, rows in tables(report):
+        parts += _table(columns, rows)
+    for note in notes(report):
+        parts += ["", note]
+    return "\n".join(parts) + "\n"
+
+
+def headline(report: ProfilerReport) -> str:
+    """The first line: whose report it is, and the totals."""
     speed = ratio(report.total_elements * 1e9, report.wall_ns)
-    parts = [
-        f"{_duration(report.total_ns)} in bricks of {_duration(report.wall_ns)}, {report.total_elements:,} elements, "
-        f"{speed:,.0f} a second"
+    name, backend = report.settings.get("name"), report.settings.get("backend")
+    return (
+        f"{printable(f'{name}: ') if name else ''}{_duration(report.total_ns)} in bricks of "
+        f"{_duration(report.wall_ns)}, {report.total_elements:,} elements, {speed:,.0f} a second"
+        f"{f', backend {backend}' if backend else ''}"
+    )
+
+
+def tables(report: ProfilerReport) -> list[tuple[Sequence[TextColumn], list[Any]]]:
+    """The tables that have rows: bricks, categories, tiles."""
+    found: list[tuple[Sequence[TextColumn], list[Any]]] = [
+        (_bricks(report.total_ns, report.columns), report.bricks),
+        (_CATEGORIES, [each for each in report.categories.values() if each.count]),
+        (_TILES, [each for each in report.tiles if each.count]),
     ]
-    parts += _table(_bricks(report.total_ns), report.bricks)
-    parts += _table(_CATEGORIES, [each for each in report.categories.values() if each.count])
-    parts += _table(_TILES, [each for each in report.tiles if each.count])
+    return [(columns, rows) for columns, rows in found if rows]
+
+
+def notes(report: ProfilerReport) -> list[str]:
+    """What is not measured, pending, or lost: a line each."""
+    found = []
     if report.supplied:
         supplied = ", ".join(f"{what} {value}" for what, value in report.supplied.items())
-        parts += ["", f"supplied by the user, not measured: {supplied}"]
+        found.append(f"supplied by the user, not measured: {supplied}")
     if report.pending:
-        parts += ["", f"pending: {report.pending:,}, which finalize() ends"]
+        found.append(f"pending: {report.pending:,}, which finalize() ends")
     if lost := [f"{n:,} {printable(what)}" for what, n in report.lost.items() if n]:
-        parts += ["", f"not recorded: {', '.join(lost)}"]
-    return "\n".join(parts) + "\n"
+        found.append(f"not recorded: {', '.join(lost)}")
+    return found
 
 
 def _marks(of: BrickStats) -> str:
@@ -165,8 +192,6 @@ def _marks(of: BrickStats) -> str:
 
 
 def _table(columns: Sequence[TextColumn], rows: Sequence[Any]) -> list[str]:
-    if not rows:
-        return []
     laid_out = []
     for column in columns:
         cells = [column.title, *map(column.cell, rows)]
@@ -212,7 +237,13 @@ _TILES = (
 )
 
 
-def _bricks(total_ns: int) -> tuple[TextColumn, ...]:
+MORE_COLUMNS = {
+    "p95": TextColumn("P95", lambda of: _duration(of.percentile_ns(95))),
+    "cv": TextColumn("CV", lambda of: f"{of.cv:.2f}"),
+}
+
+
+def _bricks(total_ns: int, more: Sequence[str]) -> tuple[TextColumn, ...]:
     return (
         TextColumn("BRICK", lambda of: printable(of.name), is_text=True),
         _CATEGORY,
@@ -220,6 +251,7 @@ def _bricks(total_ns: int) -> tuple[TextColumn, ...]:
         _TOTAL,
         _AVERAGE,
         TextColumn("P50", lambda of: _duration(of.percentile_ns(50))),
+        *(MORE_COLUMNS[each] for each in MORE_COLUMNS if each in more),
         TextColumn("P99", lambda of: _duration(of.percentile_ns(99))),
         TextColumn("SELF %", lambda of: f"{ratio(of.self_ns * 100, total_ns):.1f}"),
         _ELEMENTS,

@@ -16,6 +16,8 @@ import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from brick_agent._compat.profiler.brick_ids import BrickCategory
+
 _PERCENT = 100.0
 _SECOND_NS = 1e9
 # elements per cycle, below which the seed thinks that memory is waited for, and above which that it is not
@@ -110,12 +112,25 @@ class BrickStats:
         """The average time of a run."""
         return ratio(self.total_ns, self.count)
 
+    def avg_us(self) -> float:
+        """The average time of a run in microseconds."""
+        return self.avg_ns / 1e3
+
+    def gap_factor(self, budget_us: float) -> float:
+        """The average time over a budget: above 1 it is exceeded; 0: there is no budget."""
+        return ratio(self.avg_us(), max(budget_us, 0.0))
+
     @property
     def std_ns(self) -> float:
         """The standard deviation of the measured times."""
         measured = self.count - self.bounded
         mean = ratio(self.total_ns - self.bounded_ns, measured)
         return math.sqrt(max(ratio(self.squares, measured) - mean * mean, 0.0))
+
+    @property
+    def cv(self) -> float:
+        """The coefficient of variation of the measured times: their standard deviation over their average."""
+        return ratio(self.std_ns, ratio(self.total_ns - self.bounded_ns, self.count - self.bounded))
 
     def percentile_ns(self, percent: float) -> float | None:
         """A percentile of the times, to 10 %; None: none was measured."""
@@ -190,11 +205,20 @@ class CategoryStats:
         return ratio(self.total_elements * _SECOND_NS, self.total_ns)
 
 
-def by_category(bricks: list[BrickStats], always: tuple[str, ...]) -> dict[str, CategoryStats]:
+class CategoryTotals(dict[str, CategoryStats]):
+    """Totals by the category's name; one of the four is found by its BrickCategory and its number, too."""
+
+    def __getitem__(self, category: str | int) -> CategoryStats:
+        if isinstance(category, int) and not isinstance(category, bool) and 0 <= category < len(BrickCategory):
+            category = BrickCategory(category).name
+        return super().__getitem__(category)  # type: ignore[index]  # else a KeyError
+
+
+def by_category(bricks: list[BrickStats], always: tuple[str, ...]) -> CategoryTotals:
     """The totals of each category: those of `always`, then the others by name."""
     total = sum(each.self_ns for each in bricks)
     others = sorted({each.category for each in bricks} - set(always))
-    categories = {}
+    categories = CategoryTotals()
     for category in (*always, *others):
         of = [each for each in bricks if each.category == category]
         own, elements = sum(each.self_ns for each in of), sum(each.total_elements for each in of)
