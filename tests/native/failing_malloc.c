@@ -1,0 +1,104 @@
+/* Before a program of which one library is to run out of memory, and of which its blocks are counted.
+ *
+ * allocations_watch(FROM, TO)  counts calls of malloc, calloc and realloc by code at these addresses
+ * allocations_fail(N)          the N-th of them from now on fails, from 1; 0: none
+ * allocations_failed()         whether that came
+ * allocations_held()           how many blocks they made that are not freed
+ *
+ * One thread at a time may allocate under watch.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define HELD_MAX 65536u
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *block, size_t size);
+extern void __libc_free(void *block);
+
+static uintptr_t watched_from, watched_to;
+static unsigned long until_failure;
+static int failed;
+static uintptr_t held[HELD_MAX];
+static size_t held_count;
+
+void allocations_watch(uintptr_t from, uintptr_t to)
+{
+    watched_from = from;
+    watched_to = to;
+}
+
+void allocations_fail(unsigned long at)
+{
+    until_failure = at;
+    failed = 0;
+}
+
+int allocations_failed(void) { return failed; }
+size_t allocations_held(void) { return held_count; }
+
+static int is_watched(const void *caller) { return (uintptr_t)caller >= watched_from && (uintptr_t)caller < watched_to; }
+
+static int fails(void)
+{
+    if (until_failure == 0 || --until_failure > 0)
+        return 0;
+    failed = 1;
+    errno = ENOMEM;
+    return 1;
+}
+
+static void *made(void *block)
+{
+    if (block != NULL) {
+        if (held_count == HELD_MAX)
+            abort();
+        held[held_count++] = (uintptr_t)block;
+    }
+    return block;
+}
+
+static void gone(uintptr_t block)
+{
+    for (size_t n = held_count; n-- > 0;)
+        if (held[n] == block) {
+            held[n] = held[--held_count];
+            return;
+        }
+}
+
+void *malloc(size_t size)
+{
+    if (!is_watched(__builtin_return_address(0)))
+        return __libc_malloc(size);
+    return fails() ? NULL : made(__libc_malloc(size));
+}
+
+void *calloc(size_t count, size_t size)
+{
+    if (!is_watched(__builtin_return_address(0)))
+        return __libc_calloc(count, size);
+    return fails() ? NULL : made(__libc_calloc(count, size));
+}
+
+void *realloc(void *block, size_t size)
+{
+    if (!is_watched(__builtin_return_address(0)))
+        return __libc_realloc(block, size);
+    if (fails())
+        return NULL;
+    const uintptr_t before = (uintptr_t)block;
+    void *after = made(__libc_realloc(block, size));
+    if (after != NULL)
+        gone(before);
+    return after;
+}
+
+void free(void *block)
+{
+    if (held_count > 0 && block != NULL)
+        gone((uintptr_t)block);
+    __libc_free(block);
+}

@@ -1,0 +1,41 @@
+"""The reader's C without memory: each allocation in turn fails. It says so, keeps nothing and goes on as before."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import NATIVE
+
+SUPPORT = Path(__file__).parent.parent / "support"
+
+Compile = Callable[..., Path]
+
+
+def told(compiled: Compile, use: str) -> dict[str, Any]:
+    library = compiled("failing_malloc.so", (NATIVE / "failing_malloc.c",), "-shared", "-fPIC", "-O2")
+    environment = os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": str(SUPPORT)}
+    command = [sys.executable, "-P", str(SUPPORT / "scarce.py"), use]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr[-2000:]}"
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("use", "least"), [("fingerprints", 80), ("segment", 2), ("drained", 4), ("refused", 1), ("recorded", 0)]
+)
+def test_each_allocation_may_fail_and_no_block_is_kept(compiled: Compile, use: str, least: int) -> None:
+    found = told(compiled, use)
+    assert found["same"]
+    assert found["failures"] >= least
+    assert found["without_memory"] >= least - 8  # to grow a window early is optional
+    assert found["blocks_kept"] == 0
+    assert found["opened_kept"] == 0
+    assert found["python_bytes_each"] < 32
