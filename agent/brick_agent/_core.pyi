@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, SupportsFloat, SupportsIndex, final
+from typing import Any, Final, Protocol, SupportsFloat, SupportsIndex, TypeVar, final
 from weakref import ReferenceType
 
 from typing_extensions import Buffer
@@ -213,6 +213,8 @@ def _watched(
 ) -> Callable[..., Any]: ...
 def _step_of(tensors: Iterable[Any], filled: int, /) -> int | None: ...
 
+_TimingClass = TypeVar("_TimingClass", bound=type[Timing])
+
 @final
 class BrickTimer:
     name: Final[str]
@@ -232,4 +234,5 @@ class Timing:
     def _begin_tile(self, brick: Brick | None, /) -> BrickTimer: ...
 
 def _know(known: tuple[Brick, ...], named: dict[str, Brick], /) -> None: ...
+def _own_methods(type: _TimingClass, /) -> _TimingClass: ...
 def _by_name(name: str, category: str | None = None, /) -> Brick: ...

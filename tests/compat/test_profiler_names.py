@@ -99,6 +99,24 @@ report([*shown, repr(none), p.brick_stats(1).count])
     ]
 
 
+def test_a_subclass_may_have_its_own_start_and_one_of_timing_alone_gets_the_fast_methods(
+    worker: Start, prefix: str
+) -> None:
+    found = report_of(
+        worker,
+        """
+class Own(brick.BrickProfiler):
+    def start_brick(self, id): return super().start_brick(id + 1)
+own = Own.enabled()
+own.stop_brick(own.start_brick(1), 1)
+try: _core._own_methods(int); refused = False
+except TypeError: refused = True
+report([own.brick_stats(2).count, refused, "start_brick" in vars(brick.BrickProfiler)])
+""",
+    )
+    assert found == [1, True, True]
+
+
 def test_a_timer_ends_where_the_sync_function_raises_what_nothing_catches(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
@@ -151,7 +169,16 @@ report([p.report().splitlines()[2], more, json.loads(p.report("json"))["bricks"]
     assert cv["p90_ns"] <= cv["p95_ns"] <= cv["p99_ns"]
 
 
-@pytest.mark.parametrize("call", ["p.report('pdf')", "p.report(7)", "p.report(columns=['p42'])", "p.report(columns=5)", "p.report(columns=[[]])"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "p.report('pdf')",
+        "p.report(7)",
+        "p.report(columns=['p42'])",
+        "p.report(columns=5)",
+        "p.report(columns=[[]])",
+    ],
+)
 def test_an_unknown_format_or_column_is_refused_and_the_text_is_shown(worker: Start, prefix: str, call: str) -> None:
     text, mistakes = report_of(worker, f"text = {call}\nreport([text, p._local.mistakes])\n")
     assert " in bricks of " in text

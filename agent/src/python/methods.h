@@ -20,6 +20,7 @@ PyObject *core_step_of(PyObject *module, PyObject *args);
 extern PyType_Spec core_timer_spec, core_timing_spec;
 PyObject *core_know(PyObject *module, PyObject *args);
 PyObject *core_by_name(PyObject *module, PyObject *args);
+PyObject *core_own_methods(PyObject *module, PyObject *type);
 
 /* capsule.c */
 PyObject *core_native(void);

@@ -42,7 +42,7 @@ from brick_agent._compat.profiler.report_pages import FORMATS
 from brick_agent._compat.profiler.stats import BrickBottleneck, BrickStats, CategoryTotals, by_category, ratio
 from brick_agent._compat.profiler.tiles import LEVELS, NAMES, TileLevel, TileStats
 from brick_agent._compat.profiler.timing import SyncMode, by_name
-from brick_agent._core import brick
+from brick_agent._core import _own_methods, brick
 from brick_agent._core import finalize as _finalize
 
 TYPE_CHECKING = False
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 _ALWAYS = tuple(category.name for category in BrickCategory)
 
 
+@_own_methods
 class BrickProfiler(Graphed):
     """Time bricks under the seed profiler's names; disabled until enable().
 
@@ -251,8 +252,7 @@ class BrickProfiler(Graphed):
         if known is None:
             self._local.refuse("bottlenecks", f"a bottleneck must be Unknown, Memory or Compute, not {shown(label)}")
             return
-        with self._local.lock:
-            self._local.of(by_name(name, None).name).bottleneck = known
+        self._local.of(by_name(name, None).name).bottleneck = known
 
     def set_l2_cache_hit_rate(self, rate: SupportsFloat) -> None:
         """Set the hit rate of the L2 cache, from 0 to 1; shown as supplied.
