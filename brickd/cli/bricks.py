@@ -16,6 +16,7 @@ from brickd.base.units import NOBODY
 from brickd.cli import table as tables
 from brickd.cli import wording
 from brickd.cli.ask import asked
+from brickd.cli.more_columns import columns_option, with_columns
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
@@ -57,8 +58,9 @@ _WORST = (
 
 @click.command()
 @asks(BricksQuery)
+@columns_option
 @output_options
-def bricks(question: BricksQuery, recordings: Sequence[str], output: str) -> None:
+def bricks(question: BricksQuery, recordings: Sequence[str], more: Sequence[str], output: str) -> None:
     """Show the totals of every brick.
 
     One row per brick, the largest self time first.
@@ -70,17 +72,21 @@ def bricks(question: BricksQuery, recordings: Sequence[str], output: str) -> Non
       brickd bricks --by worker
     """  # noqa: D301
     document = asked("bricks", question, recordings=recordings)
-    emit(document, output, table=lambda screen: _render(document, screen), rows="bricks")
+    emit(document, output, table=lambda screen: _render(document, screen, more), rows="bricks")
 
 
-def _render(document: dict[str, Any], screen: Screen) -> list[str]:
+def _render(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> list[str]:
     if not document["workers"]:
         return [NOBODY]
     entries, rest = document["bricks"], document["rest"]
     if not entries:
         return [wording.nothing(document)]
     # Of one worker alone there is no worst.
-    figures = [*wording.brick_figures(document), *_FIGURES, *(() if document["by"] == "worker" else _WORST)]
+    figures = [
+        *wording.brick_figures(document),
+        *with_columns(_FIGURES, more),
+        *(() if document["by"] == "worker" else _WORST),
+    ]
     known = {key for entry in entries for key, value in entry.items() if value is not None}
     figures = [each for each in figures if each.key in known or each.key not in _SOMETIMES]
     sorted_by = SORTS[document["sort"]]
@@ -89,6 +95,6 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     lines = tables.figures(kept, named, screen.width) + wording.bounds(entries, screen)
     if rest["bricks"]:
         share = units.percent(rest["share_percent"])
-        more = f"…{units.count(rest['bricks'])} more: {units.duration(rest['self_ns'])} self, {share}"
-        lines.append(escape.text(more, screen.width))
+        left_out = f"…{units.count(rest['bricks'])} more: {units.duration(rest['self_ns'])} self, {share}"
+        lines.append(escape.text(left_out, screen.width))
     return lines

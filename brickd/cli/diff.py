@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from brickd.analysis.timing.pace_compare import CALLS_MIN
 from brickd.base import escape, units
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
@@ -19,7 +20,7 @@ from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
-from brickd.errors import Exit
+from brickd.errors import Exit, NothingComparable
 from brickd.query.queries import REASONS, DiffQuery
 from brickd.views import diff_operands
 
@@ -27,7 +28,7 @@ _LINES = 24
 _BEFORE, _SITES_MIN, _APART = 2, 3, 5
 _BRICKS = 3
 _DIFFER = ("diverged", "routing")
-_FAILS = ("diverged", "within", "incomplete", "unproven")
+_FAILS = ("diverged", "within", "incomplete", "unproven", "slower")
 
 
 @click.command()
@@ -45,10 +46,22 @@ _FAILS = ("diverged", "within", "incomplete", "unproven")
     type=click.Choice(_FAILS),
     multiple=True,
     help="Exit 1 also for this verdict; diverged always exits 1. With unproven: exit 1 if no computed value could be"
-    " compared. May be given several times.",
+    " compared. With slower: exit 1 if a brick of the second worker takes longer than the first's. May be given several"
+    " times.",
+)
+@click.option(
+    "--slower-by",
+    "percent",
+    type=click.FloatRange(0),
+    metavar="PERCENT",
+    default=5.0,
+    show_default=True,
+    help="With --fail-on slower: how much longer the median may be.",
 )
 @output_options
-def diff(question: DiffQuery, every: bool, context: int | None, fails: Sequence[str], output: str) -> Exit:
+def diff(
+    *, question: DiffQuery, every: bool, context: int | None, fails: Sequence[str], percent: float, output: str
+) -> Exit:
     """Show where the numbers of workers first differ, and why.
 
     Compares two or more workers. A pattern ('api/*') or a service stands for its workers. With three or more workers,
@@ -61,16 +74,44 @@ def diff(question: DiffQuery, every: bool, context: int | None, fails: Sequence[
       brickd diff api
       brickd diff api/0 api/1
       brickd diff base.brick:api/0 new.brick:api/0 --by run
+      brickd diff base.brick:api/0 new.brick:api/0 --fail-on slower --slower-by 10
     """  # noqa: D301
     document = noted(diff_operands.find(question, progress.reading))
-    emit(document, output, table=lambda screen: _render(document, screen, every, context), rows="sites")
+    emit(
+        document,
+        output,
+        table=lambda screen: _render(document, screen, every, context, times="slower" in fails),
+        rows="sites",
+    )
+    is_slower = "slower" in fails and _is_slower(document, percent)
     if "unproven" in fails and _is_unproven(document):
         if document["verdict"] == "not_comparable":
             print_message(f"unproven: {document['reasons'][0]}")
         return Exit.DIFFERS
-    diff_operands.require_comparable(document)
-    fail = any(document[each] for each in ("within", "incomplete") if each in fails)
+    if "slower" not in fails:
+        diff_operands.require_comparable(document)
+    elif document["verdict"] == "not_comparable":
+        print_message(f"only times are compared: {document['reasons'][0]}")
+    fail = is_slower or any(document[each] for each in ("within", "incomplete") if each in fails)
     return Exit.DIFFERS if fail or document["verdict"] in (*_DIFFER, *fails) else Exit.OK
+
+
+def _is_slower(document: dict[str, Any], percent: float) -> bool:
+    """Whether a brick of the second worker takes longer, beyond chance and by more than so much.
+
+    Raises:
+        UsageError: there are not two workers.
+        NothingComparable: no brick ran often enough in both.
+    """
+    if len(document["workers"]) != 2:
+        raise click.UsageError(
+            f"--fail-on slower needs 2 workers, not {len(document['workers'])}: the old, then the new"
+        )
+    bricks = [row for row in document["timing"]["bricks"] if row["p_value"] is not None]
+    if not bricks:
+        raise NothingComparable(f"no brick ran {CALLS_MIN} times or more in both workers")
+    changes = [row["difference_percent"] for row in bricks if row["significant"]]
+    return any(change is None or change > percent for change in changes)
 
 
 def _is_unproven(document: dict[str, Any]) -> bool:
@@ -80,9 +121,9 @@ def _is_unproven(document: dict[str, Any]) -> bool:
     return all(each["verdict"] == "unproven" for each in outputs or classes)
 
 
-def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None) -> list[str]:
+def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None, *, times: bool) -> list[str]:
     if document["verdict"] == "not_comparable":  # that is said as what ends the verb
-        return []
+        return _times(document["timing"], screen, every)[1:] if times else []
     title, *more = document["headlines"]
     bad = document["verdict"] in _DIFFER
     lines = [escape.text(title, screen.width)]

@@ -20,6 +20,7 @@ from brickd.cli import table as tables
 from brickd.cli.ask import asked
 from brickd.cli.health import Bounds, living
 from brickd.cli.health import check as checked
+from brickd.cli.more_columns import columns_option, with_columns
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
@@ -61,6 +62,7 @@ _BRICK_FIGURES = (
               metavar="[DURATION]", help="Show it again every DURATION (default: 2s).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Print one line that says whether all is well; exit 1 if not.")
 @asks(Bounds, keyword="bounds")
+@columns_option
 @output_options
 def status(
     *,
@@ -69,6 +71,7 @@ def status(
     seconds: float | None,
     check: bool,
     bounds: Bounds,
+    more: Sequence[str],
     output: str,
 ) -> Exit | None:
     """Show totals over all workers, problems first.
@@ -92,22 +95,22 @@ def status(
         raise click.UsageError("this option needs --check")
     find = partial(fetch_answer.find, "status", question, recordings=recordings, reading=progress.reading)
     if seconds is not None:
-        again(seconds, find, render, output)
+        again(seconds, find, partial(render, more=more), output)
     if check:
         return checked(find(), bounds, output)
     document = asked("status", question, recordings=recordings)
-    emit(document, output, table=lambda screen: render(document, screen), rows="bricks")
+    emit(document, output, table=lambda screen: render(document, screen, more), rows="bricks")
     return None
 
 
-def render(document: dict[str, Any], screen: Screen) -> list[str]:
+def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -> list[str]:
     """The screen, finished lines."""
     if not document["workers"]:
         return [NOBODY, *_problems(document, screen), *wording.removed(document["removed"], screen)]
     lines = _services(document, screen) + _problems(document, screen)
     lines += wording.removed(document["removed"], screen) + _numerics(document, screen) + _unproven(document, screen)
     lines += _workers(document, screen)
-    return lines + _bricks(document, screen, LINES - len(lines))
+    return lines + _bricks(document, screen, LINES - len(lines), more)
 
 
 def _services(document: dict[str, Any], screen: Screen) -> list[str]:
@@ -190,13 +193,13 @@ def _healthy(worker: dict[str, Any], odd: Container[str]) -> bool:
     return worker["state"] in ("live", "ended") and not worker["problem"] and worker["name"] not in odd
 
 
-def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:
+def _bricks(document: dict[str, Any], screen: Screen, room: int, more: Sequence[str]) -> list[str]:
     bricks, windowed = document["bricks"], document["over_ns"] is not None
     title, key = ("COUNT/S", "count_per_second") if windowed else ("COUNT", "count")
     figures = (
         Figure(Column(f"BRICK (self time{wording.over(document)})"), "name", str),
         Figure(Column(title, "right"), key, units.count),
-        *_BRICK_FIGURES,
+        *with_columns(_BRICK_FIGURES, more),
     )
     whole = sum(brick["self_ns"] for brick in bricks)
     most = min(_BRICKS, room - 2)

@@ -45,7 +45,7 @@ class BrickTotals:
     def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
         """As JSON has it; a window of `over_ns` does not know its shortest and longest span."""
         row = self.row
-        times = ("total", "self", "mean", "min", "max", "p50", "p90", "p99", "p999")
+        times = ("total", "self", "mean", "min", "max", "p50", "p90", "p95", "p99", "p999")
         windowed = over_ns is not None
         return {
             "name": self.name,
@@ -54,6 +54,7 @@ class BrickTotals:
             "count": row["count"],
             **{f"{time}_ns": round(row[f"{time}_ns"]) for time in times},  # type: ignore[literal-required]
             **(dict.fromkeys(("min_ns", "max_ns")) if windowed else {}),
+            "cv": round(row["deviation_ns"] / row["mean_ns"], 4) if row["mean_ns"] else None,
             "elements": row["elements"],
             "bytes": row["bytes"],
             "flops": round(row["flops"]),

@@ -203,6 +203,7 @@ class Row(TypedDict):
     max_ns: float
     p50_ns: float
     p90_ns: float
+    p95_ns: float
     p99_ns: float
     p999_ns: float
     elements: int

@@ -117,7 +117,8 @@ def nothing(
     part |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
     part |= {"reasons": [why], "outputs": _outputs(tried), "others": []}
     part |= {"evidence_classes": _classes(sides, tried, weighed, keys=other_keys)}
-    return {**part, "weights": weighed.summary(), "timing": None}
+    times = _times(sides, 1) if len(sides.workers) == 2 else None
+    return {**part, "weights": weighed.summary(), "timing": times}
 
 
 def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:

@@ -56,8 +56,8 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         "memory_bytes", "cpu_percent", "rss_bytes", "open", "pending", "problem",
     ]  # fmt: skip
     assert list(document["bricks"][0]) == [
-        "name", "category", "count", "total_ns", "self_ns", "mean_ns", "min_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns",
-        "p999_ns", "elements", "bytes", "flops", "count_per_second", "elements_per_second",
+        "name", "category", "count", "total_ns", "self_ns", "mean_ns", "min_ns", "max_ns", "p50_ns", "p90_ns",
+        "p95_ns", "p99_ns", "p999_ns", "cv", "elements", "bytes", "flops", "count_per_second", "elements_per_second",
         "elements_per_second_in_brick", "flops_per_second_in_brick", "flops_per_byte", "bounded",
         "latency_to_sync_mean_ns", "latency_to_sync_max_ns", "worst_worker", "spread",
     ]  # fmt: skip

@@ -159,7 +159,7 @@ def test_of_the_same_means_the_greatest_number_is_the_worst_in_any_order(order: 
     assert (fold.row(0)["worst"], fold.row(0)["spread"]) == (2, 1)
 
 
-PERCENTILES = {"p50_ns": 0.50, "p90_ns": 0.90, "p99_ns": 0.99, "p999_ns": 0.999}
+PERCENTILES = {"p50_ns": 0.50, "p90_ns": 0.90, "p95_ns": 0.95, "p99_ns": 0.99, "p999_ns": 0.999}
 
 
 def apart(value: float, wanted: float, small: float) -> float:

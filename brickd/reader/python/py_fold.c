@@ -174,12 +174,12 @@ static PyObject *fold_row(PyObject *self, PyObject *index)
     double n = (double)r->count, mean = n > 0 ? r->total / n : 0;
     double variance = n > 0 ? r->squares / n - mean * mean : 0;
     const double deviation = variance > 0 ? sqrt(variance) : 0, grid_ns = f->grid_ns;
-    return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K,s:d,s:n,s:d}", "count",
+    return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K,s:d,s:n,s:d}", "count",
                          (unsigned long long)r->count, "total_ns", r->inclusive, "self_ns", r->self, "mean_ns", mean,
                          "deviation_ns", deviation, "min_ns", r->min, "max_ns", r->max, "p50_ns",
-                         brick_row_quantile(r, 0.50, grid_ns), "p90_ns", brick_row_quantile(r, 0.90, grid_ns), "p99_ns",
-                         brick_row_quantile(r, 0.99, grid_ns), "p999_ns", brick_row_quantile(r, 0.999, grid_ns), "elements",
-                         (unsigned long long)r->elements, "bytes", (unsigned long long)r->bytes, "flops", r->flops, "worst",
+                         brick_row_quantile(r, 0.50, grid_ns), "p90_ns", brick_row_quantile(r, 0.90, grid_ns), "p95_ns",
+                         brick_row_quantile(r, 0.95, grid_ns), "p99_ns", brick_row_quantile(r, 0.99, grid_ns), "p999_ns",
+                         brick_row_quantile(r, 0.999, grid_ns), "elements", (unsigned long long)r->elements, "bytes", (unsigned long long)r->bytes, "flops", r->flops, "worst",
                          m->whose, "spread", spread(m));
 }
 
