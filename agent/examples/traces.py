@@ -1,0 +1,28 @@
+"""traces.py - two runs of the same kernels, compared: which kernel differs first, and whose fault it is.
+
+$ python3 traces.py
+"""
+
+import copy
+from array import array
+
+from brick_agent import KernelTrace, TraceRun
+
+
+def forward(run, scale):
+    """Trace three kernels, of which one scales."""
+    x = array("f", [1, 2, 3])
+    for layer, (kernel, by) in enumerate((("norm", 0.5), ("rope", scale), ("mlp", 4.0))):
+        trace = KernelTrace(kernel, layer, 17, run.run_id).with_input_checksum(x)
+        x = array("f", [each * by for each in x])
+        run.add_trace(trace.with_output_checksum(x).with_time_us(12.5))
+
+
+cpu, cuda = TraceRun("cpu"), TraceRun("cuda")
+forward(cpu, 2.0)
+forward(cuda, 2.5)
+report = cuda.compare_and_mark(TraceRun.from_json(cpu.to_json()))
+print(f"{report.verdict}: {report.first_divergent_kernel}, {report.divergences[0].blame}")
+print(f"compared {report.kernels_compared}, differ {len(report.divergences)}, diverged {cuda.is_diverged()}")
+print(f"expected {report.expected_trace.output_checksum}, actual {report.actual_trace.output_checksum}")
+print(copy.deepcopy(cuda))
