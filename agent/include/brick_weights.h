@@ -40,6 +40,9 @@
  * after the last one began, when a consumer asks for it, and in each new segment (a forked child's, or the one that
  * replaces a lost one; what was read already is recorded there again). A scan always ends before the next one begins.
  *
+ * A tensor that takes long to hold may be `seldom`: only a load, and a scan that a consumer asks for, read it. Other scans
+ * record what was last read of it, with the time of that.
+ *
  * A record that finds no room in the ring waits for it: none is dropped. Three eighths of the ring are left to records
  * that cannot wait.
  *
@@ -66,6 +69,8 @@ struct brick_weight {
     uint64_t position;
     uint32_t has_position;
     uint32_t gone; /* 1: it was gone at the last scan */
+    uint32_t seldom; /* the engine's. 1: to hold it takes long: it is read at load and when a consumer asks, only */
+    uint32_t reserved;
     uint64_t ticks;
     struct brick_taken taken;
 };
@@ -75,7 +80,8 @@ enum brick_held {
     BRICK_HELD = 0,       /* *tensor describes it */
     BRICK_GONE = 1,       /* it does not exist any more: nothing is recorded */
     BRICK_UNREADABLE = 2, /* it is on a device, or of no known type: counted as refused */
-    BRICK_NOT_NOW = 3     /* the scan goes on from here, at the next turn */
+    BRICK_NOT_NOW = 3,    /* the scan goes on from here, at the next turn */
+    BRICK_SAME = 4        /* the host knows that it is what was read last: not to be released */
 };
 
 #define BRICK_RESCAN_AUTO UINT64_MAX
@@ -100,6 +106,7 @@ struct brick_weights {
     uint64_t spent_ns, lasted_ns; /* in the slices of the present scan; of the last whole one */
     int64_t credit; /* millionths of ns */
     uint32_t busy, loading, begun, moved, stopped;
+    uint32_t seldom; /* the present scan reads the seldom ones, too */
     struct brick_pieces pieces;
 };
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 
 import pytest
 from faults import Start
 from running import running
+from test_weights_scans import ASKED
 from verbs import brickd, started
 from watched import Left, left_by
 
@@ -88,19 +90,90 @@ def test_what_is_packed_without_an_accessor_is_counted(worker: Start, prefix: st
     )
 
 
-def test_what_would_stop_a_step_for_long_is_counted_and_not_unpacked(worker: Start, prefix: str) -> None:
+COUNTED = """
+import torch.ao.nn.quantized as of_torch
+class Linear(of_torch.Linear):
+    __module__ = of_torch.Linear.__module__
+    unpacked = 0
+    def weight(self):
+        type(self).unpacked += 1
+        return super().weight()
+class Dynamic(torch.ao.nn.quantized.dynamic.Linear):
+    __module__ = of_torch.Linear.__module__
+    unpacked = 0
+    def weight(self):
+        type(self).unpacked += 1
+        return super().weight()
+def scanned(more=2):  # one may be on its way
+    before = scans()
+    steps(lambda: scans() >= before + more)
+"""
+
+
+def test_what_would_stop_a_step_for_long_is_read_at_load_and_not_by_a_scan_that_nobody_asked_for(
+    worker: Start, prefix: str
+) -> None:
     got, records, results, reported = left(
         worker,
         prefix,
-        """
-        model = quantized(nn.Sequential(nn.Linear(1024, 1024, bias=False), nn.Linear(1024, 1025)), nn.Linear)
-        brick.weights(model)
-        reported = watched()
-        """,
+        COUNTED
+        + """
+model = nn.Sequential(Linear(1024, 1025), of_torch.Linear(1024, 1024))
+brick.weights(model, rescan_s=1e-6, share=1)
+reported = [watched(), Linear.unpacked]
+scanned()
+reported.append(Linear.unpacked)
+os.pwrite(_core._segment_fd(), b"x", ASKED)
+scanned(3)
+reported.append(Linear.unpacked)
+scanned()
+reported.append(Linear.unpacked)
+""".replace("ASKED", str(ASKED)),
     )
-    assert (results, got.process["tensors_refused"]) == (5, 3)
-    assert {(each.name, each.layer) for each in records} == {("*.weight", 0), ("*.weight_scale", 0)}
-    assert "it is packed, with more than 1,048,576 elements: to unpack it stops a step" in reported
+    assert (results, got.process["tensors_refused"], reported) == ([6, 1, 1, 2, 2], 0, "")
+    counted = Counter((each.name, each.layer) for each in records)
+    assert counted["*.weight", 0] == counted["*.weight", 1], "what was read last is recorded in each scan"
+
+
+def test_a_dynamic_layer_is_unpacked_once_and_its_product_shows_each_change(worker: Start, prefix: str) -> None:
+    _, records, results, reported = left(
+        worker,
+        prefix,
+        COUNTED
+        + """
+def packed(integers, scale, bias):
+    return torch._make_per_tensor_quantized_tensor(integers, scale, 0), bias
+integers = torch.randint(-128, 128, (128, 257), dtype=torch.int8)
+layer = Dynamic(257, 128)
+layer.set_weight_bias(*packed(integers, 0.01, torch.ones(128)))
+layer.register_forward_hook(lambda *_: sys.exit("a hook was called"))
+model = nn.Sequential(layer)
+brick.weights(model, rescan_s=1e-6, share=1)
+scanned()
+scanned()
+reported = [[layer.unpacked, checksum(integers)]]
+def after(integers, scale=0.01, bias=1.0):
+    layer.set_weight_bias(*packed(integers, scale, torch.full((128,), bias)))
+    scanned()
+    scanned()
+    reported.append([layer.unpacked, checksum(integers)])
+one = integers.clone()
+one[70, 3] += 1 if one[70, 3] < 127 else -1
+after(one)
+after(one.roll(1, dims=1))
+after(one.roll(1, dims=0))
+after(one, 0.01000001)
+after(one, bias=1.00001)
+after(one)
+""",
+    )
+    assert [each[0] for each in results] == [1, 2, 3, 4, 5, 6, 7]
+    seen = [each.checksum for each in records if each.name == "*.weight"]
+    assert list(dict.fromkeys(seen)) == list(dict.fromkeys(each[1] for each in results))
+    assert seen[-1] == results[-1][1]
+    assert len({each.checksum for each in records if each.name == "*.bias"}) == 2
+    assert len({each.checksum for each in records if each.name == "*.weight_scale"}) == 2
+    assert reported == ""
 
 
 def test_a_tensor_that_raises_hides_no_packed_weight(worker: Start, prefix: str) -> None:

@@ -22,9 +22,9 @@ const char core_weights_doc[] = PyDoc_STR(
 "weights(tensors, /, *, rescan_s=None, generation=None, share=0.005)\n--\n\n"
 "Record the fingerprints of a model's parameters, now and again, so that they can be compared with other workers.\n\n"
 "tensors: a mapping of names to what fingerprint() takes, or a torch module with its parameters and buffers. This call\n"
-"reads all of them. Slices of at most 200 us at the ends of steps (`with step(...)`; a packed weight is unpacked in one\n"
-"piece, up to 40 ms) read them again: when a daemon asks\n"
-"for it, and rescan_s seconds after the last time began; by default 300 s, or 200 times what that took, if it is longer.\n"
+"reads all of them. Slices of at most 200 us at the ends of steps (`with step(...)`; a packed weight is read in one piece,\n"
+"which may take longer) read them again: when a daemon asks for it, and rescan_s seconds after the last time began; by\n"
+"default 300 s, or 200 times what that took, if it is longer.\n"
 "share: the largest part of the time for slices. A later call replaces an earlier one: call it again after an update.\n"
 "generation: an integer or a string, the same in all workers to compare; by default the number of such calls. Later\n"
 "checksums are compared within one generation only.\n\n"
@@ -137,6 +137,11 @@ static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *te
     if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets what its handler raised */
         return BRICK_NOT_NOW;
     w->object = find(w, &w->entries[number]);
+    if (w->object == Py_NotImplemented) {
+        Py_CLEAR(w->object);
+        forget_unpacked(w);
+        return BRICK_SAME;
+    }
     if (w->object == NULL || core_tensor_hold(w->object, &w->held) != 0)
         return failed(w);
     *tensor = w->held.tensor;
@@ -277,11 +282,14 @@ static int watch_packed(CoreWeights *w, uint64_t *room, PyObject *found)
     int wrong = 0;
     for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(found); n++) {
         PyObject *name, *read;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(found, n), "OO", &name, &read))
+        int takes_long;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(found, n), "OOp", &name, &read, &takes_long))
             return -1;
         wrong = watch(w, room, name, (CorePlace){.of = NULL});
-        if (wrong == 0)
+        if (wrong == 0) {
             w->entries[w->weights.count - 1].read = Py_NewRef(read);
+            w->weights.each[w->weights.count - 1].seldom = (uint32_t)takes_long;
+        }
     }
     return wrong;
 }

@@ -217,11 +217,21 @@ static int read_on(struct brick_weights *w, uint64_t until)
     if (!w->begun && !brick_key_published(process(), &key)) /* it may be had later */
         return 0;
     const uint64_t number = w->read;
+    struct brick_weight *one = &w->each[number];
+    if (one->seldom && !w->seldom) {
+        read_over(w, one->gone);
+        return 1;
+    }
     const enum brick_held held = w->hold(w->host, number, &tensor);
     if (held == BRICK_NOT_NOW)
         return 0;
+    if (held == BRICK_SAME) {
+        one->ticks = brick_ticks(brick_agent.clock);
+        read_over(w, one->gone);
+        return 1;
+    }
     if (held == BRICK_GONE) {
-        w->each[number].taken.dtype = 0;
+        one->taken.dtype = 0;
         read_over(w, 1);
         return 1;
     }
@@ -316,8 +326,9 @@ static void follow(struct brick_weights *w)
 
 static int has_more(const struct brick_weights *w) { return w->recorded < w->count; }
 
-static void begin_scan(struct brick_weights *w, uint64_t now)
+static void begin_scan(struct brick_weights *w, uint64_t now, int seldom)
 {
+    w->seldom = (uint32_t)seldom;
     w->read = w->recorded = 0;
     w->began_ns = now;
     w->spent_ns = 0;
@@ -390,7 +401,7 @@ static void begin_load(struct brick_weights *w, uint64_t now)
     w->step = generation_of(w);
     w->segment = NULL;
     follow(w);
-    begin_scan(w, now);
+    begin_scan(w, now, 1);
 }
 
 /* The next turn comes when there is credit for a slice. */
@@ -439,8 +450,9 @@ void brick_weights_turn(struct brick_weights *w)
     if (allowed > 0) {
         follow(w);
         const uint64_t interval = brick_weights_interval(w);
-        if (!has_more(w) && (asked_now() != w->asked || (interval != 0 && now - w->began_ns >= interval)))
-            begin_scan(w, now);
+        const int asked = asked_now() != w->asked;
+        if (!has_more(w) && (asked || (interval != 0 && now - w->began_ns >= interval)))
+            begin_scan(w, now, asked);
         if (has_more(w)) {
             slice(w, now + allowed);
             const uint64_t took = now_ns() - now;
