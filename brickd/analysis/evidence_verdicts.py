@@ -2,7 +2,8 @@
 
 Owns: the three verdicts, over which window a comparison counts, why a class is unproven, the next command. Must not
 know: how workers are compared, screens. Invariants: a class in which nothing was compared is never equal; every
-unproven class has its reason in words; a finding makes its class diverged, however old the comparison is.
+unproven class has its reason in words; weights are equal only if none that a worker watches is unseen; a finding makes
+its class diverged, however old the comparison is.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, within
-from brickd.analysis.weights.verdicts import WeightsVerdict
+from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 from brickd.base.units import count, duration, plural
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
@@ -126,7 +127,9 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
     reasons = dict(judged.reasons()) | {reason: n for reason, n in unseen.items() if n}
     proof = proof_of(differ=judged.verdict == "differ", compared=judged.compared if judged.verdict == "equal" else 0)
     age_ns, why = judged.age_ns, None
-    if proof == "equal" and age_ns is not None and age_ns > WEIGHTS_WINDOW_NS:
+    if proof == "equal" and unseen != dict.fromkeys(unseen, 0):
+        proof, why = "unproven", _partly(judged.workers)
+    elif proof == "equal" and age_ns is not None and age_ns > WEIGHTS_WINDOW_NS:
         proof, why, command = "unproven", f"not compared for {duration(age_ns)}", f"{command} --rescan"
     elif proof == "unproven":
         why = uncompared("tensor", judged.tensors, reasons) if judged.tensors else "not read yet"
@@ -142,6 +145,20 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
         why,
         None if proof == "equal" else command,
     )
+
+
+def _partly(workers: Sequence[ComparedWorker]) -> str:
+    """What is not seen of the weights of the worker of which most is not, and in how many others something is not."""
+    unseen = {
+        worker.name: {"unread": worker.unread, "unreadable": worker.unreadable, "no_room": worker.refused}
+        for worker in workers
+    }
+    worst = max(workers, key=lambda worker: sum(unseen[worker.name].values()))
+    parts = [f"{count(worst.compared)} compared"]
+    parts += [f"{count(n)} {_REASONS[reason]}" for reason, n in unseen[worst.name].items() if n]
+    others = sum(any(each.values()) for each in unseen.values()) - 1
+    also = f"; as {plural(others, 'other worker')}" if others else ""
+    return f"{worst.name} has {plural(worst.watched, 'tensor')}: {', '.join(parts)}{also}"
 
 
 def _by_input(service: str, of: Comparisons, workers: Collection[Worker]) -> EvidenceVerdict:

@@ -144,10 +144,34 @@ def test_weights_are_unproven_until_two_workers_hold_the_same_tensor() -> None:
     assert (found.looked_at, found.compared) == (1, 0)
     assert found.why == ("0 of 1 tensor compared: 3 not read yet, 1 without a counterpart in another worker")
     weighed.add_weight("api/1", 1)
+    found = weights(weighed)
+    assert (found.verdict, found.compared, found.command) == ("unproven", 1, "brickd weights api")
+    assert found.why == "api/0 has 2 tensors: 1 compared, 1 not read yet; as 1 other worker"
+    for name in ("api/0", "api/1"):
+        weighed.add_weight(name, 5, "other")
     assert weights(weighed).verdict == "equal"
     weighed.add_weight("api/1", 2)
     found = weights(weighed)
     assert (found.verdict, found.command) == ("diverged", "brickd weights api")
+
+
+def test_weights_of_which_any_worker_has_unseen_ones_are_unproven() -> None:
+    row = ComparedWorker("api/0", "u", "api", "", 16, 16, 1, 1, 0, 7, compared=16)
+    others = {"unread": replace(row, watched=17), "no_room": replace(row, refused=1)}
+    rows = {"": row, **others, "unreadable": replace(row, watched=59, unreadable=43)}
+
+    def judged(*of_rows: str) -> EvidenceVerdict:
+        workers = tuple(replace(rows[each], name=f"api/{n}") for n, each in enumerate(of_rows))
+        return of(None, weights=[WeightsVerdict("api", workers, 16, 16, (), 0)])["weights"]
+
+    assert judged("", "").verdict == "equal"
+    assert judged("", "unread").why == "api/1 has 17 tensors: 16 compared, 1 not read yet"
+    assert judged("no_room", "").why == "api/0 has 16 tensors: 16 compared, 1 without room for their records"
+    found = judged("unread", "unreadable", "no_room")
+    assert (found.verdict, found.looked_at, found.compared) == ("unproven", 16, 16)
+    assert found.why == "api/1 has 59 tensors: 16 compared, 43 that cannot be read; as 2 other workers"
+    assert dict(found.not_comparable) == {"unread": 1, "unreadable": 43, "no_room": 1}
+    assert found.command == "brickd weights api"
 
 
 def test_weights_that_were_compared_hours_ago_are_unproven() -> None:
