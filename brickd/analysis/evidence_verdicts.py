@@ -23,7 +23,7 @@ from brickd.query.queries import PROVEN_BY
 Proof = Literal["equal", "diverged", "unproven"]
 
 LATER = "not available in this version"
-# By default a scan begins 200 times its own length after the last one: within three hours, if a scan takes up to 54 s.
+# At least so long, and two scans of each worker. By default a scan begins 200 times its own length after the last one.
 WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
 _REASONS = {
     "alone": "without a counterpart in another worker",
@@ -129,7 +129,7 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
     age_ns, why = judged.age_ns, None
     if proof == "equal" and unseen != dict.fromkeys(unseen, 0):
         proof, why = "unproven", _partly(judged.workers)
-    elif proof == "equal" and age_ns is not None and age_ns > WEIGHTS_WINDOW_NS:
+    elif proof == "equal" and age_ns is not None and any(_is_late(worker) for worker in judged.workers):
         proof, why, command = "unproven", f"not compared for {duration(age_ns)}", f"{command} --rescan"
     elif proof == "unproven":
         why = uncompared("tensor", judged.tensors, reasons) if judged.tensors else "not read yet"
@@ -141,10 +141,19 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
         judged.tensors,
         judged.compared,
         reasons,
-        WEIGHTS_WINDOW_NS,
+        max(map(_window_ns, judged.workers)),
         why,
         None if proof == "equal" else command,
     )
+
+
+def _window_ns(worker: ComparedWorker) -> int:
+    """How long a reading of all of its weights counts."""
+    return max(WEIGHTS_WINDOW_NS, 2 * worker.interval_ns)
+
+
+def _is_late(worker: ComparedWorker) -> bool:
+    return worker.compared > 0 and worker.age_ns is not None and worker.age_ns > _window_ns(worker)
 
 
 def _partly(workers: Sequence[ComparedWorker]) -> str:

@@ -190,6 +190,23 @@ def test_weights_that_were_compared_hours_ago_are_unproven() -> None:
     assert judged(None).verdict == "equal", "of workers that have ended the time is not known"
 
 
+def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> None:
+    row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, 0, 7, compared=1)
+
+    def judged(age_ns: int, interval_ns: int) -> EvidenceVerdict:
+        workers = (row, replace(row, age_ns=age_ns, interval_ns=interval_ns))
+        return of(None, weights=[WeightsVerdict("api", workers, 1, 1, (), 0)])["weights"]
+
+    far = WEIGHTS_WINDOW_NS
+    found = judged(2 * far, far)
+    assert (found.verdict, found.window_ns) == ("equal", 2 * far)
+    assert judged(2 * far + 1, far).verdict == "unproven"
+    found = judged(WEIGHTS_WINDOW_NS + 1, WEIGHTS_WINDOW_NS // 3)
+    assert (found.verdict, found.window_ns) == ("unproven", WEIGHTS_WINDOW_NS)
+    alone = WeightsVerdict("api", (row, row, replace(row, compared=0, age_ns=2 * far)), 1, 1, (), 0)
+    assert of(None, weights=[alone])["weights"].verdict == "equal", "what was not compared has no age"
+
+
 # ---- events
 
 

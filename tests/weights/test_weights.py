@@ -692,3 +692,24 @@ def test_a_copy_to_be_looked_at_stays_as_it_was() -> None:
     weighed.add_weight("api/0", 9, "w", 99)
     (judged,) = judge(copy, weighed.workers[:2])
     assert (judged.verdict, judged.equal, judged.tensors, list(copy)) == ("equal", 2, 4, uuids[:2])
+
+
+@pytest.mark.parametrize(
+    ("scans", "readings", "interval_s"),
+    [
+        (1, {"a": [10], "b": [13]}, 600),  # a load of 3 s
+        (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s from the first to the second, which lasted 30 s
+        (2, {"a": [10, 40], "b": [13]}, 30),  # the second has not read all
+        (4, {"a": [10, 100], "b": [13, 103]}, 31),  # 90 s for three scans, of 3 s each
+        (0, {"a": [10]}, 0),
+    ],
+)
+def test_the_readings_of_a_worker_show_how_far_apart_its_scans_are(
+    scans: int, readings: dict[str, list[int]], interval_s: int
+) -> None:
+    weighed = several("api/0", watched=2, scans=scans)
+    for tensor, at_s in readings.items():
+        for second in at_s:
+            weighed.add_weight("api/0", 1, tensor, ticks=second * SECOND)
+    (worker,) = weighed.judged().workers
+    assert worker.interval_ns == interval_s * SECOND

@@ -24,8 +24,11 @@ from brickd.analysis.weights.shards import Alike, Group, grouped, shard_of, size
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import Tensor
 from brickd.analysis.weights.verdicts import ComparedWorker, Differing, Holding, WeightOutlier, WeightsVerdict, Why
+from brickd.analysis.weights.worker_tensors import Holds
 from brickd.model.workers import Worker
 from brickd.shm import _reader
+
+_RESCAN_TIMES = 200  # of brick_agent: how long the last scan took, until the next one begins
 
 
 def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
@@ -111,10 +114,11 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
         return ComparedWorker(name, uuid, service, shard, 0, watched, scans, None, None, key, unreadable=unreadable)
     holds = without_gone(holds, watched)
     known = holds.known
-    age_ns = None
+    age_ns, interval_ns = None, 0
     if known and reading.alive and reading.now_ticks is not None:
         oldest = min(compress(holds.ticks, holds.now))
         age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
+        interval_ns = round(_interval(holds, scans) * reading.tick_ns)
     return ComparedWorker(
         name,
         uuid,
@@ -128,10 +132,24 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
         key,
         unreadable=min(max(0, watched - known), unreadable),
         refused=holds.refused,
+        interval_ns=interval_ns,
         holds=alike.elsewhere,
         reasons=dict(alike.reasons),
         **alike.counts,
     )
+
+
+def _interval(holds: Holds, scans: int) -> float:
+    """How many ticks pass from one scan to the next, as its readings show.
+
+    After the load it is not known: by default the next scan begins after 200 times as long as the load took. A scan
+    that shares the time with the steps of a worker may last as long as the time between two.
+    """
+    ticks = list(compress(holds.ticks, holds.now))
+    spread = max(ticks) - min(ticks)
+    if scans < 2:
+        return _RESCAN_TIMES * spread
+    return max(spread, (max(ticks) - min(compress(holds.first_ticks, holds.now))) / (scans - 1))
 
 
 def refused(worker: Worker) -> int:

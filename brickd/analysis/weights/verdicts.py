@@ -113,6 +113,7 @@ class ComparedWorker:
         inf: tensors with any.
         unreadable: tensors that will not be known, as far as its counts show.
         refused: records for which there was no room.
+        interval_ns: from one scan to the next, as far as its readings show.
         holds: the other shard whose tensors it holds.
         reasons: why tensors were not compared.
     """
@@ -136,6 +137,7 @@ class ComparedWorker:
     inf: int = 0
     unreadable: int = 0
     refused: int = 0
+    interval_ns: int = 0
     holds: str | None = None
     reasons: Mapping[str, int] = field(default_factory=dict)
 
