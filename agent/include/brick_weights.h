@@ -98,6 +98,8 @@ struct brick_weights {
     uint64_t rescan_ns;         /* from the beginning of one scan to the next; 0: only at load and when a consumer asks;
                                    BRICK_RESCAN_AUTO: 300 s, or 200 times what the last scan took, if that is longer */
     uint64_t share_ppm;         /* of the time, in millionths, at most a million; 0: 5,000 */
+    int (*look)(void *host);    /* NULL, or called before each scan but that of a load, in slices, until it returns 1:
+                                   whether the engine still has these tensors. If not, it sets `stopped` */
     /* The writer's. */
     const void *segment;
     uint64_t read, recorded; /* of the present scan: up to these tensors */
@@ -106,7 +108,8 @@ struct brick_weights {
     uint64_t spent_ns, lasted_ns; /* in the slices of the present scan; of the last whole one */
     int64_t credit; /* millionths of ns */
     uint32_t busy, loading, begun, moved, stopped;
-    uint32_t seldom; /* the present scan reads the seldom ones, too */
+    uint32_t seldom;  /* the present scan reads the seldom ones, too */
+    uint32_t looking; /* the engine is to look before it goes on */
     struct brick_pieces pieces;
 };
 
@@ -119,6 +122,9 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
 /* Reads all of them, and records what there is room for; the turns record the rest, and all of it if another thread is at a
  * turn. The segment has the count of the last load. */
 void brick_weights_load(struct brick_weights *weights);
+
+/* Others go on in the place of `old`, at the beginning of its present scan: called by its `look`, which then stops it. */
+void brick_weights_go_on(struct brick_weights *weights, const struct brick_weights *old);
 
 /* Runs a slice if it is time for one; else costs a look at the clock. Once `stopped` is set, reads no further tensor. */
 void brick_weights_turn(struct brick_weights *weights);

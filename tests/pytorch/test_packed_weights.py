@@ -61,7 +61,7 @@ def test_a_packed_weight_that_changed_is_read_as_it_is_and_one_that_went_is_none
         brick.weights(model, rescan_s=1e-6, share=1)
         other = quantized(nn.Sequential(nn.Linear(400, 300), nn.Linear(4, 2)), nn.Linear)
         model[0].set_weight_bias(other[0].weight(), other[0].bias())
-        model[1] = nn.Linear(4, 2)
+        model[1] = nn.Identity()
         before = scans()
         steps(lambda: scans() >= before + 2)
         reported = [watched(), checksum(other[0].weight().int_repr()), checksum(other[0].bias().detach())]

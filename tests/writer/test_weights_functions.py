@@ -36,10 +36,12 @@ class Weights(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("each", "count", "hold", "release", "host", "generation")),
-        *((name, ctypes.c_uint64) for name in ("rescan_ns", "share_ppm", "segment", "read", "told", "gone")),
+        *((name, ctypes.c_uint64) for name in ("rescan_ns", "share_ppm", "look", "segment", "read")),
         *(
             (name, ctypes.c_uint64)
             for name in (
+                "recorded",
+                "gone",
                 "step",
                 "asked",
                 "loads",

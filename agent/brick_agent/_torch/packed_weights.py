@@ -43,7 +43,7 @@ def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
                     inner = list(_flattened(tensor))
                 except Exception:  # a tensor of anybody's class; one that raises hides no other
                     replaced.append(_below(path, key))
-                    found.append((_below(path, key), _unreadable, False))
+                    found.append((_below(path, key), _Unreadable(part), False))
                     continue
                 if inner:
                     replaced.append(_below(path, key))
@@ -51,10 +51,10 @@ def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
         if _is_packed(part):
             inside.append(_below(path, ""))
             packed, takes_long = _Packed(part), not _is_multiplied(part) and _elements(part) > _UNPACKED_MAX
-            found += [(_below(path, name), getattr(packed, name), takes_long) for name in _PACKED]
+            found += [(_below(path, name), _PackedTensor(packed, name), takes_long) for name in _PACKED]
         elif not any(path.startswith(of) for of in inside):
             packed_ones = [name for name, value in vars(part).items() if isinstance(value, torch.ScriptObject)]
-            found += [(_below(path, name), _unreadable, False) for name in packed_ones]
+            found += [(_below(path, name), _Unreadable(part), False) for name in packed_ones]
     return found, replaced
 
 
@@ -96,8 +96,15 @@ _METHODS = "weight", "bias"
 _PACKED = "weight", "weight_scale", "bias"
 
 
-def _unreadable() -> Any:
-    raise TypeError("brick_agent: it is packed, and torch has no accessor for what it contains")
+class _Unreadable:
+    """A tensor of a part that torch cannot tell, as long as there is the part."""
+
+    def __init__(self, part: Any) -> None:
+        self._part = weakref.ref(part)
+
+    def __call__(self) -> Any:
+        if self._part() is not None:
+            raise TypeError("brick_agent: it is packed, and torch has no accessor for what it contains")
 
 
 class _Inner:
@@ -118,13 +125,13 @@ class _Packed:
     """A quantized module: its integers, their scales and zero points, and the bias; read in this order."""
 
     def __init__(self, part: Any) -> None:
-        self._part = weakref.ref(part)
+        self.part = weakref.ref(part)
         self._scale: Any = None  # of the weight that was unpacked last
         self._product: Any = None  # when it was
         self._is_same = False
 
     def weight(self) -> Any:
-        part, self._is_same = self._part(), False
+        part, self._is_same = self.part(), False
         if part is None:
             return None
         product = _product(part)
@@ -146,8 +153,23 @@ class _Packed:
         return scale
 
     def bias(self) -> Any:
-        part = self._part()
+        part = self.part()
         return None if part is None else NotImplemented if self._is_same else part.bias()
+
+
+class _PackedTensor:
+    """One of the tensors of a quantized module; equal to the same one of the same module."""
+
+    def __init__(self, of: _Packed, name: str) -> None:
+        self._of, self._name = of, name
+
+    def __call__(self) -> Any:
+        return getattr(self._of, self._name)()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _PackedTensor) and (self._of.part, self._name) == (other._of.part, other._name)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _is_multiplied(part: Any) -> bool:

@@ -48,6 +48,7 @@ struct CoreWeights {
     PyThreadState *loader; /* the thread of a load that runs; in a forked child it may be the parent's */
     uint64_t generation;
     PyObject *mapping; /* or NULL: a module's */
+    PyObject *structure; /* of a torch module, or NULL */
     struct entry *entries;
     PyObject *object; /* held now */
     PyObject *unpacked; /* what was read of the one with this number, until all of it is known */
@@ -172,6 +173,7 @@ static void put_away(CoreWeights *w)
     }
     forget_unpacked(w);
     core_let_go(w->mapping);
+    core_let_go(w->structure);
     PyMem_Free(w->entries);
     PyMem_Free(w->weights.each);
     PyMem_Free(w);
@@ -339,8 +341,25 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
     return wrong;
 }
 
+/* What shows whether the module changes: a new reference, None where it is not of torch; NULL where that is not known. */
+static PyObject *structure_of(PyObject *module)
+{
+    PyObject *helper = PyImport_ImportModule("brick_agent._torch.model_structure");
+    PyObject *found = helper != NULL ? PyObject_CallMethod(helper, "structure", "O", module) : NULL;
+    Py_XDECREF(helper);
+    if (PyErr_Occurred() && !is_interrupt() && !PyErr_ExceptionMatches(PyExc_MemoryError))
+        PyErr_Clear();
+    return found;
+}
+
+static int look(void *host);
+
 static int watch_module(CoreWeights *w, uint64_t *room, PyObject *module)
 {
+    w->structure = structure_of(module);
+    if (PyErr_Occurred())
+        return -1;
+    w->weights.look = w->structure != NULL && w->structure != Py_None ? look : NULL;
     PyObject *parts = core_module_parts(module), *found, *replaced;
     if (parts == NULL)
         return -1;
@@ -375,6 +394,76 @@ static CoreWeights *watched(PyObject *tensors)
     w->weights.release = release;
     w->weights.host = w;
     return w;
+}
+
+/* ---- a model that changes ------------------------------------------------- */
+
+/* Takes over what is known of packed weights that are the same: to unpack them takes long. 0, or -1 with an exception set. */
+static int take_over(CoreWeights *w, const CoreWeights *old)
+{
+    PyObject *numbers = PyDict_New();
+    int wrong = numbers == NULL ? -1 : 0;
+    for (uint64_t n = 0; wrong == 0 && n < old->weights.count; n++) {
+        PyObject *number = old->entries[n].read != NULL ? PyLong_FromUnsignedLongLong(n) : NULL;
+        wrong = number != NULL ? PyDict_SetItem(numbers, old->entries[n].name, number) : PyErr_Occurred() ? -1 : 0;
+        Py_XDECREF(number);
+    }
+    for (uint64_t n = 0; wrong == 0 && n < w->weights.count; n++) {
+        struct entry *mine = &w->entries[n];
+        PyObject *number = mine->read != NULL ? PyDict_GetItemWithError(numbers, mine->name) : NULL;
+        const uint64_t was = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
+        const int same = number != NULL ? PyObject_RichCompareBool(mine->read, old->entries[was].read, Py_EQ) : 0;
+        wrong = same < 0 || PyErr_Occurred() ? -1 : 0;
+        if (wrong == 0 && same) {
+            Py_SETREF(mine->read, Py_NewRef(old->entries[was].read));
+            w->weights.each[n].ticks = old->weights.each[was].ticks;
+            w->weights.each[n].taken = old->weights.each[was].taken;
+            w->weights.each[n].gone = old->weights.each[was].gone;
+            w->weights.gone += old->weights.each[was].gone;
+        }
+    }
+    Py_XDECREF(numbers);
+    return wrong;
+}
+
+/* Has what the model is now take the place of what it was. */
+static int follow_model(CoreWeights *old, PyObject *model)
+{
+    CoreWeights *w = watched(model);
+    if (w == NULL)
+        return -1;
+    if (take_over(w, old) != 0) {
+        put_away(w);
+        return -1;
+    }
+    w->weights.rescan_ns = old->weights.rescan_ns;
+    w->weights.share_ppm = old->weights.share_ppm;
+    w->generation = old->generation;
+    w->weights.generation = old->weights.generation != NULL ? &w->generation : NULL;
+    if (core_state.weights == old) {
+        brick_weights_go_on(&w->weights, &old->weights);
+        replace(w);
+    } else {
+        put_away(w); /* another load took its place meanwhile */
+    }
+    return 0;
+}
+
+static int look(void *host)
+{
+    CoreWeights *w = host;
+    PyObject *model = PyObject_CallMethod(w->structure, "look", NULL);
+    if (model == Py_None) {
+        Py_DECREF(model);
+        return 0;
+    }
+    if (model != NULL && model != Py_False)
+        follow_model(w, model);
+    core_let_go(model);
+    if (PyErr_Occurred() && is_interrupt())
+        return 0;
+    PyErr_Clear();
+    return 1;
 }
 
 /* ---- load ----------------------------------------------------------------- */

@@ -329,6 +329,7 @@ static int has_more(const struct brick_weights *w) { return w->recorded < w->cou
 static void begin_scan(struct brick_weights *w, uint64_t now, int seldom)
 {
     w->seldom = (uint32_t)seldom;
+    w->looking = 0;
     w->read = w->recorded = 0;
     w->began_ns = now;
     w->spent_ns = 0;
@@ -431,6 +432,22 @@ void brick_weights_load(struct brick_weights *w)
     rest(w, w->seen_ns);
 }
 
+void brick_weights_go_on(struct brick_weights *w, const struct brick_weights *old)
+{
+    w->segment = old->segment;
+    w->step = old->step;
+    w->asked = old->asked;
+    w->loads = old->loads;
+    w->began_ns = old->began_ns;
+    w->seen_ns = old->seen_ns;
+    w->credit = old->credit;
+    w->lasted_ns = old->lasted_ns;
+    w->seldom = old->seldom;
+    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* of this turn, which began then */
+    brick_weights_took(w, w->spent_ns - old->spent_ns);
+    publish_count(w);
+}
+
 void brick_weights_turn(struct brick_weights *w)
 {
     const uint64_t ticks = brick_ticks(brick_agent.clock);
@@ -451,10 +468,14 @@ void brick_weights_turn(struct brick_weights *w)
         follow(w);
         const uint64_t interval = brick_weights_interval(w);
         const int asked = asked_now() != w->asked;
-        if (!has_more(w) && (asked || (interval != 0 && now - w->began_ns >= interval)))
+        if (!has_more(w) && (asked || (interval != 0 && now - w->began_ns >= interval))) {
             begin_scan(w, now, asked);
+            w->looking = w->look != NULL;
+        }
         if (has_more(w)) {
-            slice(w, now + allowed);
+            w->looking = w->looking && !w->look(w->host);
+            if (!w->looking)
+                slice(w, now + allowed);
             const uint64_t took = now_ns() - now;
             spend(w, took);
             brick_weights_took(w, took);

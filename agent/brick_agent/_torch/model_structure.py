@@ -1,0 +1,51 @@
+"""Whether a torch module still has the parts and tensors that it had.
+
+Owns: what is remembered of a module's structure, and how much of it one look covers. Must not know: what tensors
+contain, what becomes of a change. Invariants: nothing here keeps a module or a tensor alive; torch is never imported.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_AT_ONCE = 32  # parts: 2 to 3 µs each
+
+
+class ModelStructure:
+    """The parts of a model, and of each its children and the names and classes of its tensors."""
+
+    def __init__(self, model: Any) -> None:
+        self._parts = [(weakref.ref(part), _contents(part)) for _, part in model.named_modules()]
+        self._next = 0
+
+    def look(self) -> Any:
+        """Look at the next parts. The model: it has changed; None: there are more; False: it has not, or is gone."""
+        first = self._next
+        self._next = first + _AT_ONCE
+        for this, contents in self._parts[first : self._next]:
+            part = this()
+            if part is None or _contents(part) != contents:
+                self._next = 0
+                return self._parts[0][0]() or False
+        if self._next < len(self._parts):
+            return None
+        self._next = 0
+        return False
+
+
+def structure(model: Any) -> ModelStructure | None:
+    """The structure of a torch module; None: it is none."""
+    torch = sys.modules.get("torch")
+    return ModelStructure(model) if torch is not None and isinstance(model, torch.nn.Module) else None
+
+
+def _contents(part: Any) -> tuple[object, ...]:
+    return (
+        *((name, None if child is None else weakref.ref(child)) for name, child in part._modules.items()),
+        *((name, type(tensor)) for table in (part._parameters, part._buffers) for name, tensor in table.items()),
+    )
