@@ -70,6 +70,22 @@ def test_the_first_that_differs_leads_with_whose_fault_it_is(by: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("by", "blame", "text"),
+    [
+        (1e-6, "culprit", "born there: its inputs differ by <1e-6 alone"),
+        (1e-3, "propagated", "born before: its inputs differ already (1e-3)"),
+    ],
+)
+def test_how_far_the_inputs_are_apart_is_said(by: float, blame: str, text: str) -> None:
+    inputs = {each.ticks: (off(each.inputs[0].checksum + 500, by),) for each in GOOD if each.site == MLP}
+    reported = compared(
+        GOOD, [replace(each, inputs=inputs.get(each.ticks, each.inputs)) for each in chain(MLP)], by="run"
+    )
+    assert (where(reported)[0], where(reported)[-1]) == ("mlp", blame)
+    assert reported["headlines"][2] == f"relative error 0.5; {text}"
+
+
 def test_attention_may_have_it_from_its_cache_and_what_follows_is_counted() -> None:
     reported = compared(GOOD, chain(SCORES), by="run")
     assert where(reported) == ("scores", 0, 1, 0, "here_or_cache")

@@ -208,6 +208,18 @@ def test_of_two_that_disagreed_a_third_that_comes_later_says_who_is_right() -> N
     assert [(kind, of["worker"]) for kind, _, of in service.logged] == [("diverged", None), ("diverged_more", "api/0")]
 
 
+def test_the_evidence_of_a_look_is_the_first_case_of_it_and_one_with_a_majority_if_there_is_any() -> None:
+    service = Service(2)
+    service.send(GOOD, BAD)
+    service.send(GOOD, WORSE, given=8)
+    assert service.look().findings[HERE].newest.other.slots == CheckedRecord(BAD, (Tensor(7),)).slots()
+    service.workers.append(service.worker("u2"))
+    service.send(GOOD, BAD, given=9)  # of two
+    service.send(GOOD, WORSE, GOOD, given=10)
+    service.send(GOOD, BAD, GOOD, given=11)
+    assert service.look().findings[HERE].newest.other.slots == CheckedRecord(WORSE, (Tensor(10),)).slots()
+
+
 def test_another_outlier_is_told_when_it_joins() -> None:
     service = Service(5)
     service.send(GOOD, BAD, GOOD, GOOD, GOOD)

@@ -46,3 +46,16 @@ def test_the_newest_of_who_has_the_most_leaves() -> None:
     assert room.make(third, "two") == second
     assert room.take(first, "two")
     assert room.take(third, "two")
+
+
+def test_a_place_that_was_left_counts_for_nobody() -> None:
+    first, second, third = (ServiceSite("a", name, 0) for name in ("k", "l", "m"))
+    room = PlaceQuota(2, 2, [(first, "one"), (second, "one")])
+    room.leave(first)
+    room.leave(second)
+    assert room.take(first, "two")
+    assert room.take(second, "three")
+    assert room.make(third, "four") is None
+    room.leave(second)
+    assert room.take(second, "two")
+    assert room.make(third, "four") == second
