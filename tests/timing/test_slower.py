@@ -72,3 +72,14 @@ def test_p95_and_the_coefficient_of_variation_are_columns_on_request(worker: Sta
     (gemm,) = (each for each in document("bricks")["bricks"] if each["name"] == "gemm")
     assert gemm["p90_ns"] <= gemm["p95_ns"] <= gemm["p99_ns"]
     assert gemm["cv"] == 0
+
+
+def test_a_difference_that_may_be_chance_is_no_regression(worker: Start) -> None:
+    for number, short in enumerate((5, 3)):
+        environment = {"BRICKD_SERVICE": "few", "BRICKD_WORKER": str(number), "BRICKD_CLOCK": "monotonic"}
+        program = f"for n in range(8): brick.brick('gemm').record(1_000_000 if n < {short} else 3_000_000)\npause()\n"
+        worker(program, **environment).paused()
+    ended = brickd("diff", "few/0", "few/1", "--fail-on", "slower")
+    (gemm,) = document("diff", "few/0", "few/1", code=6)["timing"]["bricks"]
+    assert gemm["difference_percent"] > 50
+    assert (ended.returncode, gemm["significant"]) == (0, False)
