@@ -59,6 +59,21 @@ unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void 
 /* The span of this brick that was just recorded was the last one of a task: the others ended as it waited. */
 unsigned brick_task_ended(uint32_t brick, const void *key);
 
+/* ---- nodes ---------------------------------------------------------------- */
+
+/* A node of a graph that the host draws itself, below what is open for the key. elapsed_ns: the time that the host states
+ * for it, 0: none. The time is shown in the tree, and is in no total: of a brick that was also timed, nothing counts twice.
+ * Beside a launch or a transfer of its name, the time is that one's. did: may be NULL. */
+unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
+
+/* A node is open: what is recorded now is below it. No clock is read and nothing is counted. */
+unsigned brick_node_begin(uint32_t brick, const void *key);
+unsigned brick_node_end(uint32_t brick, const void *key);
+
+/* The open node is a function, which this line of the file defines; or a task. */
+unsigned brick_node_defined(uint32_t file, uint32_t line, const void *key);
+unsigned brick_node_task(uint64_t polls, uint64_t yields, const void *key);
+
 /* ---- sources ------------------------------------------------------------ */
 
 /* What a kernel is compiled from. Name and path may be NULL. The texts stay the host's. */

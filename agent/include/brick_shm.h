@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.8.
+/* brick_shm.h - the shared-memory format of brickd, version 1.9.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -20,7 +20,8 @@
  * A path is a place where time passes, or a mark at such a place: a kernel was
  * launched here, bytes were moved, this needs that. A mark is counted in a
  * summary, as spans are, and has no time. So the graph of a program is state like
- * its totals, and costs a path for each node and edge.
+ * its totals, and costs a path for each node and edge. One mark, a node, has a
+ * time that the host states, and spans may be below it: no total has that time.
  *
  * The file, in pages of 4096 bytes; it stores no offsets, since both sides
  * compute them from the counts in the header (brick_layout_compute):
@@ -185,7 +186,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 8
+#define BRICK_MINOR 9
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -246,7 +247,9 @@ enum brick_unit {
     BRICK_UNIT_NEEDS = 10,   /* the path above needs what the brick of this name makes */
     BRICK_UNIT_DEFINED = 11, /* the path above is a function, from the file of this name; its line is the layer */
     BRICK_UNIT_ENDED = 12,   /* each span of the path above is one stretch of a task; counts those that were a task's last */
-    BRICK_UNITS = 13,
+    BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns that the host states, 0: none */
+    BRICK_UNIT_TASK = 14,    /* since 1.9: below NODE, which is a task; elements: its polls, bytes: its yields */
+    BRICK_UNITS = 15,
 };
 
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -19,6 +20,7 @@ from brickd.cli import table as tables
 from brickd.cli import tree_notes, wording
 from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.plain_tree import plain_tree
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.query.queries import TreeQuery
@@ -64,9 +66,12 @@ class _Line(NamedTuple):
 @click.command()
 @asks(TreeQuery)
 @click.option("--critical", is_flag=True, help="Show the critical path, and the slack of everything else.")
+@click.option("--plain", is_flag=True, help="Print the bare tree, in the order of recording, without figures.")
 @click.option("--dot", "as_dot", is_flag=True, help="Print the tree in the language of Graphviz.")
 @output_options
-def tree(question: TreeQuery, recordings: Sequence[str], critical: bool, as_dot: bool, output: str) -> None:
+def tree(
+    question: TreeQuery, recordings: Sequence[str], critical: bool, plain: bool, as_dot: bool, output: str
+) -> None:
     """Show the call tree over all workers: totals, self times, shares.
 
     Below each brick, it shows the kernels that were launched, the bytes that were moved, and what the brick needs. A
@@ -76,12 +81,19 @@ def tree(question: TreeQuery, recordings: Sequence[str], critical: bool, as_dot:
     Examples:
       brickd tree --depth 3
       brickd tree --layers api
+      brickd tree --plain > execution_tree.txt
       brickd tree --dot | dot -Tsvg > tree.svg
     """  # noqa: D301
-    if as_dot and (critical or output != "table"):
-        other = "--critical" if critical else f"--output {output}"
-        raise click.UsageError(f"--dot contradicts {other}: give one of them")
+    forms = {"--plain": plain, "--dot": as_dot, "--critical": critical, f"--output {output}": output != "table"}
+    chosen = [form for form, given in forms.items() if given]
+    if len(chosen) > 1 and (plain or as_dot):
+        raise click.UsageError(f"{chosen[0]} contradicts {chosen[1]}: give one of them")
+    if plain:
+        question = replace(question, layers=True)
     document = asked("tree", question, recordings=recordings)
+    if plain:
+        sys.stdout.write(plain_tree(document["nodes"], escape.text))
+        return
     if as_dot:
         from brickd.cli.dot import dot
 

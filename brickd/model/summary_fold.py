@@ -23,7 +23,7 @@ _LEAF = 0.9  # so much of its time is its own: only then its histogram, which ha
 
 
 class PathRows(NamedTuple):
-    """Each path's row (-1: none), the path above it, `_reader.PART_OUTER` and `PART_NS`."""
+    """Each path's row (-1: none), the path with a time above it, `_reader.PART_OUTER` and `PART_NS`."""
 
     rows: array[int]
     parents: array[int]
@@ -42,7 +42,8 @@ class Sums(NamedTuple):
 class Fold(Generic[Key]):
     """The totals of every key; a row's number is its place in `keys`.
 
-    With `marks`, marks have rows too, which count, and give nothing to any other row.
+    With `marks`, marks have rows too, which count, and give nothing to any other row. Without, a span below a node is
+    below the span around that node.
     """
 
     def __init__(self, *, marks: bool = False) -> None:
@@ -56,6 +57,8 @@ class Fold(Generic[Key]):
     def _new_places(self, reading: Reading, key_of: Callable[[CallPath, int], Key]) -> PathRows:
         count = len(reading.paths)
         rows, parents, flags = array("i", [-1]) * count, array("i", [-1]) * count, bytearray(count)
+        spans = array("i", [-1]) * count  # of each path, the nearest span at or above it
+        holds = bytearray(count)  # whether a span directly below it counts
         open_rows: Counter[int] = Counter()  # of the paths on the way down to where we are
         below: list[list[int]] = [[] for _ in range(count)]
         to_visit: list[int] = []
@@ -69,20 +72,28 @@ class Fold(Generic[Key]):
                 open_rows[rows[~number]] -= 1
                 continue
             path = reading.paths[number]
-            if path is None or (path.marks and not self._marks):
+            if path is None:
                 continue
-            above = reading.paths[path.parent] if path.parent >= 0 else None
-            if above is not None and not path.marks and (above.marks or rows[path.parent] < 0):
+            above = path.parent
+            if above >= 0 and not path.marks and not holds[above]:
                 to_visit += below[number]  # below a mark no time passes
                 continue
-            key = key_of(path, rows[path.parent] if path.parent >= 0 else -1)
+            span = spans[above] if above >= 0 else -1
+            spans[number] = span if path.marks else number
+            holds[number] = path.holds_spans and (above < 0 or holds[above])
+            if path.marks and not self._marks:
+                to_visit += below[number] if path.holds_spans else ()
+                continue
+            around = above if self._marks else span
+            key = key_of(path, rows[around] if around >= 0 else -1)
             row = rows[number] = self._numbers.setdefault(key, len(self.keys))
             if row == len(self.keys):
                 self.keys.append(key)
             if path.marks:
+                flags[number] = _reader.PART_OUTER | _reader.PART_NS  # what a host states is in nanoseconds
                 to_visit += below[number]
                 continue
-            parents[number] = path.parent
+            parents[number] = span
             flags[number] = (0 if open_rows[row] else _reader.PART_OUTER) | (
                 _reader.PART_NS if path.unit != _reader.UNIT_TICKS else 0
             )

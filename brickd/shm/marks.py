@@ -182,10 +182,31 @@ class Definition(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """A brick whose spans are stretches of tasks; `ended` of them were a task's last."""
+    """A brick whose spans are stretches of tasks; `ended` of them were a task's last.
+
+    Attributes:
+        polls: that a host stated, for tasks that were not recorded as such.
+        yields: as `polls`.
+    """
 
     ended: int = 0
+    polls: int = 0
+    yields: int = 0
 
-    def document(self, polls: int) -> dict[str, Any]:
-        """As JSON has it; `polls`: how many stretches there were."""
-        return {"polls": polls, "ended": self.ended, "yields": max(0, polls - self.ended)}
+    def document(self, stretches: int) -> dict[str, Any]:
+        """As JSON has it; `stretches`: how many were recorded."""
+        yields = max(0, stretches - self.ended) + self.yields
+        return {"polls": stretches + self.polls, "ended": self.ended, "yields": yields}
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What a host states of a node that it draws; it is in no total of what was measured."""
+
+    count: int
+    total_ns: int
+    elements: int
+
+    def document(self) -> dict[str, int]:
+        """As JSON has it."""
+        return {"count": self.count, "total_ns": self.total_ns, "elements": self.elements}

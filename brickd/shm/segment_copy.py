@@ -26,8 +26,13 @@ class CallPath(NamedTuple):
 
     @property
     def marks(self) -> bool:
-        """Whether it is counted and has no time: a launch, a transfer, what is needed."""
+        """Whether it is counted and has no measured time: a launch, a transfer, what is needed, a node."""
         return self.unit >= _reader.UNIT_LAUNCHED
+
+    @property
+    def holds_spans(self) -> bool:
+        """Whether spans may be below it: it is one, or a node that the host draws."""
+        return not self.marks or self.unit == _reader.UNIT_NODE
 
 
 class SiteKey(NamedTuple):

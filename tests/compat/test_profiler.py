@@ -323,7 +323,7 @@ spec.loader.exec_module(busy)
 busy.start()
 found, counts = [], set()
 while len(counts) < 500:
-    _, torn, rows, _ = _core._totals()
+    _, torn, rows, _ = _core._totals(False)
     of = next((row[6], row[7], row[9], row[12], row[13]) for row in rows if row[2] == "busy")
     counts.add(of[0])
     if not torn: found.append(of)

@@ -115,7 +115,7 @@ import json
 from brick_agent import _core
 p.enable_tile_profiling()
 for elements in (10, 2**46, 2**48, -1, "x"): p.stop_tile(p.start_tile("Midi"), elements, 1)
-rows = {row[2]: row for row in _core._totals()[2]}
+rows = {row[2]: row for row in _core._totals(False)[2]}
 report([rows["tile.midi"][12:14], json.loads(p.to_json())["not_recorded"]["amounts"]])
 """,
     )

@@ -28,6 +28,8 @@ UNITS = {
     _reader.UNIT_NEEDS: "needs",
     _reader.UNIT_DEFINED: "defined",
     _reader.UNIT_ENDED: "ended",
+    _reader.UNIT_NODE: "node",
+    _reader.UNIT_TASK: "task",
 }
 
 

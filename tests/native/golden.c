@@ -163,6 +163,27 @@ static void check(uint32_t kernel, uint64_t time)
     brick_layer_end(2, NULL);
 }
 
+/* Since 1.9: nodes that the host draws, in each other, with a time or without; around a span, a kernel and a need. */
+static void draw(uint32_t brick, uint64_t time)
+{
+    const uint32_t decode = name("decode_drawn", NULL), request = name("request", NULL);
+    at(time);
+    brick_node_begin(decode, NULL);
+    brick_node_defined(name("server.py", NULL), 42, NULL);
+    brick_node(brick, NULL, 50000, &(struct brick_amounts){4096, 0, 0});
+    brick_node(brick, NULL, BRICK_BAD_AMOUNT, NULL);
+    brick_node_begin(request, NULL);
+    brick_node_task(7, 3, NULL);
+    brick_begin(brick, NULL, NULL);
+    at(time + 30);
+    brick_end(brick, NULL, 0, 0);
+    brick_node_end(request, NULL);
+    brick_node(request, NULL, 5000, NULL);
+    brick_node_end(decode, NULL);
+    brick_node_task(1, 1, NULL); /* refused: no node is open */
+    brick_node_end(decode, NULL); /* unmatched */
+}
+
 /* Since 1.6: a kernel launched in two shapes, one of which cannot be; bytes there and back; what is needed; a function; a
  * task; more marks than the half of 64 paths holds; a source, of which a ring of eight slots takes all. */
 static void graph(uint32_t brick, uint64_t time)
@@ -264,6 +285,7 @@ int main(int argc, char **argv)
     consume(0, EVENTS, 9);
     check(attention, 26000);
     brick_end(decode, NULL, 0, 0);
+    draw(ffn, 26500);
     graph(ffn, 27000);
     ask(0);
     at(30000);

@@ -177,21 +177,70 @@ PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given,
     return done(brick_launched(number, core_key(), &how, core_is_given(of[ELAPSED]) ? &elapsed_ns : NULL, &did));
 }
 
-PyObject *core_launched_by(PyObject *module, PyObject *args)
+PyObject *core_node(PyObject *module, PyObject *args)
 {
-    PyObject *brick, *name, *grid, *block, *shared, *source, *category;
-    struct brick_launch how = {.source = 0};
-    uint32_t numbers[2];
-    if (!PyArg_ParseTuple(args, "O!OOOOO:_launched_by", core_state.brick_type, &brick, &name, &grid, &block, &shared, &source))
+    PyObject *node, *elapsed, *elements, *bytes, *flops;
+    struct brick_amounts did;
+    uint64_t stated_ns;
+    uint32_t number;
+    if (!PyArg_ParseTuple(args, "OOOOO:_node", &node, &elapsed, &elements, &bytes, &flops))
         return NULL;
     if (brick_is_off())
         Py_RETURN_NONE;
-    if (to_extents(grid, how.grid) != 0 || to_extents(block, how.block) != 0 || to_shared(shared, &how) != 0
-        || to_source(source, &how) != 0 || (category = PyUnicode_InternFromString("kernel")) == NULL)
+    if (core_elapsed(elapsed, &stated_ns) != 0 || core_amount(elements, &did.elements) != 0
+        || core_amount(bytes, &did.bytes) != 0 || core_flops(flops, &did.flops) != 0 || number_of(node, NULL, &number) != 0)
         return NULL;
-    const int wrong = number_of(name, category, &numbers[0]) != 0 || number_of(brick, NULL, &numbers[1]) != 0;
-    Py_DECREF(category);
-    return wrong ? NULL : done(brick_launched_by(numbers[1], numbers[0], core_key(), &how));
+    return done(brick_node(number, core_key(), stated_ns, &did));
+}
+
+PyObject *core_node_begin(PyObject *module, PyObject *node)
+{
+    uint32_t number;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (number_of(node, NULL, &number) != 0)
+        return NULL;
+    const void *key = core_key();
+    core_begun(brick_node_begin(number, key), key);
+    Py_RETURN_NONE;
+}
+
+PyObject *core_node_end(PyObject *module, PyObject *node)
+{
+    uint32_t number;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (number_of(node, NULL, &number) != 0)
+        return NULL;
+    const void *key = core_key();
+    return core_ended(brick_node_end(number, key), key);
+}
+
+PyObject *core_node_defined(PyObject *module, PyObject *args)
+{
+    PyObject *file, *line;
+    uint32_t name, number;
+    if (!PyArg_ParseTuple(args, "OO:_node_defined", &file, &line))
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if ((core_is_given(line) ? core_to_layer(line, &number) : (number = BRICK_NO_LAYER, 0)) != 0
+        || number_of(file, NULL, &name) != 0)
+        return NULL;
+    return done(brick_node_defined(name, number, core_key()));
+}
+
+PyObject *core_node_task(PyObject *module, PyObject *args)
+{
+    PyObject *polls, *yields;
+    uint64_t polled, yielded;
+    if (!PyArg_ParseTuple(args, "OO:_node_task", &polls, &yields))
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (core_amount(polls, &polled) != 0 || core_amount(yields, &yielded) != 0)
+        return NULL;
+    return done(brick_node_task(polled, yielded, core_key()));
 }
 
 static int to_direction(PyObject *value, enum brick_direction *direction)

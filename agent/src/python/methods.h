@@ -26,7 +26,7 @@ PyObject *core_own_methods(PyObject *module, PyObject *type);
 PyObject *core_native(void);
 
 /* own_totals.c */
-PyObject *core_totals(PyObject *module, PyObject *unused);
+PyObject *core_totals(PyObject *module, PyObject *marks);
 
 /* deferred.c */
 extern const char core_defer_doc[], core_finalize_doc[], core_pending_doc[];
@@ -40,7 +40,11 @@ extern const char core_kernel_doc[], core_transfer_doc[], core_needs_doc[];
 PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
-PyObject *core_launched_by(PyObject *module, PyObject *args);
+PyObject *core_node(PyObject *module, PyObject *args);
+PyObject *core_node_begin(PyObject *module, PyObject *node);
+PyObject *core_node_end(PyObject *module, PyObject *node);
+PyObject *core_node_defined(PyObject *module, PyObject *args);
+PyObject *core_node_task(PyObject *module, PyObject *args);
 PyObject *core_task_ended(PyObject *module, PyObject *brick);
 PyObject *core_send_source(PyObject *module, PyObject *args);
 PyObject *core_source_hash(PyObject *module, PyObject *text);

@@ -1,4 +1,4 @@
-/* python/own_totals.c - what this process has recorded so far: BrickProfiler's statistics without a daemon.
+/* python/own_totals.c - what this process has recorded so far: BrickProfiler's statistics and graph without a daemon.
  *
  * Not on the record path, and writes nothing. Copies each lane's summaries as any reader does (brick_shm.h, O5 to O8),
  * since other threads go on recording. Times are in ticks, next to the length of a tick.
@@ -116,7 +116,7 @@ static PyObject *ledger_of(const struct brick_segment *s)
                          (unsigned long long)brick_load_relaxed(&brick_process_of(s)->no_lane));
 }
 
-PyObject *core_totals(PyObject *module, PyObject *unused)
+PyObject *core_totals(PyObject *module, PyObject *marks)
 {
     PyObject *rows = PyList_New(0);
     if (rows == NULL || !brick_agent_owns())
@@ -125,7 +125,7 @@ PyObject *core_totals(PyObject *module, PyObject *unused)
     unsigned torn = 0;
     for (uint32_t path = 0; path < s->header->paths; path++) {
         const uint64_t key = brick_load_acquire(&brick_paths_of(s)[path]); /* O3 */
-        if ((key & BRICK_KEY_READY) == 0 || brick_is_mark(brick_key_unit(key)))
+        if ((key & BRICK_KEY_READY) == 0 || (marks != Py_True && brick_is_mark(brick_key_unit(key))))
             continue;
         struct brick_summary sum;
         torn += sum_of_lanes(s, path, &sum);

@@ -45,9 +45,10 @@ static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t 
 
 static const struct brick_amounts nothing;
 
-/* Counts a mark. Returns its path; BRICK_OTHER: it found no room. Below "other" all is other. */
-static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit,
-                     const struct brick_amounts *did)
+/* Counts a mark, with the time that a host states for it. Returns its path; BRICK_OTHER: it found no room. Below "other" all
+ * is other. */
+static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit, uint64_t stated_ns,
+                           const struct brick_amounts *did)
 {
     uint64_t *counted = t->line->reserved2;
     brick_add(&counted[BRICK_LANE_MARKS], 1);
@@ -60,8 +61,14 @@ static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, en
         brick_add(&counted[BRICK_LANE_MARKS_REFUSED], 1);
         return BRICK_OTHER;
     }
-    brick_summarize(t, path, 0, 0, 0, did);
+    brick_summarize(t, path, stated_ns, 0, 0, did);
     return path;
+}
+
+static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit,
+                     const struct brick_amounts *did)
+{
+    return mark_timed(t, at, name, unit, 0, did);
 }
 
 /* A thread that records marks alone must also notice that its segment is lost: it reads the clock now and then. */
@@ -325,4 +332,48 @@ unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void 
 unsigned brick_task_ended(uint32_t brick, const void *key)
 {
     return mark_brick(brick, key, brick, BRICK_NO_LAYER, BRICK_UNIT_ENDED);
+}
+
+/* ---- nodes ------------------------------------------------------------------ */
+
+unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    const struct brick_amounts own = brick_amounts_checked(t, did != NULL ? *did : nothing);
+    const uint64_t stated_ns = brick_checked(t, elapsed_ns);
+    outcome = outcome_of(outcome, mark_timed(t, parent_of(t, key), brick, BRICK_UNIT_NODE, stated_ns, &own));
+    over(t);
+    return outcome;
+}
+
+/* A mark on the open node; where there is none, what is open is no function and no task by that. */
+static unsigned mark_open_node(uint32_t name, uint32_t layer, enum brick_unit unit, const void *key,
+                               const struct brick_amounts *did)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    const struct brick_stack *s = brick_stack_of(t, key, 0);
+    const struct brick_frame *top = s != NULL && s->refused == 0 ? s->top : NULL;
+    const int is_node = top != NULL && top->scope == BRICK_SCOPE_NODE
+                        && brick_key_unit(brick_load_relaxed(&brick_paths_of(t->segment)[top->path])) == BRICK_UNIT_NODE;
+    const struct parent at = {is_node ? top->path : BRICK_OTHER, layer};
+    const struct brick_amounts own = brick_amounts_checked(t, *did);
+    outcome = outcome_of(outcome, mark(t, at, name, unit, &own));
+    over(t);
+    return outcome;
+}
+
+unsigned brick_node_defined(uint32_t file, uint32_t line, const void *key)
+{
+    return mark_open_node(file, line <= BRICK_LAYER_MAX ? line : BRICK_NO_LAYER, BRICK_UNIT_DEFINED, key, &nothing);
+}
+
+unsigned brick_node_task(uint64_t polls, uint64_t yields, const void *key)
+{
+    return mark_open_node(BRICK_OTHER, BRICK_NO_LAYER, BRICK_UNIT_TASK, key, &(struct brick_amounts){polls, yields, 0});
 }

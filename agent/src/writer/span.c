@@ -298,7 +298,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
     return outcome;
 }
 
-/* ---- keys and layers --------------------------------------------------- */
+/* ---- keys and scopes --------------------------------------------------- */
 
 void brick_borrow(const void *key)
 {
@@ -312,41 +312,33 @@ void brick_borrow(const void *key)
     brick_idle(t);
 }
 
-unsigned brick_layer_begin(uint32_t layer, const void *key)
+/* Opens a scope as the one around it is, where there is one. NULL: there was no room. */
+static struct brick_frame *scope_push(struct brick_thread *t, const void *key, uint16_t scope, unsigned *outcome)
 {
-    unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_SCOPE);
-    if (t == NULL)
-        return outcome;
     struct brick_stack *s = brick_stack_of(t, key, 1);
     struct brick_frame *f = s != NULL && s->refused == 0 ? frame_push(t, s) : NULL;
     if (f == NULL) {
         if (s != NULL && s->top != NULL)
             s->refused++;
-        brick_idle(t);
-        return outcome | BRICK_REFUSED;
-    }
-    if (layer > BRICK_LAYER_MAX) {
-        brick_add(&t->line->amounts, 1);
-        layer = BRICK_NO_LAYER;
+        *outcome |= BRICK_REFUSED;
+        return NULL;
     }
     const struct brick_frame *above = f->below;
     if (above == NULL) {
-        outcome |= BRICK_FIRST;
+        *outcome |= BRICK_FIRST;
         s->borrowed = 0;
     }
     t->scopes++;
-    f->scope = 1;
-    f->layer = layer;
+    f->scope = scope;
+    f->layer = above != NULL ? above->layer : BRICK_NO_LAYER;
     f->path = above != NULL ? above->path : BRICK_ROOT;
     f->inherits = above != NULL ? above->inherits : 0;
     f->step = above != NULL ? above->step : 0;
     f->draw = above != NULL ? above->draw : 0;
-    brick_idle(t);
-    return outcome;
+    return f;
 }
 
-unsigned brick_layer_end(uint32_t layer, const void *key)
+static unsigned scope_end(uint16_t scope, uint32_t which, const void *key)
 {
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = leave(key, &outcome);
@@ -360,9 +352,8 @@ unsigned brick_layer_end(uint32_t layer, const void *key)
         brick_idle(t);
         return outcome;
     }
-    layer = layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER;
     struct brick_frame *f = s->top;
-    while (f != NULL && (!f->scope || f->layer != layer))
+    while (f != NULL && (f->scope != scope || (scope == BRICK_SCOPE_LAYER ? f->layer : f->brick) != which))
         f = f->below;
     if (f == NULL)
         return unmatched(t, outcome);
@@ -372,3 +363,47 @@ unsigned brick_layer_end(uint32_t layer, const void *key)
     brick_idle(t);
     return outcome;
 }
+
+unsigned brick_layer_begin(uint32_t layer, const void *key)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_SCOPE);
+    if (t == NULL)
+        return outcome;
+    struct brick_frame *f = scope_push(t, key, BRICK_SCOPE_LAYER, &outcome);
+    if (f != NULL && layer > BRICK_LAYER_MAX)
+        brick_add(&t->line->amounts, 1);
+    if (f != NULL)
+        f->layer = layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER;
+    brick_idle(t);
+    return outcome;
+}
+
+unsigned brick_layer_end(uint32_t layer, const void *key)
+{
+    return scope_end(BRICK_SCOPE_LAYER, layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER, key);
+}
+
+/* A node without a path of its own is left out: what is recorded in it is below what is around it. */
+unsigned brick_node_begin(uint32_t brick, const void *key)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_SCOPE);
+    if (t == NULL)
+        return outcome;
+    struct brick_frame *f = scope_push(t, key, BRICK_SCOPE_NODE, &outcome);
+    if (f != NULL) {
+        const uint64_t node = brick_path_key(f->path, brick, f->layer, BRICK_UNIT_NODE);
+        const uint64_t path = brick <= UINT16_MAX ? brick_path_of(t, node) : BRICK_OTHER;
+        f->brick = (uint16_t)brick;
+        f->inherits |= (uint16_t)(path / BRICK_ENTRY_AGAIN & BRICK_FRAME_AGAIN);
+        if ((path & 0xFFFF) != BRICK_OTHER)
+            f->path = (uint16_t)(path & 0xFFFF);
+        else
+            outcome |= BRICK_REFUSED;
+    }
+    brick_idle(t);
+    return outcome;
+}
+
+unsigned brick_node_end(uint32_t brick, const void *key) { return scope_end(BRICK_SCOPE_NODE, brick & UINT16_MAX, key); }

@@ -12,7 +12,9 @@ enum brick_frame_bits {
     BRICK_FRAME_STEP = 2,  /* a step was given, here or below; 0 is one too */
 };
 
-/* An open span, or an open layer scope. */
+enum brick_scope { BRICK_SCOPE_LAYER = 1, BRICK_SCOPE_NODE = 2 };
+
+/* An open span, or an open scope: a layer or a node. */
 struct brick_frame {
     struct brick_frame *below;         /* around it, for the same key */
     struct brick_frame *older, *newer; /* by time of begin, for all keys; spans only */
@@ -20,7 +22,7 @@ struct brick_frame {
     uint16_t brick, path;
     uint32_t layer;
     uint32_t draw;     /* of the step, as it began */
-    uint16_t scope;    /* a layer scope: no span */
+    uint16_t scope;    /* enum brick_scope; 0: a span */
     uint16_t inherits; /* enum brick_frame_bits: what also holds of all that is above it */
 };
 
@@ -74,7 +76,7 @@ struct brick_thread {
     const struct brick_control *control;
     struct brick_stack *current;
     struct brick_frame *newest;
-    uint64_t scopes; /* layer scopes that are open; spans that are stand in `newest` */
+    uint64_t scopes; /* scopes that are open; spans that are stand in `newest` */
     union brick_node *free;
     struct brick_lane *line;
     uint64_t *sequences;

@@ -142,13 +142,13 @@ def _number(reading: Reading, span: Open) -> int:
     """The number of the path with these names in another worker, or -1."""
     numbers: dict[int, dict[str, list[int]]] = {}
     for number, path in enumerate(reading.paths):
-        if path is not None and not path.marks:
+        if path is not None and path.holds_spans:
             numbers.setdefault(path.parent, {}).setdefault(reading.name(path.name), []).append(number)
     found = [-1]
     for name in span.path:
         found = [each for parent in found for each in numbers.get(parent, {}).get(name, ())]
     layer = -1 if span.layer is None else span.layer
-    same = (each for each in found if (path := reading.paths[each]) is not None and path.layer == layer)
+    same = (each for each in found if (path := reading.paths[each]) and not path.marks and path.layer == layer)
     return next(same, -1)
 
 
@@ -167,7 +167,7 @@ def _quantile(reading: Reading, number: int) -> float | None:
 
 def _has_children(reading: Reading, number: int) -> bool:
     """Whether a path directly below it was ever begun: a path is made as its first span begins."""
-    return any(path is not None and path.parent == number and not path.marks for path in reading.paths)
+    return any(path is not None and path.parent == number and path.holds_spans for path in reading.paths)
 
 
 def _alarms(service: str, found: Iterable[_Stuck]) -> Iterator[Alarm]:

@@ -9,22 +9,25 @@ length is walked without recursion.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from brickd.base.units import or_none
 from brickd.model.brick_totals import names_in
-from brickd.model.calltree.node import TreeNode, amounts_of
+from brickd.model.calltree.node import NOTHING, TreeNode, amounts_of
 from brickd.model.summary_fold import Fold
 from brickd.model.workers import Worker
 from brickd.shm import _reader
-from brickd.shm.marks import Definition, KernelMark, Task, TransferMark
+from brickd.shm.marks import Definition, KernelMark, Stated, Task, TransferMark
 from brickd.shm.segment_copy import CallPath, Reading
 
 _TIMES = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_BOUND)
 _DIRECTIONS = {_reader.UNIT_H2D: "H2D", _reader.UNIT_D2H: "D2H", _reader.UNIT_D2D: "D2D"}
 _LAUNCHED_OR_MOVED = (_reader.UNIT_LAUNCHED, *_DIRECTIONS)
+_PLACES = (*_TIMES, *_LAUNCHED_OR_MOVED, _reader.UNIT_NODE)
+_OF_BRICKS = (_reader.UNIT_NEEDS, _reader.UNIT_DEFINED, _reader.UNIT_ENDED, _reader.UNIT_TASK)
 
 
 class _Key(NamedTuple):
@@ -51,11 +54,13 @@ class MergedTree:
         self._apart = layers
         self._categories: dict[str, str] = {}
         self._layers: dict[_Key, set[int]] = defaultdict(set)
+        self._first: dict[_Key, int] = {}
         fold: Fold[_Key] = Fold(marks=True)
+        self._keys = fold.keys
         for worker in workers:
             fold.add(worker.reading, self._key_of(worker.reading))
             self.refused += worker.ledger.marks["refused"]
-        self._keys, self._all = fold.keys, list(enumerate(fold.keys))
+        self._all = list(enumerate(fold.keys))
         self._rows = [fold.row(number) for number in range(len(fold.keys))]
         self._beside: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)
         self._places: dict[int, TreeNode] = {}
@@ -73,11 +78,15 @@ class MergedTree:
 
     def _key_of(self, reading: Reading) -> Callable[[CallPath, int], _Key]:
         name_of = names_in(reading, self._categories)
+        places = itertools.count()
 
         def key_of(path: CallPath, above: int) -> _Key:
             unit = _reader.UNIT_NS if path.unit == _reader.UNIT_DEFERRED else path.unit
             line = unit == _reader.UNIT_DEFINED
             key = _Key(above, name_of(path.name), or_none(path.layer) if self._apart or line else None, unit)
+            if unit in _TIMES and above >= 0 and self._keys[above][1:] == (key.name, key.layer, _reader.UNIT_NODE):
+                key = key._replace(above=self._keys[above].above)  # a span in the node of its name is that node
+            self._first[key] = min(self._first.get(key, _reader.NUMBERS_MAX), next(places))
             if path.layer >= 0 and not line:
                 self._layers[key].add(path.layer)
             return key
@@ -91,7 +100,7 @@ class MergedTree:
         """
         around_times = {key.above for key in self._keys if key.unit in _TIMES}
         for number, key in enumerate(self._keys):
-            if key.unit in _TIMES or key.unit in _DIRECTIONS or key.unit == _reader.UNIT_LAUNCHED:
+            if key.unit in _PLACES:
                 self._beside[key[:3]].append(number)
         for numbers in self._beside.values():
             numbers.sort(key=lambda number: self._keys[number].unit)
@@ -107,15 +116,36 @@ class MergedTree:
                 made[given[0]] = place
             elif not marks and given and empty and empty[0] not in around_times:
                 made[empty[0]] = made[given[0]]
+            for number in (n for n in numbers if self._keys[n].unit == _reader.UNIT_NODE):
+                measured = [n for n in numbers if self._keys[n].unit in _TIMES and self._rows[n]["count"]]
+                shares = measured or (marks if len(marks) == 1 else [])
+                if shares:
+                    made[number] = self._stated(number, made[shares[0]])
             self._places |= made
+
+    def _stated(self, number: int, place: TreeNode) -> TreeNode:
+        """The place, which the host also draws: what was measured counts, else what is stated."""
+        drawn = self._place(number)
+        place.stated, place.layers = drawn.stated, place.layers | drawn.layers
+        place.first = min(place.first, drawn.first)
+        if place.row is None and drawn.row is not None:
+            place.unit, place.row, place.stated_ns = _reader.UNIT_NS, drawn.row, drawn.stated_ns
+        return place
 
     def _place(self, number: int) -> TreeNode:
         key, row = self._keys[number], self._rows[number]
-        place = TreeNode(key.name, key.layer, self._categories[key.name], key.unit, layers=self._layers.get(key, set()))
+        layers = self._layers.get(key, set())
+        category, first = self._categories[key.name], self._first[key]
+        place = TreeNode(key.name, key.layer, category, key.unit, layers=layers, first=first)
         if key.unit == _reader.UNIT_LAUNCHED:
             place.kernel, place.untimed = KernelMark(row["count"]), amounts_of(row)
         elif key.unit in _DIRECTIONS:
             place.transfer = TransferMark(_DIRECTIONS[key.unit], key.name, row["count"], row["bytes"])
+        elif key.unit == _reader.UNIT_NODE:
+            place.stated = Stated(row["count"], round(row["total_ns"]), row["elements"])
+            place.stated_ns = row["total_ns"]
+            place.row = row if place.stated_ns else None
+            place.untimed = NOTHING if place.row is not None else amounts_of(row)
         else:
             place.row = row
         return place
@@ -123,7 +153,7 @@ class MergedTree:
     def _mark(self) -> None:
         """Add the other marks to the places; a place with a need alone exists, too."""
         # A row came after the one above it: backwards, what is below a row is known before it.
-        self._there = [key.unit in _TIMES + _LAUNCHED_OR_MOVED and self._rows[n]["count"] > 0 for n, key in self._all]
+        self._there = [key.unit in _PLACES and self._rows[n]["count"] > 0 for n, key in self._all]
         for number, key in reversed(self._all):
             if self._there[number] and key.above >= 0:
                 self._there[key.above] = True
@@ -141,12 +171,12 @@ class MergedTree:
         elif key.unit == _reader.UNIT_RETURNED and transfer is not None:
             transfer.returned += count
             transfer.returned_bytes += self._rows[number]["bytes"]
-        elif key.unit in (_reader.UNIT_NEEDS, _reader.UNIT_DEFINED, _reader.UNIT_ENDED) and unit in _TIMES:
-            self._add_to_place(key, count)
+        elif key.unit in _OF_BRICKS and unit in (*_TIMES, _reader.UNIT_NODE):
+            self._add_to_place(number, key, count)
         else:
             self.stray += count
 
-    def _add_to_place(self, key: _Key, count: int) -> None:
+    def _add_to_place(self, mark: int, key: _Key, count: int) -> None:
         """Add a mark to the place beside its path, of another unit, if only that one is there."""
         beside = self._beside[self._keys[key.above][:3]]
         numbers = [number for number in (key.above, *beside) if self._there[number]]
@@ -165,7 +195,11 @@ class MergedTree:
             place.definitions.add(Definition(key.name, key.layer))
         else:
             place.task = place.task or Task()
-            place.task.ended += count
+            if key.unit == _reader.UNIT_TASK:
+                place.task.polls += self._rows[mark]["elements"]
+                place.task.yields += self._rows[mark]["bytes"]
+            else:
+                place.task.ended += count
 
     def _joined(self) -> TreeNode:
         top = TreeNode("", None, "", None)
@@ -205,18 +239,31 @@ def _grouped(top: TreeNode) -> None:
                 if each.layer not in groups:
                     group = groups[each.layer] = TreeNode(f"Layer {each.layer}", each.layer, "layer", None)
                     group.above, group.layers = None if place is top else place, {each.layer}
+                    group.first = each.first
                     place.below.append(group)
                 around = each.above = groups[each.layer]
+                around.first = min(around.first, each.first)
             around.below.append(each)
             to_visit.append((each, layer if each.layer is None else each.layer))
 
 
 def _add_up(order: Sequence[TreeNode]) -> None:
     for place in reversed(order):
+        stated_ns = sum(each.stated_ns for each in place.below)
+        if place.row is not None and place.stated_ns:
+            place.row["self_ns"] = max(0.0, place.row["total_ns"] - sum(each.total_ns for each in place.below))
+            place.stated_ns = stated_ns + place.row["self_ns"]
+        elif place.row is None:
+            place.stated_ns = stated_ns
+        else:  # what is stated in a span is not its own
+            place.row["self_ns"] = max(0.0, place.row["self_ns"] - stated_ns)
         place.ended_ns = place.self_ns + sum(each.ended_ns for each in place.below if not each.given)
-        if place.unit is None:
+        if place.unit is None or (place.drawn and place.row is None):
             place.host_ns = sum(each.host_ns for each in place.below)
             place.total_ns = sum(each.total_ns for each in place.below)
+        elif place.row is not None and place.drawn:
+            place.total_ns = place.row["total_ns"]
+            place.host_ns = max(place.total_ns, sum(each.host_ns for each in place.below))
         elif place.row is not None and place.given:
             place.total_ns = place.row["total_ns"]
         elif place.row is not None:

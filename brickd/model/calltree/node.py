@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from brickd.shm import _reader
-from brickd.shm.marks import Definition, KernelMark, Task, TransferMark
+from brickd.shm.marks import Definition, KernelMark, Stated, Task, TransferMark
 
 Kind = Literal["layer", "brick", "function", "task", "kernel", "transfer"]
 
@@ -50,7 +50,11 @@ class TreeNode:
         unit: of its times, or what its mark says.
         below: what stands in it, the largest first.
         layers: that it stands for.
-        row: the totals of its spans; None where no time of its own is known.
+        first: its place in the order in which a worker came to all of them; of several workers the smallest.
+        row: the totals of its spans, else of what its host states; None where no time of its own is known.
+        stated: what its host states of it.
+        stated_ns: the time, if its row is what its host states; then the self times that were stated in it, up to the
+            next spans.
         untimed: what was done in launches without a known time.
         total_ns: the time in its spans that ended, and in those in it where the one around them is still open; of a
             layer, of all that stands in it.
@@ -68,7 +72,10 @@ class TreeNode:
     above: TreeNode | None = None
     below: list[TreeNode] = field(default_factory=list)
     layers: set[int] = field(default_factory=set)
+    first: int = 0
     row: _reader.Row | None = None
+    stated: Stated | None = None
+    stated_ns: float = 0.0
     untimed: Amounts = NOTHING
     total_ns: float = 0.0
     host_ns: float = 0.0
@@ -115,6 +122,11 @@ class TreeNode:
     def given(self) -> bool:
         """Whether its times were measured elsewhere."""
         return self.unit in (_reader.UNIT_NS, _reader.UNIT_BOUND)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether no time of it was measured: its host draws it, and states one or none."""
+        return self.unit == _reader.UNIT_NODE
 
     @property
     def bounded(self) -> bool:

@@ -6,18 +6,20 @@
     profiler.graph_record_kernel("rmsnorm_kernel", ptx_hash, (16, 1, 1), (256, 1, 1), 1024)
     profiler.graph_pop_scope()
 
-Owns: the open scopes of each thread and task. Must not know: what the graph looks like: `brickd tree` does. A node is
-known by its name and its place: a million launches of one kernel in one place are one node that counts them.
+Owns: the open scopes of each thread and task, and what is refused. Must not know: what the graph looks like:
+`execution_graph` does. A node is known by its name and its place: a million launches of one kernel in one place are one
+node that counts them.
 
-Differences from the seed. A scope of a brick, a function or a task is timed while it is open, as `with brick.span()`
-is, unless its time is given: then it is over. A kernel that is recorded after a brick in one scope, or in the scope of
-a brick that is over, was launched by that brick: the seed makes them siblings. Scopes that are over, launches and
-transfers are points: what is recorded before such a scope is popped is their sibling. Ids are names. Calling and
-containing are one relation. Order makes no edge, since in a place where work repeats it has no meaning:
-graph_add_dependency() adds edges. Nothing is kept here: the records are in the segment, and graph_clear() leaves them.
+A node and its time are marks (brick_graph.h): no statistics have them, here or in brickd. So a brick that was also
+timed counts once, and a graph changes no total whether the profiler is enabled, disabled or Off.
+
+Differences from the seed. A scope of a brick, a function or a task without a given time has the time for which it is
+open, unless the mode is Off. A kernel that is recorded after a brick in one scope was launched by that brick: the seed
+makes them siblings. Ids are names. Calling and containing are one relation. Order makes no edge, since in a place where
+work repeats it has no meaning: graph_add_dependency() adds edges.
 
 Invariants: while it is disabled nothing is recorded, and None is returned; no call raises (except with
-BRICKD_STRICT=1); each thread and each task has scopes of its own.
+BRICKD_STRICT=1); what is refused leaves no scope open; each thread and each task has scopes of its own.
 """
 
 from __future__ import annotations
@@ -26,24 +28,37 @@ import os
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from brick_agent._compat.profiler.local_totals import shown
+from brick_agent._compat.profiler.execution_graph import ExecutionGraph
+from brick_agent._compat.profiler.local_totals import amount, member, now_ns, shown
 from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
+from brick_agent._compat.profiler.own_segment import Recorded
 from brick_agent._compat.profiler.timing import SyncMode, Timing, by_name
-from brick_agent._core import Brick, _launched_by, kernel, layer, needs, transfer
+from brick_agent._core import (
+    _node,
+    _node_begin,
+    _node_defined,
+    _node_end,
+    _node_task,
+    brick,
+    kernel,
+    layer,
+    needs,
+    transfer,
+)  # fmt: skip
 from brick_agent._kernel_source import source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
     from typing import SupportsFloat, SupportsIndex
 
     from brick_agent._compat.profiler.brick_ids import BrickId
     from brick_agent._compat.profiler.node import Extent, Node
-    from brick_agent._core import Layer
+    from brick_agent._core import Brick, Layer
 
 DEPTH_MAX = 256
-
-_HOW = "the graph is drawn where all workers are known: brickd tree (--dot, --json), live or of a recording"
+LAYER_MAX = 16_777_214
 
 
 @dataclass(slots=True)
@@ -52,15 +67,18 @@ class _Scope:
 
     owner: Graphed
     name: str
-    of: Brick | Layer | None = None  # ends with it; None: it is a point, or not timed here
+    of: Layer | tuple[Brick, ...]  # what ends with it: a layer, or the nodes that were opened for it
+    since_ns: int | None = None  # its time is that for which it is open
     elements: SupportsIndex = 0
-    launcher: Brick | None = None  # the brick whose time was given with it
 
     def end(self) -> None:
-        if isinstance(self.of, Brick):
-            self.of.stop(self.elements)
-        elif self.of is not None:
+        if not isinstance(self.of, tuple):
             self.of.__exit__(None, None, None)
+            return
+        for node in reversed(self.of):
+            _node_end(node)
+        if self.since_ns is not None:
+            _node(self.of[0], now_ns() - self.since_ns, self.elements, 0, 0)
 
 
 def _name(of: object) -> str:
@@ -86,6 +104,10 @@ class Graphed(Timing):
     """Launches, transfers and needs, in scopes."""
 
     _graphing = False
+
+    def __init__(self, sync: Callable[[], object] | None, mode: SyncMode | str) -> None:
+        super().__init__(sync, mode)
+        self._graphed = Recorded(marks=True)
 
     def enable_graph(self) -> None:
         """Record the graph from now on, whether the profiler itself is enabled or not.
@@ -136,7 +158,7 @@ class Graphed(Timing):
         if scope is None:
             return None
         _scopes.set((*open_now, scope))
-        _launchers.set((*_launchers.get(), scope.launcher))
+        _launchers.set((*_launchers.get(), None))
         return scope.name
 
     def graph_pop_scope(self) -> str | None:
@@ -169,7 +191,7 @@ class Graphed(Timing):
         return not any(each.owner is self for each in _scopes.get())
 
     def graph_clear(self) -> None:
-        """Pop all scopes that are open here. The records stay in the segment.
+        """Pop all scopes that are open here, and begin a new graph. The records stay in the segment.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -181,37 +203,74 @@ class Graphed(Timing):
         """
         while not self.graph_is_scope_balanced():
             self.graph_pop_scope()
+        self._graphed.begin()
 
     def _opened(self, node: Node) -> _Scope | None:
         match node:
             case ExecutionNode.Layer(index):
+                if (amount(index) or 0) > LAYER_MAX or amount(index) is None:
+                    self._local.refuse("layers", f"a layer is an integer from 0 to {LAYER_MAX}, not {shown(index)}")
+                    return None
                 around = layer(index)
                 around.__enter__()
                 return _Scope(self, f"Layer {index}", around)
-            case ExecutionNode.Kernel(name, ptx_hash, grid, block, shared_mem, timing_ns):
-                kernel(name, grid, block, shared_mem, source=ptx_hash, elapsed_ns=timing_ns)
-                return _Scope(self, name)
-            case ExecutionNode.Transfer(src, dst, size, direction, timing_ns):
-                self.graph_record_transfer(src, dst, size, direction, timing_ns)
-                return _Scope(self, f"{_name(src)}→{_name(dst)}")
             case ExecutionNode.Brick(id, timing_ns, elements):
                 of = self._brick_of(id)
-                if of is None:
+                return None if of is None else self._begin_node(of, timing_ns, elements)
+            case ExecutionNode.Kernel():
+                return self._launched(node)
+            case ExecutionNode.Transfer(src, dst, size, direction, timing_ns):
+                moved = self.graph_record_transfer(src, dst, size, direction, timing_ns)
+                if moved is None:
                     return None
-                if timing_ns is None or (isinstance(timing_ns, (int, float)) and not timing_ns):
-                    return self._timed(of, elements)
-                of.record(timing_ns, elements)
-                return _Scope(self, of.name, launcher=of)
-            case ExecutionNode.Function(name) | ExecutionNode.AsyncTask(name):
-                return self._timed(by_name(name, None), 0)
+                _node_begin(moved)
+                return _Scope(self, moved, (brick(moved),))
+            case ExecutionNode.Function(name, file, line):
+                if (of := self._named(name)) is None:
+                    return None
+                scope = self._begin_node(of, None, 0)
+                if file is not None:
+                    _node_defined(file, line)
+                return scope
+            case ExecutionNode.AsyncTask(name, polls, yields, poll_ns):
+                if (of := self._named(name)) is None:
+                    return None
+                scope = self._begin_node(of, poll_ns, 0)
+                _node_task(polls, yields)
+                return scope
         self._local.refuse("nodes", f"a scope is a node, as ExecutionNode.Layer(0) is, not {shown(node)}")
         return None
 
-    def _timed(self, of: Brick, elements: SupportsIndex) -> _Scope:
-        if self._mode is SyncMode.Off:
-            return _Scope(self, of.name)
-        of.start()
-        return _Scope(self, of.name, of, elements)
+    def _begin_node(
+        self, of: Brick, timing_ns: SupportsFloat | SupportsIndex | None, elements: SupportsIndex
+    ) -> _Scope:
+        given = timing_ns is not None and not (isinstance(timing_ns, (int, float)) and not timing_ns)
+        timed = not given and self._mode is not SyncMode.Off
+        if not timed:
+            _node(of, 0 if timing_ns is None else timing_ns, elements, 0, 0)
+        _node_begin(of)
+        return _Scope(self, of.name, (of,), now_ns() if timed else None, elements)
+
+    def _launched(self, node: ExecutionNode.Kernel) -> _Scope | None:
+        """Record a launch, and leave its node open."""
+        if not isinstance(node.name, str):
+            self._local.refuse("node names", f"a kernel's name is a text, not {shown(node.name)}")
+            return None
+        launcher, of = _launchers.get()[-1], brick(node.name)
+        opened = (of,) if launcher is None else (launcher, of)
+        if launcher is not None:
+            _node_begin(launcher)
+        kernel(node.name, node.grid, node.block, node.shared_mem, source=node.ptx_hash)
+        if node.timing_ns is not None:
+            _node(of, node.timing_ns, 0, *node.work())
+        _node_begin(of)
+        return _Scope(self, node.name, opened)
+
+    def _named(self, name: str) -> Brick | None:
+        if isinstance(name, str):
+            return by_name(name, None)
+        self._local.refuse("node names", f"a node's name is a text, not {shown(name)}")
+        return None
 
     def _brick_of(self, id: BrickId | int | str) -> Brick | None:
         return by_name(id, None) if isinstance(id, str) else self._by_id(id)
@@ -231,7 +290,7 @@ class Graphed(Timing):
         of = self._brick_of(id) if self._graphing else None
         if of is None:
             return None
-        of.record(timing_ns, elements)
+        _node(of, timing_ns, elements, 0, 0)
         _launchers.set((*_launchers.get()[:-1], of))
         return of.name
 
@@ -248,10 +307,10 @@ class Graphed(Timing):
         """
         if not self._graphing:
             return None
-        if (launcher := _launchers.get()[-1]) is not None:
-            _launched_by(launcher, name, grid, block, shared_mem, ptx_hash)
-        else:
-            kernel(name, grid, block, shared_mem, source=ptx_hash)
+        scope = self._launched(ExecutionNode.Kernel(name, ptx_hash, grid, block, shared_mem))
+        if scope is None:
+            return None
+        scope.end()
         return name
 
     def graph_record_transfer(
@@ -271,9 +330,16 @@ class Graphed(Timing):
         """
         if not self._graphing:
             return None
-        known = direction.name if isinstance(direction, TransferDirection) else direction
-        transfer(known, bytes, src=src, dst=dst, elapsed_ns=timing_ns)
-        return f"{_name(src)}→{_name(dst)}"
+        known = member(TransferDirection, direction)
+        if known is None:
+            message = f"a transfer direction must be H2D, D2H or D2D, not {shown(direction)}"
+            self._local.refuse("transfer directions", message)
+            return None
+        moved = f"{_name(src)}→{_name(dst)}"
+        transfer(known.name, bytes, src=src, dst=dst)
+        if timing_ns is not None:
+            _node(moved, timing_ns, 0, 0, 0)
+        return moved
 
     def graph_add_dependency(self, source: BrickId | int | str, target: BrickId | int | str) -> None:
         """Record that the second brick, in the open scope, needs what the first makes.
@@ -300,18 +366,62 @@ class Graphed(Timing):
 
     # ---- reports -----------------------------------------------------------------------------------------------------
 
-    def graph_to_ascii_tree(self) -> str:
-        """Explain how to see the graph as a tree.
+    def execution_graph(self) -> ExecutionGraph:
+        """The graph of this process since the profiler was made or graph_clear() was called.
 
-        >>> "brickd tree" in brick.BrickProfiler().graph_to_ascii_tree()
-        True
+        >>> brick.BrickProfiler().execution_graph().nodes
+        []
         """
-        return f"{_HOW}\n"
+        return ExecutionGraph(self._graphed.read())
+
+    def graph_to_ascii_tree(self) -> str:
+        """The graph as a tree, as the book prints it.
+
+        >>> profiler = brick.BrickProfiler()
+        >>> profiler.enable_graph()
+        >>> profiler.graph_record_brick(brick.BrickId.RmsNorm, 50_000, elements=4096)
+        'RmsNorm'
+        >>> print(profiler.graph_to_ascii_tree(), end="")
+        RmsNorm  50.0µs (4096 elem)
+        """
+        return self.execution_graph().to_ascii_tree()
 
     def graph_to_dot(self) -> str:
-        """A picture for Graphviz that explains how to draw the graph.
+        """The graph in the language of Graphviz.
 
-        >>> "brickd tree" in brick.BrickProfiler().graph_to_dot()
+        >>> brick.BrickProfiler().graph_to_dot().startswith("digraph ExecutionGraph")
         True
         """
-        return f'digraph ExecutionGraph {{\n  label="{_HOW}";\n}}\n'
+        return self.execution_graph().to_dot()
+
+    def critical_path(self) -> tuple[list[int], int]:
+        """The ids of the nodes on the critical path, and its length in nanoseconds.
+
+        >>> brick.BrickProfiler().critical_path()
+        ([], 0)
+        """
+        return self.execution_graph().critical_path()
+
+    def compute_slack(self) -> dict[int, int]:
+        """By how many nanoseconds each node may grow before the critical path does, by id.
+
+        >>> brick.BrickProfiler().compute_slack()
+        {}
+        """
+        return self.execution_graph().compute_slack()
+
+    def critical_path_summary(self) -> str:
+        """The critical path as text.
+
+        >>> print(brick.BrickProfiler().critical_path_summary().splitlines()[0])
+        Critical Path: 0.00ms (0 nodes)
+        """
+        return self.execution_graph().critical_path_summary()
+
+    def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
+        """How far each kernel with operations and bytes is from the roofline, from 0 to 1, by id.
+
+        >>> brick.BrickProfiler().roofline_distance(83.0, 1008.0)
+        {}
+        """
+        return self.execution_graph().roofline_distance(peak_tflops, bandwidth_gb_s)

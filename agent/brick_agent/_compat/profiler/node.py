@@ -6,7 +6,7 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Brick:
-        """A brick. As a scope without a given time it is timed until it is popped."""
+        """A brick. A scope without a given time has the time for which it is open."""
 
         id: BrickId | int | str
         timing_ns: SupportsFloat | SupportsIndex = 0
@@ -57,7 +57,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Kernel:
-        """The launch of a kernel: what is recorded inside is its sibling."""
+        """The launch of a kernel, with what a roofline needs: FLOP/byte, and the TFLOP/s that it achieved."""
 
         name: str
         ptx_hash: int | None = None
@@ -65,6 +65,21 @@ class ExecutionNode:
         block: Extent = None
         shared_mem: SupportsIndex = 0
         timing_ns: SupportsFloat | SupportsIndex | None = None
+        arithmetic_intensity: float | None = None
+        achieved_tflops: float | None = None
+
+        def __setstate__(self, state: list[object]) -> None:
+            # A pickle from before the last two fields has no values of theirs.
+            for each, value in zip(fields(self), [*state, None, None], strict=False):
+                object.__setattr__(self, each.name, value)
+
+        def work(self) -> tuple[int, float]:
+            """The bytes and operations of its time, by which both figures are kept; 0: unknown."""
+            try:
+                flops = float(self.achieved_tflops or 0) * 1e3 * float(self.timing_ns or 0)
+                return (round(flops / float(self.arithmetic_intensity)) if self.arithmetic_intensity else 0), flops
+            except Exception:
+                return 0, -1.0  # the writer counts it
 
     @dataclass(frozen=True, slots=True)
     class Transfer:
@@ -78,7 +93,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Function:
-        """A function, timed until it is popped. `brick.trace` records where it is defined."""
+        """A function, and where it is defined. It has the time for which it is open."""
 
         name: str
         file: str | None = None
@@ -86,7 +101,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class AsyncTask:
-        """A task, timed until it is popped. `brick.trace(waits=False)` counts its polls."""
+        """A task, how often it was polled and yielded, and how long that took; 0: as long as it is open."""
 
         name: str
         poll_count: SupportsIndex = 0

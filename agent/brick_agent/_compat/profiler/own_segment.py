@@ -28,6 +28,8 @@ class Path:
     """What was recorded in one place of the call tree."""
 
     parent: int  # the number of the surrounding place; -1: none
+    layer: int  # -1: none
+    unit: int  # enum brick_unit: of its time, or what it marks
     declared: str | None  # the category that was declared for its name
     stats: BrickStats  # without a category
 
@@ -43,14 +45,15 @@ class OwnTotals:
 
 
 class Recorded:
-    """What this process has recorded since the last begin()."""
+    """What this process has recorded since the last begin(); with `marks` also launches, transfers, nodes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, marks: bool = False) -> None:
+        self._marks = marks
         self.begin()
 
     def begin(self) -> None:
         """Count from now on."""
-        _, _, entries, self._ledger = _totals()
+        _, _, entries, self._ledger = _totals(self._marks)
         self._process = os.getpid()  # a forked child begins with nothing
         self._then: dict[int, _Entry] = {entry[0]: entry for entry in entries}
 
@@ -58,7 +61,7 @@ class Recorded:
         """Read the totals since then."""
         if self._process != os.getpid():
             self._process, self._then, self._ledger = os.getpid(), {}, {}
-        tick_ns, torn, entries, ledger = _totals()
+        tick_ns, torn, entries, ledger = _totals(self._marks)
         paths, unread = {}, 0
         for entry in entries:
             length = tick_ns if entry[5] == _TICKS else 1.0
@@ -66,7 +69,7 @@ class Recorded:
             if stats is None:
                 unread += entry[6]
                 stats = BrickStats(entry[2] or "other")
-            paths[entry[0]] = Path(entry[1], entry[3], stats)
+            paths[entry[0]] = Path(entry[1], entry[4], entry[5], entry[3], stats)
         lost = {what: n - self._ledger.get(what, 0) for what, n in ledger.items() if what != "open"}
         return OwnTotals(paths, torn, unread, {"open": ledger.get("open", 0), **lost})
 

@@ -1,0 +1,273 @@
+"""The critical path: of all that was done, what nothing else could hide.
+
+Owns: which pieces of work follow each other, which may run beside each other, how long the longest chain is, and by how
+much each piece may grow before that one does. Must not know: bricks, paths, screens. Invariants: a piece's time counts
+once, however deep it stands; the times on the path add up to its length; the order in which pieces are given decides
+between equals and nothing else; cycles are told and end; no depth and no chain is too long.
+
+Pieces stand in each other as spans do. What stands in one piece, and that piece's own time, is done one after another
+by the thread that had them, but for two things. Work of a device is done beside it, one piece after another. And of
+pieces that need each other's results, or are needed, only these needs say which follows which: others of them could
+have been done at the same time, whatever the thread did.
+
+Pieces that need each other in a circle cannot be ordered: they count as one, which takes as long as all of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Piece(NamedTuple):
+    """A piece of work.
+
+    Attributes:
+        parent: the number of the piece that it stands in, which comes before it.
+        own_ns: its time without that of the pieces in it.
+        aside: a device did it, beside the piece that it stands in.
+        needs: the numbers of the pieces whose results it needs, wherever they stand.
+    """
+
+    parent: int | None
+    own_ns: float
+    aside: bool = False
+    needs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Critical:
+    """The longest chain, and what it leaves to the other pieces.
+
+    Attributes:
+        path: the pieces whose own times make it, in an order in which they could be done: a piece before those in it.
+        slack_ns: by how much each piece may grow before the longest chain does.
+        cycles: pieces that need each other in a circle, or what they stand in does.
+    """
+
+    length_ns: float = 0.0
+    path: list[int] = field(default_factory=list)
+    slack_ns: list[float] = field(default_factory=list)
+    cycles: list[list[int]] = field(default_factory=list)
+
+
+_TOP = -1  # the number of what all pieces stand in
+
+
+@dataclass(slots=True)
+class _Level:
+    """What stands in one piece: its length, and how the pieces share it.
+
+    Attributes:
+        length_ns: with the own time of the piece itself.
+        chain: what takes that long, in order; of a device's work, the piece itself is not in it.
+        slack_ns: by which each piece here may grow before the level does; that of the piece itself under `_TOP`.
+    """
+
+    length_ns: float
+    own_first: bool
+    chain: list[int]
+    slack_ns: dict[int, float]
+
+
+def critical(pieces: Sequence[Piece]) -> Critical:
+    """The longest chain of these pieces, and the slack of each.
+
+    >>> critical([Piece(None, 5.0), Piece(0, 20.0), Piece(0, 30.0, aside=True)])
+    Critical(length_ns=30.0, path=[2], slack_ns=[5.0, 5.0, 0.0], cycles=[])
+    """
+    inside: dict[int, list[int]] = defaultdict(list)
+    for number, piece in enumerate(pieces):
+        inside[_TOP if piece.parent is None else piece.parent].append(number)
+    needs = _lifted(pieces)
+    lengths = [0.0] * len(pieces)
+    levels: dict[int, _Level] = {}
+    cycles: list[list[int]] = []
+    # Pieces come after the one that they stand in: backwards, what stands in one is known before it.
+    for number in range(len(pieces) - 1, _TOP - 1, -1):
+        own_ns = pieces[number].own_ns if number != _TOP else 0.0
+        level, circles = _level(own_ns, inside[number], pieces, lengths, needs)
+        levels[number] = level
+        cycles += circles
+        if number != _TOP:
+            lengths[number] = level.length_ns
+    return Critical(levels[_TOP].length_ns, _path(levels), _slack(pieces, levels), sorted(cycles))
+
+
+def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
+    """The siblings that each piece waits for: needs hold between siblings that contain the two."""
+    around = _Around(pieces)
+    lifted: dict[int, set[int]] = defaultdict(set)
+    for number, piece in enumerate(pieces):
+        for needed in piece.needs:
+            one, other = around.beside(number, needed)
+            # Neither can wait for what it stands in, or what stands in it.
+            if one != other or number == needed:
+                lifted[one].add(other)
+    return lifted
+
+
+class _Around:
+    """The ancestors of each piece, with far jumps: few steps find where two deep ones meet.
+
+    Numbers are those of pieces and one more: 0 contains all of them.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._above, self._far, self._depths = [0], [0], [0]
+        for piece in pieces:
+            above = 0 if piece.parent is None else piece.parent + 1
+            far = self._far[above]
+            # As far again as the two steps before, where these were as far as each other; else to the next.
+            again = self._depths[above] - self._depths[far] == self._depths[far] - self._depths[self._far[far]]
+            self._above.append(above)
+            self._far.append(self._far[far] if again else above)
+            self._depths.append(self._depths[above] + 1)
+
+    def beside(self, number: int, needed: int) -> tuple[int, int]:
+        """The two siblings that contain these pieces; twice the same if one contains the other."""
+        one, other = number + 1, needed + 1
+        depth = min(self._depths[one], self._depths[other])
+        one, other = self._up(one, depth), self._up(other, depth)
+        while self._above[one] != self._above[other]:
+            step = self._far if self._far[one] != self._far[other] else self._above
+            one, other = step[one], step[other]
+        return one - 1, other - 1
+
+    def _up(self, number: int, depth: int) -> int:
+        while self._depths[number] > depth:
+            far = self._far[number]
+            number = far if self._depths[far] >= depth else self._above[number]
+        return number
+
+
+def _level(
+    own_ns: float, here: list[int], pieces: Sequence[Piece], lengths: Sequence[float], needs: Mapping[int, set[int]]
+) -> tuple[_Level, list[list[int]]]:
+    within = set(here)
+    edges = {number: sorted(needs[number] & within) for number in here if number in needs}
+    bound = {each for number, needed in edges.items() if needed for each in (number, *needed)}
+    waits, circles = _condensed([number for number in here if number in bound], edges)
+    free = [number for number in here if number not in bound and not pieces[number].aside]
+    aside = [number for number in here if number not in bound and pieces[number].aside]
+    plan = _planned(waits, lengths)
+    # A sum of floats depends on its order: that of the largest first is nobody's.
+    host_ns = _sum([own_ns, *(lengths[number] for number in free)]) + plan.length_ns
+    aside_ns = _sum(lengths[number] for number in aside)
+    length_ns = max(host_ns, aside_ns)
+    slack = dict.fromkeys((_TOP, *free), length_ns - host_ns)
+    slack |= dict.fromkeys(aside, length_ns - aside_ns)
+    slack |= {number: length_ns - host_ns + by for number, by in plan.slack_ns.items()}
+    own_first = host_ns >= aside_ns
+    return _Level(length_ns, own_first, free + plan.chain if own_first else aside, slack), circles
+
+
+def _sum(times: Iterable[float]) -> float:
+    return sum(sorted(times, reverse=True))
+
+
+class _Plan(NamedTuple):
+    """Pieces that wait for each other: total length, longest chain, slack of each."""
+
+    length_ns: float
+    chain: list[int]
+    slack_ns: dict[int, float]
+
+
+def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[float]) -> _Plan:
+    """Plan groups in an order in which they can be done, each with the places that it waits for."""
+    took = [_sum(lengths[number] for number in group) for group, _ in waits]
+    ends: list[float] = []
+    last: list[int | None] = []
+    for (_, before), took_ns in zip(waits, took, strict=True):
+        latest = max(sorted(before), key=lambda place: ends[place], default=None)
+        ends.append(took_ns + (0.0 if latest is None else ends[latest]))
+        last.append(latest)
+    # How long it takes from the end of each to the end of all.
+    after = [0.0] * len(waits)
+    for place in reversed(range(len(waits))):
+        for earlier in waits[place][1]:
+            after[earlier] = max(after[earlier], took[place] + after[place])
+    length_ns = max(ends, default=0.0)
+    slack = {
+        number: max(0.0, length_ns - (ends[place] + after[place]))
+        for place, (group, _) in enumerate(waits)
+        for number in group
+    }
+    chain: list[int] = []
+    at = next((place for place, end in enumerate(ends) if end == length_ns), None)
+    while at is not None:
+        chain += reversed(waits[at][0])
+        at = last[at]
+    return _Plan(length_ns, chain[::-1], slack)
+
+
+def _condensed(
+    here: Sequence[int], edges: Mapping[int, Sequence[int]]
+) -> tuple[list[tuple[list[int], set[int]]], list[list[int]]]:
+    """Tarjan's strongly connected components, each after those that it needs; and the circles.
+
+    Without recursion: a chain may be as long as there are pieces.
+    """
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    group_of: dict[int, int] = {}
+    groups: list[list[int]] = []
+    stack: list[int] = []
+    places: dict[int, int] = {}  # on the stack
+    for root in here:
+        if root in order:
+            continue
+        to_visit = [(root, 0)]
+        while to_visit:
+            number, at = to_visit.pop()
+            if at == 0:
+                order[number] = low[number] = len(order)
+                places[number] = len(stack)
+                stack.append(number)
+            needed = edges.get(number, ())
+            while at < len(needed) and needed[at] in order:
+                if needed[at] not in group_of:
+                    low[number] = min(low[number], low[needed[at]])
+                at += 1
+            if at < len(needed):
+                to_visit += [(number, at + 1), (needed[at], 0)]
+                continue
+            if low[number] == order[number]:
+                members = stack[places[number] :]
+                del stack[places[number] :]
+                group_of |= dict.fromkeys(members, len(groups))
+                groups.append(sorted(members))
+            if to_visit:
+                above = to_visit[-1][0]
+                low[above] = min(low[above], low[number])
+    waits = [
+        (group, {group_of[each] for number in group for each in edges.get(number, ())} - {place})
+        for place, group in enumerate(groups)
+    ]
+    circles = [group for group in groups if len(group) > 1 or group[0] in edges.get(group[0], ())]
+    return waits, circles
+
+
+def _path(levels: Mapping[int, _Level]) -> list[int]:
+    path: list[int] = []
+    to_visit = [_TOP]
+    while to_visit:
+        number = to_visit.pop()
+        level = levels[number]
+        if number != _TOP and level.own_first:
+            path.append(number)
+        to_visit += reversed(level.chain)
+    return path
+
+
+def _slack(pieces: Sequence[Piece], levels: Mapping[int, _Level]) -> list[float]:
+    """A piece has its slack among its siblings, and that of the piece that it stands in."""
+    around: list[float] = []
+    for number, piece in enumerate(pieces):
+        parent = _TOP if piece.parent is None else piece.parent
+        beside = levels[parent].slack_ns[number]
+        around.append(beside + (0.0 if parent == _TOP else around[parent]))
+    return [slack_ns + levels[number].slack_ns[_TOP] for number, slack_ns in enumerate(around)]

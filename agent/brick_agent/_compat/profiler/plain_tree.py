@@ -1,0 +1,85 @@
+"""The bare tree of an execution graph, as the seed profiler's book prints it.
+
+Owns: its glyphs, its order, the text of a node. Must not know: where the nodes come from: they have the keys of
+`brickd tree --json`, and this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same text; a
+time that the host states stands before one that was measured, which no two runs share.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+_TITLE = "Execution Graph"  # above several roots
+
+
+def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]) -> str:
+    """The tree of these nodes, parents first; `escaped` makes a name printable."""
+    below: dict[int | None, list[Mapping[str, Any]]] = defaultdict(list)
+    for node in sorted(nodes, key=lambda node: (node["order"], node["id"])):
+        below[node["parent"]].append(node)
+    roots = below[None]
+    alone = len(roots) == 1
+    lines = [_TITLE] if len(roots) > 1 else []
+    # What is drawn before the branch of a node, and whether it is the last of its parent's.
+    to_visit = [("", node is roots[-1], node) for node in reversed(roots)]
+    while to_visit:
+        before, last, node = to_visit.pop()
+        root = alone and node["parent"] is None
+        lines.append(f"{'' if root else before + ('└── ' if last else '├── ')}{escaped(text(node))}")
+        inside = "" if root else before + ("    " if last else "│   ")
+        children = below[node["id"]]
+        to_visit += [(inside, child is children[-1], child) for child in reversed(children)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def text(node: Mapping[str, Any]) -> str:
+    """A node's name, and what is known of it."""
+    return "  ".join([_name(node), *_details(node)])
+
+
+def stated_or_measured_ns(node: Mapping[str, Any]) -> int | None:
+    """The time that the host states, else the measured one; None: unknown."""
+    stated = node["stated"]
+    total_ns: int | None = stated["total_ns"] if stated and stated["total_ns"] else node["total_ns"]
+    return total_ns
+
+
+def micros(ns: float) -> str:
+    """A time as the book writes it."""
+    return f"{ns / 1e3:.1f}µs"
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    if node["transfer"] is not None:
+        return f"{node['transfer']['direction']} {node['name']}"
+    for definition in node["definitions"][:1]:
+        line = "" if definition["line"] is None else f":{definition['line']}"
+        return f"{node['name']} ({definition['file']}{line})"
+    return str(node["name"])
+
+
+def _details(node: Mapping[str, Any]) -> Iterator[str]:
+    if node["kind"] == "layer":
+        return
+    if node["kernel"] is not None:
+        yield from (shape["text"].split(" @")[0] for shape in node["kernel"]["shapes"][:1])
+    if node["transfer"] is not None:
+        yield f"{node['transfer']['moved_bytes']}B"
+    if node["task"] is not None:
+        yield f"{node['task']['polls']} polls, {node['task']['yields']} yields"
+    elements = (node["stated"] or {}).get("elements") or node["elements"]
+    times = [] if (ns := stated_or_measured_ns(node)) is None else [micros(ns)]
+    if parts := times + ([f"({elements} elem)"] if elements else []):
+        yield " ".join(parts)
+    if (count := _count(node)) > 1:
+        yield f"×{count}"
+
+
+def _count(node: Mapping[str, Any]) -> int:
+    if node["kernel"] is not None:
+        return int(node["kernel"]["launches"])
+    if node["transfer"] is not None:
+        return int(node["transfer"]["transfers"])
+    return int(node["stated"]["count"]) if node["stated"] else int(node["count"])

@@ -1,0 +1,1 @@
+../../agent/brick_agent/_compat/profiler/plain_tree.py
