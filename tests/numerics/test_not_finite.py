@@ -162,6 +162,22 @@ def test_however_many_workers_and_sites_there_are_the_counts_are_bounded_and_wha
     assert 0 < len(fingerprints.births()) < sites
 
 
+def test_a_full_table_is_tidied_once_in_4096_fingerprints_however_little_that_frees() -> None:
+    most, every, sites = 65_536, 4_096, 512
+    fingerprints, names = Numerics(1 << 26).fingerprints, _reader_numbers(sites)
+    said = b"".join(CheckedRecord(NAN, (INPUT, INPUT), site=n).slots() for n in range(sites))
+
+    def come(first: int, count: int) -> int:
+        before = fingerprints.untracked
+        for worker in range(first, first + count // sites):
+            fingerprints.add(worker, 0, 0, names, names, said, True)
+        return fingerprints.untracked - before
+
+    assert come(1, most) == 0
+    assert come(200, every) == every - 1, "the window holds as many as the table, so one row is free"
+    assert (fingerprints.end - fingerprints.first, come(300, sites)) == (most, 0), "it is tidied again"
+
+
 def _reader_numbers(count: int) -> Any:
     from array import array
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define BIRTHS_MIN ((size_t)128)
-/* A full table is tidied once per so many untracked fingerprints: that costs as much as counting a few thousand. */
+/* A full table is tidied at most once in so many fingerprints: that costs as much as counting a few thousand. */
 #define TIDY_EVERY 4096u
 
 static uint32_t *place_of(const struct brick_births_table *t, uint64_t key, uint32_t worker, uint64_t site)
@@ -44,8 +44,9 @@ static int move(struct brick_fingerprints *p, size_t room)
 /* Drops the rows of which the window has no fingerprint any more, once in a while. Returns whether there is room then. */
 static int tidy(struct brick_fingerprints *p)
 {
-    if (p->births.untracked % TIDY_EVERY != 0)
+    if (p->births.tidied != 0 && p->end - p->births.tidied < TIDY_EVERY)
         return 0;
+    p->births.tidied = p->end;
     for (size_t n = 0; n < p->births.used; n++)
         if (p->births.rows[n].last < p->first)
             p->births.rows[n].fingerprints = 0;

@@ -95,6 +95,7 @@ struct brick_births_table {
     uint32_t *index; /* of each worker and site its place among these plus 1; 0: free */
     size_t room, used, most;
     uint64_t untracked; /* fingerprints that found no row */
+    uint64_t tidied;    /* how many fingerprints there were when the full table was tidied last; 0: never */
     int any;            /* whether anything was ever born */
 };
 
