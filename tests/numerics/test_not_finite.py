@@ -20,12 +20,14 @@ from brickd.analysis.numerics.birth_alarms import ACTIVE_NS, EVENTS_MAX, alarms,
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.not_finite import (
     BIRTHS_MAX,
+    BY_DESIGN_MAX,
     FIRST,
     KINDS,
     Birth,
     BirthsWatch,
     BornAt,
     CountedBirths,
+    Known,
     found,
 )
 from brickd.analysis.numerics.online_state import Compared
@@ -238,12 +240,70 @@ def test_what_was_found_goes_on_in_the_next_daemon_and_counts_from_there() -> No
     assert "nan" not in heir.kinds
 
 
+def test_what_was_by_design_before_a_restart_is_no_news_after_it() -> None:
+    service = Service(1)
+    for number in range(40):
+        service.send(NAN if number % 10 == 5 else FINE, given=number)
+    before = service.look()
+    assert (before.births, before.by_design) == ({}, {born()})
+    heir = Service(1, Compared.of(json.loads("".join(before.pieces()))))
+    for number in range(40):
+        heir.send(NAN if number == 20 else FINE, given=number)
+    assert (heir.look().births, heir.kinds) == ({}, [])
+    forgetful = Service(1)
+    for number in range(40):
+        forgetful.send(NAN if number == 20 else FINE, given=number)
+    forgetful.look()
+    assert forgetful.kinds == ["nan"], "its counts alone would show another birth"
+    heir.workers.append(heir.worker("u1"))
+    for number in range(FIRST["NaN"]):
+        heir.send(FINE, FINE, given=100 + number)
+    assert [*heir.look().births] == [born()], "another worker never gives it"
+
+
+def test_an_old_birth_that_becomes_a_finding_again_is_not_seen_again() -> None:
+    service = Service(2)
+    for number in range(20):
+        service.send(NAN, FINE, given=number)
+    watch = BirthsWatch(service.numerics)
+    first = watch.look({}, (), KNOWN, 10)
+    assert first.births == {born(): Birth(20, 10, 10)}
+    service.numerics.forget(["u1"])  # its fingerprints say no more what the others give
+    alone = watch.look(first.births, first.by_design, KNOWN, 20)
+    service.workers[1] = service.worker("u2")
+    for number in range(20):
+        service.send(FINE, FINE, given=100 + number)
+    again = watch.look(alone.births, alone.by_design, KNOWN, 30)
+    assert (again.births, again.new) == (first.births, [])
+
+
+def test_counts_that_began_anew_in_a_tidied_table_count_from_there() -> None:
+    service, sites = Service(2, bytes_max=1 << 12), 512
+    for number in range(20):
+        service.send(NAN, FINE, given=number)
+    watch, fingerprints, names = BirthsWatch(service.numerics), service.numerics.fingerprints, _reader_numbers(sites)
+    births = watch.look({}, (), KNOWN, 10).births
+    assert births == {born(): Birth(20, 10, 10)}
+    said = b"".join(CheckedRecord(FINE, (INPUT,), site=n).slots() for n in range(sites))
+    service_number = fingerprints.births()[0][0]
+    for worker in range(100, 229):
+        fingerprints.add(worker, service_number, 0, names, names, said, True)
+    assert fingerprints.births() == [], "both have left it"
+    for number in range(17):
+        service.send(*[NAN, FINE] if number < 3 else [FINE, FINE], given=100 + number)
+    assert watch.look(births, (), KNOWN, 20).births == {born(): Birth(23, 10, 20)}
+
+
 def test_of_workers_that_are_gone_nothing_is_kept() -> None:
     compared = Compared(births={born(): Birth(1, 2, 3), born(worker="u1"): Birth(4, 5, 6)})
     assert list(compared.without({"u0"}).births) == [born(worker="u1")]
     assert compared.of_services({"other"}).births == {}
-    births, new, unkept = BirthsWatch(Numerics(1)).look(compared.births, {"u0"}, 9)
-    assert (list(births), new, unkept) == ([born()], [], 0)
+    by_design = {born("Inf"), born("Inf", worker="u1")}
+    look = BirthsWatch(Numerics(1)).look(compared.births, by_design, {"u0"}, 9)
+    assert (list(look.births), set(look.by_design), look.new, look.unkept) == ([born()], {born("Inf")}, [], 0)
+    compared = Compared(by_design=frozenset(by_design))
+    assert compared.without({"u0"}).by_design == {born("Inf", worker="u1")}
+    assert (compared.of_services({"api"}).by_design, compared.of_services({"other"}).by_design) == (by_design, set())
 
 
 def test_findings_are_bounded_and_what_finds_no_room_is_counted() -> None:
@@ -251,9 +311,23 @@ def test_findings_are_bounded_and_what_finds_no_room_is_counted() -> None:
     for number in range(20):
         service.send(FINE, NAN, given=number)
     full = {born(layer=n): Birth(1, 1, 1) for n in range(10, 10 + BIRTHS_MAX)}
-    births, new, unkept = BirthsWatch(service.numerics).look(full, KNOWN, 9)
-    assert (births, new, unkept) == (full, [], 1)
-    assert BirthsWatch(service.numerics).look({}, {"u0"}, 9) == ({}, [], 0), "u1 is no known worker"
+    watch = BirthsWatch(service.numerics)
+    nothing = frozenset[BornAt]()
+    assert watch.look(full, (), KNOWN, 9) == Known(full, nothing, [], 1)
+    assert BirthsWatch(service.numerics).look({}, (), {"u0"}, 9) == Known({}, nothing, [], 0), "u1 is no known worker"
+    assert watch.look({}, (), KNOWN, 10) == Known({}, nothing, [], 1), "nothing was born since there was no room"
+    service.send(FINE, NAN, given=20)
+    now = {born(worker="u1"): Birth(21, 9, 11)}
+    assert watch.look({}, (), KNOWN, 11) == Known(now, nothing, [born(worker="u1")], 0)
+
+
+def test_what_is_by_design_is_bounded() -> None:
+    service = Service(1)
+    service.send(NAN)
+    full = {born(layer=n) for n in range(10, 10 + BY_DESIGN_MAX)}
+    assert BirthsWatch(service.numerics).look({}, full, KNOWN, 9).by_design == full
+    full.pop()
+    assert BirthsWatch(service.numerics).look({}, full, KNOWN, 9).by_design == full | {born()}
 
 
 def test_an_older_state_has_no_births_and_a_wrong_one_is_refused() -> None:

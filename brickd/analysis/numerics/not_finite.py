@@ -5,7 +5,8 @@ counted, screens. Invariants: a site that gives the same kind from its first fin
 design, as a mask does; the findings are bounded, and those of unknown workers leave; what found no room is counted.
 
 A birth of a kind is a finding in a worker if it began after the worker's first fingerprints at the site, or if another
-worker of the service has as many fingerprints there and none of that kind.
+worker of the service has as many fingerprints there and none of that kind. Counts begin anew with the daemon, and where
+the window has none of the worker's fingerprints any more: what was by design before remains so.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ KINDS = ("NaN", "Inf", "-Inf")
 # of the largest logits give -Inf now and then in healthy models.
 FIRST = {"NaN": 16, "Inf": 16, "-Inf": 1_024}
 BIRTHS_MAX = 1_024
+BY_DESIGN_MAX = 4_096
 
 
 class BornAt(NamedTuple):
@@ -55,8 +57,12 @@ class CountedBirths(NamedTuple):
     kinds: tuple[tuple[int, int], ...]
 
 
-def found(rows: Sequence[CountedBirths]) -> Iterator[tuple[CountedBirths, str, int]]:
-    """The births that are no design: whose, of which kind, how often."""
+# A kind of a worker at a site, by the numbers that they have in a window.
+_Key = tuple[int, int, str]
+
+
+def found(rows: Sequence[CountedBirths], by_design: Collection[_Key] = ()) -> Iterator[tuple[CountedBirths, str, int]]:
+    """The births that are no design: whose, of which kind, how often; `by_design`: what was one when counted before."""
     at_site: dict[tuple[int, int], list[CountedBirths]] = defaultdict(list)
     for row in rows:
         at_site[row.service, row.site].append(row)
@@ -66,8 +72,29 @@ def found(rows: Sequence[CountedBirths]) -> Iterator[tuple[CountedBirths, str, i
             others = any(each.fingerprints >= least and not each.kinds[number][1] for each in workers)
             for row in workers:
                 first, times = row.kinds[number]
-                if times and (first > least or others):
+                late = first > least and (row.worker, row.site, kind) not in by_design
+                if times and (late or others):
                     yield row, kind, times
+
+
+class Known(NamedTuple):
+    """What is known of all births.
+
+    Attributes:
+        by_design: what began with a worker's first fingerprints; a count that begins anew may not show that again.
+        new: the findings of this look that had not been any.
+        unkept: how many findings found no room.
+    """
+
+    births: dict[BornAt, Birth]
+    by_design: frozenset[BornAt]
+    new: list[BornAt]
+    unkept: int
+
+
+class _Counted(NamedTuple):
+    fingerprints: int
+    times: int
 
 
 class BirthsWatch:
@@ -75,33 +102,50 @@ class BirthsWatch:
 
     def __init__(self, numerics: Numerics) -> None:
         self._numerics = numerics
-        self._counted: dict[tuple[int, int, str], int] = {}
+        self._counted: dict[_Key, _Counted] = {}
+        self._unkept: dict[_Key, int] = {}  # when each was found first
 
-    def look(self, before: Births, known: Collection[str], at_ns: int) -> tuple[dict[BornAt, Birth], list[BornAt], int]:
-        """The findings now, the new ones among them, and how many found no room; `known`: uuids of workers."""
+    def look(self, before: Births, by_design: Collection[BornAt], known: Collection[str], at_ns: int) -> Known:
+        """The findings now; `known`: uuids of workers."""
         births = {at: birth for at, birth in before.items() if at.worker in known}
-        new, unkept = list[BornAt](), 0
+        designs = {at for at in by_design if at.worker in known}
         rows = [CountedBirths(*row[:4], row[4:]) for row in self._numerics.fingerprints.births()]
+        places = self._places(rows, known)
+        designed = {key for key, (at, _) in places.items() if at in designs}
+        findings = {(row.worker, row.site, kind) for row, kind, _ in found(rows, designed)}
+        new, unkept, counted = list[BornAt](), dict[_Key, int](), dict[_Key, _Counted]()
+        for key, (at, now) in places.items():
+            counted[key] = now
+            earlier = self._counted.get(key, _Counted(0, 0))
+            anew = now.fingerprints < earlier.fingerprints or now.times < earlier.times
+            more = now.times - (0 if anew else earlier.times)
+            if key not in findings:
+                if len(designs) < BY_DESIGN_MAX and at not in births:
+                    designs.add(at)
+            elif at in births:
+                births[at] = births[at]._replace(times=births[at].times + more, latest_ns=at_ns) if more else births[at]
+            elif len(births) < BIRTHS_MAX and (more or key not in self._unkept):
+                births[at] = Birth(now.times, self._unkept.get(key, at_ns), at_ns)
+                new.append(at)
+            else:
+                unkept[key] = self._unkept.get(key, at_ns)
+        self._counted, self._unkept = counted, unkept
+        return Known(births, frozenset(designs), new, len(unkept))
+
+    def _places(self, rows: Sequence[CountedBirths], known: Collection[str]) -> dict[_Key, tuple[BornAt, _Counted]]:
+        """What was born in known workers: its place, and how often."""
         producers = {each.number: each for each in self._numerics.producers.copy().values()} if rows else {}
-        counted: dict[tuple[int, int, str], int] = {}
-        for row, kind, times in found(rows):
+        places: dict[_Key, tuple[BornAt, _Counted]] = {}
+        for row in rows:
             producer = producers.get(row.worker)
             if producer is None or producer.uuid not in known:
                 continue
-            counted[row.worker, row.site, kind] = times
-            earlier = self._counted.get((row.worker, row.site, kind), 0)
-            more = times - earlier if times >= earlier else times  # else it was counted anew
             site = self._numerics.sites[row.site]
-            at = BornAt(producer.service, site.kernel, site.layer, producer.uuid, kind)
-            if at in births:
-                births[at] = births[at]._replace(times=births[at].times + more, latest_ns=at_ns) if more else births[at]
-            elif len(births) < BIRTHS_MAX:
-                births[at] = Birth(times, at_ns, at_ns)
-                new.append(at)
-            else:
-                unkept += 1
-        self._counted = counted
-        return births, new, unkept
+            for kind, (_, times) in zip(KINDS, row.kinds, strict=True):
+                if times:
+                    at = BornAt(producer.service, site.kernel, site.layer, producer.uuid, kind)
+                    places[row.worker, row.site, kind] = at, _Counted(row.fingerprints, times)
+        return places
 
 
 def plain(births: Births) -> list[list[Any]]:
@@ -114,7 +158,20 @@ def of_document(rows: Any) -> dict[BornAt, Birth]:
     return dict(_of_row(*row) for row in listed(rows, BIRTHS_MAX))
 
 
+def plain_places(places: Collection[BornAt]) -> list[list[Any]]:
+    """As JSON has them."""
+    return [[*at] for at in sorted(places)]
+
+
+def places_of_document(rows: Any) -> frozenset[BornAt]:
+    """What `plain_places` wrote."""
+    return frozenset(_place_of(*row) for row in listed(rows, BY_DESIGN_MAX))
+
+
 def _of_row(service: Any, kernel: Any, layer: Any, worker: Any, kind: Any, *birth: Any) -> tuple[BornAt, Birth]:
+    return _place_of(service, kernel, layer, worker, kind), Birth._make(map(whole, birth))
+
+
+def _place_of(service: Any, kernel: Any, layer: Any, worker: Any, kind: Any) -> BornAt:
     require(kind in KINDS, "a kind of number", kind)
-    at = BornAt(unicode(service), unicode(kernel), whole(layer, -1, I32_MAX), unicode(worker), kind)
-    return at, Birth._make(map(whole, birth))
+    return BornAt(unicode(service), unicode(kernel), whole(layer, -1, I32_MAX), unicode(worker), kind)

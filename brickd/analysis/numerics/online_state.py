@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from brickd.analysis.numerics import not_finite, recent_counts
-from brickd.analysis.numerics.not_finite import Births
+from brickd.analysis.numerics.not_finite import Births, BornAt
 from brickd.analysis.numerics.recent_counts import Recent
 from brickd.base.json_values import I32_MAX, pieces, plain, require, unicode, whole
 from brickd.shm import _reader
@@ -197,6 +197,7 @@ class Compared:
         latest: by service.
         recent: by service, the counts of the last hour.
         births: NaN and infinities that began in a worker.
+        by_design: what a worker gives since its first fingerprints.
         births_unkept: how many of these, and fingerprints that may hold any, found no room.
         unlooked: how many that differ were not looked at: more of one place than are, or they had left.
         unkept: by service how often a finding was not kept, or left, for want of room.
@@ -216,6 +217,7 @@ class Compared:
     unkept: Mapping[str, int] = field(default_factory=dict)
     recent: Mapping[str, Recent] = field(default_factory=dict)
     births: Births = field(default_factory=dict)
+    by_design: Collection[BornAt] = frozenset()
     births_unkept: int = 0
 
     def of_services(self, services: Collection[str]) -> Compared:
@@ -229,6 +231,7 @@ class Compared:
             unkept={service: n for service, n in self.unkept.items() if service in services},
             recent={service: slots for service, slots in self.recent.items() if service in services},
             births={at: birth for at, birth in self.births.items() if at.service in services},
+            by_design=frozenset(at for at in self.by_design if at.service in services),
         )
 
     def without(self, workers: Collection[str]) -> Compared:
@@ -242,6 +245,7 @@ class Compared:
             doubts={place: left for place, left in doubts.items() if left is not None},
             apart={place: left for place, left in apart.items() if left},
             births={at: birth for at, birth in self.births.items() if at.worker not in workers},
+            by_design=frozenset(at for at in self.by_design if at.worker not in workers),
         )
 
     def pieces(self) -> Iterator[str]:
@@ -270,6 +274,7 @@ class Compared:
                 "unlooked": [plain(self.unlooked)],
                 "unkept": [plain(self.unkept)],
                 "births": [plain(not_finite.plain(self.births))],
+                "by_design": [plain(not_finite.plain_places(self.by_design))],
                 "recent": [plain({service: recent_counts.plain(slots) for service, slots in self.recent.items()})],
             }
         )
@@ -287,7 +292,9 @@ class Compared:
             latest={unicode(service): Latest(*map(whole, each)) for service, each in document["latest"].items()},
             unlooked=whole(document["unlooked"]),
             unkept={unicode(service): whole(count) for service, count in document["unkept"].items()},
-            births=not_finite.of_document(document.get("births", [])),  # older documents have none
+            # Older documents have none.
+            births=not_finite.of_document(document.get("births", [])),
+            by_design=not_finite.places_of_document(document.get("by_design", [])),
             # Older documents do not say when what was counted.
             recent={
                 unicode(service): recent_counts.of_document(rows)

@@ -115,8 +115,8 @@ class Watch:
             if waiting:
                 self._seen = frozenset(round_.met)
         known = self.compared.of_services(roll.services)
-        births, born, unkept = self._births.look(known.births, roll.names.keys(), at_ns)
-        log_births(self._log_event, births, born, roll.names)
+        born = self._births.look(known.births, known.by_design, roll.names.keys(), at_ns)
+        log_births(self._log_event, born.births, born.new, roll.names)
         latest, recent = dict(known.latest), dict(known.recent)
         for service, counts in news.items():
             if counts.met:
@@ -130,8 +130,9 @@ class Watch:
             sites=self._tally.sites(),
             latest=latest,
             recent=recent,
-            births=births,
-            births_unkept=unkept + fingerprints.untracked,
+            births=born.births,
+            by_design=born.by_design,
+            births_unkept=born.unkept + fingerprints.untracked,
             unlooked=self._unlooked_before + fingerprints.unlike_all - self._looked,
         )
         return self.compared
