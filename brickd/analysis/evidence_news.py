@@ -1,17 +1,19 @@
 """Events when a class of a service's evidence becomes unproven, and when it is proven again.
 
-Owns: how long nothing must have been compared, and those sentences. Must not know: how a verdict comes about.
-Invariants: a change is reported once; a class is reported as proven only after it was reported as unproven; a service
-without a live worker is forgotten, so that stopping it is no news.
+Owns: how long nothing must have been compared, and those sentences. Must not know: how a verdict comes about, where
+what was reported is kept. Invariants: a change is reported once, also by the next daemon; a class is reported as proven
+only after it was reported as unproven; a service without a live worker is forgotten, so that stopping it is no news.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 from brickd.analysis.evidence_verdicts import Comparisons, EvidenceVerdict, verdicts
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.weights.monitor import Weighing
+from brickd.base.json_values import listed, optional, text, unicode
 from brickd.base.units import plural
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
@@ -21,13 +23,31 @@ from brickd.query.queries import OUTPUTS_BY
 GRACE_NS = 60_000_000_000  # workers that have just started have compared nothing yet
 
 
-class EvidenceNews:
-    """Takes snapshots, and reports which classes are unproven."""
+REPORTED_MAX = 4_096
 
-    def __init__(self, compared: Callable[[], Compared], weighing: Weighing, log_event: LogEvent) -> None:
+# A service and a class of evidence.
+About = tuple[str | None, str]
+
+
+class EvidenceNews:
+    """Takes snapshots, and reports which classes are unproven.
+
+    Args:
+        reported: which ones the daemon before this one reported as unproven.
+        keep: called with all of them when they change.
+    """
+
+    def __init__(
+        self,
+        compared: Callable[[], Compared],
+        weighing: Weighing,
+        log_event: LogEvent,
+        reported: Collection[About],
+        keep: Callable[[frozenset[About]], object],
+    ) -> None:
         self._compared, self._weighing, self._log_event = compared, weighing, log_event
-        self._since: dict[tuple[str | None, str], int] = {}
-        self._reported: set[tuple[str | None, str]] = set()
+        self._since: dict[About, int] = {}
+        self._reported, self._keep = set(reported), keep
 
     def take(self, snapshot: Snapshot) -> None:
         """Report what has changed in services that have a live worker."""
@@ -37,6 +57,7 @@ class EvidenceNews:
         of = Comparisons(self._compared(), self._weighing.judged(snapshot.survey.workers), snapshot.at_ns)
         found = {(each.service, each.evidence): each for each in verdicts(of, workers) if each.recorded}
         self._since = {about: ns for about, ns in self._since.items() if about in found and found[about].unproven}
+        before = frozenset(self._reported)
         self._reported &= found.keys()
         for about, verdict in found.items():
             if not verdict.unproven:
@@ -47,8 +68,10 @@ class EvidenceNews:
                 self._reported.add(about)
                 text = f"{_called(verdict)} unproven: {verdict.why}"
                 self._log_event("evidence_unproven", text, service=verdict.service, command=verdict.command)
+        if self._reported != before:
+            self._keep(frozenset(self._reported))
 
-    def _prove(self, about: tuple[str | None, str], verdict: EvidenceVerdict) -> None:
+    def _prove(self, about: About, verdict: EvidenceVerdict) -> None:
         if about not in self._reported:
             return
         self._reported.discard(about)
@@ -61,3 +84,13 @@ class EvidenceNews:
 
 def _called(verdict: EvidenceVerdict) -> str:
     return "outputs" if verdict.evidence in OUTPUTS_BY else verdict.evidence
+
+
+def plain(reported: Collection[About]) -> list[list[Any]]:
+    """As JSON has it."""
+    return [[*about] for about in reported][:REPORTED_MAX]
+
+
+def of_document(rows: Any) -> frozenset[About]:
+    """What `plain` wrote."""
+    return frozenset((optional(service, unicode), text(evidence)) for service, evidence in listed(rows, REPORTED_MAX))

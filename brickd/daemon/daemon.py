@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from brickd.analysis.evidence_news import EvidenceNews
+from brickd.analysis.evidence_news import About, EvidenceNews
 from brickd.analysis.numerics import birth_alarms
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
@@ -127,7 +127,7 @@ class Daemon:
         self._lookout, self._recordings = Lookout(self.log_event, CpuSharing().of), Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
-        news = EvidenceNews(self.compared, self._weighing, self.log_event)
+        news = EvidenceNews(self.compared, self._weighing, self.log_event, memory.unproven, self._keep_unproven)
         detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
         self._alarms = Alarms(self.log_event, lambda: self.thresholds, detectors)
         self._notifier = Notifier(targets, self.prefix, self.log_event)
@@ -383,6 +383,10 @@ class Daemon:
     def test_notify(self) -> list[dict[str, Any]]:
         """Send a test to where alarms go; how each target answered."""
         return self._notifier.test()
+
+    def _keep_unproven(self, reported: Collection[About]) -> None:
+        self._memory.unproven = reported
+        self._keep_soon()
 
     def _keep_soon(self) -> None:
         """Have the memory saved at the next tick."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from brickd.analysis import evidence_news
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.problem_book import Book
 from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, whole
@@ -45,6 +46,7 @@ class Memory:
         removed: workers whose segments were removed while no total held them.
         thresholds: of alarms.
         problems: the book of problems.
+        unproven: the services and classes of evidence that were reported as unproven.
     """
 
     prefix: str
@@ -60,6 +62,7 @@ class Memory:
     removed: Removals = field(default_factory=Removals)
     thresholds: Thresholds = Thresholds()  # noqa: RUF009
     problems: Book = field(default_factory=Book)
+    unproven: Collection[evidence_news.About] = frozenset()
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
         """Add totals to the sum of their service, or of all others if these are too many; that sum."""
@@ -182,6 +185,7 @@ class Memory:
                 "newest_event": [plain(self.newest_event)],
                 "closed": [plain(self.closed)],
                 "problems": [plain(self.problems.rows())],
+                "unproven": [plain(evidence_news.plain(self.unproven))],
                 "compared": self.compared.pieces(),
                 "sources": self.sources.pieces(),
                 **{what: [text] for what, text in segment_codec.SharedTables.over(gone).texts().items()},
@@ -206,6 +210,7 @@ class Memory:
             newest_event=whole(document["newest_event"], most=_EVENTS_MAX),
             closed=flag(document["closed"]),
             problems=Book.of(document["problems"]) if "problems" in document else Book(),
+            unproven=evidence_news.of_document(document.get("unproven", [])),
             compared=Compared.of(document["compared"]) if "compared" in document else Compared(),
             sources=Sources.of(document["sources"]) if "sources" in document else Sources(),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +12,7 @@ import pytest
 from made_up import MadeUp
 from weighed import Weighed, several
 
-from brickd.analysis.evidence_news import GRACE_NS, EvidenceNews
+from brickd.analysis.evidence_news import GRACE_NS, REPORTED_MAX, About, EvidenceNews
 from brickd.analysis.evidence_verdicts import (
     LATER,
     WEIGHTS_WINDOW_NS,
@@ -29,6 +30,7 @@ from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment_copy import SiteKey
+from brickd.state.daemon_state import Memory
 
 NOW = 10 * WINDOW_NS
 HERE = ServiceSite("api", "mlp", 3)
@@ -213,12 +215,12 @@ def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> Non
 class News:
     """What is reported of one service, snapshot by snapshot."""
 
-    def __init__(self, *workers: Worker) -> None:
-        self.compared = Compared()
+    def __init__(self, *workers: Worker, reported: Collection[About] = ()) -> None:
+        self.compared, self.kept = Compared(), list[frozenset[About]]()
         self.workers = list(workers) or [member()]
         self.told: list[tuple[str, str]] = []
         weighing = cast(Weighing, SimpleNamespace(judged=lambda _: []))
-        self._news = EvidenceNews(lambda: self.compared, weighing, self._tell)
+        self._news = EvidenceNews(lambda: self.compared, weighing, self._tell, reported, self.kept.append)
 
     def _tell(self, kind: str, text: str, **more: str | None) -> None:
         assert (more["service"], more["command"]) == ("api", "brickd coverage api")
@@ -257,6 +259,30 @@ def test_a_class_that_is_compared_in_time_is_no_news_and_its_time_begins_anew() 
     news.take(GRACE_NS, FingerprintCounts(9))
     news.take(2 * GRACE_NS - 1)
     assert news.told == []
+
+
+def test_what_a_daemon_reported_the_next_one_reports_no_more_but_that_it_is_proven_again() -> None:
+    before = News()
+    before.take(0, FingerprintCounts(9))
+    before.take(GRACE_NS)
+    before.take(2 * GRACE_NS)
+    (kept,) = before.kept
+    memory = Memory.of(json.loads("".join(Memory("test-", unproven=kept).pieces())))
+    assert memory.unproven == kept == {("api", "input")}
+    heir = News(reported=memory.unproven)
+    heir.take(0, FingerprintCounts(9))
+    heir.take(GRACE_NS)
+    assert (heir.told, heir.kept) == ([], [])
+    heir.take(2 * GRACE_NS, FingerprintCounts(11, met=2))
+    assert (heir.told, heir.kept) == ([PROVEN], [frozenset()])
+
+
+def test_an_older_state_has_reported_nothing_and_what_is_kept_is_bounded() -> None:
+    document = json.loads("".join(Memory("test-").pieces()))
+    del document["unproven"]
+    assert Memory.of(document).unproven == frozenset()
+    many = frozenset((str(n), "input") for n in range(REPORTED_MAX + 1))
+    assert len(Memory.of(json.loads("".join(Memory("test-", unproven=many).pieces()))).unproven) == REPORTED_MAX
 
 
 def test_what_diverges_after_it_was_unproven_is_not_called_proven() -> None:
