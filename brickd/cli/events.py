@@ -61,11 +61,18 @@ def _missed(count: int) -> None:
 
 
 def _render(events: Sequence[Event], seen: Screen) -> list[str]:
-    return [_line(event, seen) for event in events] or ["nothing has happened yet"]
+    return [line for event in events for line in _lines(event, seen)] or ["nothing has happened yet"]
 
 
-def _line(event: Event, seen: Screen) -> str:
-    """An event in a finished line: its text is cut, the command never."""
-    command = f"  {escape.text(event['command'])}" if event["command"] else ""
-    room = None if seen.width is None else max(20, seen.width - escape.width(command))
-    return escape.text(f"{event['time']}  {event['kind']}  {event['text']}", room) + command
+def _lines(event: Event, seen: Screen) -> list[str]:
+    """An event in finished lines, of which none is cut; the next command is whole on one line."""
+    said = f"{event['time']}  {event['kind']}  {event['text']}"
+    first, *others = escape.wrapped(said, None if seen.width is None else max(20, seen.width - 2))
+    lines = [first, *(f"  {line}" for line in others)]
+    if event["command"]:
+        command = f"  {escape.text(event['command'])}"
+        if seen.width is None or escape.width(lines[-1]) + escape.width(command) <= seen.width:
+            lines[-1] += command
+        else:
+            lines.append(command)
+    return lines

@@ -43,8 +43,17 @@ def test_events_are_shown_each_with_what_to_do_next(daemon: Daemon) -> None:
     daemon.events.add("worker_died", "api/0 died \x1b[2J", worker="api/0", command="brickd inspect api/0")
     screen = brickd("events", COLUMNS="70").stdout.splitlines()
     assert screen[0] == f"{first.document()['time']}  worker_found  api/0 was found"
-    assert screen[1].endswith("  brickd inspect api/0")
+    assert screen[1].endswith("api/0 died \\x1b[2J")
+    assert screen[2:] == ["  brickd inspect api/0"]
     assert all(len(line) <= 70 and line.isprintable() for line in screen)
+    one, other = brickd("events").stdout.splitlines()
+    assert other.endswith("  worker_died  api/0 died \\x1b[2J  brickd inspect api/0")
+    assert brickd("events", COLUMNS=str(len(other))).stdout.splitlines() == [one, other]
+    split = [one, other.removesuffix("  brickd inspect api/0"), "  brickd inspect api/0"]
+    assert brickd("events", COLUMNS=str(len(other) - 1)).stdout.splitlines() == split
+    narrow = brickd("events", COLUMNS="40").stdout.splitlines()
+    assert " ".join(line.strip() for line in narrow).split() == f"{one} {other}".split()
+    assert max(map(len, narrow)) <= 40
     answer = document("events", "--since", "1")
     assert [event["number"] for event in answer["events"]] == [2]
     rows = [json.loads(line) for line in brickd("events", "-o", "jsonl").stdout.splitlines()]
