@@ -40,7 +40,15 @@ from brickd.errors import BrickdError, NotPermitted, WrongQuestion
 from brickd.query import queries
 from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting, Silencing, Wish
 from brickd.query.parameters import Duration
-from brickd.query.queries import EventsQuery, FingerprintsQuery, HangQuery, InspectQuery, StatusQuery
+from brickd.query.queries import (
+    ACTIVE_FOR,
+    ACTIVE_SECONDS,
+    EventsQuery,
+    FingerprintsQuery,
+    HangQuery,
+    InspectQuery,
+    StatusQuery,
+)
 from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, key, parameters
 from brickd.query.verbs import VERBS
 from brickd.recording.session import Recorder
@@ -72,6 +80,7 @@ class StreamQuery(Query):
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
     seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), 2.0)
     over: str | None = given(OVER, None)
+    active_for: float = given(ACTIVE_FOR, ACTIVE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +269,7 @@ class Application:
         return event_stream.EventStream(self._streams, lambda reader: event_stream.events(reader, log, question.since))
 
     async def _status_stream(self, question: StreamQuery) -> Response:
-        asked = StatusQuery(question.names, question.over)
+        asked = StatusQuery(question.names, question.over, question.active_for)
 
         async def document() -> bytes:
             return await self._in_thread(lambda: _with_words(status.answer(self._served, asked)))

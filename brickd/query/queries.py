@@ -174,15 +174,17 @@ class SourceQuery(Query):
     )
 
 
+ACTIVE_FOR = Duration(0, 31_536_000, "Show problems whose cause was seen within this time; older ones are in events.")
+ACTIVE_SECONDS = 600.0
+
+
 @dataclass(frozen=True)
 class StatusQuery(Query):
     """Which workers, over which time; None: the last 60 seconds if known, else since the start."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
     over: str | None = given(OVER, None)
-    active_for: float = given(
-        Duration(0, 31_536_000, "Show problems whose cause was seen within this time; older ones are in events."), 600.0
-    )
+    active_for: float = given(ACTIVE_FOR, ACTIVE_SECONDS)
 
 
 @dataclass(frozen=True)

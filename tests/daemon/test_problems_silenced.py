@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from faults import Start
-from running import Running, running
+from running import Running, running, until
 from verbs import brickd, document, started
 
 from brickd.cli.health import Bounds, conditions
+from brickd.client.client import ask
 
 OFF = "recording is off in 1 worker of api"
 
@@ -43,6 +44,23 @@ def test_a_silenced_problem_is_counted_and_not_listed_until_its_silence_is_lifte
         after = document("status")
         assert ([each["id"] for each in after["problems"]], after["silenced"]) == ([id_], [])
         assert after["problems"][0]["since"] <= status["silenced"][0]["seen"], "and since when it lasts"
+
+
+def test_a_stream_of_the_status_has_the_problems_whose_cause_was_seen_within_the_time_asked_for(
+    worker: Start, prefix: str
+) -> None:
+    started(worker, BRICKD_SERVICE="api").kill()
+
+    def streamed(*active_for: tuple[str, str]) -> list[str]:
+        name, said = next(ask("status/stream", active_for).events())
+        assert name == "status"
+        return [each["kind"] for each in said["problems"]]
+
+    with running() as daemon:
+        assert streamed() == ["died"]
+        until(lambda: not streamed(("active-for", "0")))
+        assert (streamed(), streamed(("active-for", "1h"))) == (["died"], ["died"])
+        daemon.end()
 
 
 def test_a_check_accepts_what_is_silenced_and_nothing_else_of_its_kind() -> None:
