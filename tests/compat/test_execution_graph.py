@@ -139,6 +139,28 @@ pause()
     process.go()
 
 
+def test_a_time_that_is_given_in_a_node_is_taken_off_the_span_around_it(worker: Start) -> None:
+    program = """
+with brick.span("outer"):
+    p.graph_push_scope(N.Function("f", "f.py", 1))
+    brick.brick("given").record(1_000_000_000)
+    p.graph_pop_scope()
+pause()
+"""
+    process = started(worker, BEGIN + program)
+    bricks = {each["name"]: each["self_ns"] for each in document("bricks")["bricks"]}
+    assert bricks == {"given": 1_000_000_000, "outer": 0}
+    process.go()
+
+
+def test_a_time_that_is_stated_in_a_span_is_not_the_spans_own_in_the_tree(worker: Start) -> None:
+    process = started(worker, BEGIN + "with brick.span('outer'): p.graph_record_brick('x', 1_000_000_000)\npause()")
+    answer = document("tree")
+    assert [(node["name"], node["self_ns"]) for node in answer["nodes"]] == [("outer", 0), ("x", 1_000_000_000)]
+    assert answer["recorded_ns"] == 1_000_000_000
+    process.go()
+
+
 def test_a_timed_kernel_is_in_the_brick_that_launched_it_and_not_added_beside_it(worker: Start) -> None:
     program = """
 p.graph_push_scope(N.Layer(0))

@@ -86,6 +86,7 @@ assert p.all_brick_stats() == []
         ("DownProjection@0:node",): 1,
         ("DownProjection@0:node", "down_kernel@0:launched"): 1,
     }
+    assert sum(lane["unmatched"] for _, lane, _ in got.lanes) == 0
 
 
 def test_every_kind_of_node_is_a_scope(worker: Start, prefix: str) -> None:

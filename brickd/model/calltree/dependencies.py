@@ -105,8 +105,6 @@ class Graph:
             above, own_ns = self._above(place), 0.0
             if place.given:
                 own_ns = place.total_ns
-            elif place.drawn:
-                own_ns = place.host_ns - sum(each.host_ns for each in place.below)
             elif place.row is not None:
                 own_ns = max(place.self_ns, place.host_ns - sum(each.host_ns for each in place.below))
             needed = tuple(sorted({need.place for need in needs if need.place is not None}))
