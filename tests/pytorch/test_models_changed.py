@@ -93,6 +93,7 @@ def test_of_a_part_that_is_quantized_what_is_packed_is_read_and_others_stay_as_t
         worker,
         prefix,
         """
+        from torch.testing._internal.two_tensor import TwoTensor
         def quantize(n):
             model[n] = torch.ao.quantization.quantize_dynamic(nn.Sequential(model[n]), {nn.Linear})[0]
         unpacked = []
@@ -102,13 +103,16 @@ def test_of_a_part_that_is_quantized_what_is_packed_is_read_and_others_stay_as_t
         type(model[0]).weight = lambda self: (unpacked.append(self), real(self))[1]
         quantize(1)
         scanned()
+        model[2].weight = nn.Parameter(TwoTensor(torch.ones(4, 4), torch.ones(4, 4)))
+        scanned()
         reported = [watched(), unpacked == [model[1]], checksum(model[0].weight().int_repr()),
                     checksum(model[1].weight().int_repr())]
         """,
     )
     last = {(each.name, each.layer): each.checksum for each in records}
-    assert results[:2] == [42, True], "a weight and its scale, and no bias"
+    assert results[:2] == [43, True], "a weight and its scale, and no bias; two of which one is made"
     assert [last["*.weight", n] for n in (0, 1)] == results[2:]
+    assert {("*.weight.a", 2), ("*.weight.b", 2)} <= last.keys()
 
 
 def test_a_tensor_that_raises_is_counted_and_a_model_that_is_gone_leaves_nothing(worker: Start, prefix: str) -> None:

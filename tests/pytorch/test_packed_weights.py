@@ -118,11 +118,15 @@ def test_what_would_stop_a_step_for_long_is_read_at_load_and_not_by_a_scan_that_
         prefix,
         COUNTED
         + """
-model = nn.Sequential(Linear(1024, 1025), of_torch.Linear(1024, 1024))
+class Small(Linear):
+    __module__ = of_torch.Linear.__module__
+    unpacked = 0
+model = nn.Sequential(Linear(1024, 1025), Small(1024, 1024), Dynamic(1024, 1025))
 brick.weights(model, rescan_s=1e-6, share=1)
 reported = [watched(), Linear.unpacked]
+model[2].set_weight_bias(model[2]._weight_bias()[0], torch.ones(1025))
 scanned()
-reported.append(Linear.unpacked)
+reported += [Small.unpacked > 1, Dynamic.unpacked, Linear.unpacked]
 os.pwrite(_core._segment_fd(), b"x", ASKED)
 scanned(3)
 reported.append(Linear.unpacked)
@@ -130,7 +134,7 @@ scanned()
 reported.append(Linear.unpacked)
 """.replace("ASKED", str(ASKED)),
     )
-    assert (results, got.process["tensors_refused"], reported) == ([6, 1, 1, 2, 2], 0, "")
+    assert (results, got.process["tensors_refused"], reported) == ([9, 1, True, 2, 1, 2, 2], 0, "")
     counted = Counter((each.name, each.layer) for each in records)
     assert counted["*.weight", 0] == counted["*.weight", 1], "what was read last is recorded in each scan"
 
