@@ -16,6 +16,7 @@ from brickd.analysis.numerics.announce import Called, command, headlines
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
 from brickd.analysis.problem import WORKERS_MAX, Problem, merged
 from brickd.analysis.problem_book import ACTIVE_NS, Book, ended_with_its_workers, problem_document
+from brickd.analysis.timing.alarms import of_services
 from brickd.analysis.weights.verdicts import WeightsVerdict as JudgedWeights
 from brickd.base.units import duration, plural
 from brickd.datasources.world import DaemonStatus, World
@@ -168,7 +169,7 @@ def _slow(seen: Seen) -> Found:
 
 
 def _alarms(seen: Seen) -> Found:
-    for alarm in seen.alarms or ():
+    for alarm in of_services(seen.alarms or ()):
         yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import psutil
@@ -14,7 +16,7 @@ from machines import Machine, machine
 from made_up import MadeUp
 from running import until
 
-from brickd.analysis.timing.alarms import Alarm, Alarms
+from brickd.analysis.timing.alarms import Alarm, Alarms, Kind, of_services
 from brickd.analysis.timing.stuck import Stuck
 from brickd.base.thresholds import Thresholds
 from brickd.daemon.process_usage import Usages
@@ -152,9 +154,31 @@ def test_a_first_span_is_judged_by_the_p99_of_the_other_workers() -> None:
     new, others = Made(0, calls=0), [Made(1, ms=5_000), Made(2, ms=10)]
     new.opens("step", 0)
     assert looks(new, *others, until=90) == []
-    (alarm,) = looks(new, *others, until=110)
+    another = Made(3, calls=0)
+    another.opens("loop", 0)  # which no worker has completed
+    (alarm,) = looks(another, new, *others, until=110)
     assert alarm.workers == ("api/0",)
     assert "its p99 is 5.0 s" in alarm.text
+
+
+def test_each_worker_is_read_once_for_a_place_however_many_wait_there() -> None:
+    workers = [Made(number) for number in range(20)]
+    for each in workers:
+        each.opens("loop", 0)
+    stuck, asked = Stuck(), 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal asked
+        asked += event == "call" and frame.f_code.co_name == "_quantile"
+
+    for now_ns in (0, 60 * SECOND):
+        snapshot = Snapshot(now_ns, 0, Survey([each.worker(now_ns) for each in workers], []))
+        sys.setprofile(count)
+        try:
+            assert stuck.look(snapshot, QUICK) == []
+        finally:
+            sys.setprofile(None)
+    assert asked == 2 * len(workers), "its own p99, and once that of the place"
 
 
 def test_workers_that_are_stuck_in_one_place_are_one_alarm_and_other_places_are_others() -> None:
@@ -166,6 +190,20 @@ def test_workers_that_are_stuck_in_one_place_are_one_alarm_and_other_places_are_
     assert step.workers == ("api/0", "api/1", "api/2", "api/3")
     assert step.text == "api/0, api/1, api/2 and 1 more are stuck in step for 57.0 s; its p99 is 10.0 ms"
     assert stopped.text == "api/4 is stuck: its process is stopped (SIGSTOP, or a debugger) for at least 1.0 min"
+    (together,) = of_services([step, stopped])
+    assert together == replace(step, workers=(*step.workers, "api/4"), text=f"{step.text}; {stopped.text}"), (
+        "a problem of the service has each place"
+    )
+
+
+def test_places_beyond_four_are_counted_and_other_alarms_and_services_stay_as_they_are() -> None:
+    def alarm(kind: Kind, service: str, place: int) -> Alarm:
+        return Alarm(kind, service, (f"{service}/{place}",), str(place), f"in {place}", "")
+
+    slow = alarm("slower", "api", 7)
+    api, other, left = of_services([*(alarm("stuck", "api", n) for n in range(6)), slow, alarm("stuck", "b", 0)])
+    assert (api.text, len(api.workers)) == ("in 0; in 1; in 2; in 3; 2 more places", 6)
+    assert (other.text, left) == ("in 0", slow)
 
 
 def test_a_stopped_process_is_stuck_whatever_is_open_and_one_that_goes_on_meanwhile_is_not() -> None:

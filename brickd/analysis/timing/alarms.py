@@ -8,16 +8,17 @@ its beginning and one at its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, get_args
 
 from brickd.base.thresholds import Thresholds
-from brickd.base.units import duration, listed
+from brickd.base.units import duration, listed, plural
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 
 Kind = Literal["stuck", "memory", "slower", "nan"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_PLACES = 4  # of stuck workers, in one text
 _GONE: Mapping[Kind, str] = {
     "stuck": "no longer stuck",
     "memory": "memory does not grow any more",
@@ -55,6 +56,23 @@ class Alarm:
             "text": self.text,
             "command": self.command,
         }
+
+
+def of_services(alarms: Sequence[Alarm]) -> list[Alarm]:
+    """The same with one alarm of stuck workers for each service, whose text has all places."""
+    stuck: dict[str, list[Alarm]] = {}
+    for each in alarms:
+        if each.kind == "stuck":
+            stuck.setdefault(each.service, []).append(each)
+    together = [_together(each) for each in stuck.values()]
+    return [*together, *(each for each in alarms if each.kind != "stuck")]
+
+
+def _together(stuck: Sequence[Alarm]) -> Alarm:
+    shown = [each.text for each in stuck[:_PLACES]]
+    more = [f"{plural(len(stuck) - _PLACES, 'more place')}"] if len(stuck) > _PLACES else []
+    workers = dict.fromkeys(name for each in stuck for name in each.workers)
+    return replace(stuck[0], workers=tuple(workers), text="; ".join(shown + more))
 
 
 class Detector(Protocol):

@@ -91,7 +91,7 @@ class Stuck:
         self._lanes, self._stopped = lanes, stopped
 
     def _found(self, workers: Sequence[Worker], now_ns: int, thresholds: Thresholds) -> Iterator[_Stuck]:
-        least_ns = thresholds.ns("stuck_min")
+        least_ns, service = thresholds.ns("stuck_min"), _Service(workers)
         for worker in workers:
             uuid = worker.reading.uuid
             if (since_ns := self._stopped.get(uuid)) is not None:
@@ -112,7 +112,9 @@ class Stuck:
                     continue
                 # What is below it may have ended since it began: it is only known to be quiet since then.
                 for_ns = min(span.since_ns, quiet_ns[number])
-                p99_ns = _p99_ns(worker, span, lane["current"] & _PATHS, workers)
+                p99_ns = _quantile(worker.reading, lane["current"] & _PATHS)
+                if p99_ns is None:
+                    p99_ns = service.p99_ns(span)
                 if p99_ns is not None:
                     most_ns = max(least_ns, thresholds.stuck_times * p99_ns)
                 elif _has_children(worker.reading, lane["current"] & _PATHS):
@@ -129,13 +131,20 @@ def _waits(reading: Reading, number: int) -> bool:
     return path is not None and reading.category(path.name).casefold() in UNJUDGED
 
 
-def _p99_ns(worker: Worker, span: Open, number: int, service: Sequence[Worker]) -> float | None:
-    """The p99 of a span in its own worker; where that has completed none, the largest among the others."""
-    own = _quantile(worker.reading, number)
-    if own is not None:
-        return own
-    others = (_quantile(each.reading, _number(each.reading, span)) for each in service if each is not worker)
-    return max((each for each in others if each is not None), default=None)
+class _Service:
+    """The largest p99 of each place among the workers of a service, computed once and only where it is asked for."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self._workers = workers
+        self._p99_ns: dict[tuple[tuple[str, ...], int | None], float | None] = {}
+
+    def p99_ns(self, span: Open) -> float | None:
+        """The p99 of a span's place; None: no worker has completed it."""
+        place = span.path, span.layer
+        if place not in self._p99_ns:
+            found = (_quantile(each.reading, _number(each.reading, span)) for each in self._workers)
+            self._p99_ns[place] = max((each for each in found if each is not None), default=None)
+        return self._p99_ns[place]
 
 
 def _number(reading: Reading, span: Open) -> int:
