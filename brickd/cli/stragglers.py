@@ -54,16 +54,18 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     age = units.duration(compared["age_ns"])
     if not compared["current"]:
         text = f"no worker is judged now: the last look at the workers was {age} ago"
-        return [escape.text(f"{text} ({command(document, 'brickd events')})")]
-    lines = [f"as of {age} ago: there was no look at the workers since"] if compared["age_ns"] > _OLD_NS else []
-    lines += [screen.paint(escape.text(f"! {headline}", screen.width), "yellow") for headline in document["headlines"]]
+        return escape.wrapped(f"{text} ({command(document, 'brickd events')})", screen.width)
+    old = f"as of {age} ago: there was no look at the workers since"
+    lines = escape.wrapped(old, screen.width) if compared["age_ns"] > _OLD_NS else []
+    for headline in document["headlines"]:
+        lines += [screen.paint(line, "yellow") for line in escape.wrapped(f"! {headline}", screen.width)]
     for finding in findings[:_BRICKS]:
         lines += ["", *_side_by_side(finding, screen)]
     for line in wording.more(len(findings) - _BRICKS, "more brick", " in which one of them is slow: --json"):
-        lines += ["", escape.text(line, screen.width)]
+        lines += ["", *escape.wrapped(line, screen.width)]
     if findings or document["waiting"]:
         return lines
-    return lines + [escape.text(line, screen.width) for line in _nobody(document)]
+    return lines + [line for text in _nobody(document) for line in escape.wrapped(text, screen.width)]
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
@@ -75,7 +77,7 @@ def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
     rows = finding["workers"]
     shown = rows if len(rows) <= _ROWS else rows[: _ROWS - 1]
     waits = finding["category"].casefold() == "collective"
-    lines = [escape.text(title, screen.width)]
+    lines = escape.wrapped(title, screen.width)
     lines += tables.figures(_WAITS if waits else _TIMES, shown, screen.width)
     return lines + wording.more(len(rows) - len(shown), "more worker")
 

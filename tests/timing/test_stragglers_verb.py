@@ -114,6 +114,20 @@ def test_what_stands_out_and_is_not_called_slow_is_said_with_the_reason(three: D
     assert brickd("stragglers").stdout.splitlines()[-1] == reported
 
 
+def test_on_a_narrow_screen_no_line_is_cut(three: Daemon) -> None:
+    more = replace(GEMM, elements=lambda worker: 4600 if worker == 2 else 4000)
+    for made in (GEMM, more):
+        three.judged = judge(fleet(made=made).looks(6, seed=1))
+        wide = brickd("stragglers", TZ="UTC").stdout.split()
+        narrow = brickd("stragglers", COLUMNS="64", TZ="UTC").stdout
+        assert narrow.split() == wide
+        assert max(map(len, narrow.splitlines())) <= 64
+    three.judged = judge(fleet().looks(6, seed=1))
+    headline = brickd("stragglers", COLUMNS="40", TZ="UTC").stdout.partition("\n\n")[0]
+    assert " ".join(headline.split()) == "! api/2 slow since 22:13: moe_gemm +11 %, costs 33.0 ms/s"
+    assert max(map(len, headline.splitlines())) <= 40
+
+
 def test_before_enough_was_seen_it_says_so(three: Daemon) -> None:
     three.judged = judge(fleet().looks(2, seed=1))
     assert brickd("stragglers").stdout == "no worker is judged yet: 20.0 s were seen, 4 slots of 10 s are needed\n"
