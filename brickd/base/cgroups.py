@@ -1,7 +1,8 @@
-"""The memory limits of a process's control groups, version 1 or 2, and what is left of memory for a process.
+"""The limits of a process's control groups: of memory, version 1 or 2, and of processor time, version 2.
 
-Owns: which limit leaves the least room. Must not know: who asks, how much room is enough. Invariant: a limit binds all
-groups below it, so each group above is asked too.
+Owns: which limit of memory leaves the least room, how long the limits of processor time have held a process back. Must
+not know: who asks, how much room is enough. Invariant: a limit binds all groups below it, so each group above is asked
+too.
 """
 
 from __future__ import annotations
@@ -57,6 +58,23 @@ def room(pid: int, root: Path = Path("/")) -> Room | None:
         if name == "MemAvailable" and value.split()[:1] and value.split()[0].isdecimal():
             found.append(Room(int(value.split()[0]) * 1024, "of this machine"))
     return min(found, default=None)
+
+
+def throttled_ns(pid: int, root: Path = Path("/")) -> int | None:
+    """How long the groups of a process were throttled so far, all together; None: not known."""
+    top = root / _V2[0]
+    lines = (line.split(":", 2) for line in (read(root / "proc" / str(pid) / "cgroup") or "").splitlines())
+    inner = next((line[2] for line in lines if len(line) == 3 and line[0] == "0"), None)
+    if inner is None:
+        return None
+    folder, found = top / inner.strip("/"), []
+    for group in (folder, *folder.parents):
+        stat = read(group / "cpu.stat") or ""
+        if any(line.startswith("throttled_usec ") for line in stat.splitlines()):
+            found.append(1_000 * _line(stat, "throttled_usec"))
+        if group == top:
+            break
+    return sum(found) if found else None
 
 
 def _above(line: str, root: Path) -> Iterator[Limit]:

@@ -1,12 +1,14 @@
 """Which other process runs on the only processor that a process may use.
 
 Owns: what is read of other processes for that. Must not know: callers. Invariants: a process that may use several
-processors has no result; a value that cannot be read is None; nothing is written.
+processors shares none; one look at all processes answers for any number of them; a value that cannot be read is None;
+nothing is written.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,31 +26,39 @@ class Sharing(NamedTuple):
     pid: int | None
 
 
+def only_cpu(pid: int) -> int | None:
+    """The only processor that a process may use; None: it may use several, or it is not known."""
+    try:
+        cpus = os.sched_getaffinity(pid) if pid > 0 else ()
+    except OSError:
+        return None
+    return next(iter(cpus)) if len(cpus) == 1 else None
+
+
 class CpuSharing:
-    """Looks at all processes when it is asked, and remembers that look for the next one."""
+    """Looks at all processes when it is asked about any, and remembers that look until it is asked again."""
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._root = root
         self._before: dict[int, int] = {}  # what each process had of the processors, in ticks
 
-    def of(self, pid: int) -> Sharing | None:
-        """With whom a process shares its only processor, since the last question; None: it may use others."""
-        try:
-            cpus = os.sched_getaffinity(pid)
-        except OSError:
-            return None
-        if pid <= 0 or len(cpus) != 1:
-            return None
-        (cpu,) = cpus
-        before, self._before, there = self._before, {}, {}
-        for other in self._pids():
-            found = self._stat(other)
+    def of(self, cpus: Mapping[int, int]) -> dict[int, int]:
+        """For each process, the other one that ran most on its processor since the last call, if any did.
+
+        `cpus`: the only processor of each. The first call, and one after a call with none, knows of no other process.
+        """
+        before, self._before = self._before, {}
+        took: dict[int, dict[int, int]] = {}  # by processor and process
+        for pid in self._pids() if cpus else ():
+            found = self._stat(pid)
             if found is not None:
-                ran, last = found
-                self._before[other] = ran
-                if last == cpu and other != pid and (took := ran - before.get(other, ran)) > 0:
-                    there[other] = took
-        return Sharing(cpu, max(there, key=lambda each: (there[each], each), default=None))
+                self._before[pid], cpu = found
+                if (ran := found[0] - before.get(pid, found[0])) > 0:
+                    took.setdefault(cpu, {})[pid] = ran
+        there = {
+            pid: [(ran, other) for other, ran in took.get(cpu, {}).items() if other != pid] for pid, cpu in cpus.items()
+        }
+        return {pid: max(others)[1] for pid, others in there.items() if others}
 
     def _pids(self) -> list[int]:
         try:

@@ -59,6 +59,27 @@ class Thresholds:
     slower_over: float = _row(
         300, "s", 60, 3_600, "A worker is compared with its own past once that is as long as this, and a minute more."
     )
+    straggler_percent: float = _row(
+        1, "percent", 0.1, 1e4, "A worker whose calls take longer by less is not named as a straggler."
+    )
+    straggler_cost_percent: float = _row(
+        0.1, "percent", 0.1, 100, "A worker whose slowness costs less of the time is not named as a straggler."
+    )
+    waits_percent: float = _row(
+        5,
+        "percent",
+        0.1,
+        1e4,
+        "A worker is not reported as waiting for a processor if that is less of its time, above the median of all.",
+    )
+    waits_alone_percent: float = _row(
+        25,
+        "percent",
+        0.1,
+        1e4,
+        "A worker that may use one processor only, or whose control group is throttled, is reported if it waits for a"
+        " processor for this part of its time; any worker of a service of one or two, for twice this part.",
+    )
 
     def ns(self, name: str) -> int:
         """A duration in nanoseconds."""

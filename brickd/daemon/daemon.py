@@ -124,7 +124,8 @@ class Daemon:
         self._collector.roster.stays = stays
         self._loop = Loop(self._collector, self.log_event)
         self._usages, self._windows = Usages(), Windows()
-        self._lookout, self._recordings = Lookout(self.log_event, CpuSharing().of), Recordings(self)
+        self._lookout = Lookout(self.log_event, CpuSharing().of, lambda: self.thresholds)
+        self._recordings = Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
         news = EvidenceNews(self.compared, self._weighing, self.log_event, memory.unproven, self._keep_unproven)

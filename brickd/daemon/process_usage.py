@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import psutil
 
+from brickd.base.cgroups import throttled_ns
+from brickd.base.cpu_sharing import only_cpu
 from brickd.base.machine import read
 from brickd.model.workers import Survey, Usage, Worker
 
@@ -39,12 +41,17 @@ class _Look(NamedTuple):
     now_ns: int
     cpu_ns: int
     threads: Mapping[int, Scheduled] | None
+    throttled_ns: int | None
 
 
 class Usages:
-    """The processes of all workers; one thread looks at them, any thread may ask."""
+    """The processes of all workers; one thread looks at them, any thread may ask.
 
-    def __init__(self) -> None:
+    `root`: where the control groups of processes are found.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
         self._looks: dict[str, _Look] = {}  # by uuid
         self._found: dict[str, Usage] = {}
 
@@ -66,9 +73,12 @@ class Usages:
                     stopped = process.status() in _STOPPED
             except psutil.Error:
                 continue
-            here = looks[uuid] = _Look(process, now_ns, round((times.user + times.system) * 1e9), scheduled(pid))
+            cpu_ns = round((times.user + times.system) * 1e9)
+            here = looks[uuid] = _Look(process, now_ns, cpu_ns, scheduled(pid), throttled_ns(pid, self._root))
             last = before if known else None
-            found[uuid] = Usage(None if last is None else _percent(last, here), rss, stopped, *_parts(last, here))
+            percent = None if last is None else _percent(last, here)
+            parts = _parts(last, here)
+            found[uuid] = Usage(percent, rss, stopped, *parts, only_cpu(pid), _throttled(last, here))
         self._looks, self._found = looks, found
 
     def laid_over(self, survey: Survey) -> Survey:
@@ -118,3 +128,10 @@ def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None
         ran += max(0, here.ran_ns - then.ran_ns)
         waited += max(0, here.waited_ns - then.waited_ns)
     return ran / elapsed_ns, waited / elapsed_ns
+
+
+def _throttled(before: _Look | None, now: _Look) -> float | None:
+    """How long its control group was throttled between two looks, as a part of the time: on many processors once."""
+    if before is None or before.throttled_ns is None or now.throttled_ns is None or now.now_ns <= before.now_ns:
+        return None
+    return min(1.0, max(0, now.throttled_ns - before.throttled_ns) / (now.now_ns - before.now_ns))

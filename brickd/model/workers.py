@@ -45,6 +45,8 @@ class Usage(NamedTuple):
         stopped: by a signal or a debugger.
         ran, waited: how long its threads together ran and waited for a processor since the look before, as parts of
             that time; None: not known.
+        cpu: the only processor that it may use; None: it may use several, or it is not known.
+        throttled: how long its control group was throttled, likewise; None: not known.
     """
 
     cpu_percent: float | None
@@ -52,6 +54,8 @@ class Usage(NamedTuple):
     stopped: bool = False
     ran: float | None = None
     waited: float | None = None
+    cpu: int | None = None
+    throttled: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psutil
 from made_up import MadeUp
 
+from brickd.base.cpu_sharing import only_cpu
 from brickd.daemon.process_usage import Usages
 from brickd.model.workers import Survey, Usage, Worker
 from brickd.shm.ledger import ledger_of
@@ -48,6 +50,25 @@ def test_processor_time_is_that_between_two_looks() -> None:
     assert second is not None
     assert second.cpu_percent is not None
     assert 0.2 <= second.cpu_percent <= 100 * took / 10 + 0.01
+
+
+def test_the_only_processor_and_the_throttling_between_two_looks_are_told(tmp_path: Path) -> None:
+    usages, here, group = Usages(tmp_path), survey(os.getpid()), tmp_path / "sys/fs/cgroup/a"
+    (tmp_path / f"proc/{os.getpid()}").mkdir(parents=True)
+    (tmp_path / f"proc/{os.getpid()}/cgroup").write_text("0::/a\n")
+    group.mkdir(parents=True)
+    parts = []
+    for number, throttled_usec in enumerate([7_000_000, 10_000_000, 90_000_000, 1]):
+        (group / "cpu.stat").write_text(f"throttled_usec {throttled_usec}\n")
+        usages.look(here, 10 * number * SECOND)
+        (usage,) = found(usages, here)
+        assert usage is not None
+        parts.append(usage.throttled)
+        assert usage.cpu == only_cpu(os.getpid())
+    assert parts == [None, 0.3, 1.0, 0.0]
+    (group / "cpu.stat").unlink()
+    usages.look(here, 40 * SECOND)
+    assert [each and each.throttled for each in found(usages, here)] == [None]
 
 
 def test_of_processes_that_are_not_seen_nothing_is_said() -> None:

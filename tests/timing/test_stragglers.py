@@ -13,7 +13,7 @@ from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
 from brickd.analysis.timing.findings import About, Straggler, StragglerVerdict
 from brickd.analysis.timing.stragglers import SLOTS, judge
-from brickd.analysis.timing.worker_series import ROWS_MAX, Beside, Key, Life, SlotLook, look
+from brickd.analysis.timing.worker_series import ROWS_MAX, Beside, Host, Key, Life, SlotLook, look
 from brickd.base.timestamps import Moment, local, rfc3339
 from brickd.model.worker_totals import Share, Slot
 
@@ -328,6 +328,8 @@ def test_no_number_that_a_worker_claims_is_too_much(data: st.DataObject) -> None
     figures = st.sampled_from([0, 1, 5, 2**63, 2**64 - 1])
     times = st.one_of(figures.map(float), st.floats(0, 1e300))
     looks = []
+    ran = data.draw(st.sampled_from([0.0, 1e-300, 1.0, 1e300]))
+    category = data.draw(st.sampled_from(["collective", "other"]))
     for number in range(6):
         bricks = {}
         for brick in ("a", "b", "wait"):
@@ -337,8 +339,9 @@ def test_no_number_that_a_worker_claims_is_too_much(data: st.DataObject) -> None
                 for worker in range(workers)
             )
         length = data.draw(st.sampled_from([0, 1, LENGTH_NS]))
-        slot = Slot(Moment(number, number), Moment(number + length, 2**63), bricks, {("api", "wait"): "collective"})
-        looks.append(look(slot, {f"api/{worker}": Life("api", "u") for worker in range(5)}))
+        slot = Slot(Moment(number, number), Moment(number + length, 2**63), bricks, {("api", "wait"): category})
+        hosts = {f"api/{worker}": Host(1, ran * worker, ran) for worker in range(5)}
+        looks.append(look(slot, {f"api/{worker}": Life("api", "u") for worker in range(5)}, hosts))
     judged = judge(looks)
     for finding in judged.findings:
         assert finding.document()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from dataclasses import field as of_dataclass
+from typing import Literal, NamedTuple
 
 from brickd.analysis.timing.findings import WorkerRow
 from brickd.analysis.timing.stats import ROWS_MIN, THRESHOLD, Field, Standing, median
@@ -40,6 +41,20 @@ class Total:
         return self.elements / self.calls
 
 
+class Ran(NamedTuple):
+    """What the processor time of a worker says of a brick, if all that is unusual in it is in this brick.
+
+    Attributes:
+        standing: of a call's processor time.
+        most: the largest excess that is likely.
+        here: whether the times of all bricks say that it is in this one.
+    """
+
+    standing: Standing
+    most: float
+    here: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ComparedBrick:
     """A brick, and the workers in it.
@@ -47,16 +62,16 @@ class ComparedBrick:
     Attributes:
         key: its service and name.
         field: the workers that can be compared.
-        ran: the same, by the part of the time in which they ran.
         median_ns: of the means of all.
+        ran: what the processor time of its workers says, as far as it is known.
     """
 
     key: Key
     category: str
     totals: Mapping[str, Total]
     field: Field
-    ran: Field
     median_ns: float
+    ran: Mapping[str, Ran] = of_dataclass(default_factory=dict)
 
     @property
     def collective(self) -> bool:
@@ -71,17 +86,14 @@ class ComparedBrick:
         return "few_workers" if len(self.totals) < ROWS_MIN else "few_samples"
 
     def standing(self, worker: str, least: float) -> Standing:
-        """How far a worker stands out by its times; on a busy host by the time in which it ran, if only that shows it.
+        """How far a worker stands out: by its processor time if that shows it, else by its times."""
+        ran = self.ran.get(worker)
+        return ran.standing if ran is not None and self.by_processor(worker, least) else self.field.standing(worker)
 
-        What it ran longer is longer on the wall, too, by half at least and as far as that is known within two errors:
-        else another thread of its process runs.
-        """
-        standing = self.field.standing(worker)
-        if standing.score >= least or worker not in self.ran.excess:
-            return standing
-        ran = self.ran.standing(worker)
-        error = standing.excess / standing.score if standing.score else 0.0
-        return ran if ran.score >= least and standing.excess + 2 * error >= ran.excess / 2 else standing
+    def by_processor(self, worker: str, least: float) -> bool:
+        """Whether its processor time shows that a worker is slow here."""
+        ran = self.ran.get(worker)
+        return ran is not None and ran.here and ran.standing.score >= least
 
     def row(self, worker: str, least: float = THRESHOLD) -> WorkerRow:
         """A worker's row."""
@@ -107,13 +119,12 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
         if calls := sum(side.calls for side in present):
             self_ns, elements = sum(side.self_ns for side in present), sum(side.elements for side in present)
             totals[worker] = Total(calls, self_ns, elements, sum(side.usual_sum_ns for side in present))
-    values = {worker: _apart(sides[worker], "apart") for worker in sorted(totals)}
-    ran = {worker: _apart(sides[worker], "ran") for worker in sorted(totals)}
+    values = {worker: _apart(sides[worker]) for worker in sorted(totals)}
     middle = median([total.mean_ns for total in totals.values()]) if totals else 0.0
-    return ComparedBrick(key, stretch.category(key), totals, Field(values), Field(ran), middle)
+    return ComparedBrick(key, stretch.category(key), totals, Field(values), middle)
 
 
-def _apart(sides: Sequence[Beside | None], by: Literal["apart", "ran"]) -> list[float | None]:
+def _apart(sides: Sequence[Beside | None]) -> list[float | None]:
     """The distance in each slot; one with less than half the usual calls says too little."""
     usual = median([side.calls for side in sides if side is not None])
-    return [None if side is None or side.calls < usual / 2 else getattr(side, by) for side in sides]
+    return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

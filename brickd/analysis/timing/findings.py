@@ -15,6 +15,7 @@ from brickd.base.timestamps import Moment, local, rfc3339
 from brickd.base.units import duration, percent, plural
 
 STALE_NS = 60_000_000_000
+_THROTTLED_MIN = 0.01  # of the time: less is no reason to wait
 
 Confidence = Literal["low", "medium", "high"]
 
@@ -105,21 +106,23 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class WaitingWorker:
-    """A worker that waits for a processor for longer than the others of its service.
+    """A worker that waits for a processor: for longer than the others of its service, or by itself for long.
 
     Attributes:
         waited: its threads together, as a part of the time.
-        others: the median of all workers.
+        others: the median of all workers; None: they were not compared.
         since: as in a straggler.
-        sharing: the only processor that it may use, and who else runs there; None: it may use several.
+        sharing: the only processor that it may use, and which process runs there; None: it may use several.
+        throttled: how long its control group was throttled, as a part of the time; None: not known.
     """
 
     service: str
     worker: str
     waited: float
-    others: float
+    others: float | None
     since: Moment
     sharing: Sharing | None = None
+    throttled: float | None = None
 
     @property
     def about(self) -> About:
@@ -129,12 +132,16 @@ class WaitingWorker:
     @property
     def text(self) -> str:
         """A sentence."""
-        where = ""
-        if self.sharing is not None:
-            also = "" if self.sharing.pid is None else f", which it shares with PID {self.sharing.pid}"
-            where = f"; it may use CPU {self.sharing.cpu} alone{also}"
-        waits = f"{self.worker} waits for a processor {percent(100 * self.waited)} of its time"
-        return f"{waits} (median of all: {percent(100 * self.others)}){where}"
+        text = f"{self.worker} waits for a processor {percent(100 * self.waited)} of its time"
+        if self.others is not None:
+            text += f" (median of all: {percent(100 * self.others)})"
+        if self.sharing is not None and self.sharing.pid is not None:
+            text += f"; it shares CPU {self.sharing.cpu} with PID {self.sharing.pid}, and may use no other"
+        elif self.sharing is not None:
+            text += f"; it may use CPU {self.sharing.cpu} alone"
+        if self.throttled is not None and self.throttled >= _THROTTLED_MIN:
+            text += f"; its cgroup was throttled {percent(100 * self.throttled)} of the time"
+        return text
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -142,10 +149,11 @@ class WaitingWorker:
             "service": self.service,
             "worker": self.worker,
             "waited_percent": round(100 * self.waited, 2),
-            "others_percent": round(100 * self.others, 2),
+            "others_percent": None if self.others is None else round(100 * self.others, 2),
             "since": rfc3339(self.since.at_ns),
             "cpu": None if self.sharing is None else self.sharing.cpu,
             "shares_with_pid": None if self.sharing is None else self.sharing.pid,
+            "throttled_percent": None if self.throttled is None else round(100 * self.throttled, 2),
             "text": self.text,
         }
 

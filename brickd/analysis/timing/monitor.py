@@ -8,27 +8,33 @@ the rows of a look and the number of looks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
-from brickd.analysis.timing.findings import About, StragglerVerdict, of_workers
+from brickd.analysis.timing.findings import About, StragglerVerdict, WaitingWorker, of_workers
 from brickd.analysis.timing.stragglers import SLOTS, judge
 from brickd.analysis.timing.worker_series import COST_MIN, Host, Life, SlotLook, look
 from brickd.base.cpu_sharing import Sharing
+from brickd.base.thresholds import Thresholds
 from brickd.base.timestamps import Moment
 from brickd.base.units import duration
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.worker_names import as_argument
 from brickd.model.worker_totals import slot
-from brickd.model.workers import Worker
+from brickd.model.workers import Usage, Worker
 
 
 class Lookout:
-    """Takes snapshots, and knows the stragglers; `sharing`: who else runs on a process's only processor."""
+    """Takes snapshots, and knows the stragglers; `sharing`: which process runs on the only processor of another."""
 
-    def __init__(self, log_event: LogEvent, sharing: Callable[[int], Sharing | None] = lambda _: None) -> None:
-        self._log_event, self._sharing = log_event, sharing
+    def __init__(
+        self,
+        log_event: LogEvent,
+        sharing: Callable[[Mapping[int, int]], Mapping[int, int]] = lambda _: {},
+        thresholds: Callable[[], Thresholds] = Thresholds,
+    ) -> None:
+        self._log_event, self._sharing, self._thresholds = log_event, sharing, thresholds
         self._before: Snapshot | None = None
         self._looks: deque[SlotLook] = deque(maxlen=SLOTS)
         self._named: dict[About, Moment] = {}
@@ -53,12 +59,18 @@ class Lookout:
         lives = {name: Life(each.service, each.reading.uuid) for name, each in alive.items()}
         hosts = {name: _host(each) for name, each in alive.items()}
         self._looks.append(look(slot(before, snapshot, COST_MIN), lives, hosts))
-        was, judged = self._judged, judge(tuple(self._looks), self._named)
-        waiting = (replace(each, sharing=self._sharing(hosts[each.worker].pid or 0)) for each in judged.waiting)
-        self._judged = replace(judged, waiting=tuple(waiting))
+        was, judged = self._judged, judge(tuple(self._looks), self._named, self._thresholds())
+        self._judged = replace(judged, waiting=self._with_sharing(judged.waiting, hosts))
         self._named = {each.about: each.since for each in judged.findings}
         self._named |= {each.about: each.since for each in judged.waiting}
         self._report_changes(was, self._judged, lives)
+
+    def _with_sharing(self, waiting: Sequence[WaitingWorker], hosts: Mapping[str, Host]) -> tuple[WaitingWorker, ...]:
+        """The same with the only processor of each, and which other process runs there."""
+        cpus = {each.worker: cpu for each in waiting if (cpu := hosts[each.worker].cpu) is not None}
+        others = self._sharing({pid: cpu for worker, cpu in cpus.items() if (pid := hosts[worker].pid)})
+        sharing = {worker: Sharing(cpu, others.get(hosts[worker].pid or 0)) for worker, cpu in cpus.items()}
+        return tuple(replace(each, sharing=sharing.get(each.worker)) for each in waiting)
 
     def _report_changes(self, was: StragglerVerdict, now: StragglerVerdict, lives: Container[str]) -> None:
         before, after = of_workers(was.findings), of_workers(now.findings)
@@ -89,5 +101,5 @@ class Lookout:
 
 def _host(worker: Worker) -> Host:
     threads = sum(lane["begun"] > 0 for _, lane, _ in worker.reading.lanes)
-    ran, waited = (None, None) if worker.usage is None else (worker.usage.ran, worker.usage.waited)
-    return Host(max(1, threads), ran, waited, worker.reading.pid)
+    usage = worker.usage or Usage(None, 0)
+    return Host(max(1, threads), usage.ran, usage.waited, worker.reading.pid, usage.cpu, usage.throttled)

@@ -25,23 +25,27 @@ from brickd.analysis.timing.findings import (
     Suspect,
     WaitingWorker,
 )
+from brickd.analysis.timing.processor_time import witnessed
 from brickd.analysis.timing.stats import ROWS_MIN, SLOTS_MIN, THRESHOLD, Field, Standing, median
-from brickd.analysis.timing.worker_series import COST_MIN, Left, SlotLook, Stretch
+from brickd.analysis.timing.worker_series import Host, Left, SlotLook, Stretch
+from brickd.base.thresholds import Thresholds
 from brickd.base.timestamps import Moment
 from brickd.base.units import duration, percent
 
 SLOTS = 6  # that are judged together
-EXCESS_MIN = 0.01
-WAITS_MIN = 0.05  # of the time, more than the others
 STAYS = 0.5  # so much of each bound is enough to stay named
 _SECOND = 1e9
 _FEW_CALLS, _MANY_CALLS = 100, 500  # of the worker that made the fewest
 _MANY_WORKERS = 5
 _COMPARABLE = 0.5  # so much of what is to be explained is explained
+_THROTTLED = 0.5  # so much of the waiting makes throttling its reason
 _NOBODY: Mapping[About, Moment] = MappingProxyType({})
+_DEFAULTS = Thresholds()
 
 
-def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) -> StragglerVerdict:
+def judge(
+    looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY, thresholds: Thresholds = _DEFAULTS
+) -> StragglerVerdict:
     """Compare the workers of each service over the last `SLOTS` looks, the oldest first.
 
     Workers that are `named` already stay so until they are well below what it took.
@@ -52,9 +56,9 @@ def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) ->
     coverage = []
     for service, workers in sorted(stretch.workers.items()):
         bricks = [brick(stretch, key) for key in stretch.keys(service)]
-        suspects += _of_service(stretch, bricks, named)
+        suspects += _of_service(stretch, service, bricks, named, thresholds)
         evidence = Counter(each.evidence for each in bricks)
-        waiting += _waiting(stretch, service, named)
+        waiting += _waiting(stretch, service, named, thresholds)
         unknown = sum(stretch.hosts(worker)[-1].waited is None for worker in workers)
         left = {why: stretch.left[service, why] for why in get_args(Left)}
         coverage.append(
@@ -74,29 +78,62 @@ def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) ->
     )
 
 
-def _waiting(stretch: Stretch, service: str, named: Mapping[About, Moment]) -> Iterator[WaitingWorker]:
-    """Workers that wait for a processor for longer than the others."""
-    field = Field({worker: [host.waited for host in stretch.hosts(worker)] for worker in stretch.workers[service]})
-    for worker, excess in field.excess.items():
+def _waiting(
+    stretch: Stretch, service: str, named: Mapping[About, Moment], thresholds: Thresholds
+) -> Iterator[WaitingWorker]:
+    """Workers that wait for a processor for longer than the others, or by themselves for long and with a reason."""
+    workers = stretch.workers[service]
+    hosts = {worker: stretch.hosts(worker) for worker in workers}
+    field = Field({worker: [host.waited for host in of] for worker, of in hosts.items()})
+    few = len(workers) < ROWS_MIN
+    # A fleet in which each worker has a processor of its own is as it is meant to be.
+    meant = not few and 2 * sum(of[-1].cpu is not None for of in hosts.values()) > len(workers)
+    for worker, of in hosts.items():
         since = named.get(About(service, worker, ""))
         ease = 1.0 if since is None else STAYS
-        standing = field.standing(worker)
-        if min(excess, standing.excess) < ease * WAITS_MIN or standing.score < ease * THRESHOLD:
+        waited, throttled = _middle(host.waited for host in of), _middle(host.throttled for host in of)
+        if waited is None:
             continue
-        if since is None and not standing.steady:
-            continue
-        others = field.centre
-        began = since or stretch.looks[standing.first].slot.began
-        yield WaitingWorker(service, worker, others + standing.excess, others, began)
+        least = ease * thresholds.waits_alone_percent / 100
+        held = (throttled or 0.0) >= _THROTTLED * waited or (of[-1].cpu is not None and not meant)
+        if worker in field.excess and _waits_longer(field, worker, ease * thresholds.waits_percent / 100, since):
+            standing = field.standing(worker)
+            waited, first = field.centre + standing.excess, standing.first
+        else:
+            first = _since(of, least if held else 2 * least)
+            if not (held or few) or len(of) - first < SLOTS_MIN:
+                continue
+        others = field.centre if field.excess else None
+        began = since or stretch.looks[first].slot.began
+        yield WaitingWorker(service, worker, waited, others, began, throttled=throttled)
 
 
-def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mapping[About, Moment]) -> Iterator[Suspect]:
+def _waits_longer(field: Field, worker: str, least: float, since: Moment | None) -> bool:
+    """Whether a worker waits for longer than the others, by so much of its time."""
+    standing, ease = field.standing(worker), 1.0 if since is None else STAYS
+    if min(field.excess[worker], standing.excess) < least or standing.score < ease * THRESHOLD:
+        return False
+    return since is not None or standing.steady
+
+
+def _since(hosts: Sequence[Host], least: float) -> int:
+    """The first slot since which it waits for so much of its time."""
+    return max((n for n, host in enumerate(hosts) if host.waited is None or host.waited < least), default=-1) + 1
+
+
+def _of_service(
+    stretch: Stretch,
+    service: str,
+    bricks: Sequence[ComparedBrick],
+    named: Mapping[About, Moment],
+    thresholds: Thresholds,
+) -> Iterator[Suspect]:
     """Workers that stand out; in collectives only those that no brick of their own explains."""
     waits = [each for each in bricks if each.collective]
-    works = [each for each in bricks if not each.collective]
+    works = witnessed(stretch, service, [each for each in bricks if not each.collective])
     slow: set[str] = set()
     for each in works:
-        for suspect in _suspects(stretch, each, named):
+        for suspect in _suspects(stretch, each, named, thresholds):
             worker = suspect.finding.about.worker
             if suspect.reason:
                 yield suspect
@@ -106,7 +143,7 @@ def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mappin
             yield replace(suspect, finding=replace(suspect.finding, corroborated_by=awaited))
     late: dict[str, Suspect] = {}
     for each in waits:
-        for suspect in _suspects(stretch, each, named):
+        for suspect in _suspects(stretch, each, named, thresholds):
             worker, cost = suspect.finding.about.worker, suspect.finding.cost_ns_per_s
             if worker not in slow and (worker not in late or cost > late[worker].finding.cost_ns_per_s):
                 late[worker] = suspect
@@ -119,15 +156,19 @@ def _awaited(wait: ComparedBrick, worker: str) -> bool:
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
-def _suspects(stretch: Stretch, brick: ComparedBrick, named: Mapping[About, Moment]) -> Iterator[Suspect]:
+def _suspects(
+    stretch: Stretch, brick: ComparedBrick, named: Mapping[About, Moment], thresholds: Thresholds
+) -> Iterator[Suspect]:
     for worker in brick.field.excess:
         about = About(brick.key[0], worker, brick.key[1])
         ease = STAYS if about in named else 1.0
         standing = brick.standing(worker, ease * THRESHOLD)
-        if standing.score < ease * THRESHOLD or standing.excess < ease * EXCESS_MIN:
+        if standing.score < ease * THRESHOLD or standing.excess < ease * thresholds.straggler_percent / 100:
             continue
         finding = _finding(stretch, brick, about, standing, ease, named.get(about))
-        reason = _excuse(brick, finding, standing, ease) or _waits(stretch, brick, finding)
+        reason = _excuse(brick, finding, standing, ease, thresholds)
+        if not brick.by_processor(worker, ease * THRESHOLD):
+            reason = reason or _waits(stretch, brick, finding)
         yield Suspect(finding, reason)
 
 
@@ -163,11 +204,11 @@ def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
     return "high" if certain and workers >= _MANY_WORKERS and calls >= _MANY_CALLS else "medium"
 
 
-def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: float) -> str:
+def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: float, thresholds: Thresholds) -> str:
     """Why a worker that stands out is not named, or ''."""
     if ease == 1.0 and not standing.steady:
         return "it is slow in some of the slots only"
-    if finding.cost_ns_per_s < ease * COST_MIN * _SECOND:
+    if finding.cost_ns_per_s < ease * thresholds.straggler_cost_percent / 100 * _SECOND:
         return f"it costs {duration(finding.cost_ns_per_s)}/s"
     if brick.collective:
         return ""
@@ -182,15 +223,15 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
 def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
     """Why its brick is not slow, or '': it waits so much longer for a processor, for each call, and runs no longer.
 
-    Of workers that compute it is known how much longer the brick runs; else the waiting of all threads must explain it.
+    Of workers that compute it is known how much longer they run; else the waiting of all threads must explain it.
     """
     worker = finding.about.worker
     calls_ns = {each: total.calls / (stretch.lived_ns(each) or 1) for each, total in brick.totals.items()}
     waited = {each: _middle(host.waited for host in stretch.hosts(each)) for each in calls_ns}
     ran = {each: _middle(host.ran for host in stretch.hosts(each)) for each in calls_ns}
     costs = _COMPARABLE * finding.cost_ns_per_s / _SECOND
-    if worker in brick.ran.excess:
-        if brick.ran.excess[worker] >= _COMPARABLE * brick.field.excess[worker]:
+    if worker in brick.ran:
+        if brick.ran[worker].most >= _COMPARABLE * brick.field.standing(worker).excess:
             return ""
     elif _beyond(waited, calls_ns, worker) < costs or _beyond(ran, calls_ns, worker) >= costs:
         return ""

@@ -9,7 +9,7 @@ leaves out is counted; what another process did under the same name does not cou
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -48,12 +48,16 @@ class Host(NamedTuple):
         threads: that have recorded anything.
         ran, waited: how long its threads ran and waited for a processor, as parts of the time; None: not known.
         pid: None: not known here.
+        cpu: the only processor that it may use; None: it may use several, or it is not known.
+        throttled: how long its control group was throttled, as a part of the time; None: not known.
     """
 
     threads: int = 1
     ran: float | None = None
     waited: float | None = None
     pid: int | None = None
+    cpu: int | None = None
+    throttled: float | None = None
 
 
 class Beside(NamedTuple):
@@ -63,7 +67,6 @@ class Beside(NamedTuple):
         apart: in a collective, how much less it waited, as a part of the time between two of its calls; else the
             logarithm of its self time of a call over the median of all. None: it did too little, or too few did enough.
         usual_ns: the mean self time of its usual calls; None: that of all calls counts.
-        ran: as `apart`, of the part of the time in which the worker ran; None: not known, or not all of them compute.
     """
 
     apart: float | None
@@ -71,7 +74,6 @@ class Beside(NamedTuple):
     self_ns: float
     elements: int
     usual_ns: float | None = None
-    ran: float | None = None
 
     @property
     def usual_sum_ns(self) -> float:
@@ -97,6 +99,7 @@ class SlotLook:
     bricks: Mapping[Key, Mapping[str, Beside]]
     left: Mapping[Key, Left]
     hosts: Mapping[str, Host] = field(default_factory=dict)
+    processor: Mapping[str, float] = field(default_factory=dict)
 
 
 _NO_HOSTS: Mapping[str, Host] = MappingProxyType({})
@@ -105,7 +108,6 @@ _NO_HOSTS: Mapping[str, Host] = MappingProxyType({})
 def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_HOSTS) -> SlotLook:
     """Compare the workers in each brick of a slot."""
     least_ns, room = COST_MIN * slot.length_ns, ROWS_MAX
-    ran = _ran(slot, hosts)
     bricks: dict[Key, Mapping[str, Beside]] = {}
     left: dict[Key, Left] = dict.fromkeys(slot.bounded, "bounded")
     for key in sorted(slot.bricks, key=lambda key: (-sum(share.self_ns for share in slot.bricks[key]), key)):
@@ -119,41 +121,49 @@ def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_
             continue
         room -= len(shares)
         apart = _waits(shares, slot.length_ns) if kind == COLLECTIVE else _times(shares)
-        running = {} if kind == COLLECTIVE else _times(shares, ran)
         bricks[key] = {
-            each.worker: Beside(
-                apart.get(each.worker), each.count, each.self_ns, each.elements, each.usual_ns, running.get(each.worker)
-            )
+            each.worker: Beside(apart.get(each.worker), each.count, each.self_ns, each.elements, each.usual_ns)
             for each in shares
         }
-    return SlotLook(replace(slot, bricks={}, bounded=()), lives, bricks, left, hosts)
+    return SlotLook(replace(slot, bricks={}, bounded=()), lives, bricks, left, hosts, _processor(slot, hosts))
 
 
-def _ran(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
-    """In which part of its recorded time each worker ran, where it only runs or waits for a processor."""
-    recorded: Counter[str] = Counter()
-    for shares in slot.bricks.values():
-        for share in shares:
-            recorded[share.worker] += round(share.self_ns)
-    found = {}
-    for worker, self_ns in recorded.items():
-        host = hosts.get(worker, Host())
-        if host.ran is None or host.waited is None or not self_ns:
+def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
+    """Of each service whose workers all do nothing but run and wait for a processor; see `processor_time`."""
+    found: dict[str, float] = {}
+    for service in sorted({service for service, _ in slot.bricks}):
+        keys = [key for key in slot.bricks if key[0] == service]
+        if any(slot.categories.get(key, "").casefold() == COLLECTIVE for key in keys):
+            continue  # whoever waits for the others may run meanwhile
+        recorded_ns: dict[str, float] = defaultdict(float)
+        work_ns: dict[str, float] = defaultdict(float)
+        for key in keys:
+            shares = [share for share in slot.bricks[key] if share.count]
+            usual_ns = median([share.call_ns for share in shares]) if shares else 0.0
+            for share in shares:
+                recorded_ns[share.worker] += share.self_ns
+                work_ns[share.worker] += share.count * usual_ns
+        ran_ns = {worker: _ran_ns(hosts.get(worker, Host()), of, slot.length_ns) for worker, of in recorded_ns.items()}
+        if len(ran_ns) < ROWS_MIN or not all(each > 0 for each in ran_ns.values()):
             continue
-        part = self_ns / max(1, slot.length_ns)
-        if host.ran + host.waited >= _COMPUTES * part and host.ran > 0:
-            found[worker] = min(1.0, host.ran / part)
+        if not all(0 < each < math.inf for each in work_ns.values()):
+            continue
+        takes = {worker: math.log(of) - math.log(work_ns[worker]) for worker, of in ran_ns.items()}
+        middle = median(takes.values())
+        found |= {worker: each - middle for worker, each in takes.items()}
     return found
 
 
-def _times(shares: Sequence[Share], ran: Mapping[str, float] | None = None) -> dict[str, float]:
-    """How far each is apart by its times, or by that part of each in which its worker ran, if that is known of all."""
-    means = {each.worker: each.call_ns for each in shares if each.count >= SAMPLES_MIN}
-    if ran is not None:
-        if not means.keys() <= ran.keys():
-            return {}
-        means = {worker: mean * ran[worker] for worker, mean in means.items()}
-    means = {worker: mean for worker, mean in means.items() if mean > 0}
+def _ran_ns(host: Host, recorded_ns: float, length_ns: int) -> float:
+    """How long a worker ran, if it only runs or waits for a processor in its recorded time; 0: not known."""
+    if host.ran is None or host.waited is None or (host.ran + host.waited) * length_ns < _COMPUTES * recorded_ns:
+        return 0.0
+    return host.ran * length_ns
+
+
+def _times(shares: Sequence[Share]) -> dict[str, float]:
+    """How far each is apart by its times."""
+    means = {each.worker: each.call_ns for each in shares if each.count >= SAMPLES_MIN and each.call_ns > 0}
     if len(means) < ROWS_MIN:
         return {}
     middle = math.log(median(means.values()))
@@ -212,6 +222,11 @@ class Stretch:
         """What the kernel says of a worker in each slot."""
         begin, none = self._begins[worker], Host()
         return [look.hosts.get(worker, none) if slot >= begin else none for slot, look in enumerate(self.looks)]
+
+    def processor(self, worker: str) -> list[float | None]:
+        """How much processor time it takes for its work in each slot, over the median; None: not known."""
+        begin = self._begins[worker]
+        return [look.processor.get(worker) if slot >= begin else None for slot, look in enumerate(self.looks)]
 
     def category(self, key: Key) -> str:
         """The category that was declared last."""
