@@ -1,4 +1,5 @@
-/* Before a program of which one library is to run out of memory, and of which its blocks are counted.
+/* Before a program of which one library is to run out of memory, and of which its blocks are counted. A block that was
+ * written behind its end ends the program.
  *
  * allocations_watch(FROM, TO)  counts calls of malloc, calloc and realloc by code at these addresses
  * allocations_fail(N)          the N-th of them from now on fails, from 1; 0: none
@@ -10,8 +11,10 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define HELD_MAX 65536u
+#define BEHIND "behind!" /* each block */
 
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
@@ -21,7 +24,10 @@ extern void __libc_free(void *block);
 static uintptr_t watched_from, watched_to;
 static unsigned long until_failure;
 static int failed;
-static uintptr_t held[HELD_MAX];
+static struct {
+    uintptr_t block;
+    size_t size;
+} held[HELD_MAX];
 static size_t held_count;
 
 void allocations_watch(uintptr_t from, uintptr_t to)
@@ -50,20 +56,24 @@ static int fails(void)
     return 1;
 }
 
-static void *made(void *block)
+static void *made(void *block, size_t size)
 {
     if (block != NULL) {
         if (held_count == HELD_MAX)
             abort();
-        held[held_count++] = (uintptr_t)block;
+        memcpy((char *)block + size, BEHIND, sizeof BEHIND);
+        held[held_count].block = (uintptr_t)block;
+        held[held_count++].size = size;
     }
     return block;
 }
 
-static void gone(uintptr_t block)
+static void gone(const void *block)
 {
     for (size_t n = held_count; n-- > 0;)
-        if (held[n] == block) {
+        if (held[n].block == (uintptr_t)block) {
+            if (memcmp((const char *)block + held[n].size, BEHIND, sizeof BEHIND) != 0)
+                abort();
             held[n] = held[--held_count];
             return;
         }
@@ -73,14 +83,14 @@ void *malloc(size_t size)
 {
     if (!is_watched(__builtin_return_address(0)))
         return __libc_malloc(size);
-    return fails() ? NULL : made(__libc_malloc(size));
+    return fails() ? NULL : made(__libc_malloc(size + sizeof BEHIND), size);
 }
 
 void *calloc(size_t count, size_t size)
 {
     if (!is_watched(__builtin_return_address(0)))
         return __libc_calloc(count, size);
-    return fails() ? NULL : made(__libc_calloc(count, size));
+    return fails() ? NULL : made(__libc_calloc(1, count * size + sizeof BEHIND), count * size);
 }
 
 void *realloc(void *block, size_t size)
@@ -89,16 +99,13 @@ void *realloc(void *block, size_t size)
         return __libc_realloc(block, size);
     if (fails())
         return NULL;
-    const uintptr_t before = (uintptr_t)block;
-    void *after = made(__libc_realloc(block, size));
-    if (after != NULL)
-        gone(before);
-    return after;
+    gone(block);
+    return made(__libc_realloc(block, size + sizeof BEHIND), size);
 }
 
 void free(void *block)
 {
     if (held_count > 0 && block != NULL)
-        gone((uintptr_t)block);
+        gone(block);
     __libc_free(block);
 }
