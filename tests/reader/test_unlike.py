@@ -1,0 +1,63 @@
+"""Which of the fingerprints that are unlike wait to be looked at, where rounding may explain them."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from added_up import BIT, OTHER, USUAL, tensor
+from checked_record import CheckedRecord, Tensor
+
+from brickd.shm import _reader
+
+MiB = 1 << 20
+INT64 = 5  # whole numbers are never rounded
+SITES = array("Q", range(1, 1_001))
+BY_ROUNDING = pytest.mark.parametrize("what", [pytest.param(BIT, id="once"), pytest.param(OTHER, id="spread")])
+
+
+def say(fingerprints: _reader.Fingerprints, records: Sequence[CheckedRecord]) -> None:
+    """Nothing that waits is taken."""
+    fingerprints.add(0, 0, 0, SITES, SITES, b"".join(each.slots() for each in records), True)
+
+
+def unlike(content: int, what: int, site: int = 1) -> list[CheckedRecord]:
+    """The same twice, of which the second is unlike."""
+    return [CheckedRecord(tensor(content, each), (Tensor(1_000 + content),), site=site) for each in (USUAL, what)]
+
+
+@BY_ROUNDING
+def test_a_site_at_which_much_is_rounded_hides_no_other_one(what: int) -> None:
+    fingerprints = _reader.Fingerprints(64 * MiB)
+    say(fingerprints, [CheckedRecord(Tensor(n, dtype=INT64), (Tensor(1),), site=3) for n in range(2)])
+    for content in range(300):
+        say(fingerprints, unlike(content, what))
+    first, second = fingerprints.unlike()
+    assert (first, second % 2, second > 2) == (1, 1, True)
+    assert fingerprints.unlike_all == 2
+
+
+@BY_ROUNDING
+def test_who_waits_and_has_left_gives_way_to_the_next(what: int) -> None:
+    fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # as little as there can be
+    for turn in range(8):
+        say(fingerprints, unlike(2 * turn, what))
+        filling = range(10_000 + 1_000 * turn, 10_000 + 1_000 * turn + 1_000)
+        say(fingerprints, [CheckedRecord(Tensor(1), (Tensor(n),), site=2) for n in filling])
+        say(fingerprints, unlike(2 * turn + 1, what))
+        waiting.append((fingerprints.end - 1, *fingerprints.unlike()))  # type: ignore[arg-type]
+    assert all(last == taken for last, taken in waiting)
+
+
+@BY_ROUNDING
+def test_each_of_several_at_a_site_waits_as_often_as_the_others(what: int) -> None:
+    fingerprints, several, sites = _reader.Fingerprints(64 * MiB), 4, 120
+    for site in range(1, sites + 1):
+        for turn in range(several):
+            say(fingerprints, unlike(several * site + turn, what, site))
+    taken = fingerprints.unlike()
+    assert [number // (2 * several) for number in taken] == list(range(sites))
+    times = Counter(number // 2 % several for number in taken)
+    assert {turn: 15 < times[turn] < 45 for turn in range(several)} == dict.fromkeys(range(several), True), times
