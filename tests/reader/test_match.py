@@ -181,10 +181,29 @@ def test_another_backend_or_precision_is_compared_by_run_and_not_by_input() -> N
     assert classes(matched(one, [CheckedRecord(off(2, 0.02, dtype=11), IN)])) == {"WITHIN": 1}
 
 
+def test_what_no_sketch_can_hold_is_not_comparable_where_nearly_equal_would_do() -> None:
+    def of(one: CheckedRecord, **how: float) -> dict[str, int]:
+        beyond = replace(one, output=replace(one.output, checksum=2, sketch=(float("inf"),) * 16))
+        return classes(matched([replace(one, inputs=(Tensor(8),))], [beyond], **how))  # type: ignore[arg-type]
+
+    assert of(CheckedRecord(Tensor(1), IN)) == {"RANGE": 1}
+    assert of(CheckedRecord(Tensor(1), IN), rtol=0.0) == {"DIVERGED": 1}, "nothing is tolerated"
+    assert of(CheckedRecord(Tensor(1, dtype=5), IN)) == {"DIVERGED": 1}, "of whole numbers none is nearly another"
+    assert of(CheckedRecord(Tensor(1), (Tensor(8),))) == {"DIVERGED": 1}, "what equal inputs come to is equal"
+
+
+def test_whole_numbers_that_differ_are_other_inputs_whatever_is_tolerated() -> None:
+    one, other = ([CheckedRecord(Tensor(1), (off(given_, by, dtype=5),))] for given_, by in ((7, 0.0), (8, 0.1)))
+    assert matched(one, other, rtol=0.5).steps == (1, 0, 1)
+    one, other = ([CheckedRecord(Tensor(1), (off(given_, by),))] for given_, by in ((7, 0.0), (8, 0.1)))
+    assert matched(one, other, rtol=0.5).steps == (1, 0, 0)
+
+
 def test_repeats_are_told_apart_by_their_order_where_all_have_as_many() -> None:
     one = [CheckedRecord(Tensor(n), IN, ticks=n) for n in (1, 2, 3)]
     assert classes(matched(one, one)) == {"IDENTICAL": 3}
     assert classes(matched(one, one[:2])) == {"REPEATS": 1}
+    assert [row.against for row in matched(one, one[:2], one).rows] == [0]
     assert classes(matched(one[:1] * 3, one[:1] * 2)) == {"IDENTICAL": 1}
 
 

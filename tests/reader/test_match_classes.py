@@ -288,6 +288,16 @@ def test_the_classes_of_two_prints_do_not_depend_on_who_else_is_there(workers: l
             assert (alone.contents(n, other) >= 3) == (of_two(first, second) and alone.rounded(n, other) > 0)
 
 
+@pytest.mark.parametrize(("error", "rounded_"), [(2.0**-23, 2), (2.0**-23 + 2.0**-40, 0)])
+def test_an_error_as_large_as_rounding_makes_it_is_rounding(error: float, rounded_: int) -> None:
+    """Of one float32, of which nothing is added up: half a unit for each of the two, and no more."""
+    one, other = (
+        CheckedRecord(Tensor(n, 1.0, (by, *(0.0,) * 15), 1), (Tensor(7, elements=1),), extents=(1, 1))
+        for n, by in enumerate((0.0, error))
+    )
+    assert prints_of([one], [other]).rounded(0, 1) == rounded_
+
+
 def test_of_prints_that_are_not_here_nothing_is_known() -> None:
     fingerprints = prints_of(records_of(always(USUAL)), records_of(always(OTHER)))
     assert (fingerprints.rounded(0, 5), fingerprints.contents(0, 5)) == (2, 5)
