@@ -233,6 +233,12 @@ def fill(between: Between, ring: str, until: int) -> None:
         between.rings.add(0, ring, make({"sequence": number + 1}))
 
 
+def test_a_ring_that_was_copied_whole_is_given_whatever_of_the_file_was_cut_behind_it(between: Between) -> None:
+    fill(between, "span", 5)
+    end = forge.place(between.rings.page, "event_ring")
+    assert between.ring(lambda _: os.ftruncate(between.rings.fd, end)) == (0, [1, 2, 3, 4, 5])
+
+
 @pytest.mark.parametrize("ring", ["span", "event"])
 @pytest.mark.parametrize("tail", [0, 5, 15])
 def test_slots_that_are_given_back_and_written_anew_while_a_ring_is_copied_are_not_in_the_copy(

@@ -11,10 +11,11 @@ from typing import Any
 import forge
 import pytest
 from conftest import SHM
-from forge import U64, golden, header_value, put, seal, with_header
+from forge import PAGE, U64, golden, header_value, place, put, regions, seal, with_header
+from rings import folded, rings, spans
 
 from brickd.errors import SegmentRefused, SegmentUnpublished
-from brickd.shm import _reader
+from brickd.shm import _reader, dtypes
 from brickd.shm.segment import Segment, open_segment
 
 
@@ -37,6 +38,8 @@ def with_control(minor: str, **values: Any) -> bytes:
         (with_header(uid=os.geteuid() + 1), SegmentRefused, f"says that user {os.geteuid() + 1} made it"),
         (bytes(len(golden())), SegmentUnpublished, "not published"),
         (golden()[:100], SegmentRefused, "too few for a header"),
+        (golden()[: PAGE - 1], SegmentRefused, "too few for a header"),
+        (golden()[:PAGE], SegmentRefused, "its header says"),
     ],
 )
 def test_what_is_not_believed_costs_no_descriptor(
@@ -128,6 +131,21 @@ def test_a_reading_has_as_many_summaries_as_paths_however_many_come_or_go_meanwh
         reading = segment.read()
     assert len(reading.paths) == min(paths, paths + more)
     assert len(reading.summaries) == len(reading.paths) * _reader.SUMMARY_BYTES
+
+
+def test_the_summaries_of_a_lane_are_those_of_its_thread_and_of_one_without_a_thread_there_are_none() -> None:
+    with rings(lanes=3, paths=64) as r:
+        r.path(0, _reader.UNIT_TICKS)
+        r.put("process", 0, paths=1)
+        for lane, duration in enumerate((100, 200, 400)):
+            os.pwrite(
+                r.fd, folded(spans({"path": 0, "duration": duration})).tobytes(), place(r.page, "summary", 0, lane)
+            )
+            os.pwrite(r.fd, struct.pack("<Q", 2), regions(r.page)["area"] + lane * regions(r.page)["stride"])
+            r.put("lane", lane, opened=int(lane < 2))
+        of = _reader.Segment(r.fd)
+        totals = [dtypes.summaries(of.summaries(*only)[0])["total"].tolist() for only in ((), (0,), (1,), (2,))]
+    assert totals == [[300], [100], [200], [0]]
 
 
 def test_a_path_of_a_unit_that_no_worker_writes_is_refused(prefix: str) -> None:

@@ -229,14 +229,15 @@ def test_tails_are_written_once_complement_first_and_events_only_where_asked() -
         assert _reader.tails([drain], True) == []
 
 
-def test_a_torn_tail_is_mended() -> None:
+@pytest.mark.parametrize(("position", "complement"), [(1, 99), (1, 0), (0, 99), (0, 1)])
+def test_a_torn_tail_is_mended(position: int, complement: int) -> None:
     with rings() as r:
-        r.add(0, "span", spans({"sequence": 1}))
-        r.tail(0, "span", 1, 99)
+        r.add(0, "span", spans({"sequence": 1})[:position])
+        r.tail(0, "span", position, complement)
         drain = r.drain()
         _reader.drain([drain])
         r.publish(drain)
-        assert r.line(0)["span"].tolist() == [1, U64 - 1]
+        assert r.line(0)["span"].tolist() == [position, U64 - position]
 
 
 def test_what_was_lost_is_told_to_whoever_reads_the_segment() -> None:

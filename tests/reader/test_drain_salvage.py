@@ -6,11 +6,13 @@ import os
 import signal
 from pathlib import Path
 
+import forge
 import numpy as np
 import pytest
+from checked_record import CheckedRecord, Tensor
 from conftest import readings
 from faults import ALERT, Compile, native, program
-from rings import events, events_of, rings, spans
+from rings import events, events_of, refusal, rings, spans
 
 from brickd.shm import _reader, dtypes
 
@@ -84,6 +86,19 @@ def test_a_successor_looks_at_the_record_below_where_it_read_none() -> None:
         drain.salvage()
         _reader.drain([drain])
         assert drain.spans == 0
+
+
+@pytest.mark.parametrize("slot", [0, 1, 3])
+def test_a_record_that_is_cut_before_all_of_it_was_read_is_refused(slot: int) -> None:
+    with rings() as r:
+        r.write(0, "event", CheckedRecord(Tensor(1)).slots())
+        r.move(0, "event", 0)
+        r.put("lane", 0, event_attempts=1)
+        drain = r.drain()
+        drain.salvage()
+        at = forge.place(r.page, "event_ring", slot)
+        os.ftruncate(r.fd, at)
+        assert refusal(drain) == f"cannot read 64 bytes at {at}: the file was truncated or is unreadable"
 
 
 def test_what_is_taken_is_judged_as_any_other() -> None:
