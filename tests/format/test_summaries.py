@@ -84,8 +84,10 @@ def test_what_was_added_since_is_what_is_left_of_a_sum(
     scale = float(folded(spans(*before, *later))["squares"].max(initial=1))
     np.testing.assert_allclose(got["squares"], wanted["squares"], atol=1e-12 * scale)
     some = wanted["count"] > 0
-    assert (got["min"][some] <= wanted["min"][some]).all()
-    assert (got["max"][some] >= wanted["max"][some]).all()
+    both = folded(spans(*before, *later))[: len(wanted)]
+    for at, (least, most) in enumerate(((both["min"], wanted["min"]), (wanted["max"], both["max"]))):
+        bound = got[("min", "max")[at]][some]
+        assert ((least[some] <= bound) & (bound <= most[some])).all(), "no wider than that of all of them"
     width = np.maximum(wanted["max"][some] * 1.2, 38)  # of a bucket, but the last, which has no end
     assert (got["max"][some] <= np.where(wanted["histogram"][some, -1] > 0, 2**48, width)).all()
     assert (wanted["min"][some] <= np.maximum(got["min"][some] * 1.2, 38)).all() or wanted["histogram"][some, -1].any()
@@ -192,6 +194,11 @@ def test_bytes_that_are_no_summaries_are_refused(bytes_: int) -> None:
 def test_rows_that_do_not_fit_the_summaries_are_refused(many: int) -> None:
     with pytest.raises(ValueError, match=r"^2 summaries need as many rows \(int32\)$"):
         _reader.Summaries().merge(bytes(2 * _reader.SUMMARY_BYTES), rows(*[0] * many))
+
+
+def test_rows_of_no_summaries_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^0 summaries need as many rows \(int32\)$"):
+        _reader.Summaries().merge(b"", rows(0))
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])

@@ -376,6 +376,15 @@ def test_every_bit_counts_in_a_checksum(blocks: bytes) -> None:
     assert len(sums) == len(blocks) * 8 + 2
 
 
+@pytest.mark.parametrize(("key", "blocks"), [(-1, 0), (1, 0), (0, 1), (0, BLOCK - 1)])
+def test_a_key_or_blocks_of_another_length_are_refused(key: int, blocks: int) -> None:
+    with memory(tape([])) as fd, form(fd) as opened:
+        length = len(opened._key)
+    for call in (_reader.find_chunk, _reader.recording_sum):
+        with pytest.raises(ValueError, match=rf"^a key of {length + key} bytes and {blocks} bytes: {length} wanted"):
+            call(bytes(length + key), bytes(blocks))
+
+
 def test_behind_the_blocks_that_are_searched_for_a_chunk_nothing_is_read() -> None:
     script = """if True:
         import ctypes, mmap

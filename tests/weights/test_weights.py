@@ -21,6 +21,7 @@ from brickd.analysis.weights.shards import shard_of
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import TENSORS_MAX, Tensor
 from brickd.analysis.weights.verdicts import WeightsVerdict
+from brickd.analysis.weights.worker_tensors import Holds
 from brickd.shm import _reader, dtypes
 from brickd.shm.sites import Site, Sites, WorkerNames
 
@@ -504,6 +505,27 @@ def test_numbers_of_no_row_and_of_no_content_are_refused() -> None:
 def test_arrays_of_another_length_than_the_records_are_refused(numbers: list[int], contents: list[int]) -> None:
     with pytest.raises(ValueError, match="2 records, 2 rows, and arrays of other lengths"):
         placed(numbers, contents, rows=2)
+
+
+@pytest.mark.parametrize("column", range(6))
+def test_a_column_of_another_length_than_the_others_is_refused(column: int) -> None:
+    columns = [array(code, [0] * 2) for code in "QQIQIB"]
+    columns[column].append(0)
+    with pytest.raises(ValueError, match="arrays of other lengths"):
+        _reader.weights_put(of_experts(2), array("i", [0, 1]), array("I", [1, 2]), array("I", [0] * 3), *columns)
+
+
+def test_a_change_is_another_generation_or_another_content_now_or_first() -> None:
+    holds, uses = Holds("api"), array("I", [0] * 3)
+    holds.grow(1)
+
+    def changes(generation: int, ticks: int, content: int) -> int:
+        record = CheckedRecord(Sums(1), step=generation, ticks=ticks, flags=_reader.CHECKED_WEIGHT).slots()
+        return holds.put(record, array("i", [0]), array("I", [content]), uses)[0]
+
+    assert [changes(1, 5, 1), changes(1, 6, 2), changes(1, 7, 2), changes(1, 8, 2)] == [1, 1, 0, 0]
+    assert [changes(1, 4, 1), changes(1, 3, 2), changes(1, 2, 2)] == [0, 1, 0], "read before the first that was known"
+    assert [changes(2, 9, 2), changes(1, 8, 1)] == [1, 0]
 
 
 def test_what_a_dict_cannot_hold_is_refused() -> None:
