@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 from pathlib import Path
 
 import pytest
-from conftest import reading, readings
-from faults import PRIVATE, Compile, Start, exact, native, needs_namespaces, program, record, summaries
+from conftest import ROOT, reading, readings
+from faults import NATIVE, PRIVATE, Compile, Start, exact, native, needs_namespaces, program, record, summaries
 
 from brickd.shm import _reader
 
@@ -25,6 +26,23 @@ with b:
 
 def clocks(compiled: Compile) -> Path:
     return program(compiled, "clocks")
+
+
+def test_the_length_of_a_tick_is_measured_until_a_segment_is_a_second_old_and_stays_from_then_on(
+    compiled: Compile,
+) -> None:
+    """So that the times of the same spans stay."""
+    writer = (ROOT / "agent" / "src" / "writer" / name for name in ("clock.c", "memory_limit.c"))
+    library = ctypes.CDLL(str(compiled("ticks.so", (NATIVE / "ticks.c", *writer), "-shared", "-fPIC")))
+    library.tick_ns.restype = ctypes.c_double
+
+    def tick_ns(milliseconds: int, each: float) -> float:
+        return float(library.tick_ns(ctypes.c_uint64(milliseconds * 1_000_000), ctypes.c_double(each)))
+
+    assert tick_ns(500, 1.0) < 2 < tick_ns(500, 8.0)
+    kept = tick_ns(4_000, 8.0)
+    assert kept > 4
+    assert tick_ns(4_000, 1.0) == tick_ns(500, 1.0) == kept
 
 
 @pytest.mark.parametrize("text", ["hpet\n", "acpi_pm\n", "", "tsc", "tsc\nhpet\n", "\0" * 40, None])
