@@ -41,7 +41,8 @@ brick.checksum("rope_neox", y)
 
 TURNING = ("rotary_embedding", "apply_rotary_pos_embedding", "layers.3.RotaryEmbedding.forward", "rope_embedding",
            "yarn.RoPE_Embedding", "embedding_rope")  # fmt: skip
-NOT_TURNING = ("rotary_lm.embedding", "europe_embedding", "property_embeddings", "rope_token_ids", "rope.embedding",
+NOT_TURNING = ("rotary_lm.embedding", "europe_embedding", "zrope_embedding",
+               "property_embeddings", "rope_token_ids", "rope.embedding",
                "rotary_embedding.embedding", "rotary_embedding/logits", "a:embedding:rope")  # fmt: skip
 
 

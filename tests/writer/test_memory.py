@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import SHM, Worker, reading, readings
 from faults import PRIVATE, Start, counts, exact, needs_namespaces
+from forge import BLOCK, PAGE, place
 
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment_copy import Reading
@@ -93,9 +95,32 @@ def test_an_address_space_that_holds_the_segment_alone_leaves_none_behind(worker
     other = worker("brick.init(); report(os.fstat(_core._segment_fd()).st_size)")
     size = other.next_report()
     other.end()
-    process = worker(NARROW + f"narrow({size})\nwith brick.span('b'): pass\nsys.exit(5)")
+    process = worker(
+        NARROW
+        + f"narrow({size})"
+        + """
+with brick.span("b"): pass
+kept = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+kept += open("/proc/self/maps").readlines()
+sys.exit(6 if any("/dev/shm/" in each for each in kept) else 5)
+"""
+    )
     unharmed(process, "no memory: ")
     assert list(SHM.glob(prefix + "*")) == []
+
+
+def test_each_block_of_names_has_memory_for_all_of_them_before_the_first_is_written(worker: Start, prefix: str) -> None:
+    """Where there is none, a name that is written ends the host."""
+    block = 4_096  # the first name of it
+    source = f"for n in range({block + 4}):\n    with brick.span(f'name {{n}}'): pass\npause()"
+    process = worker(source, BRICKD_NAMES=str(2 * block))
+    process.paused()
+    (file,) = SHM.glob(prefix + "*")
+    with file.open("rb") as segment:
+        page = segment.read(PAGE)
+        begin, end = place(page, "name", block), place(page, "name", block + BLOCK)
+        assert os.lseek(segment.fileno(), begin, os.SEEK_DATA) == begin
+        assert os.lseek(segment.fileno(), begin, os.SEEK_HOLE) >= end
 
 
 def test_a_child_whose_address_space_holds_its_segment_alone_leaves_none_and_its_parents_as_it_was(
@@ -164,6 +189,17 @@ def test_a_host_without_standard_streams_does_not_print_into_its_segment(worker:
     assert process.next_report() > 2
     process.paused()
     assert exact(reading(prefix)) == {"begun": 1, "summarized": 1}
+    process.go()
+    assert process.end() == 0
+
+
+@needs_namespaces
+def test_where_there_is_no_proc_a_host_is_recorded_and_when_it_began_is_not_told(worker: Start, prefix: str) -> None:
+    process = worker(PRIVATE + 'mount(b"tmpfs", b"/proc", b"tmpfs", 0, None)\nwith brick.span("b"): pass\npause()')
+    process.paused()
+    got = reading(prefix)
+    assert (got.header["process_start"], bytes(got.header["boot_id"])) == (0, bytes(16))
+    assert exact(got) == {"begun": 1, "summarized": 1}
     process.go()
     assert process.end() == 0
 
