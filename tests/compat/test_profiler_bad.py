@@ -255,3 +255,16 @@ p.stop(Loud())
     (line,) = process.stderr.splitlines()
     assert line.startswith("brickd: stop takes a timer that start gave, once, not \\x1b[2J\\n")
     assert len(line) < 300
+
+
+def test_the_base_of_the_profiler_cannot_be_used_before_the_profiler_is_there(worker: Start) -> None:
+    process = worker(
+        """
+try: _core.Timing().start_brick(1)
+except TypeError as error: report(str(error))
+report(brick.BrickProfiler.enabled().start_brick(0).name)
+""",
+        python=("-P",),  # what is forked has loaded all of the agent
+    )
+    assert process.next_report() == "brick_agent: use BrickProfiler, not its base"
+    assert process.next_report() == "RmsNorm"

@@ -218,6 +218,10 @@ static PyObject *stop(PyObject *self, PyObject *const *args, Py_ssize_t given, P
 static PyObject *timing_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static uint32_t profilers;
+    if (core_state.idle == NULL) { /* the calls need what _know gives */
+        PyErr_SetString(PyExc_TypeError, "brick_agent: use BrickProfiler, not its base");
+        return NULL;
+    }
     Timing *p = (Timing *)type->tp_alloc(type, 0);
     if (p != NULL)
         p->serial = ++profilers != 0 ? profilers : ++profilers;
