@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from brickd.analysis.numerics import birth_alarms
 from brickd.analysis.numerics.announce import Called, command, headlines
 from brickd.analysis.numerics.online_state import Compared, DivergentSite
 from brickd.analysis.problem import WORKERS_MAX, Problem, merged
@@ -170,7 +171,15 @@ def _slow(seen: Seen) -> Found:
 
 def _alarms(seen: Seen) -> Found:
     for alarm in of_services(seen.alarms or ()):
-        yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
+        if alarm.kind != "nan":  # it outlives its alarm: see _born
+            yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
+
+
+def _born(seen: Seen) -> Found:
+    if seen.compared is not None:
+        mine = {worker.reading.uuid for worker in seen.workers}
+        births = {at: birth for at, birth in seen.compared.births.items() if at.worker in mine}
+        yield from birth_alarms.problems(births, seen.called.names, time.time_ns())
 
 
 def _off(seen: Seen) -> Found:
@@ -247,6 +256,7 @@ _KINDS: tuple[Callable[[Seen], Found], ...] = (
     _differing_weights,
     _differing_tensors,
     _uncounted,
+    _born,
     _alarms,
     _slow,
     _off,

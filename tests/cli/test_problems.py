@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from made_up import MadeUp
 
+from brickd.analysis.numerics.announce import Called
+from brickd.analysis.numerics.not_finite import Birth, BornAt
+from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.problem_book import ACTIVE_NS, Book
+from brickd.analysis.timing.alarms import Alarm
 from brickd.analysis.timing.findings import STALE_NS, StragglerVerdict
 from brickd.base.timestamps import Moment, rfc3339
 from brickd.datasources.world import DaemonStatus
@@ -127,6 +131,24 @@ def test_a_daemon_lists_what_was_seen_lately_and_silenced_problems_apart() -> No
     assert listed(T + 8 * ACTIVE_NS, of=old) == ([of_off], [of_lost]), "a silence holds however old its cause is"
     assert listed(T, of=replace(seen, living=())) == ([of_lost], []), "who records nothing has ended"
     assert listed(T + 9 * ACTIVE_NS, of=replace(seen, book=None)) == ([of_off, of_lost], [])
+
+
+def test_nan_that_was_born_earlier_is_shown_where_older_causes_are_asked_for() -> None:
+    one = made("api/0")
+    header: Any = defaultdict(lambda: 64, {**one.reading.header, "uuid": b"1" * 16})
+    other = replace(one, name="api/1", reading=replace(one.reading, header=header))
+    births = {
+        BornAt("api", "norm", 5, uuid, "NaN"): Birth(3, T - 2 * ACTIVE_NS, T - ACTIVE_NS - 1)
+        for uuid in (one.reading.uuid, "another")
+    }
+    names = {one.reading.uuid: "api/0", "another": "api/9"}
+    seen = Seen([one], DAEMON, compared=Compared(births=births), called=Called(names), living={"api/0"}, book=Book())
+    assert active(seen, T).problems == []
+    (shown,) = active(seen, T, ACTIVE_NS + 1).problems
+    assert (shown["kind"], shown["workers"]) == ("nan", ["api/0"]), "and of the workers that were asked for"
+    assert problems(replace(seen, workers=[other])) == []
+    alarm = Alarm("nan", "api", ("api/0",), "", "api/0 computes NaN", "brickd diff api")
+    assert [each.mark for each in problems(replace(seen, alarms=[alarm]))] == [3], "its alarm is not another problem"
 
 
 def test_the_times_of_a_problem_are_those_of_the_book_and_without_a_daemon_what_is_known() -> None:

@@ -16,7 +16,7 @@ from test_watch import TABLES, Service
 from verbs import brickd, document, started
 
 from brickd.analysis.numerics import not_finite
-from brickd.analysis.numerics.birth_alarms import ACTIVE_NS, EVENTS_MAX, alarms, log_births
+from brickd.analysis.numerics.birth_alarms import ACTIVE_NS, EVENTS_MAX, alarms, log_births, problems
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.not_finite import (
     BIRTHS_MAX,
@@ -31,6 +31,7 @@ from brickd.analysis.numerics.not_finite import (
     found,
 )
 from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.problem_book import Book
 from brickd.shm import _reader
 
 MORE, UNREAD = 4, 0
@@ -360,6 +361,24 @@ def test_a_worker_has_one_alarm_that_names_the_first_site_while_it_goes_on() -> 
     assert alarms(births, KNOWN, 100 + ACTIVE_NS) == []
     two = alarms(births | {born(worker="u1", layer=-1): Birth(1, 99, 99)}, {}, 101)
     assert [(each.workers, " at k1 since " in each.text) for each in two] == [(("u0",), False), (("u1",), True)]
+
+
+def test_a_problem_is_seen_again_when_anything_is_born_again_and_ends_with_an_event_of_its_own() -> None:
+    births = {born(): Birth(5, 10, 95), born("Inf"): Birth(2, 20, 100)}
+    (problem,) = problems(births, KNOWN, 101)
+    assert (problem.kind, problem.workers, problem.text) == ("nan", ("api/0",), alarms(births, KNOWN, 101)[0].text)
+    assert (problem.mark, problem.first_ns, problem.last_ns) == (7, 10, 100)
+    assert len(problems(births, KNOWN, 9 * ACTIVE_NS)) == 1, "it outlives its alarm"
+    book, began = Book().updated([problem], {"api/0"}, 200)
+    (entry,) = book.entries.values()
+    assert ([each.state for each in began], entry.since_ns, entry.seen_ns) == (["began"], 10, 100)
+    book, _ = book.updated([problem], {"api/0"}, 100 + ACTIVE_NS)
+    (again,) = problems(births | {born(): Birth(6, 10, 300)}, KNOWN, 301)
+    assert [each.seen_ns for each in book.updated([again], {"api/0"}, 301)[0].entries.values()] == [301]
+    (over,) = book.updated([problem], {"api/0"}, 101 + ACTIVE_NS)[1]
+    assert (over.state, over.why) == ("recovered", "it was not seen again for 10.0 min")
+    (left,) = book.updated([], (), 400)[1]
+    assert (left.state, left.why) == ("ended", "its workers ended")
 
 
 def test_of_a_worker_with_many_sites_the_first_ones_are_logged() -> None:

@@ -1,4 +1,4 @@
-"""What is reported of NaN and infinities that are born in a worker: the event at once, and the alarm while it goes on.
+"""What is reported of NaN and infinities that are born in a worker: an event, an alarm while it goes on, a problem.
 
 Owns: those sentences, for how long a birth is an alarm, how many sites of a worker have an event. Must not know: when a
 birth is a finding, screens. Invariants: the text names the worker, the kind and the first site; a worker has one alarm,
@@ -11,7 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from brickd.analysis.numerics.not_finite import KINDS, Birth, Births, BornAt
+from brickd.analysis.problem import Problem
 from brickd.analysis.timing.alarms import Alarm
+from brickd.base.json_values import U64_MAX
 from brickd.base.timestamps import local
 from brickd.base.units import plural
 from brickd.model.event_log import LogEvent
@@ -37,14 +39,36 @@ def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], name
 
 def alarms(births: Births, names: Mapping[str, str], now_ns: int) -> list[Alarm]:
     """One alarm for each worker in which anything was born lately."""
+    return [
+        _alarm(service, uuid, names.get(uuid) or uuid[:8], found, now_ns)
+        for (service, uuid), found in _of_workers(births).items()
+        if max(birth.latest_ns for _, birth in found) > now_ns - ACTIVE_NS
+    ]
+
+
+def problems(births: Births, names: Mapping[str, str], now_ns: int) -> list[Problem]:
+    """One problem for each worker in which anything was born; it is seen again when anything is born again."""
+    return [
+        Problem(
+            alarm.kind,
+            alarm.service,
+            alarm.workers,
+            alarm.text,
+            alarm.command,
+            mark=min(U64_MAX, sum(birth.times for _, birth in found)),
+            first_ns=min(birth.since_ns for _, birth in found),
+            last_ns=max(birth.latest_ns for _, birth in found),
+        )
+        for (service, uuid), found in _of_workers(births).items()
+        for alarm in [_alarm(service, uuid, names.get(uuid) or uuid[:8], found, now_ns)]
+    ]
+
+
+def _of_workers(births: Births) -> dict[tuple[str, str], list[tuple[BornAt, Birth]]]:
     workers: dict[tuple[str, str], list[tuple[BornAt, Birth]]] = defaultdict(list)
     for at, birth in births.items():
         workers[at.service, at.worker].append((at, birth))
-    return [
-        _alarm(service, uuid, names.get(uuid) or uuid[:8], found, now_ns)
-        for (service, uuid), found in workers.items()
-        if max(birth.latest_ns for _, birth in found) > now_ns - ACTIVE_NS
-    ]
+    return workers
 
 
 def _alarm(service: str, uuid: str, name: str, found: list[tuple[BornAt, Birth]], now_ns: int) -> Alarm:
