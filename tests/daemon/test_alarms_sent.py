@@ -117,7 +117,9 @@ def test_a_document_is_posted_and_signed_with_the_secret() -> None:
 @pytest.mark.parametrize(
     ("status", "told", "again"),
     [
-        (301, "answered 301, and redirects are not followed", False),
+        (300, "answered 300, and redirects are not followed", False),
+        (399, "answered 399, and redirects are not followed", False),
+        (400, "answered 400", False),
         (307, "answered 307, and redirects are not followed", False),
         (404, "answered 404", False),
         (429, "answered 429", True),
@@ -253,6 +255,11 @@ def test_a_server_that_is_not_there_is_a_failure_with_its_reason() -> None:
     told, again = failure(lambda: UrlTarget(url).send(b"{}"))
     assert (told, again) == ("no answer: Connection refused", True)
     assert failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0].startswith("no answer: encoding")  # no host's name
+
+
+def test_a_url_without_a_port_has_that_of_its_scheme() -> None:
+    assert UrlTarget("https://a.test/x").name == "https://a.test:443"
+    assert UrlTarget("http://a.test").name == "http://a.test:80"
 
 
 @pytest.mark.parametrize(
