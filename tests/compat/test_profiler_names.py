@@ -19,6 +19,7 @@ from brick_agent._compat.profiler.report_pages import FORMATS, as_html, as_markd
 from brick_agent._compat.profiler.stats import BrickStats, by_category
 from faults import Start
 from test_profiler import report_of
+from traced import T, trace_of
 
 HOSTILE = '<script>alert("x")</script>|[a](javascript:b)`*_\n\x1b[2J&lt;'
 
@@ -227,7 +228,7 @@ def test_each_format_is_of_the_same_report() -> None:
 def run() -> TraceRun:
     base, new = TraceRun("base"), TraceRun("new")
     for each, by in ((base, 1.0), (new, 2.0)):
-        each.add_trace(KernelTrace("rope", 3, "p", "cpu").with_output_checksum(array("f", [by])).with_time_us(2))
+        each.add_trace(trace_of(T("rope", 3, "p", [by], backend="cpu")).with_time_us(2))
     new.compare_and_mark(base)
     return new
 
