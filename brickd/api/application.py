@@ -68,19 +68,17 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
 class NoParameters(Query):
     """A question without parameters."""
 
 
-@dataclass(frozen=True)
 class StreamQuery(Query):
     """The status of which workers, and how often."""
 
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), 2.0)
-    over: str | None = given(OVER, None)
-    active_for: float = given(ACTIVE_FOR, ACTIVE_SECONDS)
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), default=2.0)
+    over: str | None = given(OVER, default=None)
+    active_for: float = given(ACTIVE_FOR, default=ACTIVE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

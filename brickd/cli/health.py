@@ -8,7 +8,6 @@ ignored, or whose problems are silenced, is healthy whatever was seen; the line 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brickd.base import escape
@@ -40,28 +39,29 @@ _KINDS = {name: name for name in NAMES if name not in ("daemon", "checkpoint")} 
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
 class Bounds(Query):
     """The options that say what is still healthy."""
 
     max_lost: int = given(
-        Whole(0, None, "With --check: how many lost spans, details and events are acceptable.", metavar="N"), 0
+        Whole(0, None, "With --check: how many lost spans, details and events are acceptable.", metavar="N"), default=0
     )
-    max_dead: int = given(Whole(0, None, "With --check: how many workers that died are acceptable.", metavar="N"), 0)
+    max_dead: int = given(
+        Whole(0, None, "With --check: how many workers that died are acceptable.", metavar="N"), default=0
+    )
     need_daemon: bool = given(
-        Switch("With --check: a daemon must answer. Without it, only a daemon that died is unhealthy."), False
+        Switch("With --check: a daemon must answer. Without it, only a daemon that died is unhealthy."), default=False
     )
     ignore: tuple[str, ...] = given(
-        Choices(NAMES, "With --check: do not check this condition. May be given several times."), ()
+        Choices(NAMES, "With --check: do not check this condition. May be given several times."), default=()
     )
     require: tuple[str, ...] = given(
         Choices(
             REQUIRED,
             "With --check: this class of evidence must be proven equal in each service. May be given several times.",
         ),
-        (),
+        default=(),
     )
-    allow_empty: bool = given(Switch("With --check: it is healthy if there is no worker at all."), False)
+    allow_empty: bool = given(Switch("With --check: it is healthy if there is no worker at all."), default=False)
 
 
 class Condition(NamedTuple):

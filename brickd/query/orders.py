@@ -6,7 +6,6 @@ Owns: the orders and their parameters. Must not know: how an order is carried ou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from brickd.base.json_values import flag, listed, require, text, unicode
@@ -45,19 +44,18 @@ class Patterns(Names):
         )
 
 
-@dataclass(frozen=True)
 class Setting(Query):
     """How the workers of a service record from now on, or the daemon's thresholds; without options a query of these."""
 
-    service: str | None = given(Name("the name of a service", metavar="SERVICE", positional=True), None)
-    spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), None)
-    recording: OnOff | None = given(Choice(_ON_OFF, "off: record nothing at all."), None)
+    service: str | None = given(Name("the name of a service", metavar="SERVICE", positional=True), default=None)
+    spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), default=None)
+    recording: OnOff | None = given(Choice(_ON_OFF, "off: record nothing at all."), default=None)
     fingerprints: str | None = given(
         StepsParameter(
             "Record checksums in these steps: none, one in N, or all. default: as each worker was started.",
             metavar="off|1/N|all|default",
         ),
-        None,
+        default=None,
     )
     sites: tuple[str, ...] = given(
         Patterns(
@@ -65,7 +63,7 @@ class Setting(Query):
             "Record checksums only at kernels that match, such as 'layers.*.mlp'; all: at every kernel."
             " May be given several times.",
             metavar="PATTERN",
-        ), ()
+        ), default=()
     )  # fmt: skip
 
     threshold: tuple[str, ...] = given(
@@ -74,11 +72,11 @@ class Setting(Query):
             "Change a threshold of the daemon's alarms, without SERVICE; NAME=default restores one."
             " May be given several times.",
             metavar="NAME=VALUE",
-        ), ()
+        ), default=()
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        Query.__post_init__(self)
+    def rules(self) -> None:
+        """Refuse what does not go together."""
         if self.service is None and self.changes:
             raise WrongQuestion("no service is given, expected the name of a service (brickd set SERVICE ...)")
         if self.service is not None and self.threshold:
@@ -90,71 +88,68 @@ class Setting(Query):
         return self.spans is not None or self.recording is not None or self.fingerprints is not None or self.sites != ()
 
 
-@dataclass(frozen=True)
 class Forgetting(Query):
     """Forget the totals of dead workers; without a name of all."""
 
-    names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
+    names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
 
 
-@dataclass(frozen=True)
 class Rescanning(Query):
     """Read the weights of workers again; without a name of all."""
 
-    names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
+    names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
 
 
-@dataclass(frozen=True)
 class Silencing(Query):
     """Silence a problem for a time; without an id a query of the silenced ones."""
 
-    id: str | None = given(Name("the id of a problem", metavar="[ID]", positional=True), None)
-    length: float = given(Duration(1, 31_536_000, "Silence it for this time.", key="for"), 7200.0)
-    off: bool = given(Switch("Lift the silence."), False)
+    id: str | None = given(Name("the id of a problem", metavar="[ID]", positional=True), default=None)
+    length: float = given(Duration(1, 31_536_000, "Silence it for this time.", key="for"), default=7200.0)
+    off: bool = given(Switch("Lift the silence."), default=False)
 
-    def __post_init__(self) -> None:
-        Query.__post_init__(self)
+    def rules(self) -> None:
+        """Refuse what does not go together."""
         if self.off and self.id is None:
             raise WrongQuestion("off lifts the silence of one problem: give its id (see brickd silence)")
 
 
-@dataclass(frozen=True)
 class Recording(Query):
     """Record workers: what, for how long, and how much of it is kept."""
 
     names: tuple[str, ...] = given(
         Names("names of workers or services", "Record only this worker or service. May be given several times.",
-              key="workers", metavar="WORKER|SERVICE"), ()
+              key="workers", metavar="WORKER|SERVICE"), default=()
     )  # fmt: skip
-    duration: float | None = given(Duration(0.01, 31_536_000, "Stop after this time (default: at Ctrl-C)."), None)
-    until_exit: bool = given(Switch("Stop when all recorded workers have ended."), False)
-    spans: bool = given(Switch("Make the workers keep each span in detail during the recording."), False)
+    duration: float | None = given(
+        Duration(0.01, 31_536_000, "Stop after this time (default: at Ctrl-C)."), default=None
+    )
+    until_exit: bool = given(Switch("Stop when all recorded workers have ended."), default=False)
+    spans: bool = given(Switch("Make the workers keep each span in detail during the recording."), default=False)
     values: bool = given(
-        Switch("Include statistics and sketches of tensors. They reveal tokens to anyone with the same weights."), False
+        Switch("Include statistics and sketches of tensors. They reveal tokens to anyone with the same weights."),
+        default=False,
     )
     redact: bool = given(
-        Switch("Make the file safe to give away: of tensors and requests it shows only which are equal."), False
+        Switch("Make the file safe to give away: of tensors and requests it shows only which are equal."), default=False
     )
     max_size: int = given(
-        Whole(1 << 16, 1 << 40, "Start another file when one reaches this size.", metavar="BYTES"), 1 << 30
+        Whole(1 << 16, 1 << 40, "Start another file when one reaches this size.", metavar="BYTES"), default=1 << 30
     )
-    max_age: float | None = given(Duration(1, 31_536_000, "Start another file when one is this old."), None)
-    files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), 8)
+    max_age: float | None = given(Duration(1, 31_536_000, "Start another file when one is this old."), default=None)
+    files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), default=8)
 
-    def __post_init__(self) -> None:
-        Query.__post_init__(self)
+    def rules(self) -> None:
+        """Refuse what does not go together."""
         if self.values and self.redact:
             raise WrongQuestion("values and redact exclude each other: give one of them")
 
 
-@dataclass(frozen=True)
 class EndRecording(Query):
     """End a recording."""
 
     recording: str = given(_RECORDING)
 
 
-@dataclass(frozen=True)
 class RecordedFile(Query):
     """A file of a recording."""
 

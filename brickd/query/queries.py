@@ -6,7 +6,6 @@ Owns: the parameters of each, and the words that documents use for reasons. Must
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from brickd.errors import WrongQuestion
@@ -22,30 +21,34 @@ SORTS = {
 }
 
 
-@dataclass(frozen=True)
 class BricksQuery(Query):
     """Which bricks, of which workers, in which order."""
 
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    sort: str = given(Choice(list(SORTS), "Sort by this figure, the largest first."), "self")
-    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), None)
-    category: str | None = given(Name("a category", "Show only the bricks of this category.", metavar="NAME"), None)
-    top: int | None = given(Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), None)
-    over: str = given(OVER, START)
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    sort: str = given(Choice(list(SORTS), "Sort by this figure, the largest first."), default="self")
+    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), default=None)
+    category: str | None = given(
+        Name("a category", "Show only the bricks of this category.", metavar="NAME"), default=None
+    )
+    top: int | None = given(
+        Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), default=None
+    )
+    over: str = given(OVER, default=START)
 
-    def __post_init__(self) -> None:
-        Query.__post_init__(self)
+    def rules(self) -> None:
+        """Refuse what does not go together."""
         if (self.sort, self.by) == ("spread", "worker"):
             raise WrongQuestion("sort spread compares workers, which by worker tells apart: give one of them")
         if self.sort == "max" and self.over != START:
             raise WrongQuestion(f"the longest span of the last {self.over} is not known: sort by p99, or over start")
 
 
-@dataclass(frozen=True)
 class CoverageQuery(Query):
     """Of which services."""
 
-    names: tuple[str, ...] = given(Names("names of services", metavar="[SERVICE]...", key="name", positional=True), ())
+    names: tuple[str, ...] = given(
+        Names("names of services", metavar="[SERVICE]...", key="name", positional=True), default=()
+    )
 
 
 EvidenceName = Literal["weights", "input", "run"]
@@ -74,7 +77,6 @@ def step_number(text: str) -> int:
     return number
 
 
-@dataclass(frozen=True)
 class DiffQuery(Query):
     """Which workers, by which evidence, and how far back."""
 
@@ -85,7 +87,7 @@ class DiffQuery(Query):
             key="name",
             positional=True,
         ),
-        (),
+        default=(),
     )
     by: EvidenceName | None = given(
         Choice(
@@ -93,7 +95,7 @@ class DiffQuery(Query):
             "Compare by this evidence: weights (replicas hold the same), input (equal inputs give equal outputs), or"
             " run (the workers did the same work). Default: input, or weights if no output can be compared.",
         ),
-        None,
+        default=None,
     )
     step: str | None = given(
         Name(
@@ -101,76 +103,82 @@ class DiffQuery(Query):
             "Compare only this step: its number, the 16 hexadecimal digits shown for it, or its text.",
             metavar="STEP",
         ),
-        None,
+        default=None,
     )
     since: float | None = given(
-        Duration(0.001, 3_153_600_000, "Compare only what was recorded in the last DURATION."), None
+        Duration(0.001, 3_153_600_000, "Compare only what was recorded in the last DURATION."), default=None
     )
     rtol: float | None = given(
-        Number(0, 1e6, "With --by run: tolerate relative errors up to this one.", metavar="ERROR"), None
+        Number(0, 1e6, "With --by run: tolerate relative errors up to this one.", metavar="ERROR"), default=None
     )
 
 
-@dataclass(frozen=True)
 class EventsQuery(Query):
     """From where on."""
 
-    since: int = given(Whole(0, None, "List only the events after number N.", metavar="N"), 0)
+    since: int = given(Whole(0, None, "List only the events after number N.", metavar="N"), default=0)
 
 
-@dataclass(frozen=True)
 class FingerprintsQuery(Query):
     """Of which workers."""
 
-    uuids: tuple[str, ...] = given(Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), ())
+    uuids: tuple[str, ...] = given(
+        Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), default=()
+    )
 
 
-@dataclass(frozen=True)
 class HangQuery(Query):
     """Whom to watch, and for how long."""
 
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), 1.0)
-    longer: float = given(Duration(0, 86400, "A span must be open at least this long to count as stuck."), 1.0)
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), default=1.0)
+    longer: float = given(Duration(0, 86400, "A span must be open at least this long to count as stuck."), default=1.0)
 
 
-@dataclass(frozen=True)
 class InspectQuery(Query):
     """Which segment, and how much of its rings."""
 
-    name: str | None = given(Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), None)
-    records: int = given(Whole(0, 100_000, "Show the newest N records of each ring.", short="-n", metavar="N"), 10)
+    name: str | None = given(
+        Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), default=None
+    )
+    records: int = given(
+        Whole(0, 100_000, "Show the newest N records of each ring.", short="-n", metavar="N"), default=10
+    )
 
 
-@dataclass(frozen=True)
 class RooflineQuery(Query):
     """Which bricks, under which roof."""
 
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     device: str = given(
         Name(
             "a device",
             "Compare with this device: core, machine, gpu0, or a name from calibrate --device.",
             metavar="NAME",
         ),
-        "machine",
+        default="machine",
     )
-    type: str = given(Name("a type of number", "Use the peak for this type of number.", metavar="TYPE"), "float32")
+    type: str = given(
+        Name("a type of number", "Use the peak for this type of number.", metavar="TYPE"), default="float32"
+    )
     level: str = given(
-        Name("a level", "Use the bandwidth of this level: L1, L2, L3 or memory.", metavar="LEVEL"), "memory"
+        Name("a level", "Use the bandwidth of this level: L1, L2, L3 or memory.", metavar="LEVEL"), default="memory"
     )
-    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), None)
-    category: str | None = given(Name("a category", "Show only the bricks of this category.", metavar="NAME"), None)
-    top: int | None = given(Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), None)
-    over: str = given(OVER, START)
+    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), default=None)
+    category: str | None = given(
+        Name("a category", "Show only the bricks of this category.", metavar="NAME"), default=None
+    )
+    top: int | None = given(
+        Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), default=None
+    )
+    over: str = given(OVER, default=START)
 
 
-@dataclass(frozen=True)
 class SourceQuery(Query):
     """The text of which source; none: which sources there are."""
 
     hash: str | None = given(
-        Name("the hash of a source, or what that begins with", metavar="[HASH]", positional=True), None
+        Name("the hash of a source, or what that begins with", metavar="[HASH]", positional=True), default=None
     )
 
 
@@ -178,48 +186,46 @@ ACTIVE_FOR = Duration(0, 31_536_000, "Show problems whose cause was seen within 
 ACTIVE_SECONDS = 600.0
 
 
-@dataclass(frozen=True)
 class StatusQuery(Query):
     """Which workers, over which time; None: the last 60 seconds if known, else since the start."""
 
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    over: str | None = given(OVER, None)
-    active_for: float = given(ACTIVE_FOR, ACTIVE_SECONDS)
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    over: str | None = given(OVER, default=None)
+    active_for: float = given(ACTIVE_FOR, default=ACTIVE_SECONDS)
 
 
-@dataclass(frozen=True)
 class StragglersQuery(Query):
     """Among the workers of which services."""
 
-    names: tuple[str, ...] = given(Names("names of services", metavar="[SERVICE]...", key="name", positional=True), ())
+    names: tuple[str, ...] = given(
+        Names("names of services", metavar="[SERVICE]...", key="name", positional=True), default=()
+    )
 
 
-@dataclass(frozen=True)
 class TreeQuery(Query):
     """Whose tree, and how much of it."""
 
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), False)
-    depth: int | None = given(Whole(1, None, "Show N levels; deeper ones are counted.", metavar="N"), None)
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), default=False)
+    depth: int | None = given(Whole(1, None, "Show N levels; deeper ones are counted.", metavar="N"), default=None)
     min: float = given(
-        Number(0, 100, "Leave out what took less than PERCENT of the time; it is counted.", metavar="PERCENT"), 0.0
+        Number(0, 100, "Leave out what took less than PERCENT of the time; it is counted.", metavar="PERCENT"),
+        default=0.0,
     )
-    over: str = given(OVER, START)
+    over: str = given(OVER, default=START)
 
 
-@dataclass(frozen=True)
 class WeightsQuery(Query):
     """Of which workers, and whether every tensor is to be told."""
 
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    all: bool = given(Switch("Show every tensor, equal ones too."), False)
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    all: bool = given(Switch("Show every tensor, equal ones too."), default=False)
 
 
-@dataclass(frozen=True)
 class WorkersQuery(Query):
     """Which workers."""
 
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
 
 
 # Why fingerprints of one place are not compared, by the name of each reason in documents.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, get_args
 
 import click
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from brickd.cli.query_options import asks
 from brickd.errors import WrongQuestion
+from brickd.query.orders import Forgetting, RecordedFile
 from brickd.query.parameters import Switch
 from brickd.query.queries import (
     SORTS,
@@ -135,5 +135,26 @@ def test_the_command_line_takes_what_a_query_takes(kind: type[Query], text: str)
 
 
 def test_a_question_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError, match="sort cannot be set"):
         BricksQuery().sort = "nonsense"  # type: ignore[misc]
+
+
+def test_queries_with_the_same_values_are_the_same_query() -> None:
+    query = BricksQuery(("api",), sort="name")
+    assert query == BricksQuery(names=("api",), sort="name")
+    assert len({query, BricksQuery(("api",), "name")}) == 1
+    assert query != BricksQuery(("api",))
+    assert Forgetting(("api",)) != WorkersQuery(("api",))
+    assert repr(WorkersQuery(("api",))) == "WorkersQuery(names=('api',))"
+
+
+def test_a_query_takes_no_other_fields_than_its_own() -> None:
+    with pytest.raises(TypeError, match="WorkersQuery has no more fields than names"):
+        WorkersQuery((), "extra")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="WorkersQuery has no more fields than names"):
+        WorkersQuery(sort="name")  # type: ignore[call-arg]
+
+
+def test_a_query_needs_the_fields_that_have_no_default() -> None:
+    with pytest.raises(TypeError, match="RecordedFile needs recording"):
+        RecordedFile(number=0)  # type: ignore[call-arg]
