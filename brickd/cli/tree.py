@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -89,7 +88,7 @@ def tree(
     if len(chosen) > 1 and (plain or as_dot):
         raise click.UsageError(f"{chosen[0]} contradicts {chosen[1]}: give one of them")
     if plain:
-        question = replace(question, layers=True)
+        question = question.replaced(layers=True)
     document = asked("tree", question, recordings=recordings)
     if plain:
         sys.stdout.write(plain_tree(document["nodes"], escape.text))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +84,7 @@ def weights(
         from brickd.analysis.weights.manifest import load
 
         manifest = load(against)
-    wanted = replace(question, all=question.all or bool(against or save))
+    wanted = question.replaced(all=question.all or bool(against or save))
     if rescan:
         document, whole = _rescanned(wanted, timeout)
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import MISSING
-from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 from brickd.errors import WrongQuestion
 from brickd.query.parameters import Choice, Names, Parameter
@@ -60,6 +60,10 @@ class Query:
 
     def rules(self) -> None:
         """Raise WrongQuestion if the values exclude each other."""
+
+    def replaced(self, **named: Any) -> Self:
+        """The same query with other values of some fields."""
+        return type(self)(**vars(self) | named)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a query does not change: {name} cannot be set")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from brickd.errors import NothingComparable
@@ -51,7 +51,7 @@ def find(question: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
     sets = _sets(paths)
     if len(sets) == 1 and all(each.path for each in terms):
         names = tuple(each.name for each in terms if each.name) if all(each.name for each in terms) else ()
-        return fetch_answer.find("diff", replace(question, names=names), recordings=paths, reading=reading)
+        return fetch_answer.find("diff", question.replaced(names=names), recordings=paths, reading=reading)
     return _gathered(question, terms, sets, reading)
 
 
@@ -95,7 +95,7 @@ def _gathered(
             part = next(part for part in world.parts if part.label == of.get(each.path, ""))
             everybody = [worker.name for worker in world.survey().workers if worker.name.startswith(part.name(""))]
             names += [part.name(each.name)] if each.name else everybody
-        answer = diff.answer(world, replace(question, names=tuple(names)))
+        answer = diff.answer(world, question.replaced(names=tuple(names)))
         recordings = [each.document() for each in worlds]
         words = tuple(word for each in worlds for word in each.words())
         return FetchedAnswer({**answer.document, "recordings": recordings}, words + answer.words)

@@ -148,6 +148,14 @@ def test_queries_with_the_same_values_are_the_same_query() -> None:
     assert repr(WorkersQuery(("api",))) == "WorkersQuery(names=('api',))"
 
 
+def test_a_query_is_made_from_another_with_some_values_replaced() -> None:
+    query = BricksQuery(("api",), sort="name")
+    assert query.replaced(sort="total") == BricksQuery(("api",), sort="total")
+    assert query == BricksQuery(("api",), sort="name")
+    with pytest.raises(WrongQuestion, match="sort is 'x'"):
+        query.replaced(sort="x")
+
+
 def test_a_query_takes_no_other_fields_than_its_own() -> None:
     with pytest.raises(TypeError, match="WorkersQuery has no more fields than names"):
         WorkersQuery((), "extra")  # type: ignore[call-arg]
