@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define BIRTHS_MIN ((size_t)128)
-/* A full table is tidied at most once in so many fingerprints: that costs as much as counting a few thousand. */
+/* A full table is tidied at most once in this many fingerprints: tidying costs as much as counting a few thousand. */
 #define TIDY_EVERY 4096u
 
 static uint32_t *place_of(const struct brick_births_table *t, uint64_t key, uint32_t worker, uint64_t site)
@@ -17,7 +17,7 @@ static uint32_t *place_of(const struct brick_births_table *t, uint64_t key, uint
     }
 }
 
-/* Moves the rows that have fingerprints into so much room. 0: no memory, and nothing changed. */
+/* Moves the rows with fingerprints into a table of `room` rows. Returns 0, and changes nothing, if out of memory. */
 static int move(struct brick_fingerprints *p, size_t room)
 {
     struct brick_births_table *t = &p->births, other = *t;
@@ -41,7 +41,7 @@ static int move(struct brick_fingerprints *p, size_t room)
     return 1;
 }
 
-/* Drops the rows of which the window has no fingerprint any more, once in a while. Returns whether there is room then. */
+/* Drops rows whose fingerprints all left the window, once per TIDY_EVERY fingerprints. Returns whether a row is free. */
 static int tidy(struct brick_fingerprints *p)
 {
     if (p->births.tidied != 0 && p->end - p->births.tidied < TIDY_EVERY)
@@ -69,7 +69,7 @@ static struct brick_births *row_of(struct brick_fingerprints *p, const struct br
 
 static uint32_t more(uint32_t count) { return count + (count < UINT32_MAX); }
 
-/* Whether all inputs are known, and none holds NaN or an infinity. */
+/* Whether all inputs are known and finite. */
 static int are_finite(const struct brick_kept_fingerprint *fingerprint, const struct brick_record *slots)
 {
     if (fingerprint->inputs_count == 0 || (fingerprint->flags & BRICK_CHECKED_MORE) != 0)
@@ -119,7 +119,7 @@ void brick_births_forget(struct brick_fingerprints *p, const uint32_t *workers, 
             any = 1;
         }
     if (any)
-        (void)move(p, p->births.room); /* without memory the rows stay, and count from zero */
+        (void)move(p, p->births.room); /* if out of memory the rows stay, and their fingerprints count from zero */
 }
 
 static int has_births(const struct brick_births *row) { return (row->times[0] | row->times[1] | row->times[2]) != 0; }

@@ -1,8 +1,8 @@
-/* core/births.h - where NaN and infinities are born: in an output while no recorded input holds any.
+/* core/births.h - counts births of NaN and infinities: an output holds one, but no recorded input does.
  *
- * Counted for each worker and site from the first fingerprint on, so that a site which always gives them can be told
- * from one that began to. Only fingerprints whose inputs are all known can show a birth. Bounded: of workers and sites
- * beyond BRICK_BIRTHS_MAX, or the part of it that a service has, the fingerprints are counted as untracked.
+ * Counts per worker and site from the first fingerprint on, to tell a site that always produces NaN from one that began
+ * to. A fingerprint shows a birth only if all its inputs are known. The table is bounded: fingerprints of workers and
+ * sites beyond BRICK_BIRTHS_MAX, or beyond the service's share of it, count as untracked.
  */
 #ifndef BRICKD_BIRTHS_H
 #define BRICKD_BIRTHS_H
@@ -11,14 +11,14 @@
 
 #define BRICK_BIRTHS_ROWS_MAX 8192u
 
-/* Counts a fingerprint that p holds since now, and what is born in it. Without memory it is untracked. */
+/* Counts the fingerprint just added to p, and its births. Without a free row it counts as untracked. */
 void brick_births_count(struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                         const struct brick_record *slots);
 
-/* Drops what was counted of some workers, by their sorted numbers. */
+/* Drops the counts of these workers. `workers` is sorted. */
 void brick_births_forget(struct brick_fingerprints *p, const uint32_t *workers, size_t count);
 
-/* Copies at most so many counts at sites where anything was born, those with births first. Returns how many; SIZE_MAX: no memory. */
+/* Copies up to `most` rows: those with births, then others at their sites. Returns how many; SIZE_MAX: out of memory. */
 size_t brick_births_rows(const struct brick_fingerprints *p, struct brick_births *rows, size_t most);
 
 #endif

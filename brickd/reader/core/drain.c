@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every so many passes look at all lanes, not only up to the first without an owner: a thread that had its lane before
- * another got one may have been refused the memory for it. */
+/* Every 64th pass looks at all lanes, not only up to the first unused one: a thread that was refused memory for its lane
+ * leaves a gap. */
 #define LOOK_AROUND 64u
 
 int brick_drain_open(struct brick_drain *d, uint64_t file_size)
@@ -49,7 +49,7 @@ uint32_t brick_drain_lanes(const struct brick_drain *d) { return d->saved > d->u
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* Reads the process line and the lanes up to one that is not in use. */
+/* Reads the process line and the lane lines, up to the first unused lane. */
 static int look(struct brick_drain *d, uint32_t *seen)
 {
     struct brick_reader *r = &d->reader;
@@ -69,7 +69,7 @@ static int look(struct brick_drain *d, uint32_t *seen)
     }
 }
 
-/* Decides where the new lanes start. */
+/* Decides where reading of each new lane starts. */
 static int start(struct brick_drain *d, uint32_t seen)
 {
     struct brick_reader *r = &d->reader;
@@ -133,7 +133,7 @@ double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch)
     if (d->refused)
         return 0;
     if (!brick_fetch(&d->reader, r->layout.lanes, scratch->lanes, seen * sizeof scratch->lanes[0]))
-        return 1; /* the pass will say why */
+        return 1; /* the pass reports why */
     for (uint32_t n = 0; n < seen; n++) {
         const struct brick_drained_lane *l = &d->lanes[n];
         const struct brick_lane *lane = &scratch->lanes[n];
@@ -144,7 +144,7 @@ double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch)
     return fullest;
 }
 
-/* ---- what is to be written --------------------------------------------- */
+/* ---- the tails to write ------------------------------------------------- */
 
 uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, struct brick_consumer *halfway,
                            struct brick_consumer *whole)
@@ -153,7 +153,7 @@ uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, s
     *first = 0;
     for (uint32_t n = 0; n < d->used && n < d->started; n++) {
         struct brick_drained_lane *l = &d->lanes[n];
-        struct brick_cursor cursor = l->cursor; /* at most at the head: beyond it the writer does not believe a tail */
+        struct brick_cursor cursor = l->cursor; /* never beyond the head: the writer rejects such a tail */
         cursor.span -= l->spans_salvaged;
         cursor.event.position -= l->events_salvaged;
         if (brick_cursor_publish(&cursor, &l->line, events, &halfway[n], &whole[n])) {

@@ -7,7 +7,7 @@ static double most(double a, double b) { return a > b ? a : b; }
 /* A ring as one pass sees it. */
 struct ring {
     uint32_t lane, which;
-    uint64_t at; /* in the file */
+    uint64_t at; /* offset in the file */
     uint64_t slots, head;
 };
 
@@ -36,15 +36,14 @@ static int judge_head(struct brick_drain *d, const struct ring *ring, uint64_t c
     return 1;
 }
 
-/* Copied slots: in the spool or else in the batch. */
+/* Copied slots, in the spool or in the batch. */
 struct copied {
     struct brick_record *slots;
     uint64_t count; /* 0: refused */
     int recorded;
 };
 
-/* Copies at most `limit` slots below the head, as far as a batch and the ring go in one piece. The next record begins at
- * `next`. */
+/* Copies at most `limit` slots below the head, up to a batch and without wrapping. The next record begins at `next`. */
 static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next, uint64_t limit)
 {
     uint64_t slot = at & (ring->slots - 1);
@@ -57,7 +56,7 @@ static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64
     return (struct copied){to, count, room != NULL};
 }
 
-/* So many of the copied slots were read, and are not copied again. */
+/* Counts `count` of the copied slots as recorded or lost; they are not copied again. */
 static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t count)
 {
     if (c->recorded)
@@ -68,8 +67,8 @@ static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t co
 
 static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
 
-/* How many slots a pass may copy next: what it has left, and then the rest of a record. More than a record can have was
- * passed over because the next record's start is unknown: these slots are not worth a copy. */
+/* How many slots the pass may copy next: its remaining budget, then the rest of a record. A rest that is longer than any
+ * record was skipped because the next start is unknown; it is not copied. */
 static uint64_t more(const struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next)
 {
     const uint64_t left = d->left[ring->which], rest = at < next ? next - at : 0;
@@ -87,12 +86,12 @@ static void pass_over(struct brick_drain *d, uint64_t at, uint64_t next)
         brick_track_lost(&d->track, next - at);
 }
 
-/* A record may reach beyond the copied slots: the slots that follow are only recorded. */
+/* A record may extend past the copied slots; the slots that follow are only recorded. */
 static int take_spans(struct brick_drain *d, const struct ring *ring)
 {
     struct brick_drained_lane *l = &d->lanes[ring->lane];
     uint64_t *cursor = &l->cursor.span;
-    struct brick_spans spans; /* not all zeros: it has room for many */
+    struct brick_spans spans; /* not zeroed: it is large */
     spans.sequence = l->span_sequence;
     spans.kept = 0;
     uint64_t at = *cursor;
@@ -164,21 +163,21 @@ int brick_drain_ring(struct brick_drain *d, uint32_t n, uint32_t which)
 
 /* ---- salvage ----------------------------------------------------------- */
 
-/* Reads one slot. 0: refused. */
+/* Reads one slot. Returns 0 if refused. */
 static int slot_at(struct brick_drain *d, const struct ring *ring, uint64_t at, struct brick_record *slot)
 {
     return brick_fetch(&d->reader, ring->at + (at & (ring->slots - 1)) * sizeof *slot, slot, sizeof *slot);
 }
 
-/* Reads the first slot of the record at the head of a ring whose writer is dead. It is whole (O9) if it has the last number
- * that was given out, above that of the record below; else its slots become 0. 0: refused. */
+/* Reads the first slot of the record at the head of a dead writer's ring. The record is whole (O9) if its sequence is the
+ * last one given out and above that of the record below; if not, `slots` becomes 0. Returns 0 if refused. */
 static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t head, uint64_t below, uint64_t attempts,
                     struct brick_record *record)
 {
     struct brick_record last = {.sequence = below};
     if (below == 0 && head > 0 && !slot_at(d, ring, head - 1, &last))
         return 0;
-    if (last.sequence > attempts) /* not a record: the last slot of a longer one */
+    if (last.sequence > attempts) /* not the head of a record: the last slot of a longer one */
         last.sequence = 0;
     if (!slot_at(d, ring, head, record))
         return 0;

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Neighbours in the ring, and their outputs, that an unlike fingerprint is compared with. */
+/* The most neighbours in the ring, and different outputs, that an unlike fingerprint is compared with. */
 #define NEAREST 16u
 #define OUTPUTS_NEAREST 4u
 
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
 
-/* A record has four slots at least; a current fingerprint has two links at most, and as much room again. */
+/* A record has at least four slots. A current fingerprint has at most two links, in a table of twice that room. */
 #define SLOTS_EACH 4u
 #define LINKS_EACH 4u
 #define SLOTS_MIN ((size_t)1024)
@@ -50,7 +50,7 @@ static struct brick_kept_fingerprint *fingerprint_of(const struct brick_fingerpr
     return &p->fingerprints[number & (p->fingerprints_room - 1)];
 }
 
-/* The whole number of a fingerprint that p holds. */
+/* The full number of a fingerprint that p holds. */
 static uint64_t number_of(const struct brick_fingerprints *p, uint32_t lower_half)
 {
     return p->first + (uint32_t)(lower_half - (uint32_t)p->first);
@@ -70,7 +70,7 @@ void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct b
 
 static size_t link_home(const struct brick_fingerprints *p, uint64_t from) { return from >> 1 & (p->links_room - 1); }
 
-/* The first link from there at this place or after it, or the free one. */
+/* The first link with this `from` at `place` or after it, or a free one. */
 static size_t link_at(const struct brick_fingerprints *p, uint64_t from, size_t place)
 {
     for (;; place++) {
@@ -90,7 +90,7 @@ static void put_link(struct brick_fingerprints *p, struct brick_link w)
     p->links[place] = w;
 }
 
-/* Links after it that would not be found any more move up. */
+/* Later links that would become unreachable move up. */
 static void remove_link(struct brick_fingerprints *p, size_t place)
 {
     const size_t mask = p->links_room - 1;
@@ -102,7 +102,7 @@ static void remove_link(struct brick_fingerprints *p, size_t place)
     p->links[place].from = 0;
 }
 
-/* Gives it room for so many slots, in which all fits that it holds. 0: no memory. */
+/* Changes the room to `slots_room`, which fits everything that p holds. Returns 0 if out of memory. */
 static int resize(struct brick_fingerprints *p, size_t slots_room)
 {
     struct brick_fingerprints wider = *p;
@@ -132,7 +132,7 @@ static int resize(struct brick_fingerprints *p, size_t slots_room)
     return 1;
 }
 
-/* Doubles the room. 0: no memory, or the bound forbids it. */
+/* Doubles the room. Returns 0 if out of memory or at the bound. */
 static int grow(struct brick_fingerprints *p)
 {
     const size_t room = p->slots_room > 0 ? 2 * p->slots_room : SLOTS_MIN;
@@ -180,7 +180,7 @@ static int make_room(struct brick_fingerprints *p, uint64_t slots)
 
 /* ---- groups ------------------------------------------------------------- */
 
-/* The digest of a group is odd, that of a worker in one even: they never collide. */
+/* Digests of groups are odd and those of workers in a group are even, so they never collide. */
 static uint64_t group_of(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint)
 {
     const uint64_t site = brick_digest(p->key ^ fingerprint->service, fingerprint->site);
@@ -205,7 +205,7 @@ static uint32_t differ(const struct brick_fingerprints *p, uint64_t one, uint64_
     return fingerprint_of(p, one)->output != fingerprint_of(p, other)->output;
 }
 
-/* Inserts it into the ring of its group. */
+/* Inserts a fingerprint into its group's ring. */
 static void enter(struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -223,7 +223,7 @@ static void enter(struct brick_fingerprints *p, uint64_t number)
     group->to = (uint32_t)number;
 }
 
-/* Removes it from that ring: it is not current any more. */
+/* Removes a fingerprint from its group's ring: it is no longer current. */
 static void leave(struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -241,7 +241,7 @@ static void leave(struct brick_fingerprints *p, uint64_t number)
     fingerprint_of(p, fingerprint->next)->previous = fingerprint->previous;
 }
 
-/* Takes it out of its group, if it is current. */
+/* Removes a fingerprint from its group, if it is current. */
 static void retire(struct brick_fingerprints *p, uint64_t number)
 {
     const struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -277,12 +277,12 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
     brick_births_forget(p, workers, count);
 }
 
-/* Whether the group has a current fingerprint of another worker; those are not alone any more. */
+/* Whether the group has another worker's current fingerprint. Those that it finds are no longer alone. */
 static int meet(struct brick_fingerprints *p, const struct brick_link *group, uint32_t worker, struct brick_site_count *count)
 {
     int met = 0;
     uint32_t number = group->to;
-    for (uint32_t n = 0; n <= BRICK_OUTPUTS_MAX; n++) { /* a worker that is alone has no more */
+    for (uint32_t n = 0; n <= BRICK_OUTPUTS_MAX; n++) { /* a lone worker has no more than these */
         struct brick_kept_fingerprint *other = fingerprint_of(p, number);
         if (other->worker != worker) {
             met = 1;
@@ -295,7 +295,7 @@ static int meet(struct brick_fingerprints *p, const struct brick_link *group, ui
     return met;
 }
 
-/* The link of a worker's current fingerprint with this output, or the last one where it may have no more; else NULL. */
+/* The worker's link with this output, or its last one if it has BRICK_OUTPUTS_MAX already; else NULL. */
 static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t from, uint64_t output)
 {
     struct brick_link *own = NULL;
@@ -351,7 +351,7 @@ static const struct brick_tensor_sums *sums_of(const struct brick_record *slots,
     return (const struct brick_tensor_sums *)(const void *)&slots[2 + 2 * tensor];
 }
 
-/* Whether each shard has its own: of tensors that are whole in each or moved, the relation says who must have the same. */
+/* Whether each shard has its own values. For replicated and moved tensors the relation says who must agree. */
 static int is_of_a_shard(const struct brick_checked *c)
 {
     return c->relation == BRICK_LOCAL || c->relation == BRICK_PARTIAL;
@@ -385,7 +385,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->site_stateful = (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
     fingerprint->site &= ~BRICK_SITE_STATEFUL;
     const struct brick_tensor_sums *output = sums_of(slots, 0);
-    if (output->dtype == 0) /* no output: two of those would be equal */
+    if (output->dtype == 0) /* no output was read: any two of these would be equal */
         return BRICK_ADDED_NOT;
     fingerprint->stateful = (c->flags & BRICK_CHECKED_STATEFUL) != 0
                     || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0);
@@ -401,7 +401,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
         readable &= input->dtype != 0;
     }
     fingerprint->form = (uint32_t)(form >> 32);
-    if (c->flags & BRICK_CHECKED_POSITION) /* a rotary embedding, say, depends on it */
+    if (c->flags & BRICK_CHECKED_POSITION) /* a rotary embedding depends on it */
         inputs = brick_digest(inputs, c->position);
     fingerprint->inputs = readable ? inputs | 1 : 0;
     uint64_t context = brick_digest(fingerprint->backend, fingerprint->of);
@@ -421,8 +421,8 @@ static void put(struct brick_fingerprints *p, struct brick_kept_fingerprint *fin
     *fingerprint_of(p, p->end++) = *fingerprint;
 }
 
-/* Whether rounding may explain the difference to each of the last few other outputs in its group: so it is where some add up
- * in another order, whatever their inputs. */
+/* Whether rounding may explain the difference from each of the nearest other outputs in the group. It does where workers
+ * sum in different orders, whatever their inputs. */
 static enum brick_rounded rounded(const struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_record own[BRICK_CHECKED_SLOTS_MAX], others[BRICK_CHECKED_SLOTS_MAX];

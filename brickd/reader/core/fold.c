@@ -8,7 +8,7 @@ static double bucket_start(double bucket)
     return bucket <= 0 ? 0 : exp2(BRICK_BUCKET_OCTAVE + bucket / BRICK_BUCKETS_PER_OCTAVE);
 }
 
-/* Workers with clocks of different rates do not share bucket borders. */
+/* Workers whose clock rates differ have different bucket borders. */
 static void histogram_add(struct brick_row *row, const struct brick_summary *s, double ratio)
 {
     double shift = brick_bucket_shift(ratio);
@@ -17,7 +17,7 @@ static void histogram_add(struct brick_row *row, const struct brick_summary *s, 
             row->histogram[brick_bucket_shifted(b, shift)] += (double)s->histogram[b];
 }
 
-/* A whole without its part; a worker whose parts exceed their whole takes nothing from others. */
+/* `whole` minus `part`, or 0: a worker whose parts exceed the whole must not subtract from the others. */
 static double rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
 
 double brick_self_ns(const struct brick_part *part)
@@ -64,7 +64,7 @@ double brick_row_quantile(const struct brick_row *row, double fraction, double g
     double low = bucket_start(b) * grid_ns, high = bucket_start(b + 1.0) * grid_ns;
     if (b == BRICK_BUCKETS - 1 && row->max > low)
         high = row->max;
-    /* Interpolates logarithms; in the first bucket, which begins at 0, durations. */
+    /* Interpolates on a logarithmic scale; in the first bucket, which begins at 0, on a linear one. */
     double value = low > 0 ? low * pow(high / low, part) : high * part;
     return fmin(fmax(value, row->min), row->max);
 }

@@ -1,4 +1,4 @@
-/* core/fold.h - summaries of many workers added up by row, in nanoseconds. A row may be a brick, a path or a service. */
+/* core/fold.h - adds up the summaries of many workers by row, in ns. A row is a brick, a path or a service. */
 #ifndef BRICKD_FOLD_H
 #define BRICKD_FOLD_H
 
@@ -9,26 +9,26 @@ struct brick_row {
     double total, self, inclusive, squares, min, max; /* ns */
     uint64_t elements, bytes;
     double flops;
-    double histogram[BRICK_BUCKETS]; /* in buckets of the fold's own tick */
+    double histogram[BRICK_BUCKETS]; /* buckets of the fold's own tick */
 };
 
 /* One path of one worker. */
 struct brick_part {
     const struct brick_summary *summary;
     double tick_ns;  /* 1 for a path with times in ns */
-    double given_ns; /* times in ns inside its spans, which are not its own */
-    int outer;       /* no path above it belongs to the same row, which would count its time twice */
+    double given_ns; /* ns inside its spans that are not its own time */
+    int outer;       /* no path above it is in the same row, which would count its time twice */
 };
 
 enum brick_part_flags { BRICK_PART_OUTER = 1, BRICK_PART_NS = 2 };
 
-/* The path's time outside of its children; 0 where the given times exceed it. */
+/* The path's time outside its children; 0 if the given times exceed it. */
 double brick_self_ns(const struct brick_part *part);
 
 /* grid_ns: the tick of the row's buckets. */
 void brick_row_add(struct brick_row *row, const struct brick_part *part, double grid_ns);
 
-/* The duration below which a fraction of the spans is, within a bucket's width; 0 for an empty row. */
+/* The duration below which this fraction of the spans is, within a bucket's width; 0 for an empty row. */
 double brick_row_quantile(const struct brick_row *row, double fraction, double grid_ns);
 
 #endif

@@ -15,7 +15,7 @@ static int alike_in_order(const void *a, const void *b)
     return ORDER(x->moment, y->moment);
 }
 
-/* Counts a group at its site: all groups of a site are next to each other. */
+/* Counts a group at its site. All groups of a site are contiguous. */
 static void count_site(struct work *w, const struct entry *e, size_t count)
 {
     struct brick_match *m = w->m;
@@ -55,7 +55,7 @@ static void count_classes(struct brick_match *m)
     }
 }
 
-/* Counts what precedes each row; rows are in order. */
+/* Sets what precedes each row; rows are in order. */
 static void count_before(struct work *w)
 {
     struct brick_match *m = w->m;

@@ -1,27 +1,25 @@
-/* core/match.h - fingerprints of some workers compared: what is to be compared, and the result.
+/* core/match.h - compares the fingerprints of some workers: the input and the result.
  *
- * By run: fingerprints of one site, step, position and shard; the first of each worker with
- * the first of the others, and so on. A step that began with other inputs was other work;
- * so is each later step of that worker that reads a state, because other work filled it.
- * By input: fingerprints of one site, context and inputs, whenever they came. A worker that
- * shares no shard, or no context, with another is paired with one of the others, with the
- * reason why they are not comparable.
+ * By run, it compares fingerprints of one site, step, position and shard: the first of each worker with the first of the
+ * others, and so on. A step that began with other inputs is other work. So is each later step of that worker that reads
+ * state, because other work filled it.
  *
- * A row has at most one fingerprint of each worker, and a reference: the output of most
- * workers, by run the one that most are near, else that of the worker named first. A
- * comparison is one other worker in a row with the reference. Apart from the choice of the
- * reference no result depends on which other workers are compared.
+ * By input, it compares fingerprints of one site, context and inputs, whenever they came. A worker that shares no shard or
+ * context with another is paired with one of the others, with the reason why they are not comparable.
  *
- * By input, two workers are of two numeric classes at a site and in a context where their
- * outputs differ, by no more than rounding explains, at BRICK_CONTENTS_MIN contents or more
- * that both had, at half of these at least, and in more than one place of the sketch:
- * another number of threads makes it so, or another choice of kernel. Where both had fewer
- * contents there, all contexts of the site may decide together. Outputs of two classes are
- * within tolerance where rounding explains their difference; by input nothing else ever is.
- * A larger difference is always a divergence; where there are more than a few of these, or
- * a worker contradicts itself, the two are not of two classes (core/match_classes.c). Other
- * workers do not matter for this, but that one whose output equals that of one of another
- * class is of that class.
+ * A row has at most one fingerprint per worker, and a reference. The reference is the output of most workers (by run, the
+ * one that most are near), else that of the worker named first. A comparison is one other worker in a row with the
+ * reference. Only the choice of the reference depends on which other workers are compared; no other result does.
+ *
+ * By input, two workers are of two numeric classes at a site and in a context if their outputs differ, within rounding, at
+ * BRICK_CONTENTS_MIN or more of the contents that both had, at half of these or more, and in more than one place of the
+ * sketch. A different number of threads or choice of kernel causes that. If both had fewer contents there, all contexts of
+ * the site may decide together. Outputs of two classes are within tolerance if rounding explains their difference; by
+ * input nothing else is.
+ *
+ * A larger difference is always a divergence. If there are more than a few of these, or a worker contradicts itself, the
+ * two are not of two classes (core/match_classes.c). Other workers do not matter for this, with one exception: a worker
+ * whose output equals that of a worker of another class is of that class.
  */
 #ifndef BRICKD_MATCH_H
 #define BRICKD_MATCH_H
@@ -32,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BRICK_CONTENTS_MIN 3u /* that it takes to know that two workers are of two numeric classes */
+#define BRICK_CONTENTS_MIN 3u /* contents (sets of inputs) needed to decide that two workers are of two numeric classes */
 
 enum brick_class {
     BRICK_CLASS_IDENTICAL = 0,
@@ -41,28 +39,28 @@ enum brick_class {
     /* Not comparable: */
     BRICK_CLASS_DTYPE,
     BRICK_CLASS_SHAPE,
-    BRICK_CLASS_FORM, /* of the inputs */
+    BRICK_CLASS_FORM, /* dtypes and shapes of the inputs */
     BRICK_CLASS_BACKEND,
     BRICK_CLASS_PARAMS,
     BRICK_CLASS_VALID,
     BRICK_CLASS_RELATION,
-    BRICK_CLASS_REPEATS,  /* not as often in each worker, and not always equal */
+    BRICK_CLASS_REPEATS,  /* different counts per worker, and not all equal */
     BRICK_CLASS_UNSTEADY, /* most workers contradict themselves */
-    BRICK_CLASS_WORK,     /* a step that began with other inputs */
-    BRICK_CLASS_VALUES,   /* by run: the values were not recorded, and nothing requires that they are equal */
-    BRICK_CLASS_STATEFUL, /* by input: not equal, where something decides that no input shows */
+    BRICK_CLASS_WORK,     /* other work: see above */
+    BRICK_CLASS_VALUES,   /* by run: values were not recorded, and nothing requires them to be equal */
+    BRICK_CLASS_STATEFUL, /* by input: not equal, and the output depends on state that no input shows */
     BRICK_CLASS_SHARD,    /* different parts of the model */
-    BRICK_CLASS_LOST,     /* by run: records of one were lost, so that it may have begun with other inputs or be another
-                             repeat, and its inputs do not show that it must be equal */
-    BRICK_CLASS_RANGE,    /* by run: the difference is beyond what a sketch can hold */
+    BRICK_CLASS_LOST,     /* by run: one worker lost records, so this may be other work or another repeat, and its inputs
+                           * do not show that it must be equal */
+    BRICK_CLASS_RANGE,    /* by run: the difference exceeds what a sketch can hold */
     BRICK_CLASSES
 };
 
 /* A fingerprint in a row. */
 struct brick_member {
     uint64_t number;
-    uint32_t worker; /* its place among m->workers */
-    uint8_t class;   /* of its comparison with the reference, which is identical with itself */
+    uint32_t worker; /* its place in m->workers */
+    uint8_t class;   /* of its comparison with the reference; the reference is identical */
 };
 
 /* Comparisons before a row. */
@@ -70,23 +68,23 @@ struct brick_before {
     uint64_t identical, within, not_comparable;
 };
 
-/* A row that is not identical throughout. */
+/* A row that is not all identical. */
 struct brick_match_row {
     struct brick_before before;
     size_t first;       /* of its members in m->members */
     uint32_t members;
-    uint32_t reference; /* which of its members, */
-    uint32_t worst;     /* and which is furthest from it */
+    uint32_t reference; /* the member that is the reference */
+    uint32_t worst;     /* the member furthest from it */
     uint32_t agree;     /* how many agree with the reference */
     uint32_t site;      /* place in m->sites */
     uint32_t moment;    /* place in the order of execution */
     float error;        /* of the worst: relative, estimated; NaN: unknown */
     float inputs;       /* the largest error of its inputs; 0: equal; NaN: unknown */
     float tolerance;
-    float rounding;     /* expected of the dtype and the size of the reduction, though it may be no excuse */
-    uint32_t contents;  /* by input: at so many the worst differs from the reference as two classes do; it takes
-                           BRICK_CONTENTS_MIN to know; 0: it does not */
-    uint8_t class;      /* diverged where any member is, else the greatest of its members' */
+    float rounding;     /* error that rounding leads to expect for the dtype and the size of the reduction */
+    uint32_t contents;  /* by input: contents at which worst and reference differ like two classes; below
+                         * BRICK_CONTENTS_MIN: undecided; 0: not two classes */
+    uint8_t class;      /* diverged if any member is, else the greatest of its members' */
 };
 
 struct brick_match_step {
@@ -102,46 +100,46 @@ struct brick_match_site {
     uint64_t compared, classes[BRICK_CLASSES];
     uint64_t lone; /* fingerprints without a counterpart in another worker */
     uint64_t bare; /* by input: without inputs */
-    uint64_t missing, uncertain; /* by run: in steps that another worker has, too; uncertain: a worker's first or last step */
+    uint64_t missing, uncertain; /* by run: absent from a step that another has; uncertain: a first or last step */
     float error;   /* the largest within tolerance */
 };
 
 struct brick_match_worker {
     uint64_t first, last;        /* ticks of its fingerprints, of all steps */
     uint64_t fingerprints;       /* that were compared */
-    uint64_t missing, uncertain; /* as of a site */
+    uint64_t missing, uncertain; /* as in a site */
 };
 
 struct brick_match {
     /* Input. */
-    const uint32_t *workers; /* in the order in which they were named */
-    const uint64_t *since;   /* of each: only fingerprints from these ticks on */
-    const uint64_t *lost;    /* by run, of each: how many of its records were lost; NULL: none */
-    const uint64_t *worn;    /* by run, of each: whether its oldest fingerprints may have made room; NULL: of none */
+    const uint32_t *workers; /* in the order they were named */
+    const uint64_t *since;   /* per worker: only fingerprints from these ticks on */
+    const uint64_t *lost;    /* by run, per worker: the number of its lost records; NULL: none */
+    const uint64_t *worn;    /* by run, per worker: whether its oldest fingerprints may have been evicted; NULL: no */
     size_t count;
     const uint64_t *step;    /* only this one; NULL: all */
     int by_input;
-    double rtol;             /* below 0: as the dtype and the size of the reduction lead one to expect */
+    double rtol;             /* below 0: derived from the dtype and the size of the reduction */
 
     /* Result. */
     struct brick_match_row *rows; /* in the order of execution */
     struct brick_member *members;
     struct brick_match_step *steps;
     struct brick_match_site *sites;
-    struct brick_match_worker *edges; /* of each worker */
+    struct brick_match_worker *edges; /* per worker */
     size_t rows_count, members_count, steps_count, sites_count;
     uint64_t fingerprints; /* that were compared */
 };
 
-/* 0: no memory. In any case brick_match_free must follow. */
+/* Returns 0 if out of memory. Call brick_match_free in any case. */
 int brick_match(const struct brick_fingerprints *p, struct brick_match *m);
 void brick_match_free(struct brick_match *m);
 
 /* Whether rounding may explain the difference of two fingerprints that p holds. */
 enum brick_rounded brick_fingerprints_rounded(const struct brick_fingerprints *p, uint64_t one, uint64_t other);
 
-/* By input: at how many contents of that site and context the workers of the two differ as two classes do; below
- * BRICK_CONTENTS_MIN it is undecided, 0: they do not. Below 0: no memory. */
+/* By input: the contents of that site and context at which the two workers differ like two classes. Below
+ * BRICK_CONTENTS_MIN: undecided; 0: not two classes; below 0: out of memory. */
 int64_t brick_match_contents(const struct brick_fingerprints *p, uint64_t one, uint64_t other);
 
 #endif

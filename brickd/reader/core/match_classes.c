@@ -1,51 +1,50 @@
 /* core/match_classes.c - by input: which workers compute the same in another order.
  *
- * Owns: the rule by which two workers are of two numeric classes. Must not know: what is
- * reported, and what is learned beyond one call. Invariants: the result of two workers
- * depends on their own outputs at one site; in no order; a difference beyond rounding is
- * never excused.
+ * Owns the rule by which two workers are of two numeric classes. Must not know what is reported, or what is learned beyond
+ * one call. Invariants: the result of two workers depends only on their own outputs at one site, in any order; a
+ * difference beyond rounding is never excused.
  *
- * Rows have what differs; what does not is only counted. So the entries of a site are
- * visited once more, where any two may be of two classes at all.
+ * Rows hold only differences; equal outputs are only counted. So the entries of a site are visited once more if two
+ * workers may be of two classes.
  */
 #include "match_phases.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIRS_MAX ((size_t)4096) /* of a site: all its contents are visited with each */
-#define OUTPUTS_MAX 16u          /* of a content, the most frequent: these may be of other classes */
-#define ONE_PLACE_MIN 8u         /* contents: with a difference in one place alone, fewer may be one wrong element */
-#define ODD_SHARE 8u             /* one content in so many may differ by more: that one diverges, alone */
+#define PAIRS_MAX ((size_t)4096) /* per site: each pair visits all contents of the site */
+#define OUTPUTS_MAX 16u          /* per content, the most frequent: only these may be of other classes */
+#define ONE_PLACE_MIN 8u         /* contents differing in one place only: fewer are undecided, more are one wrong element */
+#define ODD_SHARE 8u             /* at most one content in this many may differ by more; only that one diverges */
 
-/* Contents that two workers had. */
+/* Contents that both workers had: */
 struct both {
-    uint64_t apart;  /* where rounding explains their difference, */
-    uint64_t equal;  /* and where they are equal */
-    uint32_t places; /* of the sketch, in which they differed at any */
+    uint64_t apart;  /* their outputs differ within rounding */
+    uint64_t equal;  /* their outputs are equal */
+    uint32_t places; /* of the sketch, where they differed at any content */
 };
 
 /* Two workers, the lower first, in one context. */
 struct pair {
     uint32_t one, other;
     uint64_t context;
-    struct both here, all; /* in that context, and in all */
-    uint64_t odd;          /* where they differ by more, or one contradicts itself; in all */
+    struct both here, all; /* in that context; in all contexts */
+    uint64_t odd;          /* in all contexts: contents where they differ by more, or one contradicts itself */
 };
 
 /* An output at a content. */
 struct output {
-    const struct entry *entries; /* the first worker first */
+    const struct entry *entries; /* lowest worker first */
     uint32_t count;
-    uint32_t unlike; /* outputs that are of no other class: a bit for each */
-    uint32_t agree;  /* entries with this output, or with one that is unlike the same: of another class, it agrees */
+    uint32_t unlike; /* a bit per output that differs and is not of another class */
+    uint32_t agree;  /* entries whose output has the same `unlike`: as another class, they agree */
 };
 
 /* The pairs of a site. */
 struct pairs {
     struct pair *all;
     size_t count, room;
-    struct output *outputs; /* of the present row */
+    struct output *outputs; /* of the current row */
 };
 
 static int by_workers(const void *a, const void *b)
@@ -67,9 +66,9 @@ static struct pair pair_of(uint32_t one, uint32_t other, uint64_t context)
     return (struct pair){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
 }
 
-/* At how many contents they differ as two classes do: fewer than it takes where it is undecided; 0: they do not. One wrong
- * element is in one place of the sketch, whatever its inputs; differences by rounding are in another one sooner or later,
- * even where most of them are too small for a sketch. */
+/* The contents at which they differ like two classes; below BRICK_CONTENTS_MIN: undecided; 0: not two classes. One wrong
+ * element is always in the same place of the sketch. Rounding reaches another place sooner or later, even if most of its
+ * differences are too small for a sketch. */
 static uint64_t contents_in(const struct pair *c, const struct both *b)
 {
     if (b->equal > b->apart || ODD_SHARE * c->odd > c->all.apart)
@@ -79,7 +78,7 @@ static uint64_t contents_in(const struct pair *c, const struct both *b)
     return b->apart < ONE_PLACE_MIN ? brick_least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
 }
 
-/* Where both had too few contents in a context, as of a length that few prompts have, all contexts may decide. */
+/* If both had too few contents in a context, such as a rare prompt length, all contexts may decide. */
 static uint64_t contents_of(const struct pair *c)
 {
     const uint64_t all = c->here.apart + c->here.equal < BRICK_CONTENTS_MIN ? contents_in(c, &c->all) : 0;
@@ -92,7 +91,7 @@ static int is_of_one_group(const struct entry *a, const struct entry *b)
     return x->site == y->site && x->inputs == y->inputs && x->context == y->context;
 }
 
-/* ---- what is counted ---------------------------------------------------- */
+/* ---- counting ------------------------------------------------------------- */
 
 static enum brick_rounded rounded(struct work *w, const struct entry *one, const struct entry *other)
 {
@@ -108,7 +107,7 @@ static void count_both(struct both *b, int apart, int equal, uint32_t places)
     b->places |= places;
 }
 
-/* Counts a content that both had; from `c` on are the pairs of the same two workers, one for each context. */
+/* Counts a content that both had. From `c` on are the pairs of the two workers, one per context. */
 static void count_content(struct work *w, struct pair *c, size_t contexts)
 {
     const struct entry *one = w->alone[c->one], *other = w->alone[c->other];
@@ -124,7 +123,7 @@ static void count_content(struct work *w, struct pair *c, size_t contexts)
     }
 }
 
-/* Counts the entries of one content, in the order of workers and outputs. */
+/* Counts the entries of one content, sorted by worker and output. */
 static void count_pairs(struct work *w, const struct pairs *of, const struct entry *e, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -170,7 +169,7 @@ static int is_unsteady(const struct work *w, const struct entry *e)
         first--;
     while (last + 1 < end && is_of_one_group(last + 1, e) && last[1].worker == e->worker)
         last++;
-    return first->fingerprint->output != last->fingerprint->output; /* they are in its order */
+    return first->fingerprint->output != last->fingerprint->output; /* they are sorted by output */
 }
 
 static struct entry entry_of(const struct work *w, const struct brick_member *member)
@@ -187,8 +186,8 @@ static int by_times(const void *a, const void *b)
     return ORDER(x->entries->worker, y->entries->worker);
 }
 
-/* The outputs of a row in which any differ: the reference's, then the most frequent first. 0: none that may be of another
- * class. Those of workers that contradict themselves are left out. */
+/* The outputs of a row with differences: the reference's, then the most frequent first. Leaves out workers that contradict
+ * themselves. Returns 0 if none may be of another class. */
 static size_t outputs_of(struct work *w, const struct brick_match_row *row, struct output *outputs)
 {
     const struct brick_member *members = &w->m->members[row->first];
@@ -218,7 +217,7 @@ static size_t outputs_of(struct work *w, const struct brick_match_row *row, stru
 
 /* ---- the classes ---------------------------------------------------------- */
 
-/* Removes duplicates. */
+/* Removes duplicates, and pairs beyond PAIRS_MAX. */
 static void keep_once(struct pairs *of)
 {
     size_t kept = 0;
@@ -230,8 +229,8 @@ static void keep_once(struct pairs *of)
     of->count = kept;
 }
 
-/* Pairs the first worker of one output with all of the other, and the other way round: a worker that has little else in common
- * with the others, as one that was damaged later, is of the class of those with the same output. 0: no memory. */
+/* Pairs the first worker of each output with all of the other. So a worker with little else in common, such as one damaged
+ * later, is of the class of those with its output. Returns 0 if out of memory. */
 static int add_pairs(struct work *w, struct pairs *of, const struct output *one, const struct output *o)
 {
     const uint64_t context = o->entries->fingerprint->context;
@@ -248,7 +247,7 @@ static int add_pairs(struct work *w, struct pairs *of, const struct output *one,
     return 1;
 }
 
-/* Finds the pairs that may be of two classes in these rows. 0: no memory. */
+/* Finds the pairs that may be of two classes in these rows. Returns 0 if out of memory. */
 static int find_pairs(struct work *w, struct pairs *of, const struct brick_match_row *rows, size_t count)
 {
     of->count = 0;
@@ -266,12 +265,12 @@ static int find_pairs(struct work *w, struct pairs *of, const struct brick_match
     return 1;
 }
 
-/* At how many contents the workers of two entries differ as two classes do; 0: they do not, or not here. */
+/* The contents at which the workers of two entries differ like two classes; 0: they do not, or these entries do not. */
 static uint64_t contents(struct work *w, const struct pairs *of, const struct entry *one, const struct entry *other)
 {
     const struct pair key = pair_of(one->worker, other->worker, one->fingerprint->context);
     const struct pair *c = bsearch(&key, of->all, of->count, sizeof key, by_two), *any = c;
-    if (c == NULL) /* no room for this context: all of them decide */
+    if (c == NULL) /* no room for this context: all contexts decide */
         any = bsearch(&key, of->all, of->count, sizeof key, by_workers);
     const uint64_t found = c != NULL ? contents_of(c) : any != NULL ? contents_in(any, &any->all) : 0;
     return found > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? found : 0;
@@ -289,7 +288,7 @@ static int is_of_another(struct work *w, const struct pairs *of, const struct ou
     return 0;
 }
 
-/* Finds of each output which others it is unlike, and how many entries agree with it. */
+/* Finds which other outputs each is unlike, and how many entries agree with it. */
 static void compare_all(struct work *w, const struct pairs *of, size_t count)
 {
     struct output *o = of->outputs;
@@ -304,8 +303,8 @@ static void compare_all(struct work *w, const struct pairs *of, size_t count)
             o[i].agree += o[k].unlike == o[i].unlike ? o[k].count : 0;
 }
 
-/* Accepts outputs, those with which most agree first, unless they are unlike one that was accepted: a bit for each. The first
- * of these that is unlike any becomes the reference; or the very first, if that is `fixed`. */
+/* Accepts outputs, by falling `agree`, unless they are unlike an accepted one. Returns a bit per output. The first
+ * accepted one that is unlike any becomes the reference; if `fixed`, output 0 stays the reference. */
 static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *reference)
 {
     uint32_t accepted = fixed ? 1 : 0;
@@ -327,7 +326,7 @@ static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *
     return accepted;
 }
 
-/* Which of the outputs it is; `count`: none. */
+/* The index of the entry's output, or `count`. */
 static size_t which(const struct pairs *of, size_t count, const struct entry *e)
 {
     size_t i = 0;
@@ -336,7 +335,7 @@ static size_t which(const struct pairs *of, size_t count, const struct entry *e)
     return i;
 }
 
-/* Compares a row again: what is of another class is within. */
+/* Compares a row again: members of another class are within tolerance. */
 static void settle(struct work *w, const struct pairs *of, struct brick_match_row *row)
 {
     struct brick_member *members = &w->m->members[row->first];
@@ -404,7 +403,7 @@ enum brick_rounded brick_fingerprints_rounded(const struct brick_fingerprints *p
     return rounded(&w, &a, &b);
 }
 
-/* Collects the fingerprints of both workers at the site, in order. 0: no memory. */
+/* Collects the fingerprints of both workers at the site, in order. Returns 0 if out of memory. */
 static int collect(struct work *w, const struct brick_kept_fingerprint *one, const struct brick_kept_fingerprint *other)
 {
     const struct brick_fingerprints *p = w->p;

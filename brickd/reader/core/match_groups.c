@@ -4,7 +4,7 @@
 
 /* ---- by run ------------------------------------------------------------- */
 
-/* Entries of one site, step, position and shard, in the order of workers and time; of two workers at least. */
+/* Entries of one site, step, position and shard, sorted by worker and time; of at least two workers. */
 static int shard_group(struct work *w, const struct entry *e, size_t count)
 {
     size_t start = 0, times = 0, workers = 0;
@@ -25,7 +25,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
         same &= e[i].fingerprint->output == e[0].fingerprint->output && e[i].fingerprint->context == e[0].fingerprint->context;
     }
     even &= times == 0 || count - start == times;
-    even &= !worn || (count == workers && !positions); /* an occurrence is the same one whatever has gone */
+    even &= !worn || (count == workers && !positions); /* an occurrence number stays valid after evictions */
     times = count / workers;
     struct entry *row = w->row;
     int added = 1;
@@ -36,7 +36,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
             const uint32_t reference = brick_match_reference(w, row, (uint32_t)workers);
             added = brick_match_add(w, row, (uint32_t)workers, reference, BRICK_CLASS_IDENTICAL);
         }
-    } else { /* which repeat of one is which of another is unknown */
+    } else { /* it is unknown which repeats belong together */
         for (size_t i = 0, n = 0; i < count; i++)
             if (i == 0 || e[i].worker != e[i - 1].worker)
                 row[n++] = e[i];
@@ -69,7 +69,7 @@ static struct outputs outputs_of(const struct entry *e, size_t count)
     return s;
 }
 
-/* Entries of one site, inputs and context, in the order of workers and outputs; of two workers at least. */
+/* Entries of one site, inputs and context, sorted by worker and output; of at least two workers. */
 static int context_group(struct work *w, const struct entry *e, size_t count)
 {
     struct entry *row = w->row;
@@ -98,9 +98,9 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
     return brick_match_add(w, row, workers, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* ---- of each context or shard --------------------------------------------- */
+/* ---- contexts and shards --------------------------------------------------- */
 
-/* Adds a row of those that are alone in their contexts or shards, with one of another: not comparable, and why. */
+/* Adds a row of workers alone in their context or shard, with a leader of another one. Its class says why. */
 static int add_apart(struct work *w, const struct entry *leader)
 {
     uint32_t count = 0, reference = 0;
@@ -115,7 +115,7 @@ static int add_apart(struct work *w, const struct entry *leader)
     return brick_match_add(w, w->row, count, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Where the next part begins: another context, by run another shard or other work. */
+/* Where the next part begins: another context (by input), another shard or other work (by run). */
 static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
 {
     const struct brick_kept_fingerprint *first = e[from].fingerprint;
@@ -126,10 +126,10 @@ static size_t part_end(const struct work *w, const struct entry *e, size_t from,
     return i;
 }
 
-/* Adds the rows of a group, in the order of its parts, workers and outputs. */
+/* Adds the rows of a group, which is sorted by part, worker and output. */
 static int add_parts(struct work *w, const struct entry *e, size_t count)
 {
-    const struct entry *leader = NULL, *lone = NULL; /* of the first worker, each */
+    const struct entry *leader = NULL, *lone = NULL; /* each of the first worker named */
     size_t leading = 0; /* the leader's entries, if it is alone */
     int added = 1, apart = 0;
     memset(w->alone, 0, w->m->count * sizeof *w->alone);

@@ -1,11 +1,11 @@
-/* Clocks of several workers have no order between them, so the one order is made of each worker's own: what a worker has
- * earlier comes earlier. A moment is what several have in common: by run each repeat at one site, step and position, and
- * the beginning of a step; by input the first time that a site had these inputs.
+/* Clocks of several workers cannot be compared, so one order is merged from each worker's own: what is earlier in a worker
+ * is earlier in the order. A moment is what several workers have in common: by run, each repeat at one site, step and
+ * position, and the beginning of a step; by input, the first time that a site had these inputs.
  *
- * The next moment is one that is next for each worker that has it; of several, that of the worker named first. Where there
- * is none, workers contradict each other: what is next for one is behind what is next for another, and so on round to the
- * first. Of such a round a step begins without those that are not there yet, or what is next for its first worker comes.
- * So the order contradicts the worker named first in nothing; workers that do not contradict each other, it does not.
+ * The next moment is one that is next for each worker that has it; of several, that of the worker named first. If there is
+ * none, workers contradict each other in a round: what is next for one is behind what is next for another, and so on back
+ * to the first. Then a step of the round begins without the workers that are not there yet; if no step begins, the next
+ * moment of the round's first worker comes. So the order never contradicts the worker named first, nor workers that agree.
  */
 #include "match_phases.h"
 
@@ -14,30 +14,30 @@
 
 #define NONE UINT32_MAX
 
-/* A worker comes to a moment. */
+/* One worker's arrival at a moment. */
 struct turn {
     uint64_t ticks, number; /* of the fingerprint, plus 1; 0: a step begins */
     uint32_t worker, moment;
-    uint32_t same; /* the next worker's turn of this moment, or NONE */
+    uint32_t same; /* the next worker's turn at this moment, or NONE */
 };
 
 struct moment {
-    uint32_t first; /* the first worker's turn of it */
-    uint32_t waits; /* for so many workers that have something else before it */
-    uint32_t at;    /* in the order; NONE: not yet */
+    uint32_t first; /* the first worker's turn at it */
+    uint32_t waits; /* the number of workers that have something else before it */
+    uint32_t at;    /* place in the order; NONE: not yet */
 };
 
 struct worker {
-    size_t next, end; /* of its turns: the next one, and the end */
+    size_t next, end; /* its next turn, and the end of its turns */
     uint32_t seen;    /* fingerprints in the current group; by input its turn there plus 1 */
-    uint32_t asked;   /* the place in the order for which it was last asked which worker is in its way */
+    uint32_t asked;   /* the place in the order for which first_of_round last visited it */
 };
 
 struct order {
-    struct turn *turns; /* finally by worker and clock */
+    struct turn *turns; /* sorted by worker and clock in begin() */
     struct moment *moments;
     struct worker *workers;
-    uint8_t *ready; /* of each worker: it is the first of those that all have one moment next */
+    uint8_t *ready; /* per worker: it is the first of those that all have one moment next */
     size_t turns_count, moments_count, count;
 };
 
@@ -95,7 +95,7 @@ static void find_turns(const struct work *w, struct order *o)
 
 static int is_known(const struct order *o, size_t turn) { return o->moments[o->turns[turn].moment].at != NONE; }
 
-/* Moves a worker on to its next turn whose moment has no place yet. */
+/* Moves a worker to its next turn whose moment has no place yet. */
 static void come_to_next(struct order *o, struct worker *w)
 {
     while (w->next < w->end && is_known(o, w->next))
@@ -129,7 +129,7 @@ static void begin(struct order *o)
     }
 }
 
-/* The first worker that has this worker's next moment behind something else. */
+/* The first worker that has something else before this worker's next moment. */
 static uint32_t in_the_way(const struct order *o, uint32_t worker)
 {
     uint32_t i = o->moments[o->turns[o->workers[worker].next].moment].first;
@@ -140,7 +140,7 @@ static uint32_t in_the_way(const struct order *o, uint32_t worker)
 
 static int begins_step(const struct order *o, uint32_t worker) { return o->turns[o->workers[worker].next].number == 0; }
 
-/* Where no moment is next for all that have it: the worker of a round that comes first. */
+/* If no moment is next for all that have it: the worker of a round that comes first. */
 static uint32_t first_of_round(struct order *o, uint32_t at)
 {
     uint32_t worker = 0;

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CANDIDATES 16u /* for the reference, of more: each is compared with all */
+#define CANDIDATES 16u /* entries tried as the reference: each is compared with all */
 
-/* By run a person asked for the comparison: backends and forms of inputs do not matter. */
+/* By run, a user asked for the comparison: backends and forms of inputs may differ. */
 static enum brick_class comparable(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b,
                                    int same_input)
 {
@@ -68,7 +68,7 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
     c.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
     c.rounding = brick_rounding(w->one, w->other, 0);
     c.inputs = inputs_error(w, a, b);
-    /* No whole number is nearly another; without a tolerance no difference is, not even one that a sketch does not show. */
+    /* Integers are never nearly equal. With tolerance 0 nothing is, not even a difference that no sketch shows. */
     const int nearly = by_run && brick_is_float(a->dtype) && c.tolerance > 0;
     const int must_agree = a->context == b->context && brick_fingerprint_is_grouped(a) && a->inputs == b->inputs;
     c.class = nearly && c.error <= c.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
@@ -130,7 +130,7 @@ static int is_same(const struct entry *a, const struct entry *b)
            && a->work == b->work;
 }
 
-/* The first entry with the most frequent output; *most: how often it is there. */
+/* The first entry with the most frequent output. *most: how often that occurs. */
 static uint32_t first_of_most(struct work *w, const struct entry *e, uint32_t count, uint32_t *most)
 {
     struct entry *sorted = w->sorted;
@@ -168,7 +168,7 @@ static uint32_t same_inputs(const struct entry *one, const struct entry *e, uint
     return same;
 }
 
-/* One that lost nothing, of those with the best's output; or with its inputs, where no other has its output. */
+/* An entry of a worker that lost nothing, with the output of the best one; if that output is alone, with its inputs. */
 static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t count, uint32_t best, int alone)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -217,7 +217,7 @@ static int room_for_row(struct work *w, uint32_t members)
     return 1;
 }
 
-/* Counts what is identical: it is no row. */
+/* Counts identical entries, which make no row. */
 static int pass_alike(struct work *w, uint32_t count, uint32_t moment)
 {
     struct alike *alike = brick_match_grown(w->alike, &w->alike_room, w->alike_count + 1, sizeof *alike);
@@ -272,7 +272,7 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
     }
     if (row->class != BRICK_CLASS_DIVERGED)
         row->class = (uint8_t)last;
-    if (row->class == BRICK_CLASS_IDENTICAL) /* of other backends or forms: no row after all */
+    if (row->class == BRICK_CLASS_IDENTICAL) /* they differ only in backend or form */
         return pass_alike(w, count, moment);
     m->rows_count++;
     m->members_count += count;

@@ -22,11 +22,11 @@ static int by_clock(const void *a, const void *b) { return by_start(a, b, BY_CLO
 
 static int by_order(const void *a, const void *b) { return by_start(a, b, BY_ORDER); }
 
-/* Marks the visits of which some fingerprints are not compared, or may have made room. */
+/* Marks the visits with fingerprints that are not compared or may have been evicted. */
 static int find_cuts(struct work *w)
 {
     const struct brick_match *m = w->m;
-    const struct brick_kept_fingerprint **first = calloc(m->count + 1, sizeof *first); /* of each worker */
+    const struct brick_kept_fingerprint **first = calloc(m->count + 1, sizeof *first); /* per worker */
     if (first == NULL)
         return 0;
     for (uint64_t n = w->p->first; n < w->p->end; n++) {
@@ -50,7 +50,7 @@ static int find_cuts(struct work *w)
     return 1;
 }
 
-/* A step reads a state where that of any worker does: a worker may lack the fingerprint that shows it. */
+/* A step reads state if that of any worker does: a worker may lack the fingerprint that shows it. */
 static void share_state(struct work *w)
 {
     for (size_t from = 0, end; from < w->visits_count; from = end) {
@@ -128,7 +128,7 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     for (; v < end && v->at == step; v++) {
         if (w->marked[v->worker])
             continue;
-        /* A worker that came in the middle of it, or is in the middle of it, may have it still. */
+        /* In its first or last step, a worker may have missed only a part. */
         struct brick_match_worker *own = &m->edges[v->worker];
         const int edge = v->first == own->first || v->last == own->last;
         *(edge ? &own->uncertain : &own->missing) += 1;
@@ -136,7 +136,7 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     }
 }
 
-/* Finds which visits began with other inputs; they are sorted by that order. */
+/* Finds which visits began with other inputs. They are sorted by `order`. */
 static void count_differing(struct visit *visits, size_t count, int order)
 {
     for (size_t i = 0, diverged = 0, parted = 0; i < count; i++) {
@@ -156,7 +156,7 @@ static uint64_t other_work(const struct visit *v)
     return v->differs < ORDERS ? 0 : brick_mixed(first->site ^ brick_mixed(first->inputs)) | 1;
 }
 
-/* Adds to each visit the other work that its worker did before it, as they are sorted. */
+/* Adds to each visit the other work that its worker did before it, in sorted order. */
 static void add_before(struct visit *visits, size_t count)
 {
     uint64_t before = 0; /* 0: none */

@@ -32,7 +32,7 @@ int brick_match_collect(struct work *w)
         if (place == UINT32_MAX || fingerprint->ticks < m->since[place])
             continue;
         struct brick_match_worker *edge = &m->edges[place];
-        edge->first = fingerprint->ticks < edge->first ? fingerprint->ticks : edge->first; /* of all steps */
+        edge->first = fingerprint->ticks < edge->first ? fingerprint->ticks : edge->first; /* over all steps */
         edge->last = fingerprint->ticks > edge->last ? fingerprint->ticks : edge->last;
         if (m->step != NULL && fingerprint->step != *m->step)
             continue;
@@ -52,7 +52,7 @@ static int by_run(const void *a, const void *b)
     UNLESS_EQUAL(x->fingerprint->shard, y->fingerprint->shard);
     UNLESS_EQUAL(x->work, y->work);
     UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->fingerprint->ticks, y->fingerprint->ticks); /* of several threads one may come late */
+    UNLESS_EQUAL(x->fingerprint->ticks, y->fingerprint->ticks); /* with several threads, one may be read late */
     return ORDER(x->number, y->number);
 }
 

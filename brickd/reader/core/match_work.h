@@ -1,10 +1,9 @@
-/* core/match_work.h - what the phases of brick_match share, as long as a call lasts.
+/* core/match_work.h - what the phases of brick_match share during one call.
  *
- * core/match.c runs the phases: core/match_work.c selects and sorts the fingerprints,
- * core/match_steps.c finds which workers have which step and did the same work in it,
- * core/match_order.c finds the order of execution, core/match_rows.c compares the members
- * of a row, core/match_groups.c forms the rows of a group, core/match_classes.c finds
- * numeric classes. Each calls only those named before it.
+ * core/match.c runs the phases: core/match_work.c selects and sorts the fingerprints, core/match_steps.c finds which
+ * workers have which step and did the same work in it, core/match_order.c finds the order of execution, core/match_rows.c
+ * compares the members of a row, core/match_groups.c forms the rows of a group, core/match_classes.c finds numeric
+ * classes. Each calls only those named before it.
  */
 #ifndef BRICKD_MATCH_WORK_H
 #define BRICKD_MATCH_WORK_H
@@ -16,12 +15,12 @@ struct entry {
     const struct brick_kept_fingerprint *fingerprint;
     uint64_t number;
     uint64_t work;   /* of its visit */
-    uint32_t worker; /* place among m->workers */
+    uint32_t worker; /* place in m->workers */
     uint32_t moment; /* place in the order of execution */
 };
 
-/* A visit's first row by the worker's clock, and in the order of execution. The latter never contradicts the worker that was
- * named first: with both, two workers have the same result whichever is named first. */
+/* A visit's first row, by the worker's clock and by the order of execution. The latter never contradicts the worker named
+ * first; using both gives two workers the same result whichever is named first. */
 enum { BY_CLOCK, BY_ORDER, ORDERS };
 
 struct start {
@@ -34,24 +33,24 @@ struct start {
 struct visit {
     uint64_t step, first, last; /* ticks of its fingerprints */
     struct start starts[ORDERS];
-    uint64_t before; /* digest of all other work that its worker did before, in either order; 0: none */
-    uint64_t work;   /* digest of its start, and of what filled the caches that it reads, where most did other work; else 0 */
+    uint64_t before; /* digest of the other work that its worker did before, by either order; 0: none */
+    uint64_t work;   /* digest of its start and of what filled the caches that it reads, if it is other work; else 0 */
     uint32_t worker;
     uint32_t at;     /* place in m->steps */
-    uint8_t differs; /* in how many orders it began with other inputs before its worker diverged: it takes both */
+    uint8_t differs; /* in how many orders it began with other inputs before its worker diverged; other work: both */
     uint8_t diverged;
-    uint8_t stateful; /* some fingerprint of its step depends on a state that no input shows, such as a cache */
+    uint8_t stateful; /* some fingerprint of its step depends on state that no input shows, such as a cache */
     uint8_t cut;      /* some of its fingerprints are not compared */
-    uint8_t worn;     /* the first of its worker, and its oldest fingerprints may have made room */
+    uint8_t worn;     /* its worker's first, whose oldest fingerprints may have been evicted */
 };
 
-/* The outputs of a worker at one content: the first of the most frequent, and the first of the others. */
+/* A worker's outputs at one content: the first entry with the most frequent one, and the first with another. */
 struct outputs {
     struct entry most, other;
     int steady; /* there is no other */
 };
 
-/* Comparisons of a row in which all is identical. */
+/* Comparisons of a row that is all identical. */
 struct alike {
     uint32_t moment, comparisons;
 };
@@ -59,18 +58,18 @@ struct alike {
 struct work {
     const struct brick_fingerprints *p;
     struct brick_match *m;
-    uint32_t *places; /* by a worker's number, its place among m->workers, or UINT32_MAX */
+    uint32_t *places; /* maps a worker's number to its place in m->workers, or to UINT32_MAX */
     size_t places_count;
     struct entry *entries;
     struct visit *visits;
     struct alike *alike;
     size_t entries_count, entries_room, visits_count, alike_count, alike_room, rows_room, members_room;
     struct brick_record one[BRICK_CHECKED_SLOTS_MAX], other[BRICK_CHECKED_SLOTS_MAX];
-    /* Of the current row or group, for each worker: */
+    /* Per worker, for the current row or group: */
     struct entry *row, *sorted;
     struct outputs *outputs;
-    const struct entry **alone; /* its only entry in a context or shard that no other worker has */
-    uint8_t *marked; /* it is paired, has the group, or contradicts itself: as each phase needs */
+    const struct entry **alone; /* its first entry in a part that only it has; for classes, at a content */
+    uint8_t *marked; /* it is paired, is in the group, or contradicts itself, depending on the phase */
 };
 
 #define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))
@@ -80,10 +79,10 @@ struct work {
             return ORDER(a, b); \
     } while (0)
 
-/* The array, grown where it has less room than needed; NULL: no memory, and it is as it was. */
+/* Returns the array, grown if it has less room than needed. NULL if out of memory; the array is then unchanged. */
 void *brick_match_grown(void *array, size_t *room, size_t needed, size_t size);
 
-/* The place of its worker among those compared, or UINT32_MAX. */
+/* The place of its worker in m->workers, or UINT32_MAX. */
 static inline uint32_t brick_match_place(const struct work *w, const struct brick_kept_fingerprint *fingerprint)
 {
     return fingerprint->worker < w->places_count ? w->places[fingerprint->worker] : UINT32_MAX;
@@ -94,19 +93,19 @@ static inline struct brick_match_site *brick_match_site_now(const struct work *w
     return &w->m->sites[w->m->sites_count - 1];
 }
 
-/* Selects the fingerprints to compare. 0: no memory. */
+/* Selects the fingerprints to compare. Returns 0 if out of memory. */
 int brick_match_collect(struct work *w);
-/* Sorts them, those of a group next to each other. */
+/* Sorts them, so that each group is contiguous. */
 void brick_match_sort(struct work *w);
-/* Makes room for the results of each site and for one row. 0: no memory. */
+/* Allocates the results per site and one row. Returns 0 if out of memory. */
 int brick_match_make_room(struct work *w);
 void brick_match_work_free(struct work *w);
 
-/* Orders: by site, inputs, context and worker; by output, context and worker. */
+/* For qsort: by site, inputs, context, worker and output; by output, context and worker. */
 int brick_match_by_input(const void *a, const void *b);
 int brick_match_by_output(const void *a, const void *b);
 
-/* Where the next group begins: by run of one site, step and position, by input of one site and inputs. */
+/* Where the next group begins. A group has one site, step and position (by run) or one site and inputs (by input). */
 size_t brick_match_group_end(const struct work *w, size_t from);
 
 #endif

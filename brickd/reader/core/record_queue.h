@@ -1,21 +1,19 @@
 /* core/record_queue.h - memory between drains and the writer of a recording: neither waits for the other.
  *
- * A ring of bytes with one producer and one consumer. It holds pieces, each in one
- * stretch: the head of a chunk of RECORDS, of which kind, length and at_ns are set, then
- * its body. Where a stretch would cross the end of the memory, a head of kind 0 covers
- * the rest of it, its own bytes included.
+ * A ring of bytes with one producer and one consumer. It holds pieces, each contiguous: the head of a RECORDS chunk with
+ * its kind, length and at_ns, then its body. Where a piece would cross the end of the memory, a head of kind 0 covers the
+ * rest, including itself.
  *
  *   position   head: published up to there     the producer's
  *              tail: written out up to there   the consumer's
  *
- * Both only grow, and mean the byte at position modulo size.
+ * Both only grow. A position means the byte at position modulo size.
  *
  *   what                   who sees it   therefore sees
  *   head, store release    the consumer  the pieces below it
- *   tail, store release    the producer  that the bytes below it are not read any more
+ *   tail, store release    the producer  that the bytes below it are no longer read
  *
- * The memory belongs to this process: the head of a piece can be trusted, its slots
- * cannot. Pages are taken as they are first used.
+ * The memory belongs to this process: the head of a piece is trusted, its slots are not. Pages are taken when first used.
  */
 #ifndef BRICKD_RECORD_QUEUE_H
 #define BRICKD_RECORD_QUEUE_H
@@ -26,61 +24,61 @@
 
 /* Bytes before the slots of a piece. */
 #define BRICK_SPOOL_BEFORE ((uint64_t)(sizeof(struct brick_chunk) + sizeof(struct brick_records)))
-/* A piece of one slot. */
+/* The smallest piece: one slot. */
 #define BRICK_SPOOL_LEAST (BRICK_SPOOL_BEFORE + sizeof(struct brick_record))
 
 struct brick_spool {
     uint8_t *memory;
     uint64_t size;
     int wake;                     /* an eventfd */
-    uint32_t producing, consuming; /* a thread is */
+    uint32_t producing, consuming; /* 1 while a thread is inside */
     uint8_t padding[BRICK_BLOCK];
     uint64_t head;
-    uint64_t refused_slots; /* without room */
+    uint64_t refused_slots; /* slots that found no room */
     uint8_t more_padding[BRICK_BLOCK];
     uint64_t tail;
     uint64_t charged; /* of these, counted by files: the consumer's */
-    enum brick_left left; /* of each record that leaves it */
-    struct brick_redactor redactor; /* the consumer's, unless all is left */
+    enum brick_left left; /* what stays of each record that leaves it */
+    struct brick_redactor redactor; /* the consumer's; unused with BRICK_LEFT_ALL */
 };
 
-/* 0, with errno. Unless all is left, no piece comes out of it unchanged. */
+/* Returns 0 with errno on failure. Unless `left` is BRICK_LEFT_ALL, every piece is redacted before it leaves. */
 int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left);
 void brick_spool_free(struct brick_spool *s);
 
 /* Ends the consumer's wait; from any thread or signal handler. */
 void brick_spool_wake(const struct brick_spool *s);
-/* Waits until it is woken, at most so long. */
+/* Waits until it is woken or the time is over. */
 void brick_spool_wait(const struct brick_spool *s, int milliseconds);
 
 /* ---- the producer: no lock, no wait, no file ----------------------------- */
 
-/* 0: another producer is there, which counts as no room. */
+/* Returns 0 if another producer is inside, which counts as no room. */
 int brick_spool_enter(struct brick_spool *s);
 void brick_spool_leave(struct brick_spool *s);
-/* So many bytes in one stretch, not yet published; NULL: no room. */
+/* Returns room for `bytes` contiguous bytes, not yet published. NULL: no room. */
 uint8_t *brick_spool_place(struct brick_spool *s, uint64_t bytes);
-/* Whether the stretch at the head has room for so many bytes. */
+/* Whether `bytes` contiguous bytes are free at the head. */
 int brick_spool_reaches(const struct brick_spool *s, uint64_t bytes);
-/* Publishes the piece of so many bytes at the head. Wakes the consumer when a quarter of the room is used. */
+/* Publishes the piece of `bytes` bytes at the head. Wakes the consumer when a quarter of the room is used. */
 void brick_spool_publish(struct brick_spool *s, uint64_t bytes);
 void brick_spool_refuse(struct brick_spool *s, uint64_t slots);
 
 /* ---- the consumer --------------------------------------------------------- */
 
-/* Up to where pieces are published. */
+/* The position up to which pieces are published. */
 uint64_t brick_spool_ready(const struct brick_spool *s);
-/* The piece at *at, which moves on; NULL: none below `end`, a result of brick_spool_ready. */
+/* Returns the piece at *at and advances *at. NULL: none below `end`, a result of brick_spool_ready. */
 struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *at, uint64_t end);
-/* The oldest piece; it keeps its room. The only way to its slots. */
+/* The oldest piece; it keeps its room. The only access to its slots. */
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end);
 static inline uint64_t brick_piece_slots(const struct brick_chunk *piece)
 {
     return (piece->length - sizeof(struct brick_records)) / sizeof(struct brick_record);
 }
-/* Frees the room of so many slots of the oldest piece, which are written out; the others become a piece of their own. */
+/* Frees the room of the oldest piece's first `slots` slots, which are written out; the rest becomes a piece of its own. */
 void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t slots);
-/* Gives up all pieces, and counts their slots as refused. */
+/* Discards all pieces, and counts their slots as refused. */
 void brick_spool_clear(struct brick_spool *s);
 /* Slots that were refused since the last call. */
 uint64_t brick_spool_charge(struct brick_spool *s);

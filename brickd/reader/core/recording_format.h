@@ -1,24 +1,22 @@
 /* core/recording_format.h - the file format of recordings, version 1.3.
  *
- * The one home of the format: the writer and the reader of recordings share this file and
- * nothing else. Prose first, structs after it.
+ * The one home of the format: the writer and the reader of recordings share only this file. Prose first, structs after it.
  *
  * 1. OVERVIEW
  *
- * A recording is one file, or several that follow one another. Each can be read alone: a
- * title, twice, and then chunks. All integers are little-endian, everything begins at a
- * multiple of 64 bytes, and the padding is zeros.
+ * A recording is one file or a series of files. Each can be read alone: two equal titles, then chunks. All integers are
+ * little-endian, everything begins at a multiple of 64 bytes, and padding is zeros.
  *
  *   +----------------+ 0
  *   | title          |   what this is, and which one
  *   +----------------+ 64
- *   | title          |   the same again: no single byte of a file costs more than a chunk
+ *   | title          |   the same again: one damaged byte costs at most one chunk
  *   +----------------+ 128
- *   | chunk          |   head: kind, length, number, when, checksums
- *   |   body ...     |   as its kind says
+ *   | chunk          |   head: kind, length, number, time, checksums
+ *   |   body ...     |   depends on the kind
  *   |   zeros        |   up to the next 64
  *   +----------------+
- *   | chunk ...      |   numbered from 0 on
+ *   | chunk ...      |   numbered from 0
  *   +----------------+
  *   | chunk of kind  |   the writer closed the file; nothing follows
  *   | END            |
@@ -26,29 +24,28 @@
  *
  *   head          | magic:64 | kind:32 | 0:32 | length:64 | number:64 | at_ns:64 | 0:64 | body_sum:64 | head_sum:64 |
  *
- * While it is written a file is longer than its contents: the writer takes room ahead,
- * which reads as zeros, and gives it back when it closes the file.
+ * During writing a file is longer than its contents: the writer takes room ahead, which reads as zeros, and gives it
+ * back when it closes the file.
  *
  * 2. EVERY LEGAL TRANSITION
  *
  *   file    empty    -> titled    the writer
  *           titled   -> ended     the writer: END, then the file cut to its true length
- *           titled   -> cut       the kernel: the writer was killed, the disk full or gone
- *   chunk   zeros    -> body      the writer: body and the zeros after it; the head stays zeros
+ *           titled   -> cut       the kernel: the writer was killed, or the disk is full or gone
+ *   chunk   zeros    -> body      the writer: body and padding; the head stays zeros
  *           body     -> whole     the writer: the head, in one write
  *
- *   A chunk exists when its head does. A reader, at any time or after the writer was
- *   killed, has all chunks up to a head of zeros.
+ *   A chunk exists when its head exists. At any time, also after the writer was killed, a reader has all chunks up to a
+ *   head of zeros.
  *
- * 3. WHAT A READER BELIEVES
+ * 3. WHAT A READER ACCEPTS
  *
- *   The first title with a correct checksum. A head with a correct checksum, with a body
- *   with a correct checksum, numbered above the last one. All else is damage: it ends at
- *   the next whole head or the end of the file, and reading continues there.
+ *   The first title with a correct checksum. A head with a correct checksum, whose body has a correct checksum and whose
+ *   number is above the last one. Everything else is damage: it ends at the next whole head or at the end of the file, and
+ *   reading continues there.
  *
- *   Checksums are keyed with the title, which no recorded worker has seen: its bytes, which
- *   are in bodies unchanged, cannot pass for chunks where a damage lets a reader look for
- *   one among them.
+ *   Checksums are keyed with the title, which no recorded worker has seen. So a worker's bytes, which bodies hold
+ *   unchanged, cannot pass for a chunk when damage makes a reader search for the next head.
  *
  * 4. CHECKSUM
  *
@@ -56,16 +53,14 @@
  *
  *     lane = rotate left by 29 (lane + word) * an odd number      modulo 2^64
  *
- *   Each step has an inverse, for the word and for the lane: if one word changes, the lane
- *   differs ever after. At the end the lanes are mixed one by one, by steps with inverses,
- *   with the number of blocks. Two changed words are missed once in 2^64. It runs at the
- *   speed of memory.
+ *   Each step is invertible in the word and in the lane: if one word changes, the lane differs from then on. At the end,
+ *   invertible steps mix the lanes one by one with the number of blocks. Two changed words are missed once in 2^64. It
+ *   runs at the speed of memory.
  *
  * 5. VERSIONS
  *
- *   A major freezes the structs and the checksum. A minor may add kinds of chunks, which an
- *   older reader skips and counts, and names for reserved fields. Magic, major and minor
- *   have the same place in every major.
+ *   A major freezes the structs and the checksum. A minor may add kinds of chunks, which an older reader skips and counts,
+ *   and names for reserved fields. Magic, major and minor have the same place in every major.
  */
 #ifndef BRICKD_RECORDING_FORMAT_H
 #define BRICKD_RECORDING_FORMAT_H
@@ -83,32 +78,32 @@
 
 #define BRICK_BLOCK 64u
 
-/* Bytes of a body, and so the memory that a reader needs at most. */
+/* The largest body, and so the most memory that a reader needs. */
 #define BRICK_BODY_MAX (UINT64_C(64) << 20)
 
-/* Kinds of chunks. The bodies of the others are JSON, which brickd/recording defines. */
+/* Kinds of chunks. A body without a struct here is JSON, which brickd/recording defines. */
 enum {
     BRICK_CHUNK_END = 1,      /* struct brick_end */
-    BRICK_CHUNK_RECORDS = 2,  /* struct brick_records, then slots of a ring as they stood in it */
+    BRICK_CHUNK_RECORDS = 2,  /* struct brick_records, then slots of a ring */
     BRICK_CHUNK_WORKERS = 3,  /* the workers and their numbers */
     BRICK_CHUNK_SNAPSHOT = 4, /* the totals of all workers at one moment */
     BRICK_CHUNK_EVENTS = 5,   /* what the daemon reported */
     BRICK_CHUNK_BEGINNING = 6, /* what is recorded, by whom */
     BRICK_CHUNK_TABLES = 7,   /* names and paths of the snapshots that follow */
     BRICK_CHUNK_ENDING = 8,   /* why it ended, and its totals */
-    BRICK_CHUNK_WEIGHTS = 9,  /* since 1.2: what was known of workers' weights when the file began */
-    BRICK_CHUNK_SOURCE = 10,  /* since 1.3: a line of JSON on a source, then its text */
-    BRICK_CHUNK_KINDS         /* above the last known one */
+    BRICK_CHUNK_WEIGHTS = 9,  /* since 1.2: the state of workers' weights when the file began */
+    BRICK_CHUNK_SOURCE = 10,  /* since 1.3: a line of JSON about a source, then its text */
+    BRICK_CHUNK_KINDS         /* one above the last known one */
 };
 
 struct brick_title {
     uint64_t magic;
     uint16_t major, minor;
-    uint32_t number;  /* of the file, among those that follow one another */
+    uint32_t number;  /* of the file within its series */
     uint64_t made_ns; /* since 1970 */
-    uint8_t id[16];   /* random; the files that follow one another have the same */
+    uint8_t id[16];   /* random; the same for all files of a series */
     uint64_t reserved[2];
-    uint64_t sum; /* of all above, with a key of zeros */
+    uint64_t sum; /* of the fields above, with a key of zeros */
 };
 BRICK_ASSERT(sizeof(struct brick_title) == BRICK_BLOCK, "a title is a block");
 BRICK_ASSERT(offsetof(struct brick_title, major) == 8, "frozen for all majors");
@@ -119,12 +114,12 @@ struct brick_chunk {
     uint64_t magic;
     uint32_t kind;
     uint32_t reserved0;
-    uint64_t length; /* of the body, without the zeros behind it */
-    uint64_t number; /* from 0 on, in each file */
+    uint64_t length; /* of the body, without padding */
+    uint64_t number; /* from 0 in each file */
     uint64_t at_ns;  /* since 1970 */
     uint64_t reserved1;
-    uint64_t body_sum; /* with the zeros behind it */
-    uint64_t head_sum; /* of all above */
+    uint64_t body_sum; /* of the body, with padding */
+    uint64_t head_sum; /* of the fields above */
 };
 BRICK_ASSERT(sizeof(struct brick_chunk) == BRICK_BLOCK, "a head is a block");
 BRICK_ASSERT(offsetof(struct brick_chunk, length) == 16, "frozen");
@@ -133,12 +128,12 @@ BRICK_ASSERT(offsetof(struct brick_chunk, head_sum) == 56, "frozen");
 
 enum { BRICK_RING_SPANS, BRICK_RING_EVENTS };
 
-/* The start of the body of RECORDS. Slots are hostile: they are written as they were read. */
+/* The start of the body of RECORDS. Slots are hostile: no value in them is validated. */
 struct brick_records {
-    uint32_t worker; /* as WORKERS says */
+    uint32_t worker; /* its number in WORKERS */
     uint32_t lane;
     uint32_t ring;   /* BRICK_RING_SPANS or BRICK_RING_EVENTS */
-    uint32_t inside; /* since 1.1: how many of the first slots belong to a record that began before, or to none */
+    uint32_t inside; /* since 1.1: how many of the first slots belong to an earlier record, or to none */
     uint64_t first; /* position of the first slot in its ring */
     uint64_t reserved[5];
 };
@@ -176,11 +171,11 @@ uint64_t brick_sum_end(const struct brick_sum *s);
 
 void brick_title_seal(struct brick_title *title);
 struct brick_key brick_title_key(const struct brick_title *title);
-/* Validates the first BRICK_RECORDING_FIRST bytes of a file, or all it has: 1 with the title, 0 with the reason. */
+/* Validates the first BRICK_RECORDING_FIRST bytes of a file, or of all it has. Returns 1 with title, or 0 with reason. */
 int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *title, char *reason, size_t room);
 
 void brick_chunk_seal(struct brick_chunk *head, const struct brick_key *key);
-/* Whether it is the head of a chunk of this file. */
+/* Whether this is a valid head of a chunk of this file. */
 int brick_chunk_whole(const struct brick_chunk *head, const struct brick_key *key);
 
 #endif

@@ -8,7 +8,7 @@
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* 0, with errno. */
+/* Returns 0 with errno on failure. */
 static int write_whole(int fd, uint64_t at, const void *bytes, uint64_t length)
 {
     const uint8_t *from = bytes;
@@ -29,7 +29,7 @@ static int write_whole(int fd, uint64_t at, const void *bytes, uint64_t length)
 
 /* ---- room -------------------------------------------------------------- */
 
-/* 0, with errno. */
+/* Returns 0 with errno on failure. */
 static int take(struct brick_recorder *r, uint64_t end)
 {
     int error;
@@ -43,7 +43,7 @@ static int take(struct brick_recorder *r, uint64_t end)
     return 1;
 }
 
-/* Whether the file is as long as it was made. 0, with errno. */
+/* Whether the file still has all room that was taken. Returns 0 with errno if not. */
 static int uncut(struct brick_recorder *r)
 {
     struct stat status;
@@ -53,7 +53,7 @@ static int uncut(struct brick_recorder *r)
     return !r->broken;
 }
 
-/* Takes room up to `end`, and for END after it. 0, with errno. */
+/* Takes room up to `end`, and for END after it. Returns 0 with errno on failure. */
 static int reach(struct brick_recorder *r, uint64_t end)
 {
     const uint64_t needed = end + BRICK_END_BYTES;
@@ -75,7 +75,7 @@ uint64_t brick_recorder_left(const struct brick_recorder *r)
 
 /* ---- chunks ------------------------------------------------------------ */
 
-/* Writes the head of the chunk whose body is written. 0, with errno. */
+/* Writes the head of a chunk whose body is written. Returns 0 with errno on failure. */
 static int publish(struct brick_recorder *r, struct brick_chunk *head)
 {
     static const uint8_t zeros[sizeof *head];
@@ -94,7 +94,7 @@ static int publish(struct brick_recorder *r, struct brick_chunk *head)
     return 1;
 }
 
-/* Writes a chunk into taken room. 0, with errno. */
+/* Writes a chunk into taken room. Returns 0 with errno on failure. */
 static int put(struct brick_recorder *r, uint32_t kind, uint64_t at_ns, const void *body, uint64_t length)
 {
     struct brick_chunk head = {.kind = kind, .at_ns = at_ns, .length = length};
@@ -125,7 +125,7 @@ int brick_recorder_append(struct brick_recorder *r, uint32_t kind, uint64_t at_n
     return 0;
 }
 
-/* As many slots of a piece as the limit allows. 0, with errno: none. */
+/* Writes as many slots of a piece as the limit allows. Returns how many; 0 with errno: none. */
 static uint64_t write_piece(struct brick_recorder *r, const struct brick_chunk *piece)
 {
     uint64_t left = brick_recorder_left(r), before = sizeof(struct brick_records) + r->spare;
@@ -154,7 +154,7 @@ int brick_recorder_write(struct brick_recorder *r, struct brick_spool *spool, ui
     return 1;
 }
 
-/* ---- its life ---------------------------------------------------------- */
+/* ---- begin and end ----------------------------------------------------- */
 
 int brick_recorder_begin(struct brick_recorder *r, int fd, struct brick_title *title)
 {

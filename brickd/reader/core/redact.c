@@ -127,7 +127,7 @@ static union slot sums(const struct brick_redactor *r, const struct brick_tensor
                                  .pos_inf = s->pos_inf, .neg_inf = s->neg_inf, .shape = s->shape, .dtype = s->dtype}};
 }
 
-/* The slot after so many of a checksum's. */
+/* Redacts one slot of a checksum; `done` slots precede it. */
 static union slot within(const struct brick_redactor *r, uint64_t done, const union slot *s)
 {
     return done == 1 ? output(&s->output) : done % 2 == 0 ? sums(r, &s->sums) : (union slot){.sketch = {{0}}};
@@ -135,7 +135,7 @@ static union slot within(const struct brick_redactor *r, uint64_t done, const un
 
 /* ---- a piece -------------------------------------------------------------- */
 
-/* Redacts slots of a checksum, after so many before. */
+/* Redacts slots of a checksum; `done` slots precede them. */
 static void go_on(const struct brick_redactor *r, union slot *slots, uint64_t count, uint64_t done)
 {
     for (uint64_t n = 0; n < count; n++)
@@ -190,5 +190,5 @@ void brick_redact(struct brick_redactor *r, const struct brick_records *of, void
         }
         at += there;
     }
-    memset(&slots[at], 0, (count - at) * sizeof *slots); /* where a record begins there is unknown */
+    memset(&slots[at], 0, (count - at) * sizeof *slots); /* no record's start is known there */
 }

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Tries before a summary that changes all the time is taken as it is. */
+/* Tries before a summary that keeps changing is accepted as it is. */
 #define TRIES 16
-/* 32 KiB: the second read of them finds them in the cache. */
+/* 32 KiB: the second read finds them in the cache. */
 #define NAMES_AT_ONCE 256u
-/* 16 KiB of a ring: before each of them it checks for a hole. */
+/* 16 KiB of a ring between two checks for a hole. */
 #define SLOTS_AT_ONCE 256u
 #define FLOPS_MAX 0x1p142 /* of 2^62 spans, 2^80 each */
 
@@ -46,12 +46,12 @@ static uint64_t data_fd(const struct brick_source *source, uint64_t offset)
     off_t at = lseek(source->fd, (off_t)offset, SEEK_DATA);
     if (at >= 0)
         return (uint64_t)at;
-    return errno == ENXIO ? UINT64_MAX : offset; /* a file system that knows no holes */
+    return errno == ENXIO ? UINT64_MAX : offset; /* a file system without holes */
 }
 
 struct brick_source brick_source_of(int fd) { return (struct brick_source){.read = read_fd, .data = data_fd, .fd = fd}; }
 
-/* The first offset in [from, to) outside of holes, or `to`. */
+/* The first offset in [from, to) with data, or `to`. */
 static uint64_t data_within(const struct brick_reader *r, uint64_t from, uint64_t to)
 {
     uint64_t at = r->source.data == NULL ? from : r->source.data(&r->source, from);
@@ -67,10 +67,10 @@ int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t leng
                         (unsigned long long)length, (unsigned long long)offset);
 }
 
-/* The checksum of the table that is compiled in. */
+/* The checksum of the compiled-in layout table. */
 static uint32_t layout_crc(void)
 {
-    static uint32_t known; /* 0: not yet; another thread computes the same */
+    static uint32_t known; /* 0: not computed yet; every thread computes the same */
     uint32_t crc = brick_load_relaxed32(&known);
     if (crc == 0)
         brick_store_relaxed32(&known, crc = brick_layout_crc());
@@ -84,7 +84,7 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
         return brick_refuse(r, "%llu bytes are too few for a header of %zu", (unsigned long long)file_size, sizeof *h);
     if (!brick_fetch(r, 0, &h->magic, sizeof h->magic))
         return 0;
-    brick_fence_acquire(); /* O2: the magic by a read of its own, the header behind it */
+    brick_fence_acquire(); /* O2: the magic is read alone, the header after it */
     if (h->magic == 0)
         return brick_refuse(r, "not published: its worker is starting, or died while it did");
     if (!brick_fetch(r, 0, h, sizeof *h))
@@ -141,7 +141,7 @@ uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table,
     return (uint32_t)(known < end ? (known - start) / size : rows);
 }
 
-/* Two reads, the words of the first and the texts of the second (O3): one alone may bring a text older than its word. */
+/* Reads twice, words first, then texts (O3): one read may return a text that is older than its word. */
 static int names_read(struct brick_reader *r, struct brick_name *to, uint32_t first, uint32_t count)
 {
     uint32_t words[NAMES_AT_ONCE];
@@ -174,7 +174,7 @@ int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t c
     return 1;
 }
 
-/* A path's number is above its parent's: no walk to the root runs in a circle. */
+/* A path's number is above its parent's, so no walk to the root loops. */
 int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names)
 {
     const int paths = table == BRICK_PATHS;
@@ -195,14 +195,14 @@ int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *
 
 /* ---- summaries --------------------------------------------------------- */
 
-/* changes: how many spans may have ended while the copy was made. */
+/* `changes`: how many spans may have ended during the copy. */
 static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, const struct brick_summary *s,
                        uint64_t changes)
 {
     static const uint64_t limit = UINT64_C(1) << 62;
     uint64_t spans = 0;
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
-        if (s->histogram[b] > limit - spans) /* neither a bucket nor their sum, which could wrap to the right count */
+        if (s->histogram[b] > limit - spans) /* checks each bucket and the sum, which could wrap to the right count */
             return brick_refuse(r, "lane %u, path %u: the histogram holds more than 2^62 spans, with %llu in bucket %u", lane,
                                 path, (unsigned long long)s->histogram[b], b);
         spans += s->histogram[b];
@@ -237,7 +237,7 @@ static int summary_read(struct brick_reader *r, uint64_t sequences, uint64_t sum
     return brick_fetch(r, sequences + path * (uint64_t)8, after, 8);
 }
 
-/* The first path from this one on whose block is outside of holes, or `count`: a multiple of BRICK_BLOCK, as `first` is. */
+/* The first path at or after `first` whose block has data, or `count`. A multiple of BRICK_BLOCK, as `first` is. */
 static uint32_t next_block(const struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count)
 {
     const uint64_t size = sizeof(struct brick_summary);
@@ -271,7 +271,7 @@ static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint
     uint64_t any = 0;
     for (uint32_t i = 0; i < count; i++)
         any |= before[i];
-    if (any == 0) /* never written: perhaps it has no memory at all */
+    if (any == 0) /* never written: it may have no memory */
         return 1;
     brick_fence_acquire(); /* O8, for the block */
     if (!brick_fetch(r, summaries + first * (uint64_t)sizeof *copy, copy, count * (uint64_t)sizeof *copy))
@@ -313,7 +313,7 @@ int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count
 
 /* ---- rings ------------------------------------------------------------- */
 
-/* Where the records begin that the writer does not overwrite; 0: unknown, -1: refused. */
+/* Sets *position to the first record that the writer cannot overwrite. Returns 0 if unknown, -1 if refused. */
 static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t head, uint64_t slots,
                      uint64_t *position)
 {
@@ -325,8 +325,7 @@ static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t
     return brick_tail_untouched(tail, head, slots) || brick_tail_believed(tail, head, slots);
 }
 
-/* Copies slots up to the head or a hole: there is no record in one, and the next record's start is unknown. Returns how many,
- * or -1. */
+/* Copies slots up to the head or a hole. A hole has no records, and the next start is unknown. Returns how many, or -1. */
 static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
                          struct brick_record *to)
 {
@@ -350,8 +349,8 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
                        + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head));
     uint64_t ring = r->layout.first + lane * r->layout.stride + (events ? r->layout.event_ring : r->layout.span_ring);
     uint64_t head = 0, before = 0, after = 0;
-    /* We are not the consumer, which may give slots back to the writer while we copy them. So the tail is read again, and
-     * slots below it are dropped. */
+    /* The consumer may give slots back to the writer during the copy. So the tail is read again, and slots below it are
+     * dropped. */
     for (int tries = 0; tries < TRIES; tries++) {
         if (!brick_fetch(r, head_at, &head, 8))
             return -1;

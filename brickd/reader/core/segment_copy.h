@@ -1,8 +1,7 @@
-/* core/segment_copy.h - makes private copies of a segment's contents, and validates the copies.
+/* core/segment_copy.h - copies a segment's contents and validates the copies.
  *
- * It does without Python, so that sanitizers can build it alone. Nothing read is trusted:
- * every count is bounded before it is used, and an inconsistency is refused with a text
- * that gives the value seen and the one expected.
+ * It does not use Python, so sanitizers can build it alone. Nothing that it reads is trusted: every count is bounded
+ * before use, and an inconsistency is refused with a text that gives the value seen and the value expected.
  */
 #ifndef BRICKD_SEGMENT_COPY_H
 #define BRICKD_SEGMENT_COPY_H
@@ -11,11 +10,11 @@
 
 #include <stdint.h>
 
-/* Where the bytes come from. The daemon's are a file's. */
+/* Where the bytes come from; in the daemon, a file. */
 struct brick_source {
-    /* pread; 1: all bytes came. */
+    /* Like pread. Returns 1 if all bytes were read. */
     int (*read)(const struct brick_source *source, uint64_t offset, void *to, uint64_t length);
-    /* SEEK_DATA: the first offset from this one on outside of holes, or UINT64_MAX. NULL: no holes. */
+    /* Like SEEK_DATA: the first offset at or after this one with data, or UINT64_MAX. NULL: no holes. */
     uint64_t (*data)(const struct brick_source *source, uint64_t offset);
     int fd;
     const void *base;
@@ -28,11 +27,11 @@ struct brick_reader {
     struct brick_source source;
     struct brick_header header;
     struct brick_layout layout;
-    uint64_t fetched; /* bytes, ever */
+    uint64_t fetched; /* bytes read so far */
     char reason[200]; /* of the last refusal */
 };
 
-/* Sets `reason`; 0. */
+/* Sets `reason` and returns 0. */
 int brick_refuse(struct brick_reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Each returns 1, or 0 with `reason` set. */
@@ -44,47 +43,47 @@ int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct 
 
 enum brick_table { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };
 
-/* A process line may claim more rows than its worker ever wrote. Returns `claimed`, or the number of rows up to the last one
- * outside of holes: that much is allocated and read. */
+/* How many rows of a table to allocate and read: `claimed`, or fewer if the last ones are in a hole. A process line may
+ * claim more rows than its worker wrote. */
 uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table, uint64_t claimed);
 /* `to` holds zeros, which stay for names in a hole. */
 int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count);
-/* The keys of paths or sites. `names`: how many names there are. */
+/* Reads the keys of paths or sites. `names`: the number of names. */
 int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names);
 
 /* What makes a copy uncertain. */
 struct brick_doubt {
-    uint64_t odd;    /* summaries whose writer was inside, and stayed there */
+    uint64_t odd;    /* summaries with a writer stuck inside */
     uint64_t moving; /* summaries that changed during every try: each field is right, but some may be a few spans newer */
 };
 
-/* Checks that the file has its size still: beyond the end of one that was cut all looks like a hole. */
+/* Checks that the file still has its size: past the end of a truncated file, everything looks like a hole. */
 int brick_reader_whole(struct brick_reader *r);
-/* How many blocks of a lane's summaries, paths 0 to count, are outside of holes. */
+/* The number of blocks with data in a lane's summaries, paths 0 to count. */
 uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32_t count);
 /* Adds the summaries of a lane, paths 0 to count, to `into`. Reads no block in a hole. */
 int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count, struct brick_summary *into,
                            struct brick_doubt *doubt);
 
-/* Whether a ring with this head still holds the slot, or it is the next one. */
+/* Whether a ring with this head still holds this slot, or the slot is the next one. */
 static inline int brick_ring_holds(uint64_t head, uint64_t slots, uint64_t position)
 {
     return position <= head && head - position <= slots;
 }
 
-/* Whether the writer believes the pair, too. */
+/* Whether the writer accepts the pair. */
 static inline int brick_tail_believed(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position == ~tail->complement && brick_ring_holds(head, slots, tail->position);
 }
 
-/* Whether there never was a consumer: the ring has all. */
+/* Whether no consumer ever moved the tail and the ring still holds everything. */
 static inline int brick_tail_untouched(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position == 0 && tail->complement == 0 && head <= slots;
 }
 
-/* Copies the slots of a ring that are not yet consumed; returns how many, or -1. *first: the number of the first. */
+/* Copies the slots of a ring that are not consumed. Returns how many, or -1. *first: the position of the first one. */
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first);
 
 #endif

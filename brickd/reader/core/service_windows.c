@@ -5,7 +5,7 @@
 
 #define THERE ((UINT64_C(1) << BRICK_WINDOW_SHIFT) - 1)
 #define COUNTS_MIN ((size_t)1024)
-#define TOGETHER UINT32_MAX /* the service of the window of those that have none of their own */
+#define TOGETHER UINT32_MAX /* stands for all services without a window of their own */
 
 static struct brick_service_window *append(struct brick_windows *w, uint32_t service)
 {
@@ -52,7 +52,7 @@ struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t 
     return own != NULL ? own : found(w, TOGETHER);
 }
 
-/* Each window gets its share; what is more leaves it. */
+/* Limits each window to its share; what exceeds it is evicted. */
 static int share(struct brick_windows *w)
 {
     int whole = 1;
@@ -98,7 +98,7 @@ void brick_windows_drop(struct brick_windows *w, uint32_t service)
     brick_fingerprints_free(&of->window);
     w->count--;
     memmove(of, of + 1, (size_t)(&w->windows[w->count] - of) * sizeof *of);
-    share(w); /* the others may use more from now on */
+    share(w); /* the other windows may now use more */
 }
 
 uint64_t brick_windows_sum(const struct brick_windows *w, enum brick_windows_sum sum)

@@ -1,17 +1,15 @@
-/* core/service_windows.h - windows of fingerprints, one for each service, that share a bound of bytes equally.
+/* core/service_windows.h - a window of fingerprints per service; all windows share a bound of bytes equally.
  *
- * A service alone may use all of it. When another one comes, each window is limited to
- * its share, so a service that sends much evicts its own fingerprints and no other's.
- * Numbers of fingerprints are unique over all windows: the upper bits are the window's
- * number, which is never used again. Without shares there is one window, number 0, for
- * all services.
+ * A single service may use all of it. When another one comes, each window is limited to its share, so a service that sends
+ * much evicts only its own fingerprints. Numbers of fingerprints are unique over all windows: the upper bits are the
+ * window's number, which is never used again. Without shares, one window, number 0, holds all services.
  */
 #ifndef BRICKD_SERVICE_WINDOWS_H
 #define BRICKD_SERVICE_WINDOWS_H
 
 #include "fingerprint_window.h"
 
-/* Further services are together in one more window: so each has 200 KiB of 64 MiB at least. */
+/* Further services share one more window, so each window has at least 200 KiB of 64 MiB. */
 #ifndef BRICK_WINDOWS_MAX
 #define BRICK_WINDOWS_MAX 256u
 #endif
@@ -28,22 +26,22 @@ struct brick_windows {
     size_t count, room;
     size_t bytes_max;
     uint64_t key;
-    uint64_t numbers;  /* that were given */
+    uint64_t numbers;  /* given out so far */
     int shares;
-    uint64_t dropped, dropped_refused, dropped_unlike, dropped_untracked; /* of windows that are no more: what they had counted */
+    uint64_t dropped, dropped_refused, dropped_unlike, dropped_untracked; /* counts of windows that were dropped */
 };
 
 enum brick_windows_sum { BRICK_SUM_FIRST, BRICK_SUM_END, BRICK_SUM_REFUSED, BRICK_SUM_UNLIKE, BRICK_SUM_UNTRACKED };
 
-/* 0: no memory. */
+/* Returns 0 if out of memory. */
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares);
 void brick_windows_free(struct brick_windows *w);
 
-/* The window of a service. NULL: there is none. */
+/* The window of a service, or NULL. */
 struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service);
-/* The same, made if need be. NULL: no memory. */
+/* The window of a service, made if needed. NULL if out of memory. */
 struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service);
-/* The window that holds the fingerprint with this number, and its number there. NULL: it has left. */
+/* The window that holds this fingerprint, and its number there. NULL: it was evicted. */
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there);
 /* Frees the window of a service, if it has one of its own. */
 void brick_windows_drop(struct brick_windows *w, uint32_t service);

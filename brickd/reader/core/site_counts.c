@@ -29,7 +29,7 @@ static uint32_t *waiting_place(const struct brick_fingerprints *p, uint32_t numb
     return &p->waiting[number & (p->counts_room - 1)];
 }
 
-/* Copies the counts to `other`, which has room for all, but for those of one service. `moved`: where each is now. */
+/* Copies the counts to `other`, which has the room, except those of one service. `moved`: the new place of each. */
 static void copy_counts(struct brick_fingerprints *other, const struct brick_fingerprints *p, uint64_t without, uint32_t *moved)
 {
     for (size_t n = 0; n < p->counts_used; n++) {
@@ -48,7 +48,7 @@ static void copy_counts(struct brick_fingerprints *other, const struct brick_fin
             *waiting_place(other, other->waiting_end++) = moved[*waiting_place(p, n)];
 }
 
-/* Moves the counts into so much room, but for those of one service. 0: no memory. */
+/* Moves the counts, except those of one service, into `room` places. Returns 0 if out of memory. */
 static int move_counts(struct brick_fingerprints *p, size_t room, uint64_t without)
 {
     struct brick_fingerprints other = *p;
@@ -126,7 +126,7 @@ void brick_fingerprints_take_counts(struct brick_fingerprints *p, struct brick_s
     p->changed_count = 0;
 }
 
-/* ---- what is unlike ------------------------------------------------------ */
+/* ---- unlike fingerprints ------------------------------------------------- */
 
 static uint32_t waiting_of(const struct brick_site_count *c)
 {
@@ -156,7 +156,7 @@ void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct br
     if (place >= BRICK_UNLIKE_OF_A_SITE)
         place = brick_mixed(BRICK_ODD + number) % (count->waited + 1u);
     for (uint32_t n = 0; n < waiting_of(count); n++)
-        if (count->waiting[n] < p->first) /* that one has gone */
+        if (count->waiting[n] < p->first) /* that one was evicted */
             place = n;
     if (place < BRICK_UNLIKE_OF_A_SITE)
         count->waiting[place] = number;

@@ -1,4 +1,4 @@
-/* core/site_counts.h - counts of fingerprints by site; unlike ones wait there until they are taken.
+/* core/site_counts.h - counts fingerprints per site; unlike ones wait there until they are taken.
  *
  * core/fingerprint_window.c keeps the fingerprints and their groups, and calls this.
  */
@@ -13,14 +13,14 @@
 
 static inline uint64_t brick_digest(uint64_t of, uint64_t and) { return brick_mixed(of ^ brick_mixed(and + BRICK_ODD)); }
 
-/* The counts of a site, or of site 0 where there is no room for another. NULL: no memory. */
+/* The counts of a site, or of site 0 if there is no room for another. NULL if out of memory. */
 struct brick_site_count *brick_count_of(struct brick_fingerprints *p, uint32_t service, uint64_t site);
-/* NULL: nothing was counted of it. */
+/* NULL if the site has no counts. */
 struct brick_site_count *brick_count_known(const struct brick_fingerprints *p, uint32_t service, uint64_t site);
 void brick_count_changes(struct brick_fingerprints *p, struct brick_site_count *c);
 
-/* Counts an unlike fingerprint. Each one since some were last taken is as likely to wait as the others: the worker that
- * comes first, or most often, hides no other. */
+/* Counts an unlike fingerprint. Each one since the last take is equally likely to wait, so a worker that comes first or
+ * often does not hide the others. */
 void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No valid time or amount has the highest bit. */
+/* A valid time or amount never has its highest bit set. */
 static inline int amounts_possible(const struct brick_span *s)
 {
     return (int64_t)(s->start | s->duration | s->child | s->elements | s->bytes) >= 0;
@@ -17,7 +17,7 @@ static inline void be_longest(struct brick_longest *to, const struct brick_span 
     to->elements = elements;
 }
 
-/* Path, slots and kind are one word: without the slots and kind that nearly all records have, the path is left. */
+/* Path, slots and kind share one word. XOR with the usual slots and kind leaves the path. */
 static inline uint64_t usual_path(const struct brick_span *s)
 {
     uint64_t word;
@@ -25,7 +25,7 @@ static inline uint64_t usual_path(const struct brick_span *s)
     return word ^ (UINT64_C(1) << 32 | (uint64_t)BRICK_KIND_SPAN << 48);
 }
 
-/* Takes spans of one slot on known paths, as many as there are in a row. This is where the time goes. */
+/* Reads the leading spans of one slot on known paths. This is the hot loop. */
 static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                            uint64_t count)
 {
@@ -46,7 +46,7 @@ static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, co
     return (uint64_t)(s - first);
 }
 
-/* Makes that of a new path. Its row in the table of paths was written before the record. */
+/* Makes the entry of a new path. Its row in the table of paths was written before the record. */
 static struct brick_longest *longest_make(struct brick_details *d, uint32_t path)
 {
     uint64_t key;
@@ -66,10 +66,10 @@ static struct brick_longest *longest_make(struct brick_details *d, uint32_t path
     return made;
 }
 
-/* One record, of whatever kind; 0: refused. */
+/* Reads one record of any kind. Returns 0 if refused. */
 static int take_any(struct brick_details *d, struct brick_spans *lane, const struct brick_span *s, int newest)
 {
-    /* Of the rows of a step the valid ones are its elements. */
+    /* A step's elements are its valid rows. */
     int is_step = s->kind == BRICK_KIND_STEP;
     if (!is_step && s->kind != BRICK_KIND_SPAN) {
         d->skipped++;
@@ -98,7 +98,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
 {
     uint64_t older = left > BRICK_RECENT ? left - BRICK_RECENT : 0;
     uint64_t i = 0;
-    while (i < count) { /* a record may reach beyond */
+    while (i < count) { /* a record may extend past `count` */
         uint64_t end = i + take_usual(d, lane, slots + i, count - i), newest = i > older ? i : older;
         if (newest < end) {
             memcpy(&lane->newest[lane->kept], &slots[newest], (end - newest) * sizeof *slots);
@@ -108,7 +108,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
         if (i == count)
             break;
         const struct brick_span *s = (const struct brick_span *)(const void *)&slots[i];
-        if (s->slots == 0 || s->slots > left - i) { /* where the next one begins is unknown */
+        if (s->slots == 0 || s->slots > left - i) { /* the next record's start is unknown */
             d->rejected++;
             return left;
         }
@@ -134,7 +134,7 @@ void brick_details_keep(struct brick_details *d, const struct brick_spans *lane)
         return;
     }
     struct brick_span merged[BRICK_RECENT];
-    while (at > 0 && old + new > 0) { /* from the newest on; each side keeps its order */
+    while (at > 0 && old + new > 0) { /* from the newest; each side keeps its order */
         int takes_new = old == 0 || (new > 0 && end_of(d, &lane->newest[new - 1]) >= end_of(d, &d->recent[old - 1]));
         merged[--at] = takes_new ? lane->newest[--new] : d->recent[--old];
     }

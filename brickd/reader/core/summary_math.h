@@ -4,10 +4,10 @@
 
 #include "brick_shm.h"
 
-/* Sums of hostile numbers stop at the greatest one instead of wrapping. */
+/* Sums of hostile numbers saturate instead of wrapping. */
 static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
 
-/* Adds a span as its thread does, but for sums that stop. An empty summary is zeros, so that the usual span takes two
+/* Adds a span as its thread does, with saturating sums. An empty summary is zeros, so a usual span takes two
  * comparisons. */
 static inline void brick_summary_add_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
                                     uint64_t bytes)
@@ -32,13 +32,13 @@ static inline void brick_summary_add_span(struct brick_summary *s, uint64_t dura
 /* Adds a summary with ticks of the same length. */
 void brick_summary_add(struct brick_summary *into, const struct brick_summary *s);
 
-/* Subtracts what a sum was before; nothing is left where that cannot be. Min and max become the widest that they may be. */
+/* Subtracts an earlier state of a sum, or clears it if `then` is not earlier. Min and max become their widest bounds. */
 void brick_summary_subtract(struct brick_summary *from, const struct brick_summary *then);
 
 /* A summary with its times multiplied: ticks become ns. */
 struct brick_summary brick_summary_scaled(const struct brick_summary *s, double factor);
 
-/* By how many buckets a histogram moves when its times are multiplied: each bucket goes into the one with its middle. */
+/* How far a histogram moves when its times are multiplied: each bucket moves to the one that holds its middle. */
 double brick_bucket_shift(double factor);
 
 static inline uint32_t brick_bucket_shifted(uint32_t bucket, double shift)

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #define PLACES 16 /* of a sketch */
-#define UNITS 8.0f /* of rounding: what several operators in a row come to */
+#define UNITS 8.0f /* of rounding: what several operators in a row add up to */
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
 {
@@ -42,7 +42,7 @@ static double unit_of(uint8_t dtype)
 
 int brick_is_float(uint8_t dtype) { return unit_of(dtype) > 0; }
 
-int brick_values_left_out(const struct brick_record *slots) /* no tensor has this checksum of the seed's */
+int brick_values_left_out(const struct brick_record *slots) /* no tensor has an fnv1a of 0 */
 {
     return ((const struct brick_output *)(const void *)&slots[1])->fnv1a == 0;
 }
@@ -84,7 +84,7 @@ float brick_tensor_error(const struct brick_record *one, const struct brick_reco
     return norm > 0 && isfinite(norm) ? (float)(sqrt(squares) / norm) : NAN;
 }
 
-/* How many numbers went into one of the output: as many as a row of the largest input has. */
+/* How many numbers went into one output element: as many as a row of the largest input has. */
 static double reduction(const struct brick_record *slots)
 {
     const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
@@ -127,7 +127,7 @@ int brick_is_spread(uint32_t places) { return (places & (places - 1)) != 0; }
 enum brick_rounded brick_rounded(const struct brick_record *one, const struct brick_record *other)
 {
     const float rounding = brick_rounding(one, other, 0);
-    /* Whichever of the two is the reference. */
+    /* Either of the two may be the reference. */
     if (!(rounding > 0 && brick_tensor_error(one, other, 0) <= rounding && brick_tensor_error(other, one, 0) <= rounding))
         return BRICK_ROUNDED_NOT;
     return brick_is_spread(brick_places_apart(one, other)) ? BRICK_ROUNDED_SPREAD : BRICK_ROUNDED_ONCE;
