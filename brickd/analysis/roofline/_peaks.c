@@ -1,22 +1,21 @@
-/* _peaks.c - how fast this processor reads a working set.
+/* _peaks.c - measures how fast this processor reads a working set.
  *
- * Its own file and module, for it is loaded where peaks are measured and nowhere else. In C because the level that
- * matters to small kernels, L1, gives 24 KiB in 80 ns: a call from Python takes longer than the reading.
+ * A module of its own: it is loaded only where peaks are measured. Written in C because L1, the level that matters to
+ * small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer.
  *
- * It reads and does not write, for a store is two transfers or one by how it is made: reads are what no kernel that
- * moves the same bytes is faster than. Whoever calls makes the buffer and writes to it before: of memory that nobody
- * wrote to, the kernel has one page of zeros.
+ * It only reads. A store costs one or two transfers, depending on how it is made; no kernel that moves the same bytes is
+ * faster than reads. The caller makes the buffer and writes to it first: unwritten memory is one page of zeros.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 #include <time.h>
 
-#define STRIDE 256               /* bytes a round of the loop reads */
-#define BATCH_BYTES (1 << 20)    /* read between two looks at the clock, at the least */
+#define STRIDE 256               /* bytes read per iteration of the loop */
+#define BATCH_BYTES (1 << 20)    /* least bytes read between two clock reads */
 #define DURATION_NS_MAX 10000000000
 
-/* Four chains: as many loads as a processor begins in a cycle wait for none that came before. */
+/* Four independent chains: loads that start in the same cycle do not wait for each other. */
 #define READER(name, width)                                                                                            \
     static uint64_t name(const char *at, const char *end)                                                              \
     {                                                                                                                  \
@@ -76,12 +75,12 @@ static PyObject *reads(PyObject *module, PyObject *arguments)
     const Py_ssize_t batch = buffer.len < BATCH_BYTES ? BATCH_BYTES / buffer.len : 1;
     long long passes = 0, began_ns, ended_ns;
     Py_BEGIN_ALLOW_THREADS
-    volatile uint64_t kept = read(begin, end); /* once before it counts: into the cache, if it is to be there */
+    volatile uint64_t kept = read(begin, end); /* untimed: fills the cache */
     began_ns = now_ns();
     do {
         for (Py_ssize_t pass = 0; pass < batch; pass++) {
             kept = kept ^ read(begin, end);
-            __asm__ volatile("" ::: "memory"); /* what was read may be another by now, for all the compiler knows */
+            __asm__ volatile("" ::: "memory"); /* the compiler must read the buffer again */
         }
         passes += batch;
         ended_ns = now_ns();

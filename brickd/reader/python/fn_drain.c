@@ -1,8 +1,7 @@
-/* python/fn_drain.c - brickd.shm._reader.drain: a pass over many segments; tails: what to write after it; rest: waits until
- * the next pass is worth it.
+/* python/fn_drain.c - brickd.shm._reader.drain, a pass over many segments; tails, the writes after it; rest, the wait
+ * until the next pass is worthwhile.
  *
- * Reading is done without the interpreter lock, under that of each segment; objects are
- * made afterwards.
+ * Reading holds the lock of each segment but not the interpreter lock. Objects are made afterwards.
  */
 #include "py_drain.h"
 
@@ -17,7 +16,7 @@ struct outcome {
     struct drain_numbers seen;
 };
 
-/* Of this thread: allocating it in each tick would cost more than the tick. */
+/* One per thread: allocating it in each tick would cost more than the tick. */
 static _Thread_local struct brick_scratch scratch;
 
 static struct outcome pass(Drain *self)
@@ -27,7 +26,7 @@ static struct outcome pass(Drain *self)
     const uint64_t fetched = d->reader.fetched;
     int before = d->refused, whole = brick_drain_pass(d, &scratch);
     struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
-    d->events.records = NULL; /* a large pass would leave its memory to all that follow */
+    d->events.records = NULL; /* later passes must not keep the memory of a large one */
     d->events.count = d->events.room = 0;
     o.seen = (struct drain_numbers){
         .activity = d->activity,
@@ -50,7 +49,7 @@ static struct outcome pass(Drain *self)
 
 static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcome *o)
 {
-    /* A refusal is final: its reason does not change any more. */
+    /* A refusal is final: its reason no longer changes. */
     const char *records = o->count > 0 ? (const char *)o->records : NULL;
     return Py_BuildValue("(ny#z)", index, records, (Py_ssize_t)(o->count * sizeof *o->records),
                          o->refused ? d->drain.reader.reason : NULL);
@@ -79,8 +78,8 @@ static double waiting(Drain *self)
     return fill;
 }
 
-/* Checks every so often whether a ring is full enough to be drained, until a descriptor is readable: without the interpreter,
- * since most checks find nothing. Returns whether each descriptor is readable. */
+/* Waits until a descriptor is readable or a ring is full enough to drain. Checks the rings once per interval, up to `looks`
+ * times, without the interpreter lock: most checks find nothing. Returns whether each descriptor is readable. */
 PyObject *reader_rest(PyObject *module, PyObject *args)
 {
     PyObject *segments;

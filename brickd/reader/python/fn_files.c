@@ -1,4 +1,4 @@
-/* python/fn_files.c - system calls that Python lacks, or would make one by one; without the interpreter lock. */
+/* python/fn_files.c - inotify, which Python lacks, and many writes in one call, without the interpreter lock. */
 #include "py_types.h"
 
 #include <errno.h>
@@ -29,11 +29,11 @@ struct piece {
     Py_ssize_t length;
 };
 
-/* 0, or an errno. */
+/* Returns 0 or an errno. */
 static int write_whole(struct piece p)
 {
     while (p.length > 0) {
-        brick_fence_release(); /* O12: of a tail's two writes, after the copy and one after the other */
+        brick_fence_release(); /* O12: the copy is before a tail's first write, and that is before the second */
         ssize_t put = pwrite(p.fd, p.bytes, (size_t)p.length, (off_t)p.offset);
         if (put < 0 && errno == EINTR)
             continue;

@@ -21,7 +21,7 @@ PyObject *reader_title(PyObject *module, PyObject *bytes)
                          (Py_ssize_t)sizeof title.id, title.number, (char *)&key, (Py_ssize_t)sizeof key);
 }
 
-/* 0, with an exception. */
+/* Returns 0 with an exception on failure. */
 static int keyed(PyObject *args, const char *format, struct brick_key *key, Py_buffer *blocks)
 {
     const char *words;
@@ -76,7 +76,7 @@ PyObject *reader_sum(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLongLong(brick_sum_end(&sum));
 }
 
-/* Copies the struct at the start of a body; 0, with an exception. */
+/* Copies the struct at the start of a body. Returns 0 with an exception if the body is too short. */
 static int begins(PyObject *body, void *record, size_t size)
 {
     Py_buffer buffer;
@@ -100,7 +100,7 @@ PyObject *reader_records(PyObject *module, PyObject *body)
                          (unsigned long long)records.first);
 }
 
-/* Slots and two numbers, of which the first one is at most their count; 0, with an exception. */
+/* Parses slots and two numbers, of which the first is at most their count. Returns 0 with an exception on failure. */
 static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsigned long long *at, unsigned long long *other)
 {
     if (!PyArg_ParseTuple(args, format, slots, at, other))

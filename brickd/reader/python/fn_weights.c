@@ -1,7 +1,7 @@
-/* python/fn_weights.c - batches of records of weights: their tensors, their contents, and which kept record they replace.
+/* python/fn_weights.c - batches of weight records: their tensors, their contents, and the kept records that they replace.
  *
- * Numbers of tensors and contents are in dicts of Python's, what is kept of tensors is in
- * its arrays. Neither is trusted: each index is checked with the array's length.
+ * Python dicts hold the numbers of tensors and contents, Python arrays hold the state of tensors. Neither is trusted: each
+ * index is checked against the array's length.
  */
 #include "../core/fingerprint_window.h"
 #include "../core/tolerance.h"
@@ -14,7 +14,7 @@
 #define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
 #define NOTHING (-1)
 
-/* Two contents are equal if these are: checksum and elements; shape and dtype (analysis/weights/contents.py). */
+/* Two contents are equal if checksum, elements, shape and dtype are equal (analysis/weights/contents.py). */
 #define SUMS_BYTES (2 * sizeof(uint64_t))
 #define FORM_BYTES (sizeof(uint32_t) + sizeof(uint8_t))
 BRICK_ASSERT(offsetof(struct brick_tensor_sums, mean) == SUMS_BYTES, "checksum and elements come first");
@@ -35,7 +35,7 @@ static struct weight weight_at(const Py_buffer *records, Py_ssize_t at)
     return w;
 }
 
-/* The number of a key; `none` where it has none, -2 with an exception. */
+/* The number of a key; `none` if it has none; -2 with an exception. */
 static int64_t number_of(PyObject *dict, PyObject *key, int64_t none)
 {
     PyObject *value = key != NULL ? PyDict_GetItemWithError(dict, key) : NULL;
@@ -85,7 +85,7 @@ PyObject *reader_weights_of(PyObject *module, PyObject *args)
 
 /* ---- contents ------------------------------------------------------------ */
 
-/* analysis/weights/contents.py: contents by number, and unused numbers. */
+/* As in analysis/weights/contents.py: contents by number, and unused numbers. */
 struct contents {
     PyObject *numbers, *contents, *unused;
 };
@@ -102,7 +102,7 @@ static PyObject *next_number(const struct contents *c)
     return number;
 }
 
-/* Keeps what follows the head of a record under the next number: that number, or -2 with an exception. */
+/* Stores a record without its head under the next number. Returns that number, or -2 with an exception. */
 static int64_t keep(const struct contents *c, PyObject *key, const char *record)
 {
     PyObject *bytes = PyBytes_FromStringAndSize(record + SLOT_BYTES, RECORD_BYTES - SLOT_BYTES), *number = next_number(c);
@@ -144,9 +144,9 @@ PyObject *reader_weights_held(PyObject *module, PyObject *args)
     return numbers;
 }
 
-/* ---- what is kept of a worker's tensors ---------------------------------- */
+/* ---- the state of a worker's tensors --------------------------------------- */
 
-/* Columns of equal length (analysis/weights/worker_tensors.py); `now` is 0 where it is unknown. */
+/* Columns of equal length (analysis/weights/worker_tensors.py). `now` is 0 if unknown. */
 struct rows {
     uint64_t *generations, *ticks, *first_ticks;
     uint32_t *now, *firsts;
@@ -154,7 +154,7 @@ struct rows {
     size_t count;
 };
 
-/* How often each content is used, and which are not used. */
+/* How often each content is used, and the unused ones. */
 struct uses {
     uint32_t *uses;
     size_t count;
@@ -185,8 +185,8 @@ static void release(struct uses *u, uint32_t content, struct put *p)
 
 enum { NOW = 1, FIRST = 2, BOTH = NOW | FIRST };
 
-/* Which of the two kept records a record replaces: both where it begins a generation, or is the first one; the first where it
- * was read before that. */
+/* Which of the two kept records (newest, first of its generation) a record replaces: both if none is kept or it begins a
+ * generation; else the one that it is newer or older than. */
 static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t ticks)
 {
     if (r->now[n] == 0)
@@ -196,7 +196,7 @@ static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t t
     return ticks < r->first_ticks[n] && generation == r->generations[n] ? FIRST : 0;
 }
 
-/* Without room nothing stays known: it would be taken for the present content. */
+/* Without room the row is cleared: an old content would pass for the present one. */
 static void clear(const struct rows *r, size_t n, struct uses *u, struct put *p)
 {
     release(u, r->now[n], p);
@@ -281,7 +281,7 @@ PyObject *reader_weights_put(PyObject *module, PyObject *args)
     return result;
 }
 
-/* ---- two of them ------------------------------------------------------- */
+/* ---- two records ------------------------------------------------------- */
 
 PyObject *reader_tensor_error(PyObject *module, PyObject *args)
 {

@@ -1,4 +1,4 @@
-/* python/module.c - brickd.shm._reader: the reader's face in CPython. */
+/* python/module.c - the module brickd.shm._reader. */
 #include "../core/fold.h"
 #include "../core/match.h"
 #include "../core/recording_format.h"
@@ -63,7 +63,7 @@ static uint64_t ticks_of(uint32_t clock)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* (ticks, ns): of a few pairs the one whose readings were closest together. */
+/* (ticks, ns): of a few pairs, the one whose readings are closest together. */
 static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 {
     unsigned long clock = PyLong_AsUnsignedLong(kind);
@@ -122,7 +122,7 @@ static PyMethodDef reader_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* A type of the module's; a new reference. */
+/* Adds a type to the module. Returns a new reference. */
 static PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
@@ -131,7 +131,7 @@ static PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
     return (PyTypeObject *)type;
 }
 
-/* Each kind of record as KIND_NAME; KINDS has them all: number, name, struct, whether it is an event. */
+/* Adds each kind of record as KIND_NAME, and all as KINDS: number, name, struct, whether it is an event. */
 static int kinds_add(PyObject *module)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* python/py_drain.c - brickd.shm._reader.Drain: one consumer of a segment.
  *
- * Every method holds the segment's lock while it copies, and makes no object meanwhile:
- * that could run any code, and a pass of another thread may be waiting.
+ * Every method holds the segment's lock while it copies. It makes no object under the lock: that could run any code while
+ * a pass of another thread waits.
  */
 #include "py_drain.h"
 
@@ -132,13 +132,13 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
         copy[n] = d->drain.lanes[n].cursor;
     pthread_mutex_unlock(&d->mutex);
     static const struct brick_cursor beginning;
-    PyObject *rows = PyList_New(count), *like = NULL; /* lanes with empty rings are all equal */
+    PyObject *rows = PyList_New(count), *like = NULL; /* lanes still at zero share one tuple */
     for (uint32_t n = 0; rows != NULL && n < count; n++) {
         const int begins = memcmp(&copy[n], &beginning, sizeof beginning) == 0;
         PyObject *row = begins && like != NULL ? Py_NewRef(like) : number_tuple(&copy[n], 'Q', CURSOR_NUMBERS);
         list_put(&rows, n, row);
         if (begins)
-            like = row; /* borrowed of the list */
+            like = row; /* borrowed from the list */
     }
     PyMem_Free(copy);
     return rows;

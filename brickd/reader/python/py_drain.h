@@ -1,11 +1,11 @@
-/* python/py_drain.h - a Drain as the files of brickd.shm._reader see it. */
+/* python/py_drain.h - the struct of a Drain, for the files of brickd.shm._reader. */
 #ifndef BRICKD_PY_DRAIN_H
 #define BRICKD_PY_DRAIN_H
 
 #include "../core/drain.h"
 #include "py_types.h"
 
-/* The attributes. */
+/* The values of the attributes. */
 struct drain_numbers {
     unsigned long long activity, spans, rejected, skipped, gaps, checked, resident;
     double fill, held;
@@ -15,15 +15,15 @@ struct drain_numbers {
 
 typedef struct {
     PyObject_HEAD
-    struct brick_drain drain;   /* behind the lock */
+    struct brick_drain drain;   /* guarded by the lock */
     pthread_mutex_t mutex;
     int opened;                 /* the lock exists */
     PyObject *spool;            /* of the drain's track; NULL: none */
     struct drain_numbers seen;  /* after the last pass */
-    unsigned long long read;    /* bytes, by all passes */
+    unsigned long long read;    /* bytes, over all passes */
 } Drain;
 
-/* Appends (fd, offset, bytes) of the tails to a list, or clears it with an exception. */
+/* Appends the tails to a list as (fd, offset, bytes), or clears it with an exception. */
 void drain_tails(Drain *d, int events, PyObject **writes);
 
 #endif

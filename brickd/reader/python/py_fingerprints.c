@@ -1,7 +1,6 @@
 /* python/py_fingerprints.c - brickd.shm._reader.Fingerprints: the newest fingerprints of workers, by number and by group.
  *
- * Every method holds the lock while it reads or changes the window, and makes no
- * object meanwhile.
+ * Every method holds the lock while it reads or changes the window, and makes no object under it.
  */
 #include "py_fingerprints.h"
 
@@ -57,7 +56,7 @@ static void fingerprints_dealloc(PyObject *self)
 
 /* ---- adding ------------------------------------------------------------- */
 
-/* What one call of add() has taken. */
+/* The result of one call of add(). */
 struct added {
     Py_ssize_t bytes;
     struct brick_record *weights; /* NULL: none yet */
@@ -65,7 +64,7 @@ struct added {
     int no_memory;
 };
 
-/* A record of a weight without inputs. 0: its site is not known. */
+/* Adds a weight's record, which has no inputs. Returns 0 if its site is unknown or there is no memory. */
 static int add_weight(struct brick_fingerprints *p, const struct brick_origin *by, const struct brick_record *slots,
                       size_t left, struct added *a)
 {
@@ -73,7 +72,7 @@ static int add_weight(struct brick_fingerprints *p, const struct brick_origin *b
     const struct brick_tensor_sums *sums = (const struct brick_tensor_sums *)(const void *)&slots[2];
     if (by->named && (c->site >= by->sites_count || by->sites[c->site] == 0))
         return 0;
-    if (sums->dtype == 0) { /* nothing was read: two of those would be equal */
+    if (sums->dtype == 0) { /* nothing was read: any two of these would be equal */
         p->refused++;
         return 1;
     }
@@ -101,7 +100,7 @@ static void add_all(struct brick_fingerprints *p, const struct brick_origin *by,
                            && c->slots == BRICK_CHECKED_SLOTS(0) && c->slots <= left;
         const enum brick_added added = weight ? BRICK_ADDED : brick_fingerprints_add(p, by, slots, left);
         a->no_memory |= added == BRICK_ADDED_NO_MEMORY;
-        if (added == BRICK_ADDED_NOT) /* where the next record begins is unknown */
+        if (added == BRICK_ADDED_NOT) /* the next record's start is unknown */
             break;
         if (added != BRICK_ADDED || (weight && !add_weight(p, by, slots, left, a)))
             return;
@@ -165,7 +164,7 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
 static PyObject *fingerprints_unlike(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
-    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 1]; /* of each window one at least */
+    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 1]; /* at least one per window */
     size_t count = 0;
     take_lock(&p->mutex);
     for (size_t n = 0; n < p->all.count; n++) {
@@ -376,7 +375,7 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
     } else if (whole && (other = fingerprints_made(Py_TYPE(self), PY_SSIZE_T_MAX, 0)) != NULL) {
         uint64_t *ends = calloc(counts[0] + 1, sizeof *ends);
         const struct brick_renumbered r = {taken[0], taken[1], taken[2], counts[0], ends};
-        /* It is long: a thread that adds meanwhile waits for the lock alone. */
+        /* The copy is long: meanwhile a thread that adds waits only for this lock, not for the interpreter lock. */
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&p->mutex);
         whole = ends != NULL;

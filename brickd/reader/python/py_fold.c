@@ -13,9 +13,9 @@ struct means {
 typedef struct {
     PyObject_HEAD
     struct brick_row *rows;
-    struct means *means; /* of each row */
+    struct means *means; /* per row */
     Py_ssize_t count;
-    double grid_ns; /* the first worker's tick; 0 until there was one */
+    double grid_ns; /* the first worker's tick; 0 before that */
 } Fold;
 
 static void fold_dealloc(PyObject *self)
@@ -47,7 +47,7 @@ static int fold_grow(Fold *f, Py_ssize_t count)
     return 1;
 }
 
-/* Of two workers with the same mean the one with the greater number is the worst: their order changes nothing. */
+/* Of two workers with the same mean, the one with the greater number is the worst, so their order does not matter. */
 static int mean_add(struct means *m, double ns, Py_ssize_t whose)
 {
     if (m->count == m->room) {
@@ -97,7 +97,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The largest mean over their median; 0 where there is none. */
+/* The largest mean divided by the median; 0 without means. */
 static double spread(struct means *m)
 {
     if (m->count == 0)
@@ -107,7 +107,7 @@ static double spread(struct means *m)
     return median > 0 ? m->most / median : 1;
 }
 
-/* Each path with its own tick, and with the times in ns inside its spans. */
+/* Sets each path's tick, and the times in ns inside its spans. */
 static void measure(struct brick_part *parts, const struct brick_summary *s, const int32_t *parents, const int8_t *flags,
                     Py_ssize_t paths, double tick_ns)
 {

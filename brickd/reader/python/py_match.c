@@ -34,7 +34,7 @@ static PyObject *site_of(const struct brick_match_site *s)
                          (unsigned long long)s->uncertain, (double)s->error);
 }
 
-/* At most so many rows, in order; none that is not comparable takes the place of one that is. */
+/* At most `most` rows, in order. No row that is not comparable takes the place of a comparable one. */
 static PyObject *rows_of(const struct brick_match *m, size_t most)
 {
     size_t comparable = 0, count = 0;
@@ -78,7 +78,7 @@ static PyObject *document_of(const struct brick_match *m, size_t most)
     return NULL;
 }
 
-/* A number of each worker, if the list is there; 0 with an exception. */
+/* Reads one number per worker, unless the list is None. Returns 0 with an exception on failure. */
 static int numbers_of_each(PyObject *list, const char *what, size_t count, uint64_t **numbers)
 {
     size_t found;
@@ -133,7 +133,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     return found;
 }
 
-/* The window that holds both, and their numbers there; NULL: none does. */
+/* The window that holds both, with their numbers there. NULL if no window does. */
 static struct brick_fingerprints *window_of_both(Fingerprints *p, unsigned long long *one, unsigned long long *other)
 {
     uint64_t first, second;

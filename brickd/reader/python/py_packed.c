@@ -1,8 +1,8 @@
-/* python/py_packed.c - brickd.shm._reader.Packed: a packed array of summary; its buffer is unpacked while it is used. */
+/* python/py_packed.c - brickd.shm._reader.Packed: a packed array of summaries, unpacked while its buffer is in use. */
 #include "../core/summary_codec.h"
 #include "py_types.h"
 
-/* Rows of a reading: each path, and for each one more with bounded times. */
+/* The most rows of a reading: each path, and one more per path with bounded times. */
 #define ROWS_MAX (2 * (int64_t)BRICK_NUMBERS_MAX)
 
 enum { WORDS = sizeof(struct brick_summary) / sizeof(uint64_t) };
@@ -13,7 +13,7 @@ typedef struct {
     Py_ssize_t rows;
 } Packed;
 
-/* Takes over the reference to the form. */
+/* Takes over the reference to `form`. */
 static PyObject *packed_with(PyTypeObject *type, PyObject *form, Py_ssize_t rows)
 {
     Packed *p = form != NULL ? (Packed *)type->tp_alloc(type, 0) : NULL;
@@ -44,7 +44,7 @@ PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, P
     if (form == NULL)
         return NULL;
     size_t size = brick_pack((const uint64_t *)(const void *)summaries, words, (uint8_t *)PyBytes_AS_STRING(form));
-    _PyBytes_Resize(&form, (Py_ssize_t)size); /* NULL, with an error, where that fails */
+    _PyBytes_Resize(&form, (Py_ssize_t)size); /* NULL with an exception on failure */
     return packed_with(type, form, count);
 }
 

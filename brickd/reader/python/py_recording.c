@@ -14,11 +14,11 @@
 typedef struct {
     PyObject_HEAD
     struct brick_recorder recorder;
-    uint32_t writing; /* a thread is */
+    uint32_t writing; /* 1 while a thread writes */
     int begun;
 } Recording;
 
-/* 0, with an exception: another kind of file cannot be written like this. */
+/* Returns 0 with an exception if the recorder cannot write to this file. */
 static int fit(int fd)
 {
     struct stat status;
@@ -91,7 +91,7 @@ static void recording_dealloc(PyObject *self)
 
 /* ---- writing: one thread, without the interpreter lock ------------------- */
 
-/* 0, with an exception. */
+/* Returns 0 with an exception if another thread writes. */
 static int enter(Recording *self)
 {
     if (brick_claim32(&self->writing, 0, 1))

@@ -1,7 +1,7 @@
 /* python/py_segment.c - brickd.shm._reader.Segment: an open file with a valid header.
  *
- * Each method makes fresh copies, without the interpreter lock where they are large. An
- * inconsistency is a ValueError with the reason.
+ * Each method makes fresh copies, large ones without the interpreter lock. An inconsistency is a ValueError with the
+ * reason.
  */
 #include "brick_removed.h"
 #include "../core/segment_copy.h"
@@ -63,7 +63,7 @@ static PyObject *segment_control(PyObject *self, PyObject *unused)
     return unpacked("control", &control);
 }
 
-/* The last struct, and its dict: lanes in which little happened are equal. */
+/* The last struct and its dict, for reuse: idle lanes are equal. */
 struct shown {
     const char *record;
     size_t size;
@@ -81,7 +81,7 @@ static PyObject *show(struct shown *last, const void *bytes)
     return last->dict;
 }
 
-/* The lines of all lanes and, unless NULL, of their consumers, for PyMem_Free; 0 with an exception. */
+/* Reads all lane lines and, unless NULL, all consumer lines, for PyMem_Free. Returns 0 with an exception on failure. */
 static int read_lines(Segment *s, struct brick_lane **lanes, struct brick_consumer **consumers)
 {
     const size_t count = s->reader.header.lanes;
@@ -163,7 +163,7 @@ static PyObject *segment_sums(PyObject *self, PyObject *unused)
     return kinds != NULL ? Py_BuildValue("(KKN)", activity, summarized, kinds) : NULL;
 }
 
-/* How many rows of each table have been given out, never more than there are; 0 with an exception. */
+/* Sets the number of rows in use of each table, at most its room. Returns 0 with an exception on failure. */
 static int count_rows(Segment *s, uint32_t rows[BRICK_TABLES])
 {
     struct brick_process process;
@@ -229,7 +229,7 @@ static PyObject *site_row(const void *table, uint32_t n, uint32_t count)
     return Py_BuildValue("(IiI)", brick_key_name(key), (int)brick_key_layer(key), brick_key_unit(key));
 }
 
-/* A list of a table's rows; the rows that were made last serve again where the bytes are the same. */
+/* A list of a table's rows. Reuses the last rows made if the bytes are the same. */
 static PyObject *rows_of(Segment *s, enum brick_table table, const void *bytes, size_t size, uint32_t count)
 {
     static PyObject *(*const row_of[BRICK_TABLES])(const void *, uint32_t, uint32_t) = {name_row, path_row, site_row};

@@ -2,7 +2,7 @@
 #include "../core/record_queue.h"
 #include "py_types.h"
 
-/* A quarter of a second of a million records a second. */
+/* Room for a quarter of a second at a million records per second. */
 #define BYTES (16ll << 20)
 #define BYTES_MAX (1ll << 40)
 
@@ -64,7 +64,7 @@ int spool_enter(struct brick_spool *spool)
 
 void spool_leave(struct brick_spool *spool) { brick_store_release32(&spool->consuming, 0); }
 
-/* ---- what is in it ------------------------------------------------------- */
+/* ---- contents --------------------------------------------------------------- */
 
 /* The workers of the pieces below `end`. */
 static PyObject *workers(const struct brick_spool *s, uint64_t end)
@@ -104,7 +104,7 @@ static PyObject *spool_clear(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* It stays entered: no producer or consumer gets in again. */
+/* The spool stays entered: no producer or consumer enters again. */
 static PyObject *spool_end(PyObject *self, PyObject *unused)
 {
     Spool *spool = (Spool *)self;
@@ -120,7 +120,7 @@ static PyObject *spool_end(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Its redactor; NULL with an exception, once it has ended. */
+/* Its redactor; NULL with an exception once the spool has ended. */
 static const struct brick_redactor *redactor(PyObject *self)
 {
     if (((Spool *)self)->begun)
@@ -163,7 +163,7 @@ static PyObject *spool_refused(PyObject *self, void *unused)
     return PyLong_FromUnsignedLongLong(brick_load_relaxed(&inner(self)->refused_slots));
 }
 
-/* ---- who waits for it ---------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------- */
 
 static PyObject *spool_wake(PyObject *self, PyObject *unused)
 {

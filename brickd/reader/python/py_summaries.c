@@ -8,7 +8,7 @@ typedef struct {
     PyObject_HEAD
     struct brick_summary *summaries;
     Py_ssize_t count;
-    PyObject *packed; /* what they are now, packed; NULL: not yet packed */
+    PyObject *packed; /* their present values, packed; NULL: not packed yet */
 } Summaries;
 
 static int grow(Summaries *s, Py_ssize_t count)
@@ -36,7 +36,7 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
     Summaries *s = count >= 0 ? (Summaries *)type->tp_alloc(type, 0) : NULL;
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
-    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* an empty one becomes zeros */
+    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* empty ones become zeros */
         brick_summary_add(&s->summaries[i], (const struct brick_summary *)bytes.buf + i);
     if (bytes.buf != NULL)
         PyBuffer_Release(&bytes);

@@ -1,4 +1,4 @@
-/* python/py_types.h - what the files of brickd.shm._reader share of CPython. */
+/* python/py_types.h - what the files of brickd.shm._reader share. */
 #ifndef BRICKD_PY_TYPES_H
 #define BRICKD_PY_TYPES_H
 
@@ -48,7 +48,7 @@ PyObject *reader_append_removed(PyObject *module, PyObject *args);
 PyObject *reader_pieces(PyObject *module, PyObject *events);
 PyObject *reader_source_hash(PyObject *module, PyObject *text);
 
-/* The bytes of the table that was read last, and its rows: the workers of a service mostly have equal tables. */
+/* The bytes of the last table and its rows: most workers of a service have equal tables. */
 struct table_rows {
     PyObject *bytes, *rows;
 };
@@ -58,20 +58,20 @@ struct reader_state {
     struct table_rows tables[BRICK_TABLES];
 };
 
-/* A struct as a dictionary: every field but the reserved ones. */
+/* A struct as a dictionary, without its reserved fields. */
 PyObject *unpacked(const char *record, const void *bytes);
-/* The same by another table. */
+/* The same by another layout table. */
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
-/* How many bytes a field's element has, by its code in the table of the layout. */
+/* The bytes of a field's element, by its code in the layout table. */
 uint32_t code_size(char code);
 PyObject *number_tuple(const void *elements, char code, uint32_t count);
-/* Each takes over the reference to the item; 0, with the list cleared, where it is NULL or there is no memory. */
+/* Each takes over the reference to the item. Returns 0 and clears the list if the item is NULL or there is no memory. */
 int list_put(PyObject **list, size_t index, PyObject *item);
 int list_append(PyObject **list, PyObject *item);
 
 void plain_dealloc(PyObject *self);
 
-/* Waits for it without the interpreter lock. */
+/* Waits for the lock without the interpreter lock. */
 static inline void take_lock(pthread_mutex_t *mutex)
 {
     if (pthread_mutex_trylock(mutex) == 0)
@@ -81,14 +81,14 @@ static inline void take_lock(pthread_mutex_t *mutex)
     Py_END_ALLOW_THREADS
 }
 
-/* The spool of a Spool of the module that has the type `sibling`; NULL, with an exception that names what was wanted. */
+/* The spool of a Spool of the same module as `sibling`. NULL with an exception that says what was `wanted`. */
 struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted);
 
-/* Becomes its only consumer; 0, with an exception. */
+/* Becomes its only consumer. Returns 0 with an exception on failure. */
 int spool_enter(struct brick_spool *spool);
 void spool_leave(struct brick_spool *spool);
 
-/* How many summaries a buffer holds; -1, with an exception. */
+/* How many summaries a buffer holds; -1 with an exception. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);
 PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count);
 

@@ -1,4 +1,4 @@
-/* python/struct_dict.c - the shared structs as dictionaries, by the table of their layout; numbers and rows as objects. */
+/* python/struct_dict.c - the shared structs as dictionaries, by their layout table; numbers and rows as objects. */
 #include "py_types.h"
 
 uint32_t code_size(char code)
@@ -6,7 +6,7 @@ uint32_t code_size(char code)
     return code == 'Q' || code == 'd' ? 8 : code == 'H' ? 2 : code == 'B' ? 1 : 4;
 }
 
-/* Shared structs are little-endian, as is every machine that may read them (BRICK_ENDIAN). */
+/* Shared structs are little-endian, as is every machine that reads them (BRICK_ENDIAN). */
 static PyObject *number(const uint8_t *at, char code)
 {
     uint64_t whole = 0;
