@@ -1,8 +1,8 @@
 /* writer/checksum.c - checksums: the fingerprints of a site's tensors go into the lane's event ring.
  *
- * A fingerprint is taken apart from its record, since the kernel may overwrite its inputs, and outside of the busy
- * section. No tensor is read while recording is off, for a site that is off, or while the ring is full. No system call
- * and no allocation, but for the first checksum of a process, of a lane and of a site.
+ * A fingerprint is taken separately from its record, because the kernel may overwrite its inputs, and outside the busy
+ * section. No tensor is read while recording is off, for a site that is off, or while the ring is full. No system call and
+ * no allocation, except for the first checksum of a process, of a lane and of a site.
  */
 #include "draw.h"
 #include "event_ring.h"
@@ -22,13 +22,13 @@ BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64
 
 /* ---- sites -------------------------------------------------------------- */
 
-/* The place of a checksum: what the call gives, else that of what is open for its key. */
+/* The place of a checksum: given by the call, else that of the key's open span. */
 struct place {
-    uint64_t key;   /* of the site, as the private table has it */
+    uint64_t key;   /* the site's key in the private table */
     uint64_t value; /* its number and flags; 0: none */
     uint64_t step;
-    uint32_t has_step; /* 0 or 1; a step of 0 is one too */
-    uint32_t has_draw; /* its step is open, so that it was drawn as it began */
+    uint32_t has_step; /* 0 or 1; step 0 is a step, too */
+    uint32_t has_draw; /* its step is open, and was drawn when it began */
     uint32_t draw;
 };
 
@@ -63,7 +63,7 @@ static struct place place_of(struct brick_thread *t, uint32_t kernel, const void
     return p;
 }
 
-/* Counts a visit; *before: those since the site was last at another step. 0: no memory for the count. */
+/* Counts a visit. *before: earlier ones since the site was last at another step. Returns 0 without memory to count. */
 static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *before)
 {
     const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* more than there are sites */
@@ -86,7 +86,8 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
 
 /* ---- which steps, which sites -------------------------------------------- */
 
-/* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn: that must not depend on the cache. */
+/* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn: the cache must not change
+ * that. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled)
 {
     const uint64_t drawn = brick_step_hash(step) & ~(uint64_t)UINT32_MAX;
@@ -94,7 +95,7 @@ uint64_t brick_step_after(uint64_t step, uint64_t filled)
     return filled == 0 ? step : brick_step_of_hash(drawn | other);
 }
 
-/* Neither the operator nor the host leaves out this step or this site. `rate`: where neither selects steps. */
+/* Whether neither operator nor host excludes this step or this site. `rate` applies if neither sets one. */
 static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_t rate)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
@@ -115,7 +116,7 @@ static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_
 
 static const struct brick_at here;
 
-/* Slots to keep free behind the first: the other ones of the record, and those that are kept from starts. */
+/* Slots to keep free after the first: the rest of the record, and those that starts may not use. */
 static uint64_t kept_free(const struct brick_thread *t, uint32_t inputs)
 {
     return brick_kept_from_starts(t) + BRICK_CHECKED_SLOTS(inputs) - 1u;
@@ -196,7 +197,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
     struct brick_process *process = brick_process_of(brick_segment_now());
     struct brick_fingerprint_key secret;
     if (tensor != NULL && !brick_key_published(process, &secret))
-        return NULL; /* reported there; its checksum is dropped */
+        return NULL; /* already reported; its checksum is dropped */
     const char *refused = tensor == NULL ? "there is none" : brick_fingerprint(tensor, secret, &taken->fingerprint);
     if (refused != NULL) {
         brick_fetch_add(&process->reserved[BRICK_PROCESS_TENSORS_REFUSED], 1);
@@ -211,7 +212,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
 
 static uint32_t saturated(uint64_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
 
-/* A call of its own: see fingerprint/fp_modes.h. */
+/* Not inlined: see fingerprint/fp_modes.h. */
 static __attribute__((noinline)) void narrow(float to[2], double least, double most)
 {
     to[0] = (float)least;
@@ -250,7 +251,7 @@ void brick_put_output(const struct brick_thread *t, const struct brick_taken *ta
     put_tensor(t, 2, taken);
 }
 
-/* Several inputs as one: a difference in any of them shows in it. */
+/* Combines several inputs into one, which differs if any of them differs. */
 static struct brick_taken all_of(const struct brick_taken *inputs, uint32_t count)
 {
     struct brick_taken all = {.dtype = inputs[0].dtype};
@@ -286,7 +287,7 @@ static void put_relation(struct brick_thread *t, const struct brick_at *at, stru
     brick_add(&t->line->amounts, !can_be);
 }
 
-/* The generation of the weights is part of what must be equal, except for what is moved. */
+/* The generation of the weights must be equal, too, except for moved tensors. */
 static uint64_t params_of(const struct brick_at *at, uint8_t relation)
 {
     const uint64_t generation = brick_load_relaxed(&brick_agent.generation);
@@ -311,8 +312,8 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         return outcome;
     }
     uint64_t position = at->position != NULL ? *at->position : 0;
-    int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position)); /* counted in any case */
-    if (output->refused) { /* was counted when it was taken: no attempt, so that it leaves no gap in the numbers */
+    int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position)); /* counts the visit in any case */
+    if (output->refused) { /* counted when it was taken; not an attempt, so it leaves no gap in the sequence */
         brick_event_over(t, now);
         return outcome | BRICK_REFUSED;
     }
@@ -320,7 +321,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     const uint16_t slots = (uint16_t)BRICK_CHECKED_SLOTS(kept);
     if (p.value == 0)
         brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
-    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded as none */
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded as no layer */
     brick_event_attempt(t);
     struct brick_checked *r = placed && output->dtype != 0 ? brick_event_slot(t, kept_free(t, kept)) : NULL;
     if (r == NULL) {

@@ -1,4 +1,4 @@
-/* clock.h - the clock that spans are timed with. */
+/* clock.h - the clock that times spans. */
 #ifndef BRICK_CLOCK_H
 #define BRICK_CLOCK_H
 
@@ -29,11 +29,11 @@ static inline uint64_t brick_ticks(uint32_t clock)
     return brick_clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
-/* The best clock that `wish` allows; clocksource: the file in which the kernel names its own. */
+/* The best clock that `wish` allows. `clocksource`: the file that names the kernel's clock. */
 BRICK_HIDDEN uint32_t brick_clock_choose(const char *wish, const char *clocksource);
 /* Ticks and CLOCK_MONOTONIC_RAW of one moment. */
 BRICK_HIDDEN void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns);
-/* The length of a segment's tick, by its first pair and one of now; 0 where that cannot be known. */
+/* The length of a segment's tick, from its first pair and a new one; 0 if unknown. */
 BRICK_HIDDEN double brick_clock_tick_ns(const struct brick_header *h);
 
 #endif

@@ -1,4 +1,4 @@
-/* config.c - what a segment is made from: the host's configuration, and BRICKD_* where it says nothing. */
+/* config.c - what a segment is made from: the host's configuration, and BRICKD_* variables for what it leaves out. */
 #include "config.h"
 #include "clock.h"
 
@@ -12,7 +12,7 @@ static const char *setting(const char *given, const char *variable, const char *
     return value != NULL && *value != 0 ? value : otherwise;
 }
 
-/* 0: the variable holds no such number. */
+/* Returns 0 if the variable is not a number in range. */
 static uint32_t number_setting(uint32_t given, const char *variable, uint32_t otherwise)
 {
     const char *value = setting(NULL, variable, "");
@@ -23,21 +23,21 @@ static uint32_t number_setting(uint32_t given, const char *variable, uint32_t ot
     return *value >= '0' && *value <= '9' && *end == 0 && number <= UINT32_MAX ? (uint32_t)number : 0;
 }
 
-/* To a multiple of a block, of which `most` is one. */
+/* Rounds up to a multiple of BRICK_BLOCK, at most `most`, which is one. */
 static uint32_t rounded_up(uint32_t n, uint32_t most)
 {
     return n > most ? most : (n + BRICK_BLOCK - 1) / BRICK_BLOCK * BRICK_BLOCK;
 }
 
 #define RATE_OF_MAX 1000000u
-#define EVENTS_MAX (UINT32_C(1) << 20) /* 64 MiB of each thread */
+#define EVENTS_MAX (UINT32_C(1) << 20) /* 64 MiB per thread */
 
 static uint32_t power_of_two(uint32_t n, uint32_t most)
 {
     return n >= most ? most : n <= 1 ? n : UINT32_C(1) << (32 - __builtin_clz(n - 1));
 }
 
-/* Cut at a character's border; what would break a line or a path becomes '_'. */
+/* Cuts at a character border. A byte that would break a line or a path becomes '_'. */
 static void label(uint8_t *to, size_t size, const char *text)
 {
     size_t length = strlen(text);
@@ -47,7 +47,7 @@ static void label(uint8_t *to, size_t size, const char *text)
         to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
 }
 
-/* Of which steps: "off", "all", or "1/16". 0: not set; *wrong: anything else. */
+/* The rate of steps: "off", "all" or "1/16". Returns 0 if it is not set; sets *wrong for anything else. */
 static uint32_t rate_setting(int *wrong)
 {
     const char *value = setting(NULL, "BRICKD_FINGERPRINTS", "");

@@ -4,9 +4,9 @@
 
 #include "segment_file.h"
 
-/* BRICKD=0: the host is not to be recorded. */
+/* BRICKD=0: do not record this process. */
 BRICK_HIDDEN int brick_config_is_off(void);
-/* NULL, or a constant text that says what is wrong with the configuration. */
+/* Returns NULL, or a constant text that says what is wrong with the configuration. */
 BRICK_HIDDEN const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *config);
 
 #endif

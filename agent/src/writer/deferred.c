@@ -1,7 +1,7 @@
 /* writer/deferred.c - deferred work: an event for its start, for a device's measurement, for a wait of the host.
  *
- * Events go into the lane's event ring, whatever a consumer asks of the span ring. No system call, no allocation, no
- * lock and no call into the host, but for a lane's first event.
+ * Events go into the lane's event ring, whether or not a consumer asks for the span ring. No system call, no allocation,
+ * no lock and no call into the host, except for a lane's first event.
  */
 #include "deferred.h"
 #include "event_ring.h"
@@ -11,7 +11,7 @@
 
 #define NUMBER_BITS 48
 
-/* Unique in the process. A forked child goes on from its parent's numbers, so that it gives none of the parent's ids. */
+/* Unique in the process. A forked child continues its parent's numbers, so it never repeats an id of the parent. */
 static uint64_t next_id(struct brick_thread *t)
 {
     brick_store_relaxed(&t->given, t->given + 1);
@@ -30,7 +30,7 @@ static int is_given(const struct brick_thread *self, uint64_t id)
 /* A time of CLOCK_MONOTONIC_RAW in ticks; `now` if it is not in the past or cannot be converted. */
 static uint64_t ticks_at(const struct brick_thread *t, uint64_t ns, uint64_t now)
 {
-    const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns); /* first: `now` is of just before */
+    const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns); /* first: `now` is from just before */
     const double tick_ns = brick_clock_tick_ns(t->segment->header);
     if (!(tick_ns > 0) || !(ago_ns > 0) || ago_ns >= tick_ns * (double)now)
         return now;
@@ -64,7 +64,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     elements = brick_checked(t, elements);
     bytes = brick_checked(t, bytes);
     brick_event_attempt(t);
-    /* "Other" counts ticks: what finds no path of its own is not added to it. */
+    /* Path "other" counts ticks, so work without a path of its own is not added to it. */
     struct brick_defer *r = path != BRICK_OTHER ? brick_event_slot(t, brick_kept_from_starts(t)) : NULL;
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_DEFER);
@@ -86,7 +86,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     return outcome;
 }
 
-/* Pending work ends even if recording was switched off since it began, as open spans do. */
+/* Pending work ends even if recording was switched off meanwhile, as open spans do. */
 static struct brick_thread *enter_to_end(unsigned *outcome)
 {
     struct brick_thread *t = brick_self;
@@ -113,7 +113,7 @@ unsigned brick_finalize(const uint64_t *stream)
     brick_event_attempt(t);
     struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
-        brick_pending_cover(stream); /* before the clock is read: all that was counted began before that */
+        brick_pending_cover(stream); /* before the clock is read, so everything counted began before it */
     const uint64_t now = brick_ticks(brick_agent.clock);
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_FINALIZE);
@@ -131,7 +131,7 @@ unsigned brick_finalize(const uint64_t *stream)
 unsigned brick_measured(uint64_t id, uint64_t elapsed_ns)
 {
     unsigned outcome = BRICK_DONE;
-    if (id == 0) /* its start was not recorded, which was counted there */
+    if (id == 0) /* its start was dropped, and counted then */
         return outcome;
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)

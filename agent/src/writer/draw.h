@@ -1,4 +1,4 @@
-/* writer/draw.h - a step's draw, which decides whether its checksums are recorded: brick_shm.h defines it. */
+/* writer/draw.h - a step's draw, which decides whether its checksums are recorded; brick_shm.h defines it. */
 #ifndef BRICK_DRAW_H
 #define BRICK_DRAW_H
 
@@ -9,7 +9,7 @@
 
 #define BRICK_STEP_DRAWN UINT64_C(0xA0761D6478BD642F)
 
-/* Of this hash the upper half alone counts. */
+/* Only the upper half of this hash counts. */
 static inline uint64_t brick_step_hash(uint64_t step) { return brick_splitmix64(step ^ BRICK_STEP_DRAWN); }
 static inline uint64_t brick_step_of_hash(uint64_t hash) { return brick_unsplitmix64(hash) ^ BRICK_STEP_DRAWN; }
 
@@ -27,8 +27,8 @@ static inline uint32_t brick_draw(uint64_t step, uint32_t epoch)
     return (uint32_t)(brick_splitmix64(upper | epoch / BRICK_EPOCH_TURNS) >> 32) ^ brick_bits_reversed(epoch);
 }
 
-/* In the epoch of now. The coarse clock is read from memory (no system call), and once in a step: without it the word of a
- * daemon that was killed would hold for ever. */
+/* The draw in the present epoch. The coarse clock is read from memory (no system call), once per step: without it the word
+ * of a killed daemon would hold forever. */
 static inline uint32_t brick_draw_now(const struct brick_thread *t, uint64_t step)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);

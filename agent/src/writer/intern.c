@@ -1,8 +1,5 @@
-/* writer/intern.c - names, paths and sites get their numbers.
- *
- * Cold: once per name, place in the call tree and site. Several threads may be here at once; none waits (struct
- * brick_entry).
- */
+/* writer/intern.c - gives names, paths and sites their numbers. Cold: once per name, place in the call tree and site.
+ * Several threads may be here at once; none waits (struct brick_entry). */
 #include "intern.h"
 #include "sensitive.h"
 
@@ -21,7 +18,7 @@ static uint64_t power_of_two_from(uint64_t n)
 
 int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
 {
-    /* At most half full of paths and sites; recursions may take the half of what there is. */
+    /* Paths and sites fill at most half of the entries; recursions may take the other half. */
     uint64_t entries = power_of_two_from((uint64_t)h->paths * 4 + (uint64_t)h->sites * 2), numbers = power_of_two_from((uint64_t)h->names * 2);
     memset(t, 0, sizeof *t);
     t->entries = (struct brick_entry *)brick_private_memory(entries * sizeof *t->entries);
@@ -36,7 +33,7 @@ int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
 
 /* ---- names ------------------------------------------------------------- */
 
-/* A counter that readers see follows the private one; never back. */
+/* Raises a counter that readers see to the private one; never lowers it. */
 static void raise_to(uint64_t *counter, uint64_t value)
 {
     uint64_t now = brick_load_relaxed(counter);
@@ -44,7 +41,7 @@ static void raise_to(uint64_t *counter, uint64_t value)
         continue;
 }
 
-/* The next number, or `room` when there is none: compared before it is taken, so that no counter runs away. */
+/* The next number, or `room` if none is free. Compares before it takes one, so the counter cannot run away. */
 static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
 {
     uint64_t number = brick_load_relaxed(next) < room ? brick_fetch_add(next, 1) : room; /* O4 */
@@ -54,7 +51,7 @@ static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
     return number;
 }
 
-/* Otherwise it is a hole, and must not be touched. */
+/* Whether the name has memory. If not, it is a hole and must not be touched. */
 static int name_is_there(const struct brick_segment *s, uint64_t number)
 {
     const uint64_t block = number / BRICK_BLOCK;
@@ -88,7 +85,7 @@ static int name_is(const struct brick_name *slot, const uint8_t *text, size_t le
     return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
 }
 
-/* Cuts at a character's border and appends eight digits of the hash. Keeps the word that makes it sensitive. */
+/* Cuts at a character border and appends eight digits of the hash. Keeps the word that makes the name sensitive. */
 static size_t name_cut(uint8_t *cut, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
@@ -128,7 +125,7 @@ uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, cons
         if (number != 0) {
             if (!name_is(&names[number - 1], text, length))
                 continue;
-            if (mine < room) /* another thread had it first */
+            if (mine < room) /* another thread interned it first */
                 brick_store_release32(&names[mine].word, BRICK_NAME_READY | BRICK_NAME_VOID);
             return number - 1;
         }
@@ -143,13 +140,13 @@ uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, cons
         }
         if (brick_claim32(&t->numbers[place], 0, (uint32_t)mine + 1))
             return (uint32_t)mine;
-        place = (place - 1) & t->number_mask; /* look at what was put there */
+        place = (place - 1) & t->number_mask; /* look at what another thread put there */
     }
 }
 
 /* ---- paths ------------------------------------------------------------- */
 
-/* Recursion: the nearest ancestor that is the same brick in the same layer. */
+/* Recursion: the nearest ancestor with the same brick and layer. */
 static uint32_t ancestor_like(const uint64_t *paths, uint64_t key)
 {
     uint64_t same = key >> 16;
@@ -165,7 +162,7 @@ static uint32_t ancestor_like(const uint64_t *paths, uint64_t key)
 static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
 {
     if ((value & BRICK_ENTRY_AGAIN) != 0 && brick_fetch_add(&t->recursions, 1) > t->entry_mask / 2)
-        return; /* found the slow way, each time */
+        return; /* found the slow way each time */
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
         struct brick_entry *e = &t->entries[i];
         uint64_t free_value = 0;
@@ -197,7 +194,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     if (brick_key_parent(key) == BRICK_OTHER)
         return other; /* below "other" everything is other */
     if (brick_key_name(key) >= s->header->names)
-        return other; /* no number of a name: a reader would refuse the whole segment */
+        return other; /* not a name's number: a reader would refuse the whole segment */
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
         return value;
@@ -223,7 +220,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 int brick_name_is_given(const struct brick_segment *s, uint32_t number)
 {
-    if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number)) /* "other" is many kernels */
+    if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number)) /* "other" stands for many kernels */
         return 0;
     return (brick_load_acquire32(&brick_names_of(s)[number].word) & (BRICK_NAME_READY | BRICK_NAME_VOID)) == BRICK_NAME_READY;
 }
@@ -260,7 +257,7 @@ uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint
 void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
 {
     const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
-    if (name_has_memory(s, number)) /* not found by its text: a name "other" of the host is another one */
+    if (name_has_memory(s, number)) /* not findable by its text: a host's "other" is another name */
         name_write(&brick_names_of(s)[number], (const uint8_t *)"other", 5);
     take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
     brick_store_release(&brick_paths_of(s)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));
@@ -273,11 +270,11 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     const struct brick_name *source = &brick_names_of(from)[number];
     uint32_t word = brick_load_acquire32(&source->word);
     if ((word & BRICK_NAME_READY) == 0)
-        return 1; /* another thread is writing it, or was when we forked: its number is not in use here */
+        return 1; /* another thread is writing it, or was at the fork: its number is not in use here */
     if (!name_has_memory(to, number))
         return 0;
     struct brick_name *slot = &brick_names_of(to)[number];
-    brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category)); /* also of a name that was copied before */
+    brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category)); /* even if the name was copied before */
     if (brick_load_acquire32(&slot->word) != 0)
         return 1;
     memcpy(slot->text, source->text, word & BRICK_NAME_LENGTH);
@@ -312,7 +309,7 @@ int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const st
 
 void brick_tables_forked(struct brick_tables *t)
 {
-    for (uint64_t i = 0; i <= t->entry_mask; i++) /* claimed by a thread that the fork left behind */
+    for (uint64_t i = 0; i <= t->entry_mask; i++) /* claimed by a thread that does not exist after the fork */
         if (t->entries[i].key == 0 && t->entries[i].value != 0) /* a page without a write stays shared with the parent */
             t->entries[i].value = 0;
 }

@@ -1,6 +1,5 @@
-/* writer/kernel_source.c - what kernels are compiled from, in pieces in the event ring.
- *
- * A piece that finds no room stays with the host for a later call: only a text that is too long is dropped. */
+/* writer/kernel_source.c - writes the sources of kernels into the event ring, in pieces. A piece without room stays with
+ * the host for a later call; only a text that is too long is dropped. */
 #include "event_ring.h"
 
 #include "brick_graph.h"

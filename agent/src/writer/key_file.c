@@ -1,8 +1,8 @@
 /* writer/key_file.c - the key of the service's checksums: read once, or made by the first process that needs it.
  *
- * A file of 48 hexadecimal digits that only its user may read: 32 of the key, which is never published, and 16 of its
- * name, which is in the segment and as random as the key. Knows nothing of tensors. Allocates nothing and takes no
- * lock. The result is final for the process, except for an error that may pass.
+ * A file of 48 hexadecimal digits that only its user may read: 32 for the key, which is never published, and 16 for its
+ * name, which is in the segment and as random as the key. Knows nothing of tensors. Allocates nothing and takes no lock.
+ * The result is final for the process, except after an error that may pass.
  */
 #include "key_file.h"
 
@@ -17,12 +17,12 @@
 
 #define KEY_DIGITS 32
 #define DIGITS (KEY_DIGITS + 16)
-#define SHORT_DIGITS 32 /* of an older brick-agent, whose keys had 64 bits */
-#define TEMPORARY ".0123456789abcdef" /* the suffix of the file that is written first */
+#define SHORT_DIGITS 32 /* from an older brick-agent with keys of 64 bits */
+#define TEMPORARY ".0123456789abcdef" /* the suffix of the temporary file */
 
 struct key_path {
     char path[4096 - sizeof TEMPORARY];
-    int is_given; /* by BRICKD_KEY_FILE: its directory is not made */
+    int is_given; /* by BRICKD_KEY_FILE: its directory is not created */
 };
 
 static int key_path_find(struct key_path *p)
@@ -50,7 +50,7 @@ static uint64_t number_of(const char *digits)
     return number;
 }
 
-/* NULL, or what is wrong with it. */
+/* Parses a key. Returns NULL, or what is wrong with it. */
 static const char *secret_of(const char *text, struct brick_secret *secret)
 {
     const size_t digits = strspn(text, "0123456789abcdef");
@@ -65,10 +65,10 @@ static const char *secret_of(const char *text, struct brick_secret *secret)
     return (secret->key.words[0] | secret->key.words[1]) == 0 || secret->name == 0 ? "holds a key that is none" : NULL;
 }
 
-/* NULL, or what is wrong with it, with errno where the system says more. */
+/* Reads a key file. Returns NULL, or what is wrong with it, with errno if the system says more. */
 static const char *secret_read(const char *path, struct brick_secret *secret)
 {
-    char text[DIGITS + 3] = {0}; /* beyond the digits a line's end, and what should not be there */
+    char text[DIGITS + 3] = {0}; /* digits, newline, one byte too many, zero */
     struct stat status;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -97,7 +97,7 @@ static void directories_make(const char *path)
     }
 }
 
-/* A whole file or none, and never in the place of another. */
+/* Creates the file whole or not at all, and never replaces another. */
 static void secret_make(const struct key_path *p)
 {
     static const char hex[] = "0123456789abcdef";
@@ -130,7 +130,7 @@ static void secret_make(const struct key_path *p)
     errno = error;
 }
 
-/* An error of the process or of its machine, and not of the file. */
+/* Whether an error is of the process or the machine, not of the file: it may pass. */
 static int passes(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN || error == ENOSPC
@@ -149,7 +149,7 @@ static void complain(const char *what, const char *path, const char *wrong)
 
 #define WITHOUT "checksums are made without"
 
-/* 1: final, even if there is no key. */
+/* Returns 1 if the result is final, even without a key. */
 static int secret_get(struct brick_secret *secret, int warns)
 {
     struct key_path place;
@@ -165,7 +165,7 @@ static int secret_get(struct brick_secret *secret, int warns)
         const int error = errno;
         wrong = secret_read(place.path, secret);
         if (wrong != NULL && errno == ENOENT)
-            errno = error; /* why it was not made */
+            errno = error; /* why it was not created */
     }
     if (wrong == NULL)
         return 1;
@@ -182,16 +182,16 @@ static int secret_get(struct brick_secret *secret, int warns)
 int brick_secret(struct brick_secret *secret)
 {
     static struct brick_secret result;
-    static uint32_t state;   /* 1: one thread is storing the result; 2: it has */
-    static uint32_t failed;  /* the last attempt did */
-    static uint64_t requests; /* since then */
+    static uint32_t state;   /* 1: a thread is storing the result; 2: it is stored */
+    static uint32_t failed;  /* the last attempt failed */
+    static uint64_t requests; /* requests since then */
     if (BRICK_LIKELY(brick_load_acquire32(&state) == 2)) {
         *secret = result;
         return 1;
     }
     if (brick_load_relaxed32(&failed) && !brick_seldom(brick_fetch_add(&requests, 1) + 1))
         return 0;
-    const int error = errno; /* the host's own */
+    const int error = errno; /* preserve the host's */
     const int found = secret_get(secret, !brick_load_relaxed32(&failed));
     errno = error;
     if (!found) {
@@ -203,6 +203,6 @@ int brick_secret(struct brick_secret *secret)
         brick_store_release32(&state, 2);
     } else if (brick_load_acquire32(&state) == 2) {
         *secret = result;
-    } /* else its own result: it is the same file */
+    } /* else keep the own result: it is from the same file */
     return 1;
 }

@@ -1,4 +1,4 @@
-/* key_file.h - the service's secret, with which checksums are keyed. */
+/* key_file.h - the service's secret key for checksums. */
 #ifndef BRICK_KEY_FILE_H
 #define BRICK_KEY_FILE_H
 
@@ -6,10 +6,10 @@
 
 struct brick_secret {
     struct brick_fingerprint_key key; /* 0: there is none */
-    uint64_t name;                    /* by which others may know that they have the same */
+    uint64_t name;                    /* shows others whether they have the same key */
 };
-/* Read at its first use, or made; after that the same for good, so that no process has checksums of two keys. 0: it cannot
- * be had now, for a reason that passes. */
+/* Reads or creates the key at its first use. After that it never changes, so no process makes checksums with two keys.
+ * Returns 0 if it cannot be had now, for a reason that may pass. */
 BRICK_HIDDEN int brick_secret(struct brick_secret *secret);
 
 #endif

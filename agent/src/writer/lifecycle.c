@@ -14,7 +14,7 @@
 void (*brick_test_point)(const char *name);
 #endif
 
-/* Without a page that a fork wipes nothing may be recorded: see make_gate. */
+/* Nothing may be recorded without a page that a fork wipes: see make_gate. */
 static uint32_t no_gate[2] = {BRICK_FAILED, 0};
 struct brick_agent brick_agent = {.gate = no_gate};
 
@@ -22,7 +22,8 @@ static char problem[256];
 static uint32_t warned;
 static uint32_t at_exit_set;
 
-/* The child of a fork in a handler that interrupted a record finishes it in a private copy. (A bare clone() skips this.) */
+/* The child of a fork in a handler that interrupted a record ends that record in a private copy. (Not after a bare
+ * clone().) */
 static void after_fork(void)
 {
     const struct brick_segment *parent = brick_segment_now();
@@ -30,7 +31,7 @@ static void after_fork(void)
         (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
 }
 
-/* Before main or at dlopen, so that no fork comes before the page; and before other constructors, which may record. */
+/* Runs before main or at dlopen, so that no fork precedes the page, and before other constructors, which may record. */
 __attribute__((constructor(101))) static void make_gate(void)
 {
     void *page = brick_private_memory(BRICK_PAGE);
@@ -43,7 +44,7 @@ __attribute__((constructor(101))) static void make_gate(void)
     pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* One line for the process and its forked children; later failures are counted. */
+/* Prints one line for the process and its forked children. A later failure only changes brick_problem(). */
 static void complain(const char *what, int error)
 {
     if (error != 0)
@@ -62,7 +63,7 @@ static void complain(const char *what, int error)
 
 static struct brick_segment *segment_open(const struct brick_plan *plan)
 {
-    /* Each on a page that stays mapped: a thread in a slow path may still be reading the last one. */
+    /* Each on a page that stays mapped: a thread in a slow path may still read the previous one. */
     struct brick_segment *s = (struct brick_segment *)brick_private_memory(BRICK_PAGE);
     if (s == NULL) {
         complain("no memory", errno);
@@ -112,7 +113,7 @@ static enum brick_state open_first(const struct brick_config *config)
     return BRICK_ON;
 }
 
-/* In a forked child: keeps the parent's numbers for names and paths, and nothing else of it. */
+/* In a forked child: keeps the parent's numbers (names, paths, sites, deferred work), and nothing else. */
 static enum brick_state open_child(void)
 {
     struct brick_agent *a = &brick_agent;
@@ -131,7 +132,7 @@ static enum brick_state open_child(void)
         segment_discard(s);
         return BRICK_FAILED;
     }
-    /* Closing the descriptor drops no lock of the parent's. The mapping stays: see after_fork. */
+    /* Closing the descriptor does not drop the parent's lock. The mapping stays: see after_fork. */
     brick_segment_close(parent);
     a->segment = s;
     a->gate[1] = 1;
@@ -156,7 +157,7 @@ enum brick_state brick_init(const struct brick_config *config)
         return brick_state();
     }
     if (gate_move(BRICK_NEW, BRICK_OPENING)) {
-        int error = errno; /* the host's own */
+        int error = errno; /* preserve the host's */
         enum brick_state state = a->segment != NULL ? open_child() : open_first(config);
         errno = error;
         brick_store_release32(a->gate, state);
@@ -205,7 +206,7 @@ void brick_agent_reopen(struct brick_segment *lost)
         brick_threads_retire(s->header->lanes);
         brick_tables_copy(&a->tables, s, lost);
         brick_threads_move();
-        brick_segment_remove(lost); /* it still exists when a consumer asked to reopen */
+        brick_segment_remove(lost); /* it still exists if a consumer asked to reopen */
         brick_segment_close(lost);
     }
     errno = error;
@@ -237,7 +238,7 @@ void brick_shutdown(void)
     a->closed = 1;
     if (!gate_move(BRICK_ON, BRICK_OFF))
         gate_move(BRICK_NEW, BRICK_OFF);
-    if (!brick_agent_owns()) /* a forked child that recorded nothing: what is open is its parent's */
+    if (!brick_agent_owns()) /* a forked child that recorded nothing: the open segment is its parent's */
         return;
     /* The mapping stays: another thread may be in the middle of a record. */
     struct brick_segment *s = brick_segment_now();

@@ -9,38 +9,38 @@
 struct brick_thread; /* writer/thread.c: a lane's private half */
 
 struct brick_agent {
-    /* Read by every record. The gate is an enum brick_state on a page that the kernel wipes in any forked child: 0 there
-     * means "not my segment". The word behind it is 1 while `segment` is this process's own. */
+    /* Read by every record. The gate is an enum brick_state on a page that the kernel wipes in a forked child: 0 there
+     * means "not my segment". The word after it is 1 while `segment` is this process's own. */
     uint32_t *gate;
     uint32_t clock;
     struct brick_tables tables;
     struct brick_thread *threads; /* one per lane */
     struct brick_segment *segment;
-    /* A digest of the generation of the weights; 0 before the second one. What is recorded while it changes is of either. A
-     * forked child has its parent's weights, and this. */
+    /* A digest of the weights' generation; 0 before a second load, unless the host names generations. A record made during
+     * its change may have either. A forked child inherits it with the weights. */
     uint64_t generation;
     /* Cold. */
-    uint32_t reopening;  /* by one thread */
+    uint32_t reopening;  /* by a thread, now */
     uint32_t closed;     /* shut down: for good */
     uint32_t wanted_off; /* by brick_enable(0) or BRICKD=0 */
-    uint64_t missed;     /* begun while the segment was being opened, and not yet in its counters */
+    uint64_t missed;     /* spans begun while the segment was being opened, not yet in its counters */
     struct brick_plan plan;
 };
 extern BRICK_HIDDEN struct brick_agent brick_agent;
 
-/* Acquire: its mapping and header are seen with it. */
+/* Acquire: the thread also sees its mapping and header. */
 static inline struct brick_segment *brick_segment_now(void) { return __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE); }
 
 static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 
-/* Opens the segment if need be; 1: the caller may record. Else counts the spans that it would have begun. */
+/* Opens the segment if needed. Returns 1 if the caller may record. During another thread's opening, counts `spans`. */
 BRICK_HIDDEN int brick_agent_ready(unsigned spans);
-/* Opens another segment in the place of a lost one. */
+/* Opens another segment to replace a lost one. */
 BRICK_HIDDEN void brick_agent_reopen(struct brick_segment *lost);
 
 BRICK_HIDDEN int brick_threads_make(uint32_t lanes);
 BRICK_HIDDEN int brick_thread_known(void); /* the calling thread has a lane, or is about to */
 BRICK_HIDDEN void brick_threads_retire(uint32_t lanes); /* every thread's next record goes through brick_obey */
-BRICK_HIDDEN void brick_threads_move(void);             /* lanes without a thread follow into the present segment */
+BRICK_HIDDEN void brick_threads_move(void);             /* moves lanes without a thread into the present segment */
 
 #endif

@@ -1,8 +1,8 @@
 /* writer/mark.c - marks: launches, transfers, needs, definitions; counted in paths of their own, without a time.
  *
- * A mark is added to its path's summary as a span is, so that readers that come late or never lose nothing. No system
- * call, no allocation and no lock, but for a thread's first mark that needs a memory, and for the name of a new shape
- * or couple of ends.
+ * A mark is added to its path's summary like a span, so a reader that comes late or never loses nothing. No system call,
+ * no allocation and no lock, except for a thread's first mark that needs its memories, and for the name of a new shape or
+ * couple of ends.
  */
 #include "summary.h"
 
@@ -30,8 +30,8 @@ static struct parent parent_of(struct brick_thread *t, const void *key)
     return (struct parent){s->top->path, s->top->layer};
 }
 
-/* The path of a brick next to what is recorded now. A new one is taken from the half that is for marks: such bricks need
- * never have a time. */
+/* The path of a brick next to what is being recorded. A new one is taken from the half for marks: such a brick may never
+ * have a time. */
 static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t brick)
 {
     const uint64_t key = brick_path_key(at.path, brick, at.layer, BRICK_UNIT_TICKS);
@@ -45,8 +45,8 @@ static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t 
 
 static const struct brick_amounts nothing;
 
-/* Counts a mark, with the time that a host states for it. Returns its path; BRICK_OTHER: it found no room. Below "other" all
- * is other. */
+/* Counts a mark, with the time that the host states. Returns its path, or BRICK_OTHER if it found no room. Everything
+ * below "other" is other. */
 static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit, uint64_t stated_ns,
                            const struct brick_amounts *did)
 {
@@ -71,11 +71,11 @@ static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, en
     return mark_timed(t, at, name, unit, 0, did);
 }
 
-/* A thread that records marks alone must also notice that its segment is lost: it reads the clock now and then. */
+/* A thread that records only marks must also notice a lost segment, so it reads the clock now and then. */
 static void over(struct brick_thread *t)
 {
     const uint64_t marks = brick_load_relaxed(&t->line->reserved2[BRICK_LANE_MARKS]);
-    if (BRICK_UNLIKELY((marks & 1023) < 2)) { /* a call brings two at the most */
+    if (BRICK_UNLIKELY((marks & 1023) < 2)) { /* a call adds at most two */
         const uint64_t now = brick_ticks(brick_agent.clock);
         if (now > t->look)
             brick_look(t, now);
@@ -94,7 +94,7 @@ static unsigned outcome_of(unsigned outcome, uint32_t path) { return outcome | (
 struct brick_memories {
     struct shape {
         struct brick_launch how;
-        uint32_t name; /* 0: free; BRICK_UNNAMED: it had no room, and there will be none */
+        uint32_t name; /* 0: free; BRICK_UNNAMED: no room, now or later */
     } shapes[SHAPES];
     struct couple {
         uint32_t from, to, name;
@@ -103,7 +103,7 @@ struct brick_memories {
         uint64_t bytes; /* 0: returned, or free */
         uint32_t from, to, direction;
     } sent[SENT];
-    uint32_t next; /* of `sent` */
+    uint32_t next; /* place in `sent` */
 };
 
 static struct brick_memories *memories_of(struct brick_thread *t)
@@ -122,8 +122,8 @@ void brick_memories_forget(struct brick_thread *t)
         memset(t->memories->sent, 0, sizeof t->memories->sent);
 }
 
-/* The name's number, or BRICK_UNNAMED. A child that a signal handler forked in the middle of a mark opens nothing here: the
- * mark is its parent's. */
+/* The name's number, or BRICK_UNNAMED. A child that a signal handler forked in the middle of a mark opens no segment here:
+ * the mark is its parent's. */
 static uint32_t name_for_mark(const char *text, size_t length, const char *category)
 {
     const uint32_t name = brick_agent_owns() ? brick_name_for_mark(text, length, category) : BRICK_OTHER;
@@ -132,7 +132,7 @@ static uint32_t name_for_mark(const char *text, size_t length, const char *categ
 
 /* ---- launches -------------------------------------------------------------- */
 
-/* Of the six numbers of grid and block: 0, or 6 where neither is known; anything else is impossible. */
+/* How many of the six numbers of grid and block are 0: 0, or 6 if neither is known. Anything else is invalid. */
 static int zeros_in(const struct brick_launch *how)
 {
     int zeros = 0;
@@ -141,7 +141,7 @@ static int zeros_in(const struct brick_launch *how)
     return zeros;
 }
 
-/* As brick_shm.h has it. */
+/* Writes a shape as brick_shm.h defines it. */
 static size_t shape_text(const struct brick_launch *how, char *text, size_t size)
 {
     const uint32_t *g = how->grid, *b = how->block;
@@ -245,7 +245,7 @@ static size_t text_of(const struct brick_segment *s, uint32_t name, char *text)
     return length;
 }
 
-/* The number of the couple's name, or BRICK_UNNAMED: also where an end is no name. */
+/* The number of the couple's name, or BRICK_UNNAMED, also if an end has no name. */
 static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
 {
     struct brick_memories *m = memories_of(t);
@@ -265,7 +265,7 @@ static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
     return name;
 }
 
-/* Whether it returns an earlier transfer, which is then forgotten; else remembers it. */
+/* Whether a transfer returns an earlier one, which it then forgets. If not, it remembers this one. */
 static int takes_back(struct brick_memories *m, struct sent now)
 {
     if (m == NULL || now.direction == BRICK_ON_DEVICE || now.bytes == 0)
@@ -301,7 +301,7 @@ unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to,
 
 /* ---- needs, functions, tasks ----------------------------------------------- */
 
-/* A mark on a brick next to what is recorded now; of needs, BRICK_UNNAMED is what is open. */
+/* Marks a brick next to what is being recorded. For needs, BRICK_UNNAMED means the open brick. */
 static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint32_t layer, enum brick_unit unit)
 {
     unsigned outcome = BRICK_DONE;
@@ -349,7 +349,7 @@ unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const 
     return outcome;
 }
 
-/* A mark on the open node; where there is none, what is open is no function and no task by that. */
+/* Marks the open node. Without one the mark is refused: it must not make the open span a function or a task. */
 static unsigned mark_open_node(uint32_t name, uint32_t layer, enum brick_unit unit, const void *key,
                                const struct brick_amounts *did)
 {

@@ -1,4 +1,4 @@
-/* memory_limit.h - small files of the kernel, and the limits of memory in them. */
+/* memory_limit.h - reads small files of the kernel, and the memory limits in them. */
 #ifndef BRICK_MEMORY_LIMIT_H
 #define BRICK_MEMORY_LIMIT_H
 
@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* closed by a zero; -1 */
+BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* zero-terminated; -1 on failure */
 BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                            /* no memory cgroup would kill for them */
 
 #endif

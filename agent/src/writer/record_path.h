@@ -1,16 +1,16 @@
-/* writer/record_path.h - whether a thread records, and checks of untrusted numbers. Rare ways are in writer/thread.c. */
+/* writer/record_path.h - how a thread enters a record; checks of untrusted numbers. writer/thread.c has the rare cases. */
 #ifndef BRICK_RECORD_H
 #define BRICK_RECORD_H
 
 #include "thread.h"
 
-/* What a call brings: a span or a scope, whose end will come; what has ended; or nothing. */
+/* What a call records: a span or scope, whose end comes later; something that has ended; or nothing. */
 enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED, ARRIVES_QUESTION };
 
-/* Returns the thread, marked busy, after obeying the control flags. NULL: nothing to record, *outcome says why. */
+/* Returns the thread, marked busy, after applying the control flags. NULL: nothing to record; *outcome says why. */
 BRICK_HIDDEN struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
                                                      enum brick_arrival what);
-/* The same also while recording is off, for what ends: the caller checks whether anything is open. */
+/* The same for ends, also while recording is off: the caller checks whether anything is open. */
 BRICK_HIDDEN struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome);
 
 static inline int brick_wants_attention(const struct brick_thread *t)
@@ -38,7 +38,7 @@ static inline struct brick_stack *brick_stack_open(struct brick_thread *t, const
     return s != NULL && s->top != NULL ? s : NULL;
 }
 
-/* The number of a path and whether it is an ancestor's. */
+/* The number of a path, flagged if it is an ancestor's. */
 static inline uint64_t brick_path_of(struct brick_thread *t, uint64_t path_key)
 {
     uint64_t path = brick_entry_find(&brick_agent.tables, path_key);
@@ -64,8 +64,8 @@ static inline struct brick_amounts brick_amounts_checked(struct brick_thread *t,
     return did;
 }
 
-/* Whether more than `kept` slots of the ring are free. Reads the consumer's tail when the slots known to be free are used up,
- * and believes only a matching pair within the ring. */
+/* Whether more than `kept` slots of the ring are free. Reads the consumer's tail only when the slots known to be free are
+ * used up, and accepts only a matching pair within the ring. */
 static inline int brick_ring_room(struct brick_thread *t, struct brick_ring *ring, const struct brick_tail *tail,
                                   uint64_t kept)
 {

@@ -1,7 +1,7 @@
 /* writer/removed_record.c - removes segments, and appends a record of each (brick_removed.h).
  *
- * At a clean end the worker's own; at a birth the oldest ones of dead workers, while they take too much of /dev/shm.
- * May run in a child of clone(): no heap, no locks of the C library.
+ * At a clean end it removes the worker's own; at a start, the oldest ones of dead workers while they take too much of
+ * /dev/shm. May run in a child of clone(): no heap, no locks of the C library.
  */
 #include "clock.h"
 #include "memory_limit.h"
@@ -39,8 +39,8 @@ int brick_segment_account(const struct brick_segment *s, const char *prefix)
 /* A new worker removes at most this many. */
 #define REMOVED_AT_ONCE 32u
 
-/* Whether the worker of this file, not ours, has ended: no process holds a lock and no such process exists. A wrong "no" is
- * harmless (`brickd prune` looks longer); a wrong "yes" is not. */
+/* Whether the worker of this file, not our own, has ended: no process holds a lock and its pid does not exist. A wrong
+ * "no" is harmless (`brickd prune` looks longer); a wrong "yes" is not. */
 static int is_dead(int fd)
 {
     struct brick_header h;
@@ -49,7 +49,7 @@ static int is_dead(int fd)
            && (pid_t)h.pid != getpid() && kill((pid_t)h.pid, 0) != 0 && errno == ESRCH;
 }
 
-/* 0: the file is no valid segment, so that its content is unknown. */
+/* Returns 0 if the file is not a valid segment: its content is unknown. */
 static int take_account(int fd, uint64_t size, struct brick_removed *record)
 {
     struct brick_header h;
@@ -76,7 +76,7 @@ struct candidate {
     char name[96];
 };
 
-/* Records a dead segment and removes it; 0: it stays. */
+/* Records a dead segment and removes it. Returns 0 if it stays. */
 static int remove_dead(int folder, const char *prefix, const struct candidate *c)
 {
     struct brick_removed record;
@@ -94,7 +94,7 @@ static int remove_dead(int folder, const char *prefix, const struct candidate *c
     return removed;
 }
 
-/* A birth looks at most at this many files of /dev/shm, which takes 20 ms: another user may put any number there. */
+/* The most files of /dev/shm that a new worker looks at, in 20 ms: another user may put any number there. */
 #ifndef BRICK_LOOKED_AT
 #define BRICK_LOOKED_AT 16384u
 #endif
@@ -104,7 +104,7 @@ struct listing {
     long length, at;
 };
 
-/* getdents64 itself: readdir would take memory from the heap. */
+/* Calls getdents64 itself: readdir would take memory from the heap. */
 static const char *next_name(int folder, struct listing *l)
 {
     if (l->at >= l->length) {
@@ -125,7 +125,7 @@ static const char *next_name(int folder, struct listing *l)
     return e->name;
 }
 
-/* The user's own regular files with this prefix that may be segments. */
+/* Whether this is a regular file of the user with this prefix, which may be a segment. */
 static int is_ours(int folder, const char *name, const char *prefix, struct stat *status)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0 && strlen(name) < sizeof((struct candidate *)0)->name
@@ -133,14 +133,14 @@ static int is_ours(int folder, const char *name, const char *prefix, struct stat
            && S_ISREG(status->st_mode) && status->st_uid == geteuid() && status->st_nlink == 1;
 }
 
-/* Files of this folder that the process has open. To open and close one of them again would drop the locks that this
- * process has on it, say in another copy of this code. */
+/* Files of this folder that the process has open, perhaps by another copy of this code. Opening and closing one of them
+ * again would drop the process's locks on it. */
 struct open_files {
     ino_t inodes[64];
     uint32_t count;
 };
 
-/* 0: unknown. */
+/* Returns 0 if they are unknown. */
 static int list_open(struct open_files *files, int folder)
 {
     struct listing list = {.length = 0, .at = 0};
@@ -168,7 +168,7 @@ static int is_open(const struct open_files *files, ino_t inode)
     return i < files->count;
 }
 
-/* The bytes that a user's dead segments may take. A /dev/shm without a limit has the memory of the machine. */
+/* The bytes that a user's dead segments may take. A /dev/shm without a limit has the machine's memory. */
 static uint64_t share_of_dead(int folder)
 {
     struct statvfs room;
@@ -181,7 +181,7 @@ static uint64_t share_of_dead(int folder)
 
 static uint64_t bytes_of(const struct stat *status) { return (uint64_t)status->st_blocks * 512u; }
 
-/* The oldest dead segments, in no order, and what all of them take. */
+/* The oldest dead segments, unordered, and the bytes of all dead ones. */
 struct dead {
     struct candidate oldest[REMOVED_AT_ONCE];
     uint32_t count;

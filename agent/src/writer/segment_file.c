@@ -1,7 +1,7 @@
-/* writer/segment_file.c - the segment as a file: made, given memory, locked.
+/* writer/segment_file.c - the segment as a file: created, given memory, locked.
  *
- * Knows nothing of lanes or names. No heap and no lock of the C library, since it also runs in a child of clone(),
- * where threads that do not exist there may hold those locks for ever.
+ * Knows nothing of lanes or names. No heap and no lock of the C library: it also runs in a child of clone(), where threads
+ * that do not exist there may hold those locks forever.
  */
 #include "clock.h"
 #include "memory_limit.h"
@@ -36,7 +36,7 @@ int brick_segment_ours(const struct brick_segment *s)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* The pages exist after fallocate, but this process has yet to map them. */
+/* The pages exist after fallocate, but are not mapped in this process yet. */
 static void populate(uint8_t *start, uint64_t length)
 {
     if (madvise(start, length, MADV_POPULATE_WRITE) == 0)
@@ -53,7 +53,7 @@ int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_
         return madvise(s->base + offset, length, MADV_POPULATE_WRITE) == 0;
     int tries = 0;
     while (fallocate(s->fd, 0, (off_t)offset, (off_t)length) != 0)
-        if (errno != EINTR || ++tries == 100) /* a host with a profiling timer interrupts it */
+        if (errno != EINTR || ++tries == 100) /* a host's profiling timer interrupts it */
             return 0;
     populate(s->base + offset, length);
     return 1;
@@ -78,7 +78,7 @@ static void fill_random(uint8_t *bytes, size_t length)
     if (getrandom(bytes, length, GRND_NONBLOCK) == (ssize_t)length)
         return;
     const uint64_t state = brick_clock_ns(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 32;
-    for (size_t i = 0; i < length; i++) /* O_EXCL settles the rest */
+    for (size_t i = 0; i < length; i++) /* O_EXCL detects a collision */
         bytes[i] = (uint8_t)brick_splitmix64(state + i);
 }
 
@@ -102,14 +102,14 @@ static uint64_t read_process_start(void)
     char text[1024];
     if (brick_read_file("/proc/self/stat", text, sizeof text) <= 0)
         return 0;
-    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    const char *at = strrchr(text, ')'); /* the name before it may contain anything */
     for (int field = 2; at != NULL && field < 22; field++)
         at = strchr(at + 1, ' ');
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* Not a descriptor of a standard stream, or the segment would get what a host prints that has closed these. The mode is
- * 0600, always: with read access another user could take the locks, with write access truncate the file. */
+/* Never a descriptor of a standard stream: a host that closed these would print into the segment. The mode is always 0600:
+ * with read access another user could take the locks, with write access truncate the file. */
 static int open_above_standard(const char *name)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -136,7 +136,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     }
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size) {
-        errno = EFBIG; /* growing a file beyond it is a signal that kills */
+        errno = EFBIG; /* growing a file beyond the limit raises a signal that kills */
         return "the limit on file sizes (ulimit -f) is below the segment's size";
     }
     fill_random(uuid, sizeof uuid);

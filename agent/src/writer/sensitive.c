@@ -1,4 +1,4 @@
-/* sensitive.c - whether a kernel's name shows that its numbers reveal what a customer wrote: embeddings, logits, tokens.
+/* sensitive.c - whether a kernel's name shows that its values reveal a customer's text: embeddings, logits, tokens.
  *
  * Checksums of such a site are off unless an operator asks for them: half a sketch of an embedding gives the token back.
  */
@@ -16,10 +16,10 @@ static int begins_with(const char *text, size_t length, const char *word)
     return word[n] == 0;
 }
 
-static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr finds a zero too */
+static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr also finds the zero */
 static int is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
 
-/* Whether the part of a name that begins here holds rotary, or rope where a word begins: it looks no token up. */
+/* Whether this part of a name contains rotary, or a word that begins with rope: it looks up no token. */
 static int rotates_positions(const char *text, size_t length)
 {
     for (size_t at = 0; at < length && !ends_part(text[at]); at++)
@@ -32,7 +32,7 @@ static int rotates_positions(const char *text, size_t length)
 const char *brick_sensitive_word(const char *text, size_t length)
 {
     static const char *const words[] = {"logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial"};
-    static const char *const begin[] = {"sampl", "wte"}; /* a word: no downsample */
+    static const char *const begin[] = {"sampl", "wte"}; /* at the start of a word: not downsample */
     static const char embed[] = "embed";
     int rotates = 0;
     for (size_t at = 0; at < length; at++) {

@@ -126,7 +126,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 
 /* ---- end --------------------------------------------------------------- */
 
-/* The youngest frame of this brick; those above it have no end. */
+/* The youngest frame of this brick; the frames above it were never ended. */
 static struct brick_frame *frame_find(struct brick_stack *s, uint32_t brick)
 {
     struct brick_frame *f = s->top;
@@ -155,11 +155,11 @@ static unsigned unmatched(struct brick_thread *t, unsigned outcome)
     return outcome | BRICK_UNMATCHED;
 }
 
-/* As brick_enter_slowly, but open spans also end while recording is off. */
+/* Like brick_enter_slowly, but open spans also end while recording is off. */
 static struct brick_thread *leave_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
-    if (t == NULL && gate == BRICK_ON && brick_never_refused()) /* ended here, begun elsewhere: counted in a lane */
+    if (t == NULL && gate == BRICK_ON && brick_never_refused()) /* begun elsewhere, ended here: counted in a lane */
         t = brick_join(outcome, 0);
     t = brick_enter_still(t, outcome);
     if (t != NULL && (gate == BRICK_OFF || (t->flags & BRICK_CONTROL_OFF) != 0) && brick_stack_open(t, key) == NULL) {
@@ -179,7 +179,7 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
     return t;
 }
 
-/* An ended span goes into its path's summary and, if a consumer asks for it, into the ring. */
+/* Adds an ended span to its path's summary and, if a consumer asks for it, to the span ring. */
 BRICK_ALWAYS void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
                            uint64_t child, uint64_t again, const struct brick_amounts *did)
 {
@@ -281,7 +281,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
     uint32_t path = BRICK_OTHER;
     if (brick <= UINT16_MAX)
         path = (uint32_t)(brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
-    /* "Other" counts ticks, so that nanoseconds are not added to it. */
+    /* Path "other" counts ticks, so nanoseconds are not added to it. */
     int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER && brick_summary_there(t, path);
     if (!room || elapsed_ns > BRICK_AMOUNT_MAX) {
         brick_add(&t->line->rejected[room ? BRICK_REJECTED_CLOCK : BRICK_REJECTED_ROOM], 1);
@@ -312,7 +312,7 @@ void brick_borrow(const void *key)
     brick_idle(t);
 }
 
-/* Opens a scope as the one around it is, where there is one. NULL: there was no room. */
+/* Opens a scope that inherits from what is around it. NULL: no room. */
 static struct brick_frame *scope_push(struct brick_thread *t, const void *key, uint16_t scope, unsigned *outcome)
 {
     struct brick_stack *s = brick_stack_of(t, key, 1);
@@ -384,7 +384,7 @@ unsigned brick_layer_end(uint32_t layer, const void *key)
     return scope_end(BRICK_SCOPE_LAYER, layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER, key);
 }
 
-/* A node without a path of its own is left out: what is recorded in it is below what is around it. */
+/* A node without a path of its own is left out: what is recorded in it goes below the path around it. */
 unsigned brick_node_begin(uint32_t brick, const void *key)
 {
     unsigned outcome = BRICK_DONE;

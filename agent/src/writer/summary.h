@@ -4,7 +4,7 @@
 
 #include "record_path.h"
 
-/* A sequence of 0: not yet summarized in this lane, so there may be no memory for it. */
+/* Whether the path's summary has memory. A sequence of 0 was never written in this lane, so there may be none. */
 static inline int brick_summary_there(struct brick_thread *t, uint32_t path)
 {
     return BRICK_LIKELY(brick_load_relaxed(&t->sequences[path]) != 0) || brick_block_commit(t, path);

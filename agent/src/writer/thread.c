@@ -1,7 +1,5 @@
-/* writer/thread.c - a thread comes, obeys and goes.
- *
- * Off the usual record path: a thread's first record, its end, a change of the control flags, new memory.
- */
+/* writer/thread.c - a thread takes a lane, applies the control flags, and gives the lane back. Outside the usual record
+ * path: a thread's first record, its end, a change of the control flags, new memory. */
 #include "record_path.h"
 
 #include <pthread.h>
@@ -11,7 +9,7 @@
 
 __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* Why this thread was last refused a lane: after NO_MEMORY it asks no more. */
+/* Why this thread was last refused a lane. After NO_MEMORY it does not ask again. */
 enum { NEVER, NO_LANE, NO_MEMORY };
 static __thread int last_refusal __attribute__((tls_model("initial-exec")));
 static __thread int joining __attribute__((tls_model("initial-exec")));
@@ -19,7 +17,7 @@ static __thread int joining __attribute__((tls_model("initial-exec")));
 static pthread_key_t exit_key;
 static uint32_t exit_key_made;
 
-/* The control page of threads whose segment is not theirs any more. */
+/* The control page of threads whose segment is no longer theirs. */
 static const struct brick_control retired = {.flags = BRICK_CONTROL_OFF};
 
 static void at_thread_end(void *unused)
@@ -28,7 +26,7 @@ static void at_thread_end(void *unused)
     brick_thread_exit();
 }
 
-/* At dlclose: a thread that ends later must not call code that is unmapped. */
+/* At dlclose: a thread that ends later must not call unmapped code. */
 __attribute__((destructor)) static void forget_threads(void)
 {
     if (exit_key_made)
@@ -57,7 +55,7 @@ void brick_threads_retire(uint32_t lanes)
         __atomic_store_n(&brick_agent.threads[n].control, &retired, __ATOMIC_RELEASE);
 }
 
-/* Acquire: the next load of the segment finds the one that took its place. */
+/* Acquire: the next load of the segment finds its replacement. */
 static int is_retired(const struct brick_thread *t) { return __atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired; }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -84,7 +82,7 @@ static int area_commit(const struct brick_thread *t, uint64_t within, uint64_t b
     return 0;
 }
 
-/* 1: the summary of this path has memory. A block is asked for once. */
+/* Whether the summary of this path has memory. Asks for a block once. */
 int brick_block_commit(struct brick_thread *t, uint32_t path)
 {
     const uint64_t bytes = BRICK_BLOCK * sizeof(struct brick_summary);
@@ -102,7 +100,7 @@ int brick_block_commit(struct brick_thread *t, uint32_t path)
     return 1;
 }
 
-/* 1: the ring, which lies there within the lane's area, has memory. It is asked for once. */
+/* Whether the ring, at `within` in the lane's area, has memory. Asks for it once. */
 int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t within)
 {
     if (ring->memory == BRICK_MEMORY_UNTRIED) {
@@ -112,7 +110,7 @@ int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t 
     return ring->memory == BRICK_MEMORY_THERE;
 }
 
-/* Obeys the control page of this segment. O18: without the second look this would overwrite the mark of a reopen. */
+/* Takes orders from this segment's control page. O18: without the second look it would overwrite a reopen's mark. */
 static void orders_from(struct brick_thread *t, const struct brick_segment *s)
 {
     __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
@@ -140,7 +138,7 @@ static int lane_bind(struct brick_thread *t, struct brick_segment *s)
                && brick_block_commit(t, BRICK_OTHER));
 }
 
-/* A lane's content in a segment that was lost. */
+/* A lane's content in a lost segment. */
 struct left {
     const struct brick_segment *segment;
     const struct brick_lane *line;
@@ -150,7 +148,7 @@ struct left {
 };
 BRICK_ASSERT(sizeof ((struct left *)0)->committed == sizeof ((struct brick_thread *)0)->committed, "the same blocks");
 
-/* Copies one block of summaries, entry by entry as any other change of theirs (O5 to O7): a reader may be at it. */
+/* Copies one block of summaries, entry by entry like any other change (O5 to O7), because a reader may read them. */
 static void block_move(struct brick_thread *t, const struct left *old, uint32_t first)
 {
     for (uint32_t path = first; path < first + BRICK_BLOCK; path++) {
@@ -165,13 +163,13 @@ static void block_move(struct brick_thread *t, const struct left *old, uint32_t 
     }
 }
 
-/* Copies the lane's content into the segment that replaced a lost one; only the lane's thread may write either. Totals and
- * ledger go on; the rings begin anew, since their details went with the file. */
+/* Copies the lane's content into the segment that replaced a lost one; only the lane's thread may write to either. Totals
+ * and ledger continue. The rings begin empty, because their details were lost with the file. */
 static int lane_move(struct brick_thread *t)
 {
     struct brick_segment *s = brick_segment_now();
     BRICK_POINT("bind");
-    if (t->segment == s) { /* bound to it before the mark that the last one is lost */
+    if (t->segment == s) { /* it was bound before the reopen's mark */
         orders_from(t, s);
         return 1;
     }
@@ -182,7 +180,7 @@ static int lane_move(struct brick_thread *t)
     t->span_ring = t->event_ring = (struct brick_ring){0};
     if (!lane_bind(t, s))
         return 0;
-    /* A path that got its number after the tables were copied is in the old segment alone. */
+    /* A path numbered after the tables were copied is only in the old segment. */
     brick_tables_copy(&brick_agent.tables, t->segment, old.segment);
     for (uint32_t path = 0; path < t->segment->header->paths; path += BRICK_BLOCK)
         if ((old.committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) != 0 && brick_block_commit(t, path))
@@ -200,19 +198,19 @@ void brick_threads_move(void)
     for (uint32_t n = 0; n < brick_segment_now()->header->lanes; n++) {
         struct brick_thread *t = &brick_agent.threads[n];
         if (__atomic_load_n(&t->segment, __ATOMIC_RELAXED) == NULL || !brick_claim32(&t->owner, 0, 1))
-            continue; /* never used, or its thread will do it */
+            continue; /* never used, or its thread moves it */
         lane_move(t);
         brick_store_release32(&t->owner, 0);
     }
 }
 
-/* False for the parent's, which a fork copied. */
+/* False for the parent's thread, which a fork copied. */
 static int is_present(const struct brick_thread *t)
 {
     return t >= brick_agent.threads && t < brick_agent.threads + brick_segment_now()->header->lanes;
 }
 
-/* Takes the lane from its thread. O18: a reopen skips a lane that has a thread, so its content follows now. */
+/* Frees the lane. O18: a reopen skips a lane that has a thread, so its content follows now. */
 static void lane_give(struct brick_thread *t)
 {
     for (;;) {
@@ -225,7 +223,7 @@ static void lane_give(struct brick_thread *t)
     }
 }
 
-/* ---- come and obey ----------------------------------------------------- */
+/* ---- join and obey ----------------------------------------------------- */
 
 static struct brick_thread *claim(int *refusal)
 {
@@ -237,7 +235,7 @@ static struct brick_thread *claim(int *refusal)
         if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
             continue;
         t->number = n;
-        /* The content that its last thread left in a lost segment may not have been moved yet. */
+        /* Its last thread may have left content in a lost segment, which is not moved yet. */
         int left = t->segment != NULL && t->segment != s;
         BRICK_POINT("bind");
         if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? lane_move(t) : lane_bind(t, s))) {
@@ -255,7 +253,7 @@ static struct brick_thread *claim(int *refusal)
     return NULL;
 }
 
-/* Spans begun before the segment had a counter for them. */
+/* Counts the spans begun before the segment had a counter for them. */
 static void count_missed(void)
 {
     uint64_t missed = __atomic_exchange_n(&brick_agent.missed, 0, __ATOMIC_RELAXED);
@@ -275,7 +273,7 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
     }
     joining = 1;
     brick_fence_signal();
-    if (brick_self != NULL) { /* by a signal handler that interrupted this call */
+    if (brick_self != NULL) { /* a signal handler interrupted this call, and joined */
         joining = 0;
         return brick_self;
     }
@@ -296,7 +294,7 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
 
 int brick_never_refused(void) { return last_refusal == NEVER; }
 
-/* Moves this thread's lane. 0: no memory, so that a store would be a SIGBUS: the thread records no more. */
+/* Moves this thread's lane. Returns 0 without memory: a store would raise SIGBUS, so the thread stops recording. */
 static int follow_segment(struct brick_thread *t)
 {
     if (lane_move(t))
@@ -320,7 +318,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
             return NULL;
         }
     }
-    /* Of its own segment, even if that is lost by now: its content moves with the next record. */
+    /* The flags of its own segment, even if that is lost by now: its content moves with the next record. */
     t->flags = brick_load_relaxed32(&brick_control_of(t->segment)->flags); /* O15 */
     if ((t->flags & BRICK_CONTROL_SPANS) != 0)
         brick_ring_commit(t, &t->span_ring, t->segment->layout.span_ring);
@@ -339,7 +337,7 @@ void brick_look(struct brick_thread *t, uint64_t now)
         follow_segment(t);
 }
 
-/* ---- the rare ways into a record --------------------------------------- */
+/* ---- rare ways into a record ------------------------------------------- */
 
 /* A call from a signal handler that interrupted a call on this thread. */
 static unsigned nested(struct brick_thread *t)
@@ -348,7 +346,7 @@ static unsigned nested(struct brick_thread *t)
     return BRICK_REFUSED;
 }
 
-/* Nothing is recorded now, but its end must not be taken for that of an open span. */
+/* Nothing is recorded now, but this call's end must not end an open span. */
 static void begin_off(struct brick_thread *t, const void *key)
 {
     struct brick_stack *s = brick_stack_open(t, key);
@@ -399,7 +397,7 @@ struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome
     return brick_wants_attention(t) ? brick_obey(t, outcome, 0) : t;
 }
 
-/* ---- go ---------------------------------------------------------------- */
+/* ---- leave ------------------------------------------------------------- */
 
 struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make)
 {
@@ -487,7 +485,7 @@ void brick_thread_release(void (*drop)(const void *key))
         brick_abandon(t, s, NULL);
         brick_stack_drop(t, s);
         brick_idle(t);
-        drop(key); /* may run any code, which may record: look again after it */
+        drop(key); /* may run any code, which may record: search again */
     }
 }
 

@@ -1,7 +1,5 @@
-/* writer/thread.h - the private half of a lane: what its thread has open.
- *
- * Only the owning thread touches a brick_thread, but for `owner` and `control`; all threads read `given`.
- */
+/* writer/thread.h - the private half of a lane: what its thread has open. Only the owning thread touches a brick_thread,
+ * except that others write `owner` and `control`, and read `given` and `segment`. */
 #ifndef BRICK_THREAD_H
 #define BRICK_THREAD_H
 
@@ -9,7 +7,7 @@
 
 enum brick_frame_bits {
     BRICK_FRAME_AGAIN = 1, /* here or below, a recursion was folded: the path may be open more than once */
-    BRICK_FRAME_STEP = 2,  /* a step was given, here or below; 0 is one too */
+    BRICK_FRAME_STEP = 2,  /* a step was given, here or below; step 0 is a step, too */
 };
 
 enum brick_scope { BRICK_SCOPE_LAYER = 1, BRICK_SCOPE_NODE = 2 };
@@ -21,17 +19,17 @@ struct brick_frame {
     uint64_t start, child, step;
     uint16_t brick, path;
     uint32_t layer;
-    uint32_t draw;     /* of the step, as it began */
+    uint32_t draw;     /* of the step, when it began */
     uint16_t scope;    /* enum brick_scope; 0: a span */
-    uint16_t inherits; /* enum brick_frame_bits: what also holds of all that is above it */
+    uint16_t inherits; /* enum brick_frame_bits: also holds for all frames above it */
 };
 
-/* What one key has open. Of keys with nothing open only the one used last has a stack. */
+/* What one key has open. Of the keys with nothing open, only the last one used has a stack. */
 struct brick_stack {
     const void *key;
     struct brick_frame *top;
     struct brick_stack *next; /* in its bucket */
-    uint64_t refused;         /* begun above top without a frame; their ends come first */
+    uint64_t refused;         /* spans begun above top without a frame; they end first */
     uint32_t borrowed;        /* the host holds no reference to the key for what is open */
 };
 
@@ -42,19 +40,19 @@ union brick_node {
 };
 BRICK_ASSERT(sizeof(union brick_node) == 64, "one cache line");
 
-/* How often a site came since it was last at another step. The table is by the site's key: it may have two numbers, from two
- * threads. */
+/* Visits of a site since it was last at another step. The table is by the site's key, because two threads may have given
+ * the site two numbers. */
 struct brick_visits {
-    uint64_t site; /* as brick_site_entry has it; 0 = free */
+    uint64_t site; /* its key from brick_site_entry; 0 = free */
     uint64_t step;
     uint64_t count : 63, has_step : 1;
 };
 
-#define BRICK_NODES 256u /* in a chunk */
+#define BRICK_NODES 256u /* per chunk */
 #define BRICK_CHUNKS 64u /* 16,384 spans open at once */
 #define BRICK_STACK_BUCKETS 256u
 
-/* Between two looks whether the segment is still there: 6.6 s at 2.6 GHz, 17 s for ns. */
+/* Ticks between two checks that the segment still exists: 6.6 s at 2.6 GHz, 17 s for ns. */
 #ifndef BRICK_LOOK_TICKS
 #define BRICK_LOOK_TICKS (UINT64_C(1) << 34)
 #endif
@@ -65,49 +63,49 @@ struct brick_ring {
     struct brick_record *records;
     uint64_t slots;
     uint64_t head;
-    uint64_t tail; /* the last one that could be believed */
+    uint64_t tail; /* the last valid one */
     uint32_t memory;
 };
 
 struct brick_thread {
     /* The record path, in the order of use. */
     uint32_t busy;
-    uint32_t flags; /* the control flags last obeyed */
+    uint32_t flags; /* the control flags last applied */
     const struct brick_control *control;
     struct brick_stack *current;
     struct brick_frame *newest;
-    uint64_t scopes; /* scopes that are open; spans that are stand in `newest` */
+    uint64_t scopes; /* open scopes; open spans are in `newest` */
     union brick_node *free;
     struct brick_lane *line;
     uint64_t *sequences;
     struct brick_summary *summaries;
-    uint64_t look; /* ticks: time to look whether the segment is still there */
+    uint64_t look; /* ticks of the next check that the segment still exists */
     uint64_t committed[16];
     struct brick_ring span_ring, event_ring;
     uint64_t given; /* numbers given to deferred work, ever */
     struct brick_visits *visits; /* of sites; NULL before the lane's first checksum */
-    struct brick_memories *memories; /* of writer/mark.c; NULL before the lane's first mark that needs one */
+    struct brick_memories *memories; /* in writer/mark.c; NULL before the lane's first mark that needs one */
     /* Cold. */
     uint32_t owner; /* O16 */
     uint32_t number;
     uint32_t chunks;
     uint32_t hand; /* of the sweep */
-    uint64_t inherited; /* of `given`: by a parent before it forked */
-    uint64_t refused[16]; /* blocks for which there was no memory */
+    uint64_t inherited; /* of `given`: by the parent, before the fork */
+    uint64_t refused[16]; /* blocks that were refused memory */
     uint64_t unvisited;   /* how often `visits` was needed and missing */
-    uint64_t unremembered; /* the same of `memories` */
-    struct brick_segment *segment; /* the one its pointers lead into; atomic, since a reopen reads it */
+    uint64_t unremembered; /* the same for `memories` */
+    struct brick_segment *segment; /* its pointers point into it; atomic, because a reopen reads it */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };
 
 extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* Of writer/mark.c: forgets the transfers of the lane's last thread. */
+/* In writer/mark.c: forgets the transfers of the lane's last thread. */
 BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
-/* The thread's lane, after taking one if it has none. NULL: refused, and `spans` are counted. */
+/* The thread's lane; takes one if it has none. NULL: refused, and `spans` are counted. */
 BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
-BRICK_HIDDEN int brick_never_refused(void); /* a lane */
-/* After a change of the control flags, a fork or a lost segment. NULL: record nothing now. */
+BRICK_HIDDEN int brick_never_refused(void); /* this thread was never refused a lane */
+/* Reacts to a change of the control flags, a fork or a lost segment. NULL: record nothing now. */
 BRICK_HIDDEN struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans);
 BRICK_HIDDEN struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make);
 BRICK_HIDDEN void brick_stack_drop(struct brick_thread *t, struct brick_stack *s);
@@ -132,7 +130,7 @@ static inline void brick_node_give(struct brick_thread *t, void *node)
     t->free = n;
 }
 
-/* Pops the top frame and frees it. Until the next frame is taken its content stays, but for `below`. */
+/* Pops the top frame and frees it. Its content stays, except `below`, until the next frame is taken. */
 static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s)
 {
     struct brick_frame *f = s->top;
@@ -153,7 +151,7 @@ static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s
     brick_node_give(t, f);
 }
 
-/* brick_is_off, inline for callers that ask at each span. */
+/* brick_is_off, inline for callers that check at each span. */
 static inline int brick_off_here(void)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
@@ -175,7 +173,7 @@ static inline void brick_idle(struct brick_thread *t)
     __atomic_store_n(&t->busy, 0, __ATOMIC_RELAXED);
 }
 
-/* Frames that will never be ended, down to but without `until`. */
+/* Abandons the frames above `until`: they will never be ended. */
 static inline void brick_abandon(struct brick_thread *t, struct brick_stack *s, const struct brick_frame *until)
 {
     while (s->top != until) {

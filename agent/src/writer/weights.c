@@ -1,6 +1,6 @@
-/* writer/weights.c - a model's parameters are read and recorded, in slices at the ends of steps.
+/* writer/weights.c - reads and records a model's parameters, in slices at the ends of steps.
  *
- * Owns: the numbers in a tensor's name, which tensor is next, how long a slice may take. Must not know: how the host
+ * Owns the numbers in a tensor's name, which tensor is next, and how long a slice may take. Must not know how the host
  * holds a tensor. Invariants: a tensor is read only between hold and release; its fingerprint is kept until its record
  * finds room; a slice allocates nothing; one thread at a time runs a slice, the others skip it.
  */
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLICE_NS 200000 /* at most */
-#define LEAST_NS 50000  /* at least, or what holding costs would be most of it */
-#define AT_ONCE 8192    /* bytes between two looks at the clock */
+#define SLICE_NS 200000 /* the longest slice */
+#define LEAST_NS 50000  /* the shortest one: in less, holding would cost the most */
+#define AT_ONCE 8192    /* bytes between two clock reads */
 #define MILLION 1000000
 #ifndef BRICK_RESCAN_LEAST_NS
 #define BRICK_RESCAN_LEAST_NS (UINT64_C(300) * 1000000000)
@@ -55,14 +55,14 @@ static int is_number(const struct part *p, uint32_t *number)
     return *number <= BRICK_LAYER_MAX;
 }
 
-/* torch.compile puts it before the names of what it wraps, which are the same tensors. */
+/* torch.compile puts this before the names of what it wraps, which are the same tensors. */
 static int is_wrapper(const struct part *p)
 {
     static const char wrapper[] = "_orig_mod";
     return p->length == sizeof wrapper - 1 && memcmp(p->text, wrapper, p->length) == 0;
 }
 
-/* The part that begins at `from`, or behind a wrapper there. *next: where the next one begins; beyond the end for the last. */
+/* The part at `from`, or after a wrapper there. *next: where the next part begins; beyond the end after the last. */
 static struct part part_at(const char *name, size_t length, size_t from, size_t *next)
 {
     struct part p;
@@ -110,7 +110,7 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
     return written;
 }
 
-/* A longer name is taken as it is: its hash must be that of the whole name. */
+/* A longer name is used as it is: its hash must be that of the whole name. */
 #define NAME_ROOM 4096
 
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length)
@@ -131,7 +131,7 @@ static uint64_t share_of(const struct brick_weights *w)
     return w->share_ppm == 0 ? 5000 : w->share_ppm < MILLION ? w->share_ppm : MILLION;
 }
 
-/* Elapsed time is credit, up to that of one slice. */
+/* Elapsed time earns credit, up to one slice. */
 uint64_t brick_weights_allowed(struct brick_weights *w, uint64_t now_ns)
 {
     const int64_t most = (int64_t)SLICE_NS * MILLION;
@@ -203,18 +203,18 @@ static void add(struct brick_weights *w, const struct brick_tensor *tensor, uint
         one->ticks = brick_ticks(brick_agent.clock);
         read_over(w, 0);
     } else if (now == BRICK_PIECES_MOVED) {
-        w->begun = 0; /* once from its beginning */
+        w->begun = 0; /* once more, from its beginning */
         if (w->moved++)
             refuse(w);
     }
 }
 
-/* Reads on; 0: not now. */
+/* Continues to read. Returns 0 if it cannot now. */
 static int read_on(struct brick_weights *w, uint64_t until)
 {
     struct brick_tensor tensor;
     struct brick_fingerprint_key key;
-    if (!w->begun && !brick_key_published(process(), &key)) /* it may be had later */
+    if (!w->begun && !brick_key_published(process(), &key)) /* it may be there later */
         return 0;
     const uint64_t number = w->read;
     struct brick_weight *one = &w->each[number];
@@ -262,7 +262,7 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
 {
     brick_put_output(t, &one->taken);
     *r = (struct brick_checked){
-        .sequence = r->sequence, /* of the record that was here before: stored last (O9) */
+        .sequence = r->sequence, /* unchanged: the new one is stored last (O9) */
         .site = (uint32_t)(site & 0xFFFF),
         .ticks = one->ticks,
         .step = w->step,
@@ -273,7 +273,7 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
     };
 }
 
-/* Records the next one that was read. 0: no room now, or no lane. */
+/* Records the next tensor that was read. Returns 0 if there is no room now, or no lane. */
 static int record_next(struct brick_weights *w)
 {
     const struct brick_weight *one = &w->each[w->recorded];
@@ -312,7 +312,7 @@ static uint64_t asked_now(void)
     return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_WEIGHTS]); /* O15 */
 }
 
-/* In a new segment all that was read is recorded again. */
+/* In a new segment, everything that was read is recorded again. */
 static void follow(struct brick_weights *w)
 {
     const struct brick_segment *s = brick_segment_now();
@@ -387,7 +387,7 @@ static uint64_t generation_of(const struct brick_weights *w)
     return w->generation != NULL ? *w->generation : brick_load_relaxed(&w->loads);
 }
 
-/* For checksums from now on. The first load of a host without generations changes nothing in them. */
+/* For checksums from now on. The first load of a host without generations does not change them. */
 static void publish_generation(const struct brick_weights *w)
 {
     const uint64_t generation = generation_of(w), digest = brick_splitmix64(generation);
@@ -405,7 +405,7 @@ static void begin_load(struct brick_weights *w, uint64_t now)
     begin_scan(w, now, 1);
 }
 
-/* The next turn comes when there is credit for a slice. */
+/* Schedules the next turn for when there is credit for a slice. */
 static void rest(struct brick_weights *w, uint64_t now)
 {
     const int64_t least = (int64_t)LEAST_NS * MILLION, missing = least - w->credit;
@@ -421,7 +421,7 @@ void brick_weights_load(struct brick_weights *w)
     brick_store_relaxed(&w->loads, brick_fetch_add(&loads, 1) + 1);
     publish_generation(w);
     brick_store_release32(&w->loading, 1);
-    if (!is_recording() || !claim(w)) /* the next turn loads them */
+    if (!is_recording() || !claim(w)) /* the next turn does it */
         return;
     const uint64_t now = now_ns();
     begin_load(w, now);
@@ -443,7 +443,7 @@ void brick_weights_go_on(struct brick_weights *w, const struct brick_weights *ol
     w->credit = old->credit;
     w->lasted_ns = old->lasted_ns;
     w->seldom = old->seldom;
-    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* of this turn, which began then */
+    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* and of this turn, which began at seen_ns */
     brick_weights_took(w, w->spent_ns - old->spent_ns);
     publish_count(w);
 }
@@ -455,7 +455,7 @@ void brick_weights_turn(struct brick_weights *w)
     if (ticks < brick_load_relaxed(&w->next_ticks) && !loading)
         return;
     const uint64_t now = now_ns(), next = brick_load_relaxed(&w->next_ns);
-    if (now < next && !loading) { /* ticks are read in a third of the time; on any machine there are at least so many */
+    if (now < next && !loading) { /* ticks cost a third to read; at least this many pass until `next` */
         brick_store_relaxed(&w->next_ticks, ticks + ((next - now) >> (brick_agent.clock == BRICK_CLOCK_CNTVCT ? 6 : 0)));
         return;
     }
