@@ -1,11 +1,11 @@
 /* fingerprint/fingerprint.c - the fingerprint of a tensor, as brick_fingerprint.h defines it.
  *
- * Owns: views (the elements in flat order), the rest of a block at the end, the result of the sums, the state of a
- * tensor in pieces. Must not know: segments, records. Invariants: nothing outside the view is read, nothing but the
- * result is written; each element is read once, unless float64 needs another scale.
+ * Owns views (the elements in flat order), the incomplete block at the end, the result of the sums, and the state of a
+ * tensor in pieces. Must not know segments or records. Invariants: nothing outside the view is read, only the result is
+ * written, and each element is read once, unless float64 needs another scale.
  *
- * The tensor is read in pieces that stay in the nearest cache; a piece that is not contiguous is gathered first. The
- * sums first take all elements as finite, which they nearly always are; if not, they run again with care.
+ * The tensor is read in pieces that stay in the first-level cache; a piece that is not contiguous is gathered first. The
+ * sums first assume that all elements are finite, as they nearly always are; if not, they run again with care.
  */
 #include "simd.h"
 #include "fp_modes.h"
@@ -16,10 +16,10 @@
 
 #define PIECE_BYTES (BRICK_PIECE_BLOCKS * BRICK_SIXTEEN * 4)
 #define PIECE_ELEMENTS (BRICK_PIECE_BLOCKS * BRICK_SIXTEEN)
-#define CARE_BLOCKS 16 /* at a time, where care is needed */
+#define CARE_BLOCKS 16 /* blocks at a time, when care is needed */
 #define FNV_ELEMENTS 64
 
-/* Of each dtype: its size, and whether float32 holds all its values. */
+/* Of each dtype: its size, and whether it needs float64 because float32 does not hold all its values. */
 static const struct {
     uint8_t size;
     bool wide;
@@ -45,13 +45,13 @@ static const struct {
 
 /* ---- views -------------------------------------------------------------- */
 
-/* The elements that count, in flat order. Dimensions of one index are dropped, contiguous ones are merged. */
+/* The valid elements, in flat order. Dimensions of size 1 are dropped, contiguous ones are merged. */
 struct view {
     const char *data;
     uint64_t elements;
     size_t size; /* of an element */
     uint32_t dims;
-    uint64_t shape[BRICK_DIMS_MAX], stride[BRICK_DIMS_MAX]; /* in bytes, modulo 2^64: backwards is far forwards */
+    uint64_t shape[BRICK_DIMS_MAX], stride[BRICK_DIMS_MAX]; /* in bytes, modulo 2^64: a negative one wraps around */
     uint64_t index[BRICK_DIMS_MAX], offset;                 /* of the next element to be gathered */
 };
 
@@ -81,14 +81,14 @@ static const char *make_view(struct view *v, const struct brick_tensor *t)
     }
     if (t->data == NULL)
         return "there is no data";
-    uint64_t dense = v->size; /* from the last dimension on */
+    uint64_t dense = v->size; /* starts at the last dimension */
     for (uint32_t d = t->dims; d-- > 0;) {
         uint64_t count = d == 0 && t->valid != BRICK_ALL_ROWS ? t->valid : (uint64_t)t->shape[d];
         uint64_t stride = t->strides != NULL ? (uint64_t)t->strides[d] : dense;
         if (__builtin_mul_overflow(v->elements, count, &v->elements) || v->elements > INT64_MAX / v->size)
             return "there are more than 2^63 bytes";
         dense *= (uint64_t)t->shape[d];
-        uint32_t outermost = v->dims - 1; /* of what is there so far: the innermost comes first here */
+        uint32_t outermost = v->dims - 1; /* of those so far; here the innermost comes first */
         if (count == 1)
             continue;
         if (v->dims > 0 && stride == v->shape[outermost] * v->stride[outermost]) {
@@ -133,7 +133,7 @@ static void rewind_view(struct view *v)
         v->index[d] = 0;
 }
 
-/* Copies the next `count` elements; there must be as many. */
+/* Copies the next `count` elements, which must exist. */
 static void gather(struct view *v, char *to, size_t count)
 {
     while (count > 0) {
@@ -159,8 +159,8 @@ struct pass {
     const struct brick_kernel *kernel;
     uint32_t dtype;
     struct brick_fingerprint_key key;
-    uint64_t hashed;   /* the key of the blocks' hashes, made of `key` */
-    double scale;      /* of float64: what it is multiplied by */
+    uint64_t hashed;   /* the key of the blocks' hashes, derived from `key` */
+    double scale;      /* factor of float64 */
     uint64_t words;    /* blocks of words so far */
     uint64_t elements; /* blocks of elements so far */
     uint64_t sum;      /* of the words */
@@ -185,7 +185,7 @@ static void begin(struct pass *p, const struct brick_kernel *kernel, uint32_t dt
     }
 }
 
-/* At most CARE_BLOCKS. */
+/* Converts at most CARE_BLOCKS blocks. */
 static void to_doubles(const struct pass *p, const char *elements, double *to, size_t blocks)
 {
     float narrow[CARE_BLOCKS * BRICK_SIXTEEN];
@@ -203,7 +203,7 @@ static void add_clean(struct pass *p, double *elements, const uint64_t *hashes, 
 {
     struct brick_sums *sums = &p->sums;
     p->kernel->clean(sums, elements, blocks);
-    const struct brick_bounds bounds = sums->bounds; /* not of the zeros in place of elements */
+    const struct brick_bounds bounds = sums->bounds; /* without the zeros that replace elements */
     p->kernel->doubles(sums, elements, hashes, blocks, p->scale);
     sums->bounds = bounds;
 }
@@ -219,7 +219,7 @@ static __attribute__((noinline)) void add_with_care(struct pass *p, const char *
     }
 }
 
-/* Less than a block: filled up with NaN, which counts for nothing but as NaN. */
+/* Adds less than a block, padded with NaN: a NaN changes only the count of NaN. */
 static __attribute__((noinline)) void add_rest(struct pass *p, const char *elements, const uint64_t *hash, size_t count)
 {
     char padded[BRICK_SIXTEEN * 8] = {0};
@@ -232,7 +232,7 @@ static __attribute__((noinline)) void add_rest(struct pass *p, const char *eleme
     p->sums.nan -= BRICK_SIXTEEN - count;
 }
 
-/* At most PIECE_ELEMENTS, from the beginning of a block on, and their hashes. */
+/* Adds at most PIECE_ELEMENTS from the start of a block, with their hashes. */
 static void add_elements(struct pass *p, const char *elements, const uint64_t *hashes, size_t count)
 {
     const struct brick_kernel *kernel = p->kernel;
@@ -254,7 +254,7 @@ static void add_elements(struct pass *p, const char *elements, const uint64_t *h
         add_rest(p, elements + blocks * BRICK_SIXTEEN * dtypes[p->dtype].size, hashes + blocks, rest);
 }
 
-/* At most PIECE_BYTES, from the beginning of a block on; only the last piece ends within one. */
+/* Adds at most PIECE_BYTES from the start of a block; only the last piece may end within one. */
 static void add_piece(struct pass *p, const char *bytes, size_t length)
 {
     const struct brick_kernel *kernel = p->kernel;
@@ -282,7 +282,7 @@ static void add_piece(struct pass *p, const char *bytes, size_t length)
     }
 }
 
-/* The first elements, as float32. */
+/* FNV-1a of the first elements as float32. */
 static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
 {
     uint8_t bytes[FNV_ELEMENTS * 4];
@@ -301,7 +301,7 @@ static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
     return brick_fnv1a(bytes, 4 * count);
 }
 
-/* Takes `elements` more of those that are left: whole pieces, but at the end. */
+/* Adds `elements` more of those that are left, in whole pieces except at the end. */
 static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elements)
 {
     char gathered[PIECE_BYTES] BRICK_ALIGNED;
@@ -323,7 +323,7 @@ static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elemen
 
 /* ---- results --------------------------------------------------------------- */
 
-/* Within 1e-15; the writer links no mathematical library. */
+/* Exact to 1e-15; the writer does not link the mathematical library. */
 static double square_root(double x)
 {
     uint64_t bits;
@@ -338,7 +338,7 @@ static double square_root(double x)
     return root;
 }
 
-static double power_of_two(uint64_t exponent) /* as float64 stores it, 1 to 2046 */
+static double power_of_two(uint64_t exponent) /* biased as float64 stores it: 1 to 2046 */
 {
     uint64_t bits = exponent << 52;
     double power;
@@ -346,7 +346,7 @@ static double power_of_two(uint64_t exponent) /* as float64 stores it, 1 to 2046
     return power;
 }
 
-/* The exponent of the scale that keeps squares and sums of float64 within its range; that of 1 nearly always. */
+/* The exponent of the scale that keeps squares and sums of float64 in range; nearly always that of 1. */
 static uint64_t scale_exponent(double magnitude)
 {
     uint64_t bits;
@@ -375,7 +375,7 @@ static void put_sums(struct brick_fingerprint *f, const struct pass *p, double u
     f->l2 = square_root(squares) * unscaled;
 }
 
-/* Fills in all but the sums; returns the exponent of the scale that these need. */
+/* Sets everything except the sums. Returns the exponent of the scale that the sums need. */
 static uint64_t put_bounds(struct brick_fingerprint *f, const struct view *v, const struct pass *p)
 {
     const struct brick_sums *s = &p->sums;
@@ -403,19 +403,19 @@ static uint64_t put_bounds(struct brick_fingerprint *f, const struct view *v, co
 struct course {
     struct view view;
     struct pass pass;
-    uint64_t left;     /* elements of this pass */
+    uint64_t left;     /* elements left in this pass */
     uint64_t exponent; /* of the scale; 0: the first pass is not over yet */
     struct brick_fingerprint found;
 };
 BRICK_ASSERT(sizeof(struct course) + 64 <= sizeof(struct brick_pieces), "it has room, wherever that begins");
 
-/* The widest vectors want it aligned, and the caller's memory may not be. */
+/* The widest vectors need it aligned, and the caller's memory may not be. */
 static struct course *course_of(const struct brick_pieces *pieces)
 {
     return (struct course *)(((uintptr_t)pieces + 63) / 64 * 64);
 }
 
-/* False: all is taken. */
+/* Returns false when everything is read. */
 static bool course_add(struct course *c, uint64_t bytes)
 {
     const uint64_t most = PIECE_BYTES / c->view.size, elements = bytes / c->view.size / most * most;

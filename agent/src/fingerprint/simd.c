@@ -1,6 +1,6 @@
-/* fingerprint/simd.c - the variants of the kernel, and which of them this processor has.
+/* fingerprint/simd.c - the variants of the kernel, and the choice of one for this processor.
  *
- * Each function names the instructions that it may use: the build needs no flag, and the rest of the agent runs on any
+ * Each function declares the instructions that it may use: the build needs no flag, and the rest of the agent runs on any
  * processor. "generic" is plain C for any architecture; on x86-64, which always has SSE2, it is for tests.
  */
 #include "simd.h"
@@ -13,8 +13,8 @@
 
 static const uint64_t brick_eight[8] BRICK_ALIGNED = {0, 1, 2, 3, 4, 5, 6, 7};
 
-/* c[j] of brick_fingerprint.h, but for the lowest bit: ((h >> 32) XOR c) | 1 is ((h >> 32) | 1) XOR (c without it). A
- * lane has two words, and is multiplied twice. */
+/* c[j] of brick_fingerprint.h without its lowest bit: ((h >> 32) XOR c) | 1 equals ((h >> 32) | 1) XOR (c without it). A
+ * lane has two words, so it is multiplied twice. */
 static const uint64_t brick_even[8] BRICK_ALIGNED = {
     0x428A2F98, 0xB5C0FBCE, 0x3956C25A, 0x923F82A4, 0xD807AA98, 0x243185BE, 0x72BE5D74, 0x9BDC06A6,
 };
@@ -22,7 +22,7 @@ static const uint64_t brick_odd[8] BRICK_ALIGNED = {
     0x71374490, 0xE9B5DBA4, 0x59F111F0, 0xAB1C5ED4, 0x12835B00, 0x550C7DC2, 0x80DEB1FE, 0xC19BF174,
 };
 
-/* Signs of two and of four lanes, by their bits. */
+/* Sign bits of two and of four lanes, by index. */
 #define SIGN(bit) ((uint64_t)(bit) << 63)
 #define SIGNS(bits) {SIGN((bits) & 1), SIGN((bits) >> 1 & 1), SIGN((bits) >> 2 & 1), SIGN((bits) >> 3 & 1)}
 static const uint64_t brick_signs_of_4[16][4] BRICK_ALIGNED = {
@@ -33,8 +33,8 @@ static const uint64_t brick_signs_of_2[4][2] BRICK_ALIGNED = {
     {SIGN(0), SIGN(0)}, {SIGN(1), SIGN(0)}, {SIGN(0), SIGN(1)}, {SIGN(1), SIGN(1)},
 };
 
-/* A float of 8 or 16 bits: its exponent and mantissa moved to their places in float32, the exponent put right by a
- * multiplication, which also makes subnormals normal. What is larger than the largest finite one gets more bits. */
+/* Converts a float of 8 or 16 bits. Moves exponent and mantissa to their places in float32; a multiplication corrects the
+ * exponent and makes subnormals normal. A magnitude above the largest finite one gets the special bits. */
 static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, float scale, uint32_t largest,
                                 uint32_t special)
 {
@@ -46,7 +46,7 @@ static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, fl
     return whole.value;
 }
 
-/* Where -0 would be, these have their only NaN: larger than the largest. */
+/* These formats have their only NaN where -0 would be. Maps it above the largest magnitude. */
 static inline uint32_t brick_fnuz(uint32_t bits) { return (bits & 0x7F) | (uint32_t)(bits == 0x80) << 7; }
 
 typedef float brick_float_anywhere BRICK_ANYWHERE;
@@ -153,7 +153,7 @@ const struct brick_kernel *brick_kernel_named(const char *name)
 
 const struct brick_kernel *brick_kernel_choose(void)
 {
-    /* Each thread finds and stores the same. */
+    /* Every thread finds and stores the same. */
     static const struct brick_kernel *chosen;
     static const char *const names[] = {"avx512", "avx2", "sse2", "generic"};
     const struct brick_kernel *kernel = __atomic_load_n(&chosen, __ATOMIC_RELAXED);

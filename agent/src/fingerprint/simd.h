@@ -1,18 +1,18 @@
 /* fingerprint/simd.h - the loops of a fingerprint over whole blocks, once per kind of processor.
  *
- * Owns: the arithmetic on blocks of 16 words and of 16 elements. Must not know: tensors, their shapes, the address of
- * the first block (fingerprint/fingerprint.c). Every variant is built from fingerprint/simd_body.h and gives the same
- * checksum bit by bit; sums differ by the rounding of another order.
+ * Owns the arithmetic on blocks of 16 words and of 16 elements. Must not know tensors, their shapes, or the address of the
+ * first block (fingerprint/fingerprint.c). Every variant is built from fingerprint/simd_body.h and gives the same checksum
+ * bit by bit; sums differ by the rounding of another order.
  *
- * The sketch moves the 16 lanes of a block to other places by an XOR, t, without moving a lane. There are 16 vectors
- * of sums. Vector g of a block (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g: so the upper bits of t
- * select the group of places. For the lower bits each group has n bins: lane l of vector g + k is part of place g + (l
- * XOR k). The end adds them up.
+ * The sketch assigns the 16 lanes of a block to places by an XOR with t, without moving a lane. There are 16 vectors of
+ * sums. Vector g of a block (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g: so the upper bits of t select
+ * the group of places. For the lower bits each group has n bins: lane l of vector g + k is part of place g + (l XOR k).
+ * The end adds them up.
  */
 #ifndef BRICK_KERNEL_H
 #define BRICK_KERNEL_H
 
-/* An engine may be compiled with -ffast-math, which says that there is no NaN: here they are counted. */
+/* An engine may be compiled with -ffast-math, which assumes that there is no NaN. This code counts them. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-fast-math")
 #endif
@@ -25,16 +25,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BRICK_SIXTEEN 16      /* words in a block, and elements in one */
-#define BRICK_PIECE_BLOCKS 64 /* at a time: what is read twice is still in the nearest cache */
+#define BRICK_SIXTEEN 16      /* words, or elements, in a block */
+#define BRICK_PIECE_BLOCKS 64 /* blocks at a time: a second read still hits the first-level cache */
 #define BRICK_VECTOR_MAX 8    /* float64 in the widest vector */
-#define BRICK_AHEAD 8192      /* bytes that are asked for before they are needed: processors stop at the end of a page */
+#define BRICK_AHEAD 8192      /* bytes to prefetch ahead: processors stop at the end of a page */
 
 #define BRICK_ALIGNED __attribute__((aligned(64))) /* as the widest vector */
-/* Any alignment; any type of the caller's. */
+/* Any alignment, and any type of the caller. */
 #define BRICK_ANYWHERE __attribute__((aligned(1), may_alias))
 
-/* By lane, in any order of the elements. */
+/* By lane; the order of the elements varies. */
 struct brick_sums {
     double bins[BRICK_SIXTEEN * BRICK_VECTOR_MAX] BRICK_ALIGNED;
     double sum[BRICK_SIXTEEN] BRICK_ALIGNED, squares[BRICK_SIXTEEN] BRICK_ALIGNED;
@@ -46,30 +46,30 @@ struct brick_sums {
 
 struct brick_kernel {
     const char *name;
-    unsigned lanes; /* how many bins there are */
-    /* splitmix64((first + i) ^ key) of each block, their number rounded up to the next eight. */
+    unsigned lanes; /* of a vector, and bins of a group */
+    /* Writes splitmix64((first + i) ^ key) of each block; their number is rounded up to a multiple of 8. */
     void (*hashes)(uint64_t *hashes, uint64_t first, size_t blocks, uint64_t key);
     uint64_t (*checksum)(const void *words, const uint64_t *hashes, size_t blocks);
-    /* False where an element is not finite, or its square is not: then nothing was added. */
+    /* Returns false, and adds nothing, if an element or its square is not finite. */
     bool (*floats)(struct brick_sums *sums, const void *elements, const uint64_t *hashes, size_t blocks);
     bool (*doubles)(struct brick_sums *sums, const void *elements, const uint64_t *hashes, size_t blocks, double scale);
-    /* Elements that are not finite are counted and become 0; the others widen the bounds. */
+    /* Counts elements that are not finite, and makes them 0; the others widen the bounds. */
     void (*clean)(struct brick_sums *sums, double *elements, size_t blocks);
-    /* To float32 where that holds every value of the type, else to float64. */
+    /* Converts to float32 if that holds every value of the type, else to float64. */
     void (*widen[BRICK_DTYPES])(const void *elements, void *widened, size_t blocks);
     void (*promote)(const float *elements, double *promoted, size_t blocks);
 };
 
-/* The fastest that this processor has. */
+/* The fastest variant for this processor. */
 BRICK_HIDDEN const struct brick_kernel *brick_kernel_choose(void);
-/* One by its name; NULL where it was not compiled or cannot run here. */
+/* A variant by its name; NULL if it was not compiled or cannot run here. */
 BRICK_HIDDEN const struct brick_kernel *brick_kernel_named(const char *name);
 
-/* brick_fingerprint by a variant of the caller's choice. */
+/* brick_fingerprint with a given variant. */
 BRICK_HIDDEN const char *brick_fingerprint_with(const struct brick_kernel *kernel, const struct brick_tensor *tensor,
                                                 struct brick_fingerprint_key key,
                                                 struct brick_fingerprint *fingerprint);
-/* And brick_pieces_begin. */
+/* brick_pieces_begin with a given variant. */
 BRICK_HIDDEN const char *brick_pieces_begin_with(const struct brick_kernel *kernel, struct brick_pieces *pieces,
                                                  const struct brick_tensor *tensor,
                                                  struct brick_fingerprint_key key);

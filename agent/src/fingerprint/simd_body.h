@@ -1,30 +1,29 @@
-/* fingerprint/simd_body.h - one variant of the kernel: fingerprint/simd.c includes this once for each.
+/* fingerprint/simd_body.h - one variant of the kernel; fingerprint/simd.c includes it once per variant and defines
  *
- * It is given
  *   VARIANT          its name
  *   WIDTH            of a vector in bytes
- *   TARGET           an attribute: what the compiler may use
+ *   TARGET           an attribute: the instructions that the compiler may use
  *   MINIMUM(a, b), MAXIMUM(a, b), MULADD(a, b, c)     of vectors of float64; a * b + c
  *   MULTIPLY(a, b)   products of the low halves of vectors of uint64
- *   NEGATE(v, bits)  lane l negated where bit l is set
- *   PROMOTE(from)    as many of float32, anywhere, as float64
- *   FROM_HALF(from, to)   16 of float16 become float32
+ *   NEGATE(v, bits)  negates lane l if bit l is set
+ *   PROMOTE(from)    a vector of float64 from float32 at any address
+ *   FROM_HALF(from, to)   converts 16 of float16 to float32
  *
- * No guard: it is meant to be included again.
+ * No guard: it is included several times.
  */
 #define NAMED_(name, variant) name##_##variant
 #define NAMED(name, variant) NAMED_(name, variant)
 #define OWN(name) NAMED(name, VARIANT)
 #define LANES (WIDTH / 8)
 #define GROUPS (BRICK_SIXTEEN / LANES) /* vectors of float64 in a block of elements */
-#define WORD_GROUPS (8 / LANES)      /* vectors in a block of words, two words a lane */
+#define WORD_GROUPS (8 / LANES)      /* vectors in a block of words, two words per lane */
 
 #define D OWN(doubles_vector)
 #define U OWN(integers_vector)
 #define L OWN(mask_vector)
 typedef double D __attribute__((vector_size(WIDTH), may_alias));
 typedef uint64_t U __attribute__((vector_size(WIDTH), may_alias));
-typedef int64_t L __attribute__((vector_size(WIDTH), may_alias)); /* what a comparison gives: all bits or none */
+typedef int64_t L __attribute__((vector_size(WIDTH), may_alias)); /* the result of a comparison: all bits or none */
 typedef D OWN(doubles_anywhere) BRICK_ANYWHERE;
 typedef U OWN(integers_anywhere) BRICK_ANYWHERE;
 
@@ -47,7 +46,7 @@ TARGET static uint64_t OWN(checksum)(const void *words, const uint64_t *hashes, 
     uint64_t sum = 0;
     for (size_t i = 0; i < blocks; i++, u += WORD_GROUPS) {
         uint64_t high = hashes[i] >> 32 | 1;
-        __builtin_prefetch((const void *)((uintptr_t)u + BRICK_AHEAD)); /* beyond the end it does nothing */
+        __builtin_prefetch((const void *)((uintptr_t)u + BRICK_AHEAD)); /* harmless beyond the end */
 #pragma GCC unroll 4
         for (int g = 0; g < WORD_GROUPS; g++) {
             U two = u[g];
@@ -61,7 +60,7 @@ TARGET static uint64_t OWN(checksum)(const void *words, const uint64_t *hashes, 
     return sum;
 }
 
-/* Nothing of *s is changed before all is known to be finite. */
+/* Changes nothing in *s before everything is known to be finite. */
 TARGET static inline __attribute__((always_inline)) bool OWN(add)(struct brick_sums *s, const char *elements, bool wide,
                                                                  const uint64_t *hashes, size_t blocks, double scale)
 {
@@ -142,7 +141,7 @@ TARGET static void OWN(clean)(struct brick_sums *s, double *elements, size_t blo
     *bounds[1] = most;
 }
 
-/* Each a loop of 16 that the compiler knows how to turn into vectors. */
+/* Each is a loop of 16 that the compiler turns into vectors. */
 #define WIDEN(name, from_type, to_type, value)                                                                         \
     TARGET static void OWN(name)(const void *restrict from, void *restrict to, size_t blocks)                          \
     {                                                                                                                  \
