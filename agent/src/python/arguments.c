@@ -1,4 +1,4 @@
-/* python/arguments.c - what callers pass is checked; what cannot be is counted, and raised in strict mode. */
+/* python/arguments.c - checks what callers pass; counts an invalid value, or raises in strict mode. */
 #include "arguments.h"
 
 #include "brick_hash.h"
@@ -43,13 +43,13 @@ int core_to_layer(PyObject *value, uint32_t *layer)
     return core_complain("a layer must be an integer from 0 to 16,777,214", value);
 }
 
-/* Nanoseconds, also as the float that a device's clock or a subtraction gives, and as numpy's numbers. */
+/* Nanoseconds: an integer, a float from a device's clock or a subtraction, or a number of numpy. */
 int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
 {
     if (PyLong_Check(value))
         return core_amount(value, elapsed_ns);
     double ns = PyFloat_AsDouble(value);
-    if (ns >= 0 && ns < 0x1p63) { /* not so for a NaN, nor for what is no number: that is -1 */
+    if (ns >= 0 && ns < 0x1p63) { /* false for NaN, and for the -1 of what is not a number */
         *elapsed_ns = (uint64_t)(ns + 0.5);
         return 0;
     }
@@ -65,7 +65,7 @@ int core_number(PyObject *value, uint64_t *number, bool *has, const char *expect
     *has = false;
     if (value == Py_None)
         return 0;
-    if (PyIndex_Check(value)) { /* numpy's integers too */
+    if (PyIndex_Check(value)) { /* includes numpy's integers */
         *number = PyLong_AsUnsignedLongLongMask(value);
         *has = !PyErr_Occurred();
     } else if (PyUnicode_Check(value) && (text = PyUnicode_AsUTF8AndSize(value, &length)) != NULL) {
@@ -88,7 +88,7 @@ PyObject *core_text(PyObject *value)
         return PyUnicode_FromFormat("<%s>", Py_TYPE(value)->tp_name);
     }
     if (PyUnicode_AsUTF8(value) != NULL)
-        return PyUnicode_FromObject(value); /* a plain str, whatever its class may do */
+        return PyUnicode_FromObject(value); /* a plain str, whatever its class overrides */
     PyErr_Clear();
     PyObject *bytes = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
     PyObject *text = bytes != NULL ? PyUnicode_FromEncodedObject(bytes, "utf-8", "strict") : NULL;

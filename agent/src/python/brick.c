@@ -1,4 +1,4 @@
-/* python/brick.c - names become handles: one for each name, as long as the process. */
+/* python/brick.c - names become handles: one per name, for the life of the process. */
 #include "brick.h"
 #include "arguments.h"
 #include "opening.h"
@@ -19,7 +19,7 @@ Brick *core_handle_new(PyObject *name, PyObject *category)
         Py_DECREF(b);
         return NULL;
     }
-    b->plain->vectorcall = core_plain_call; /* it is never given back, so no other span gets it */
+    b->plain->vectorcall = core_plain_call; /* never given back, so no other span gets it */
     return b;
 }
 
@@ -45,7 +45,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
             if (core_complain(is_empty ? "a name must not be empty" : "no more names than BRICKD_NAMES", name) != 0)
                 goto failed;
             if (brick_state() == BRICK_ON)
-                brick_name("", 0, NULL); /* counts */
+                brick_name("", 0, NULL); /* counts the refusal */
             else
                 __atomic_fetch_add(&core_state.refused, 1, __ATOMIC_RELAXED);
             b = core_state.other;

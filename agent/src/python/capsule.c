@@ -1,7 +1,7 @@
 /* python/capsule.c - the capsule through which other extensions reach this process's writer.
  *
- * Most calls come without the interpreter lock, on threads that Python may not know: they read only what never changes
- * of a handle, and touch no other object. So they take no reference to a key: one that had nothing open is marked as
+ * Most calls come without the interpreter lock, on threads that Python may not know. They read only what never changes in
+ * a handle, and touch no other object. So they take no reference to a key: if nothing was open for it, it is marked as
  * borrowed, and its task keeps it valid.
  */
 #include "brick.h"
@@ -32,7 +32,7 @@ static const void *native_task(void)
     return core_key();
 }
 
-/* ---- with it or without it ---------------------------------------------- */
+/* ---- with or without it -------------------------------------------------- */
 
 static uint32_t number_of(struct brick_handle *handle)
 {

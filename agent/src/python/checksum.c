@@ -1,8 +1,8 @@
-/* python/checksum.c - checksum() and take(): the fingerprints of a kernel's tensors are recorded.
+/* python/checksum.c - checksum() and take(): record the fingerprints of a kernel's tensors.
  *
- * Owns: what the arguments of both mean to the writer. Must not know: how a fingerprint is computed, where it is
- * written. Invariants: only an unknown argument raises, or anything in strict mode; a tensor is read only if its
- * checksum would be recorded.
+ * Owns what the arguments of both mean to the writer. Must not know how a fingerprint is computed or where it is written.
+ * Invariants: only an unknown argument raises, or anything in strict mode; a tensor is read only if its checksum would be
+ * recorded.
  */
 #include "arguments.h"
 #include "brick.h"
@@ -67,7 +67,7 @@ PyType_Spec core_taken_spec = {
 
 /* ---- errors --------------------------------------------------------------- */
 
-/* -1: the exception that is set must be raised: in strict mode, or since no tensor caused it (an interrupt). */
+/* Returns -1 if the exception that is set must be raised: in strict mode, or if it is an interrupt. */
 static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
 
 static int forgive(void)
@@ -96,7 +96,7 @@ static int forgive(void)
 
 /* ---- arguments ------------------------------------------------------------ */
 
-/* Where a checksum or a taken tensor belongs, as a call gives it. */
+/* The place of a checksum or a taken tensor, as a call gives it. */
 struct request {
     Brick *kernel;
     const void *key;
@@ -124,7 +124,7 @@ static int to_number(PyObject *value, uint64_t *number, const uint64_t **at, con
     return wrong;
 }
 
-/* The kernel's handle, with its number; -1 with an exception set. */
+/* Sets the kernel's handle, with its number. Returns 0, or -1 with an exception set. */
 static int to_kernel(struct request *p, PyObject *kernel)
 {
     p->kernel = Py_IS_TYPE(kernel, core_state.brick_type) ? (Brick *)kernel : core_handle(kernel, Py_None);
@@ -135,7 +135,7 @@ static int to_kernel(struct request *p, PyObject *kernel)
     return 0;
 }
 
-/* 0: none. */
+/* Returns 0 if it has none. */
 static uint32_t number_of_name(PyObject *name)
 {
     Brick *b = core_handle(name, Py_None);
@@ -177,7 +177,7 @@ static int to_relation(struct request *p, PyObject *value)
         PyErr_Clear();
         return 0;
     }
-    p->at.relation = UINT32_MAX; /* the writer counts it, and records local */
+    p->at.relation = UINT32_MAX; /* the writer counts it as invalid, and records local */
     return core_complain(A_RELATION, value);
 }
 
@@ -185,7 +185,7 @@ static int to_stateful(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
         return 0;
-    p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* an invalid value, too */
+    p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* also for an invalid value */
     return PyBool_Check(value) ? 0 : core_complain("stateful must be a bool or None", value);
 }
 
@@ -217,7 +217,7 @@ static int digest_of_text(PyObject *value, uint64_t digest, uint64_t *result)
 
 static int digest_of(PyObject *value, uint64_t *digest);
 
-/* Does not depend on the order of the members. */
+/* Independent of the order of the members. */
 static int digest_of_members(PyObject *members, uint64_t *digest)
 {
     PyObject *items = PyDict_Items(members); /* its own items, whatever its class overrides */
@@ -235,7 +235,7 @@ static int digest_of_members(PyObject *members, uint64_t *digest)
 
 static int digest_of_rows(PyObject *rows, uint64_t *digest)
 {
-    PyObject *held = PySequence_Tuple(rows); /* a list may change meanwhile */
+    PyObject *held = PySequence_Tuple(rows); /* a list may change during the loop */
     int wrong = held == NULL ? -1 : 0;
     *digest = '[';
     for (Py_ssize_t n = 0; wrong == 0 && n < PyTuple_GET_SIZE(held); n++) {
@@ -286,7 +286,7 @@ static int digest_of(PyObject *value, uint64_t *digest)
     return wrong;
 }
 
-/* A value without a digest differs from all that have one, and from other types. */
+/* A value without a digest differs from all values with one, and from those of other types. */
 static int to_params(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
@@ -303,18 +303,18 @@ static int to_params(struct request *p, PyObject *value)
 
 /* ---- tensors -------------------------------------------------------------- */
 
-/* A tensor that could not be held, with the exception set: counted, unless that is an interrupt. */
+/* Counts a tensor that could not be held, unless an interrupt is set instead of its exception. */
 static int unread(const struct request *p, PyObject *tensor, struct brick_taken *taken)
 {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
     if (!core_torch_fake(tensor) || must_raise() != 0)
         return forgive();
-    PyErr_Clear(); /* expected while torch makes a program of the model */
+    PyErr_Clear(); /* expected while torch traces the model into a program */
     return 0;
 }
 
-/* Sets *rows for the output; `valid` applies to it, and to inputs with as many. */
+/* Sets *rows for the output; `valid` applies to it and to inputs with the same number of rows. */
 static int take(const struct request *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
 {
     CoreTensor t;
@@ -376,7 +376,7 @@ static int record(struct request *p, PyObject *output, PyObject *input)
     struct brick_taken out, few[FEW], *inputs = few, *last = &out;
     int64_t rows = -1;
     const bool is_several = PyList_Check(input) || PyTuple_Check(input);
-    PyObject *held = is_several ? PySequence_Tuple(input) : Py_NewRef(input); /* a list may change meanwhile */
+    PyObject *held = is_several ? PySequence_Tuple(input) : Py_NewRef(input); /* a list may change during the loop */
     const Py_ssize_t count = !is_several ? input != Py_None : held != NULL ? PyTuple_GET_SIZE(held) : 0;
     if (count > FEW)
         inputs = PyMem_Calloc((size_t)count, sizeof *inputs);
@@ -392,7 +392,7 @@ static int record(struct request *p, PyObject *output, PyObject *input)
         wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, last = &inputs[n]);
     if (is_whole && wrong == 0)
         brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
-    else /* nothing is recorded, and it counts as one whose output could not be had */
+    else /* records nothing, and counts as a checksum without an output */
         brick_checksum(p->kernel->number, p->key, &p->at, last, NULL, 0);
     if (inputs != few)
         PyMem_Free(inputs);

@@ -1,10 +1,10 @@
-/* python/context_key.h - on whose behalf a span runs: a context is its key. */
+/* python/context_key.h - the context on whose behalf a span runs: it is the key. */
 #ifndef BRICK_CONTEXT_KEY_H
 #define BRICK_CONTEXT_KEY_H
 
 #include "core.h"
 
-/* The context of the running task, greenlet or thread. A thread without one gets one: a later greenlet has another. */
+/* The context of the running task, greenlet or thread. Makes one if there is none: a later greenlet has another. */
 static inline const void *core_key(void)
 {
     PyObject *context = PyThreadState_Get()->context;
@@ -18,9 +18,9 @@ static inline const void *core_key(void)
     return context;
 }
 
-/* This thread is about to record: its references are given back when its state ends. */
+/* Call before this thread records: its references are given back when its state ends. */
 void core_watch(void);
-/* After a begin and after an end: references to keys, the thread's own end. */
+/* Call after a begin and after an end, for references to keys and the thread's own end. */
 void core_begun(unsigned outcome, const void *key);
 PyObject *core_ended(unsigned outcome, const void *key); /* None; NULL in strict mode, for an end without a begin */
 

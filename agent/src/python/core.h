@@ -1,12 +1,12 @@
-/* python/core.h - brick_agent._core: the writer's face in CPython. The types and the state that its files share.
+/* python/core.h - brick_agent._core: the writer in CPython. The types and the state that its files share.
  *
- * Each file of this folder includes the headers of those that it calls, and they lie in rows: a file calls only into its
- * own row from left to right, and into rows below.
+ * Each file of this folder includes the headers of those that it calls. The files form rows: a file calls only files to
+ * its right in its own row, and files in the rows below.
  *
  *   functions.c  types.c                              the module, its types (methods.h has what they list)
- *   trace.c  module_forward.c                         callables that stand for a function, for a module's forward
+ *   trace.c  module_forward.c                         callables that wrap a function or a module's forward
  *   timing.c                                          starts and stops under the old profiler's names
- *   marks.c  deferred.c  checksum.c  capsule.c        other records than spans; all of them for other extensions
+ *   marks.c  deferred.c  checksum.c  capsule.c        records other than spans; all records for other extensions
  *   brick.c                                           names become handles
  *   span.c                                            the record path, and the amounts of a span
  *   weights.c  module.c                               a model's parameters, and where a torch module keeps them
@@ -14,12 +14,12 @@
  *   opening.c  context_key.c  own_totals.c            the segment opens; contexts become keys; what was recorded so far
  *   arguments.c                                       what callers pass
  *
- * Knows nothing of shared memory. On the record path it calls no Python code, allocates nothing and raises nothing.
- * Built per Python version: the thread state's context and vectorcall are not in the limited API.
+ * Only own_totals.c reads the segment. The record path calls no Python code, allocates nothing and raises nothing. Built
+ * per Python version: the thread state's context and vectorcall are not in the limited API.
  *
  * A `with` statement looks up __enter__ and __exit__ and calls what it finds. A method would be bound at each look-up,
- * an allocation twice per span. So both names are descriptors that return the manager itself: called without arguments
- * it enters, with the three of an exception it leaves.
+ * which allocates twice per span. So both names are descriptors that return the manager itself: called without arguments
+ * it enters, called with the three of an exception it leaves.
  */
 #ifndef BRICK_CORE_H
 #define BRICK_CORE_H
@@ -39,21 +39,21 @@ typedef struct Span Span;
 typedef struct BrickTimer BrickTimer;
 typedef struct CoreWeights CoreWeights;
 
-/* A handle: a name with its number. Interned and immortal, and limited by the segment's names. */
+/* A handle: a name with its number. Interned and immortal; the segment's names limit how many there are. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    uint32_t number; /* BRICK_UNNAMED until its first use: making a handle opens nothing */
+    uint32_t number; /* BRICK_UNNAMED until its first use: to make a handle opens nothing */
     PyObject *name;
     PyObject *category; /* or None */
     Span *plain;        /* what `with b:` uses */
 } Brick;
 
-/* One `with`: a brick with its amounts. */
+/* One `with` block: a brick with its amounts. */
 struct Span {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    Brick *brick; /* immortal: not counted */
+    Brick *brick; /* immortal: no reference is counted */
     struct brick_amounts did; /* of an engine's step: rows, valid rows */
     uint64_t step;
     bool has_step;
@@ -72,24 +72,24 @@ typedef struct {
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
     PyObject *step;           /* "step": the default kind of a step, and the category of all */
-    Brick *other;      /* the handle of each name beyond the limit */
+    Brick *other;      /* the handle of every name beyond the limit */
     Span *spare[SPARE_SPANS];
     int spares;
     PyObject *known; /* tuple: the bricks of the old profiler's ids */
     PyObject *named; /* dict: name or alias -> Brick, of the same */
-    BrickTimer *idle; /* of all that is not timed */
+    BrickTimer *idle; /* used for everything that is not timed */
     BrickTimer *spare_timer[SPARE_TIMERS];
     int timers;
-    CoreWeights *weights; /* those that are watched; or NULL */
+    CoreWeights *weights; /* the watched ones, or NULL */
     unsigned swept;
-    unsigned refused; /* names refused before there was a counter for them */
-    unsigned process; /* from 1: another number in each forked child, for what is reported once per process */
+    unsigned refused; /* names refused before the segment had a counter for them */
+    unsigned process; /* from 1; differs in each forked child, for reports once per process */
     char program[128];
 } CoreState;
 
 extern CoreState core_state;
 
-/* Of an object that holds no reference but to its type. */
+/* Frees an object whose only reference is to its type. */
 static inline void core_plain_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -99,7 +99,7 @@ static inline void core_plain_dealloc(PyObject *self)
 
 /* ---- exceptions --------------------------------------------------------- */
 
-/* An exception that is put aside while other code runs. */
+/* An exception that is set aside while other code runs. */
 typedef struct {
     PyObject *type, *value, *traceback;
 } CoreRaised;
@@ -111,10 +111,10 @@ static inline CoreRaised core_put_aside(void)
     return raised;
 }
 
-/* Sets it again in place of any other; clears where there was none. */
+/* Sets it again in place of any other; clears the exception if there was none. */
 static inline void core_put_back(CoreRaised raised) { PyErr_Restore(raised.type, raised.value, raised.traceback); }
 
-/* Drops a reference, or NULL: code that then runs must find no exception of ours. */
+/* Drops a reference or NULL. The code that then runs must find no exception of ours. */
 static inline void core_let_go(PyObject *object)
 {
     const CoreRaised raised = core_put_aside();
@@ -129,13 +129,13 @@ static inline void core_forget(CoreRaised raised)
     core_let_go(raised.traceback);
 }
 
-/* What a traced callable raised, put aside while its span ends: the host's own exception comes before ours. */
+/* Sets aside what a traced callable raised while its span ends: the host's exception comes before ours. */
 static inline CoreRaised core_raised_by_call(PyObject *result)
 {
     return result == NULL ? core_put_aside() : (CoreRaised){NULL, NULL, NULL};
 }
 
-/* The result of the call, or NULL with its exception; or NULL where the end of its span `failed`, with that exception. */
+/* Returns the call's result, or NULL with its exception; NULL with our exception if the end of its span `failed`. */
 static inline PyObject *core_call_over(PyObject *result, CoreRaised raised, bool failed)
 {
     if (raised.type != NULL)

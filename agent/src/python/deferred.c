@@ -1,10 +1,10 @@
-/* python/deferred.c - b.defer(), finalize(), pending(): work whose end is known later than the call that began it. */
+/* python/deferred.c - b.defer(), finalize(), pending(): work that ends later than the call that begins it. */
 #include "arguments.h"
 #include "context_key.h"
 #include "methods.h"
 #include "opening.h"
 
-#include "../writer/deferred.h" /* for work that began some time ago */
+#include "../writer/deferred.h" /* for work that began earlier */
 
 const char core_defer_doc[] = PyDoc_STR(
 "defer($self, /, *, stream=None, elements=0, bytes=0, step=None)\n--\n\n"
@@ -36,7 +36,7 @@ const char core_pending_doc[] = PyDoc_STR(
 ">>> brick.pending()\n"
 "0\n");
 
-#define NO_ID UINT64_MAX /* what is no id of anybody's: to be counted as one that was never given */
+#define NO_ID UINT64_MAX /* never a valid id: counted as one that was not given */
 #define A_STREAM "a stream must be an integer or a string"
 
 PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
@@ -86,7 +86,7 @@ PyObject *core_deferred(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLongLong(id);
 }
 
-/* 0, or -1 with an exception set: one duration is handed on, as what the writer counts if it cannot be one. */
+/* Passes on one duration; the writer counts an invalid one. Returns 0, or -1 with an exception set. */
 static int measured(PyObject *key, PyObject *value)
 {
     uint64_t id = NO_ID, elapsed_ns;
@@ -133,7 +133,7 @@ PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t give
     }
     if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
-    const bool has_stream = core_is_given(of[0]); /* one that cannot be is 0 here, as it was in defer */
+    const bool has_stream = core_is_given(of[0]); /* an invalid stream is 0 here, as in defer */
     if ((has_stream && core_number(of[0], &stream, &has, A_STREAM) != 0)
         || (core_is_given(of[1]) && all_measured(of[1]) != 0))
         return NULL;

@@ -1,18 +1,18 @@
 /* python/dlpack.c - a Python object's memory as a tensor, as DLPack describes it.
  *
- * Owns: both protocols of DLPack, its types, its devices. A type's table of functions (__dlpack_c_exchange_api__)
- * describes a tensor in place, by a call in C that profilers and exports of its library do not see; the method
- * __dlpack__ gives a capsule. Must not know: what becomes of the tensor. Invariant: no attribute is read of an object
- * whose type has neither, since some objects record each access into a program.
+ * Owns both protocols of DLPack, its types, its devices. A type's table of functions (__dlpack_c_exchange_api__) describes
+ * a tensor in place, by a C call that the library's profilers and exports do not see; the method __dlpack__ gives a
+ * capsule. Must not know what becomes of the tensor. Invariant: no attribute is read of an object whose type has neither,
+ * because some objects record each access into a program.
  *
- * A capsule is read and never consumed: its name stays, so that the producer's destructor frees it with our reference.
- * That may run Python, which must find no exception of ours, and leave none.
+ * A capsule is read and never consumed: it keeps its name, so the producer's destructor frees it with our reference. That
+ * may run Python, which must find no exception of ours, and leave none.
  */
 #include "tensor.h"
 
-/* ---- as dlpack.h publishes it ---------------------------------------------- */
+/* ---- the structs of dlpack.h ------------------------------------------------ */
 
-/* Of version 1 and of before. */
+/* In version 1 and before. */
 struct dl_tensor {
     void *data;
     int32_t device, device_number;
@@ -35,16 +35,16 @@ struct dl_versioned {
     uint64_t flags;
     struct dl_tensor tensor;
 };
-struct dl_exchange { /* from version 1.3 on */
+struct dl_exchange { /* since version 1.3 */
     uint32_t major, minor;
     const struct dl_exchange *older;
-    void *allocate, *managed_from, *managed_to; /* functions that are not called here */
-    int (*tensor_from)(void *object, struct dl_tensor *tensor); /* what it describes stays the object's; may be NULL */
+    void *allocate, *managed_from, *managed_to; /* functions that this file does not call */
+    int (*tensor_from)(void *object, struct dl_tensor *tensor); /* the object keeps what this describes; may be NULL */
     void *stream;
 };
 #define DL_MAJOR 1
 #define DL_CPU 1
-#define DL_CUDA_HOST 3 /* memory of the host that a device may reach: pinned */
+#define DL_CUDA_HOST 3 /* pinned: host memory that a device can reach */
 #define DL_ROCM_HOST 11
 
 /* ---- devices and types ---------------------------------------------------- */
@@ -116,7 +116,7 @@ static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
 
 /* ---- a capsule ------------------------------------------------------------- */
 
-/* Asks for the device before the capsule: a device might copy, or wait. */
+/* Asks for the device before the capsule, because a device might copy or wait. */
 static int check_device(PyObject *array)
 {
     PyObject *device = PyObject_CallMethod(array, "__dlpack_device__", NULL);
@@ -164,7 +164,7 @@ static const struct dl_tensor *in_capsule(PyObject *capsule)
     return NULL;
 }
 
-/* A tensor with gradients exports only its detached one: a new reference. */
+/* A tensor with gradients exports only its detached one. Returns a new reference. */
 static PyObject *detached(PyObject *array)
 {
     PyObject *requires = core_attribute(array, "requires_grad");
@@ -193,7 +193,7 @@ static int hold_capsule(PyObject *array, CoreTensor *t)
 
 /* ---- a table of functions --------------------------------------------------- */
 
-/* NULL: none. */
+/* NULL if there is none. */
 static const struct dl_exchange *exchange_of(PyObject *array)
 {
     static PyObject *name;
@@ -207,7 +207,7 @@ static const struct dl_exchange *exchange_of(PyObject *array)
     return table != NULL && table->major == DL_MAJOR && table->tensor_from != NULL ? table : NULL;
 }
 
-/* Raises the first line alone: a C++ library appends where in its source it failed. */
+/* Raises only the first line: a C++ library appends the place in its source where it failed. */
 static void raise_first_line(void)
 {
     if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_Exception))

@@ -1,4 +1,4 @@
-/* python/fingerprint.c - fingerprint(), and what it gives: a named tuple. */
+/* python/fingerprint.c - fingerprint(), and its result: a named tuple. */
 #include "arguments.h"
 #include "methods.h"
 #include "tensor.h"
@@ -59,7 +59,7 @@ static int to_key(PyObject *value, struct brick_fingerprint_key *key)
     PyObject *upper = index != NULL && places != NULL ? PyNumber_Rshift(index, places) : NULL;
     if (upper != NULL) {
         key->words[0] = PyLong_AsUnsignedLongLongMask(index);
-        key->words[1] = PyLong_AsUnsignedLongLong(upper); /* of a negative number: -1, which overflows */
+        key->words[1] = PyLong_AsUnsignedLongLong(upper); /* for a negative number: -1, which overflows */
     }
     Py_XDECREF(index);
     Py_XDECREF(places);

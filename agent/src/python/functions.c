@@ -80,7 +80,8 @@ static PyObject *core_layer(PyObject *module, PyObject *index)
     return (PyObject *)l;
 }
 
-/* *text: a new reference, or NULL for None and for what has no text. -1 with an exception set, in strict mode. */
+/* *text: a new reference, or NULL for None and a value without text. Returns 0, in strict mode -1 with an exception
+ * set. */
 static int to_text(PyObject *value, PyObject **text, const char **utf8)
 {
     *text = value == Py_None ? NULL : PyObject_Str(value);
@@ -93,7 +94,7 @@ static int to_text(PyObject *value, PyObject **text, const char **utf8)
     return 0;
 }
 
-/* Of PyArg_ParseTupleAndKeywords: 1, or 0 with an exception set. */
+/* For PyArg_ParseTupleAndKeywords: returns 1, or 0 with an exception set. */
 static int to_count(PyObject *value, void *count)
 {
     uint64_t amount;
@@ -267,7 +268,7 @@ static int core_exec(PyObject *module)
         return -1;
     core_state.process = 1;
     pthread_atfork(NULL, NULL, in_child);
-    core_state.other->number = 0; /* of no name: a brick named "other" has another handle */
+    core_state.other->number = 0; /* has no name: a brick named "other" has another handle */
     return 0;
 }
 

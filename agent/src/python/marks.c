@@ -1,4 +1,4 @@
-/* python/marks.c - kernel(), transfer(), needs(), and marks of functions, tasks and sources for the Python layer. */
+/* python/marks.c - kernel(), transfer(), needs(); for the Python layer, marks of functions, tasks and sources. */
 #include "arguments.h"
 #include "brick.h"
 #include "context_key.h"
@@ -33,7 +33,7 @@ const char core_needs_doc[] = PyDoc_STR(
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* As core_handle, but without a new handle where marks may take no more names. */
+/* Like core_handle, but makes no handle when marks may take no more names. */
 static Brick *handle_of(PyObject *name)
 {
     if (Py_IS_TYPE(name, core_state.brick_type))
@@ -47,11 +47,11 @@ static Brick *handle_of(PyObject *name)
         return known;
     if (core_complain("no more names of what has no time than half of BRICKD_NAMES", name) != 0)
         return NULL;
-    brick_name("", 0, NULL); /* counts */
+    brick_name("", 0, NULL); /* counts the refusal */
     return core_state.other;
 }
 
-/* *number: BRICK_UNNAMED while nothing is recorded. Opens the segment; -1 with an exception set. */
+/* Opens the segment. *number: BRICK_UNNAMED while nothing is recorded. Returns 0, or -1 with an exception set. */
 static int number_of(PyObject *name, PyObject *category, uint32_t *number)
 {
     Brick *b = handle_of(name);
@@ -76,7 +76,7 @@ static int to_extent(PyObject *value, uint32_t *extent)
     return *extent != 0 ? 0 : core_complain(EXTENT, value);
 }
 
-/* An invalid value becomes one with a 0 among its numbers: the writer counts it. */
+/* An invalid value becomes one with a 0 among its numbers, which the writer counts. */
 static int to_extents(PyObject *value, uint32_t extents[3])
 {
     static const uint32_t impossible[3] = {0, 1, 1};
@@ -99,7 +99,7 @@ static int to_extents(PyObject *value, uint32_t extents[3])
     return wrong;
 }
 
-/* Bytes of shared memory. An invalid number makes the whole shape invalid, as an invalid grid does. */
+/* Bytes of shared memory. An invalid number makes the whole shape invalid, like an invalid grid. */
 static int to_shared(PyObject *value, struct brick_launch *how)
 {
     uint64_t bytes;
@@ -112,11 +112,11 @@ static int to_shared(PyObject *value, struct brick_launch *how)
     return 0;
 }
 
-/* A hash as it is; a text, or a source with pieces left to be written, through brick.source(). Anything else makes the
- * whole shape invalid: the writer counts it. */
+/* A hash stays as it is. A text, or a source with pieces left to write, goes through brick.source(). Anything else makes
+ * the whole shape invalid, which the writer counts. */
 static int to_source(PyObject *value, struct brick_launch *how)
 {
-    static PyObject *text, *sources; /* for good */
+    static PyObject *text, *sources; /* kept forever */
     PyObject *hash = NULL, *left = NULL;
     if (!core_is_given(value))
         return 0;
@@ -136,7 +136,7 @@ static int to_source(PyObject *value, struct brick_launch *how)
     if (hash != NULL && !PyErr_Occurred())
         return 0;
     how->source = 0, how->grid[0] = 0, how->block[0] = 1;
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) /* say, an interrupt */
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) /* an interrupt */
         return -1;
     return core_complain("a source must be a text or a hash of 64 bits", value);
 }
@@ -251,7 +251,7 @@ static int to_direction(PyObject *value, enum brick_direction *direction)
             *direction = (enum brick_direction)i;
             return 0;
         }
-    *direction = (enum brick_direction)3; /* the writer counts it */
+    *direction = (enum brick_direction)3; /* the writer counts it as invalid */
     return core_complain("a direction must be \"H2D\", \"D2H\" or \"D2D\"", value);
 }
 
@@ -330,7 +330,7 @@ PyObject *core_send_source(PyObject *module, PyObject *args)
     unsigned long long hash, from;
     if (!PyArg_ParseTuple(args, "z#zzKK:_send_source", &source.text, &length, &source.name, &source.path, &hash, &from))
         return NULL;
-    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* counted as one that is too long */
+    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* counts as one that is too long */
     if (core_open_once() != 0)
         return NULL;
     uint64_t piece = from;

@@ -5,16 +5,16 @@
 #include "core.h"
 
 typedef struct {
-    PyObject *of;      /* a weak reference to the part that has it, or, without a key, to it; itself where it can have none */
-    PyObject *key;     /* in that table of the part */
+    PyObject *of;      /* a weak reference to the part, or without a key to the tensor, or the tensor if it can have none */
+    PyObject *key;     /* of the tensor, in that table of the part */
     const char *table; /* an attribute: "_parameters" or "_buffers" */
 } CorePlace;
 
-/* A module's parts by their names: a new dict; NULL with an exception set. */
+/* A module's parts by their names: a new dict, or NULL with an exception set. */
 PyObject *core_module_parts(PyObject *module);
-/* 0, or -1 with an exception set and no place. */
+/* Returns 0, or -1 with an exception set and no place. */
 int core_place_of(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, CorePlace *place);
-/* A new reference; NULL: it is gone, or with an exception set. */
+/* Returns a new reference; NULL if the tensor is gone, or with an exception set. */
 PyObject *core_place_find(const CorePlace *place);
 void core_place_put_away(CorePlace *place);
 

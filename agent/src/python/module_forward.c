@@ -1,7 +1,7 @@
-/* python/module_forward.c - `instrument` replaces a module's forward by a callable, each call of which is a span.
+/* python/module_forward.c - `instrument` replaces a module's forward by a callable; each call of it is a span.
  *
- * The span is at the module's layer. Where a checksum of the output would be recorded, another callable is called instead,
- * which takes the inputs before it computes. In C because each module of each step does this.
+ * The span has the module's layer. If a checksum of the output would be recorded, another callable runs instead, which
+ * takes the inputs before it computes. In C because each module of each step does this.
  */
 #include "arguments.h"
 #include "context_key.h"
@@ -9,17 +9,17 @@
 #include "opening.h"
 #include "tensor.h"
 
-#include "../writer/thread.h" /* for the gate: while recording is off, no call looks further */
+#include "../writer/thread.h" /* for the gate: while recording is off, a call returns at once */
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *checked; /* called with the same arguments */
-    PyObject *module;  /* a weak reference to the first argument of both; or NULL */
-    Brick *brick;      /* immortal: not counted */
-    uint32_t layer;    /* above the largest: none */
-    uint32_t rate;     /* as brick_wants_of has it */
+    PyObject *module;  /* a weak reference to the first argument of both, or NULL */
+    Brick *brick;      /* immortal: no reference is counted */
+    uint32_t layer;    /* no layer if above the largest */
+    uint32_t rate;     /* as for brick_wants_of */
 } Watched;
 
 static int begin(const Watched *w, const void *key)
@@ -59,7 +59,7 @@ static PyObject *call(const Watched *w, PyObject *const *args, size_t nargsf, Py
 
 #define FEW 8
 
-/* Passes the module first. */
+/* Passes the module as the first argument. */
 static PyObject *call_of(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     const Py_ssize_t given = PyVectorcall_NARGS(nargsf), all = given + (names != NULL ? PyTuple_GET_SIZE(names) : 0);
@@ -93,7 +93,7 @@ static int watched_traverse(PyObject *self, visitproc visit, void *arg)
     return 0;
 }
 
-/* No tp_clear: the functions stay while it can be called, and their cycles go through what they refer to. */
+/* No tp_clear: the functions stay while it can be called, and their cycles pass through what they refer to. */
 static void watched_dealloc(PyObject *self)
 {
     Watched *w = (Watched *)self;

@@ -1,4 +1,4 @@
-/* python/opening.c - the first use of a handle opens the segment, and gives the handle its number. */
+/* python/opening.c - the first use of a handle opens the segment and gives the handle its number. */
 #include "opening.h"
 #include "arguments.h"
 
@@ -45,9 +45,9 @@ static enum brick_state open_segment(struct brick_config *config)
     if (config->service == NULL && (service == NULL || *service == 0))
         config->service = core_state.program;
     enum brick_state now = brick_init(config);
-    if (now == BRICK_ON) /* other threads may be here as well, without the interpreter lock */
+    if (now == BRICK_ON) /* other threads may be here, too, without the interpreter lock */
         for (unsigned n = __atomic_exchange_n(&core_state.refused, 0, __ATOMIC_RELAXED); n > 0; n--)
-            brick_name("", 0, NULL); /* counts */
+            brick_name("", 0, NULL); /* counts the refusal */
     return now;
 }
 
@@ -59,7 +59,7 @@ int core_open(struct brick_config *config)
     return -1;
 }
 
-/* Gives the handle its number, if recording is on. Its strings are UTF-8 already: this needs no interpreter lock. */
+/* Gives the handle its number, if recording is on. Its strings are already UTF-8, so this needs no interpreter lock. */
 static void number_now(Brick *b)
 {
     if (brick_state() != BRICK_ON)

@@ -1,7 +1,7 @@
 /* python/own_totals.c - what this process has recorded so far: BrickProfiler's statistics and graph without a daemon.
  *
- * Not on the record path, and writes nothing. Copies each lane's summaries as any reader does (brick_shm.h, O5 to O8),
- * since other threads go on recording. Times are in ticks, next to the length of a tick.
+ * Not on the record path, and writes nothing. Copies each lane's summaries like any reader (brick_shm.h, O5 to O8),
+ * because other threads continue to record. Times are in ticks; the length of a tick is returned with them.
  */
 #include "methods.h"
 
@@ -9,11 +9,11 @@
 
 #include <sched.h>
 
-/* A thread changes an entry for some nanoseconds; if it was interrupted meanwhile, this one yields to it. */
+/* A thread changes an entry for a few nanoseconds; if it was interrupted meanwhile, this thread yields to it. */
 #define TRIES 1000
 #define TRIES_IN_A_ROW 50
 
-/* 0: it changed during each try; *to has the last copy. */
+/* Returns 0 if it changed during each try; *to has the last copy. */
 static int copy_summary(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to)
 {
     const uint64_t *words = (const uint64_t *)(const void *)from;
@@ -50,8 +50,8 @@ static void add(struct brick_summary *sum, const struct brick_summary *s)
         sum->histogram[b] += s->histogram[b];
 }
 
-/* Adds up a path over all lanes; returns how many copies are torn. A lane that was ever taken has sequences, and a summary
- * where its sequence is not 0; else it has holes, which must not be touched (brick_shm.h). */
+/* Adds up a path over all lanes. Returns how many copies are torn. A lane that was ever taken has sequences, and a summary
+ * wherever its sequence is not 0; everything else is a hole that must not be touched (brick_shm.h). */
 static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struct brick_summary *sum)
 {
     unsigned torn = 0;

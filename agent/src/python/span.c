@@ -5,11 +5,11 @@
 #include "opening.h"
 #include "weights.h"
 
-#include "../writer/thread.h" /* for the gate: while recording is off, no call looks further */
+#include "../writer/thread.h" /* for the gate: while recording is off, a call returns at once */
 
 /* ---- record path ------------------------------------------------------- */
 
-/* `result`, or NULL in strict mode when the segment could not be opened. */
+/* Returns `result`, or NULL in strict mode if the segment could not be opened. */
 static inline PyObject *brick_enter(Brick *b, const uint64_t *step, PyObject *result)
 {
     if (brick_off_here())
@@ -157,7 +157,7 @@ static int take_one(Py_ssize_t which, PyObject *value, struct brick_amounts *did
                         : core_flops(value, &did->flops);
 }
 
-/* What stop and record take behind their own arguments, by place or by name. */
+/* The amounts that stop and record take after their own arguments, by place or by name. */
 static int take_amounts(const char *method, PyObject *const *args, Py_ssize_t given, PyObject *names,
                         struct brick_amounts *did)
 {

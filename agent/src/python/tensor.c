@@ -1,8 +1,8 @@
-/* python/tensor.c - what is common to all tensors, wherever their memory comes from: dtypes, dimensions, the hold. */
+/* python/tensor.c - what all tensors share, wherever their memory is from: dtypes, dimensions, the hold. */
 #include "tensor.h"
 #include "arguments.h"
 
-#define UNLOCKED_BYTES (1 << 20) /* from here on other threads of Python run meanwhile: some 50 us */
+#define UNLOCKED_BYTES (1 << 20) /* from here on other Python threads run meanwhile: about 50 us */
 
 PyObject *core_attribute(PyObject *object, const char *name)
 {
@@ -54,7 +54,7 @@ int core_check_dims(long dims, const void *shape)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* An integer from 0 to most: 0, or -1 with an exception set. */
+/* Takes an integer from 0 to `most`. Returns 0, or -1 with an exception set. */
 static int natural(PyObject *value, uint64_t most, const char *name, uint64_t *number)
 {
     PyObject *index = PyNumber_Index(value);
@@ -83,7 +83,7 @@ int core_take_valid(PyObject *value, struct brick_tensor *t)
 
 bool core_tensor_large(const struct brick_tensor *t)
 {
-    double elements = 1; /* an estimate: no product of shapes overflows it */
+    double elements = 1; /* an estimate, which no shape overflows */
     for (uint32_t d = 0; d < t->dims; d++)
         elements *= (double)t->shape[d];
     return elements * 8 >= UNLOCKED_BYTES;

@@ -1,15 +1,15 @@
 /* python/torch.c - what DLPack does not say of torch's tensors.
  *
- * Owns: what keeps their memory in place, whether memory has their numbers, which tensors have none. Must not know:
- * DLPack, what becomes of a tensor. Invariants: a TorchFunctionMode, or a class with a __torch_function__, sees none
- * of our calls, which run between core_torch_enter and core_torch_leave; torch is not imported, since a caller with a
- * tensor did that.
+ * Owns what keeps their memory in place, whether memory has their numbers, and which tensors have none. Must not know
+ * DLPack, or what becomes of a tensor. Invariants: no TorchFunctionMode, and no class with __torch_function__, sees our
+ * calls, which run between core_torch_enter and core_torch_leave; torch is not imported, because a caller with a tensor
+ * did that.
  */
 #include "tensor.h"
 
 #include <string.h>
 
-/* The type of a context manager, borrowed; NULL without an exception: there is none. */
+/* The type of a context manager, borrowed; NULL without an exception if there is none. */
 static PyObject *silence(void)
 {
     static PyObject *found;
@@ -76,7 +76,7 @@ bool core_torch_fake(PyObject *tensor)
 {
     static PyObject *module, *watched;
     static const char fakes[] = "torch._subclasses."; /* FakeTensor, FunctionalTensor */
-    const CoreRaised raised = core_put_aside(); /* why the tensor could not be held: a look-up would drop it */
+    const CoreRaised raised = core_put_aside(); /* why the tensor could not be held: a look-up would drop that */
     const bool is_watched = core_of_type(tensor, &watched, "__torch_function__") != NULL;
     PyObject *of = is_watched ? core_of_type(tensor, &module, "__module__") : NULL;
     const char *text = of != NULL && PyUnicode_Check(of) ? PyUnicode_AsUTF8(of) : NULL;

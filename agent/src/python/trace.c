@@ -1,8 +1,8 @@
 /* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does.
  *
- * Of generators and coroutines it reports only the definition. In C because a Python wrapper with *args and **keywords
- * costs four times what the span does. There are two types: attribute look-up makes a method of a function, but not of
- * a builtin or an object with __call__, nor of their wrapper.
+ * For generators and coroutines it reports only the definition. In C because a Python wrapper with *args and **keywords
+ * costs four times as much as the span. There are two types: attribute look-up makes a method of a function, but not of a
+ * builtin or of an object with __call__, nor of their wrapper.
  */
 #include "brick.h"
 #include "methods.h"
@@ -13,9 +13,9 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *brick;
-    PyObject *file;   /* as UTF-8 already; or NULL: the definition is not reported */
+    PyObject *file;   /* UTF-8 already; NULL: the definition is not reported */
     unsigned long line;
-    unsigned reported_by; /* the process whose first call reported the definition, as core_state.process has it */
+    unsigned reported_by; /* the process (core_state.process) whose first call reported the definition */
     bool spans;       /* a call is a span; else only the definition is reported */
     PyObject *dictionary; /* functools.wraps writes __name__, __wrapped__ and others here */
     PyObject *weak;
@@ -40,7 +40,7 @@ static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargs
     return core_call_over(result, raised, ended == NULL);
 }
 
-/* Binds where the function would bind. */
+/* Binds if the function binds. */
 static PyObject *traced_get(PyObject *self, PyObject *owner, PyObject *type)
 {
     PyObject *function = ((Traced *)self)->function;
@@ -59,7 +59,7 @@ static PyObject *traced_repr(PyObject *self)
     return PyUnicode_FromFormat("<traced %R>", ((Traced *)self)->function);
 }
 
-/* Pickled as functions are: by the name under which it is found. */
+/* Pickled like a function: by its qualified name. */
 static PyObject *traced_reduce(PyObject *self, PyObject *unused) { return PyObject_GetAttrString(self, "__qualname__"); }
 static PyObject *traced_copy(PyObject *self, PyObject *unused) { return Py_NewRef(self); }
 
@@ -147,7 +147,7 @@ PyObject *core_traced(PyObject *module, PyObject *args)
         return NULL;
     t->vectorcall = traced_call;
     t->function = Py_NewRef(function);
-    t->brick = b; /* immortal: not counted */
+    t->brick = b; /* immortal: no reference is counted */
     t->file = file != Py_None ? Py_NewRef(file) : NULL;
     t->line = line;
     t->reported_by = 0;

@@ -1,4 +1,4 @@
-/* python/types.c - the types of brick_agent._core and what their documentation says. */
+/* python/types.c - the types of brick_agent._core, and their documentation. */
 #include "methods.h"
 #include "span.h"
 
@@ -19,7 +19,7 @@ static PyObject *manager_get(PyObject *self, PyObject *owner, PyObject *type)
     return Py_NewRef(owner != NULL ? manager_of(owner) : self);
 }
 
-/* type(b).__enter__(b), as contextlib.ExitStack calls it. */
+/* For type(b).__enter__(b), as contextlib.ExitStack calls it. */
 static PyObject *manager_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
     PyObject *owner = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
@@ -49,7 +49,8 @@ static PyObject *brick_repr(PyObject *self)
     return PyUnicode_FromFormat("brick(%R)", ((Brick *)self)->name);
 }
 
-/* Pickled and copied by name: in another process it is the handle of that name there, here it is itself. */
+/* Pickled and copied by name: in another process it becomes the handle of that name there; a copy here is the same
+ * handle. */
 static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 {
     return Py_BuildValue("O(OO)", core_state.brick_function, ((Brick *)self)->name, ((Brick *)self)->category);
@@ -174,10 +175,10 @@ int core_add_types(PyObject *module)
 {
     static const struct {
         PyType_Spec *spec;
-        PyTypeObject **type; /* made once, even if somebody empties sys.modules and imports again */
+        PyTypeObject **type; /* made once, even if sys.modules is emptied and the module imported again */
         bool is_public, manages;
     } all[] = {
-        {&manager_spec, &core_state.manager_type, false, false}, /* first: the next ones have managers */
+        {&manager_spec, &core_state.manager_type, false, false}, /* first: the types below need it */
         {&brick_spec, &core_state.brick_type, true, true},
         {&span_spec, &core_state.span_type, true, true},
         {&layer_spec, &core_state.layer_type, true, true},

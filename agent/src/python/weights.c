@@ -1,8 +1,8 @@
-/* python/weights.c - weights(): a model's tensors are watched.
+/* python/weights.c - weights(): watches a model's tensors.
  *
- * Owns: which tensors of a mapping or a module are watched, and how they are held. Must not know: when a tensor is
- * read, where its record goes (writer/weights.c). Invariants: only an unknown argument raises, or anything in strict
- * mode; watching keeps no tensor of a module alive; between two slices no tensor is held.
+ * Owns which tensors of a mapping or a module are watched, and how they are held. Must not know when a tensor is read or
+ * where its record goes (writer/weights.c). Invariants: only an unknown argument raises, or anything in strict mode;
+ * watching keeps no tensor of a module alive; between two slices no tensor is held.
  */
 #include "weights.h"
 #include "arguments.h"
@@ -38,24 +38,24 @@ const char core_weights_doc[] = PyDoc_STR(
 /* Where a tensor is found. */
 struct entry {
     PyObject *name;  /* its key, in a mapping */
-    CorePlace place; /* in a module; of NULL: it has none */
-    PyObject *read;  /* called for it, or NULL */
+    CorePlace place; /* in a module; `of` is NULL: none */
+    PyObject *read;  /* called to get it, or NULL */
 };
 
 struct CoreWeights {
     struct brick_weights weights;
-    unsigned users; /* calls that use it now */
-    PyThreadState *loader; /* the thread of a load that runs; in a forked child it may be the parent's */
+    unsigned users; /* calls that use it at present */
+    PyThreadState *loader; /* the thread of a running load; in a forked child it may be the parent's */
     uint64_t generation;
-    PyObject *mapping; /* or NULL: a module's */
+    PyObject *mapping; /* NULL: a module's */
     PyObject *structure; /* of a torch module, or NULL */
     struct entry *entries;
-    PyObject *object; /* held now */
-    PyObject *unpacked; /* what was read of the one with this number, until all of it is known */
+    PyObject *object; /* held at present */
+    PyObject *unpacked; /* what was read for that number, until all of it is known */
     uint64_t unpacked_of;
     CoreTensor held;
     PyThreadState *unlocked;
-    char why[200]; /* the first one that failed could not be read */
+    char why[200]; /* why the first unreadable one could not be read */
 };
 
 /* ---- holding -------------------------------------------------------------- */
@@ -68,7 +68,7 @@ static void forget_unpacked(CoreWeights *w)
     w->unpacked = NULL;
 }
 
-/* To unpack one takes long: that is done once, and not in each slice. */
+/* Unpacking one takes long, so it is done once, and not in each slice. */
 static PyObject *unpack(CoreWeights *w, const struct entry *e)
 {
     const uint64_t number = (uint64_t)(e - w->entries);
@@ -82,7 +82,7 @@ static PyObject *unpack(CoreWeights *w, const struct entry *e)
     return Py_XNewRef(w->unpacked);
 }
 
-/* A new reference; NULL: with an exception set, or it is gone. */
+/* A new reference; NULL if the tensor is gone, or with an exception set. */
 static PyObject *find(CoreWeights *w, const struct entry *e)
 {
     if (e->read != NULL)
@@ -99,12 +99,12 @@ static PyObject *find(CoreWeights *w, const struct entry *e)
     return NULL;
 }
 
-/* Notes why the first one cannot be read, and clears the exception; not an interrupt that comes meanwhile. */
+/* Notes why the first one cannot be read, and clears the exception, but not an interrupt that comes meanwhile. */
 static void note_why(CoreWeights *w)
 {
     const CoreRaised raised = core_put_aside();
     PyObject *message = raised.value != NULL ? PyObject_Str(raised.value) : NULL;
-    PyObject *ascii = message != NULL ? PyObject_ASCII(message) : NULL; /* a line of its own, whatever it says */
+    PyObject *ascii = message != NULL ? PyObject_ASCII(message) : NULL; /* one line, whatever it says */
     const char *text = ascii != NULL ? PyUnicode_AsUTF8(ascii) : NULL;
     snprintf(w->why, sizeof w->why, "%s", text != NULL ? text : "it raised");
     if (PyErr_Occurred() && !is_interrupt())
@@ -134,8 +134,8 @@ static enum brick_held failed(CoreWeights *w)
 static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *tensor)
 {
     CoreWeights *w = host;
-    w->unlocked = NULL; /* a fork may have left the parent's */
-    if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets what its handler raised */
+    w->unlocked = NULL; /* a fork may have left the parent's here */
+    if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets what its signal handler raised */
         return BRICK_NOT_NOW;
     w->object = find(w, &w->entries[number]);
     if (w->object == Py_NotImplemented) {
@@ -183,14 +183,14 @@ static void put_away(CoreWeights *w)
 static void leave(CoreWeights *w)
 {
     if (w->unpacked != NULL && (w->users > 1 || w->weights.read == w->unpacked_of))
-        ; /* it is being read */
+        ; /* still being read */
     else
         forget_unpacked(w);
     if (--w->users == 0 && core_state.weights != w)
         put_away(w);
 }
 
-/* Freeing the old ones may run Python, which finds none: no turn sees the new ones before they are loaded. */
+/* Freeing the old ones may run Python, which then finds no weights: no turn sees the new ones before they are loaded. */
 static void replace(CoreWeights *w)
 {
     CoreWeights *old;
@@ -203,7 +203,7 @@ static void replace(CoreWeights *w)
     core_state.weights = w;
 }
 
-/* Adds one; takes over the place. */
+/* Adds one tensor; takes over the place. */
 static int watch(CoreWeights *w, uint64_t *room, PyObject *name, CorePlace place)
 {
     uint64_t *count = &w->weights.count;
@@ -248,7 +248,7 @@ static int watch_mapping(CoreWeights *w, uint64_t *room, PyObject *mapping)
 
 #define BUFFERS "_buffers"
 
-/* Requests write to it: a word of its own name is "cache", as in "layers.0.attn.k_cache". */
+/* Whether requests write to it: "cache" is a word of its name's last part, as in "layers.0.attn.k_cache". */
 static bool is_cache(PyObject *name)
 {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL, *dot = text != NULL ? strrchr(text, '.') : NULL;
@@ -262,8 +262,8 @@ static bool is_cache(PyObject *name)
     return false;
 }
 
-/* What a module has of packed weights, and the names of tensors that are looked at in parts: two new references, or NULL
- * where torch is not loaded or cannot say. */
+/* A module's packed weights, and the names of tensors that are read in parts instead: two new references, or NULL if torch
+ * is not loaded or cannot say. */
 static void packed_ones(PyObject *module, PyObject **found, PyObject **replaced)
 {
     *found = *replaced = NULL;
@@ -316,8 +316,8 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, PyObject 
     return wrong;
 }
 
-/* `method` lists the tensors that are in this table of each part. What a module raises takes the place of the tensors
- * behind it, as one that cannot be read. */
+/* `method` lists the tensors in this table of each part. If a module raises, one unreadable tensor stands for the
+ * remaining ones. */
 static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, PyObject *replaced,
                       const char *method, const char *table)
 {
@@ -341,7 +341,7 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
     return wrong;
 }
 
-/* What shows whether the module changes: a new reference, None where it is not of torch; NULL where that is not known. */
+/* What shows whether the module changes: a new reference; None if it is not torch's; NULL if unknown. */
 static PyObject *structure_of(PyObject *module)
 {
     PyObject *helper = PyImport_ImportModule("brick_agent._torch.model_structure");
@@ -398,7 +398,7 @@ static CoreWeights *watched(PyObject *tensors)
 
 /* ---- a model that changes ------------------------------------------------- */
 
-/* Takes over what is known of packed weights that are the same: to unpack them takes long. 0, or -1 with an exception set. */
+/* Takes over what is known of equal packed weights: unpacking takes long. Returns 0, or -1 with an exception set. */
 static int take_over(CoreWeights *w, const CoreWeights *old)
 {
     PyObject *numbers = PyDict_New();
@@ -426,7 +426,7 @@ static int take_over(CoreWeights *w, const CoreWeights *old)
     return wrong;
 }
 
-/* Has what the model is now take the place of what it was. */
+/* Replaces the weights by those of the changed model. */
 static int follow_model(CoreWeights *old, PyObject *model)
 {
     CoreWeights *w = watched(model);
@@ -444,7 +444,7 @@ static int follow_model(CoreWeights *old, PyObject *model)
         brick_weights_go_on(&w->weights, &old->weights);
         replace(w);
     } else {
-        put_away(w); /* another load took its place meanwhile */
+        put_away(w); /* another load replaced it meanwhile */
     }
     return 0;
 }
@@ -468,7 +468,7 @@ static int look(void *host)
 
 /* ---- load ----------------------------------------------------------------- */
 
-/* Warns of tensors without a fingerprint, with the first one's name: 0, in strict mode -1 with an exception set. */
+/* Warns of tensors without a fingerprint, naming the first. Returns 0, or in strict mode -1 with an exception set. */
 static int warn_unread(const CoreWeights *w)
 {
     static bool warned;
@@ -531,7 +531,7 @@ int core_weights_turn(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* *number: in (0, most], else unchanged. 0, or -1 with an exception set. */
+/* Sets *number if the value is in (0, most]. Returns 0, or -1 with an exception set. */
 static int to_positive(PyObject *value, double most, double *number, const char *wanted)
 {
     const double given = PyFloat_AsDouble(value);

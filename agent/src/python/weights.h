@@ -1,8 +1,8 @@
-/* python/weights.h - the slices of a model's weights, as the ends of steps call them. */
+/* python/weights.h - the slices of a model's weights, called at the ends of steps. */
 #ifndef BRICK_CORE_WEIGHTS_H
 #define BRICK_CORE_WEIGHTS_H
 
-/* Only where weights are watched; -1 with an exception set, for an interrupt. */
+/* Call only while weights are watched. Returns 0, or -1 with an exception set, for an interrupt. */
 int core_weights_turn(void);
 
 #endif
