@@ -5,44 +5,42 @@
  *   ...
  *   brick_end(gemm, NULL, elements, bytes);
  *
- * Plain C functions of numbers and pointers, for any language that can call C. brick_agent.hpp has them for C++ as
+ * Plain C functions of numbers and pointers, for any language that can call C. brick_agent.hpp wraps them in C++
  * objects; examples/ has an engine in C, in C++ and in Rust. Code inside a Python process includes brick_python.h
  * instead, and shares the segment of brick_agent there.
  *
  * To build: compile the C files in src/writer and src/fingerprint of this package as C11 or later, with this folder on
- * the include path, -pthread, and -fPIC for a shared library. They need the C library alone (before glibc 2.34 with
- * -lrt).
+ * the include path, -pthread, and -fPIC for a shared library. They need only the C library (before glibc 2.34 also -lrt).
  *
  * PROMISES. No call raises, blocks, waits, starts a thread or installs a signal handler. brick_begin and brick_end
  * allocate nothing and make no system call, except in rare cases: the first record of a process, of a thread or of a
  * forked child; a new path or block of 64 paths; more spans open at once than ever before; a span ring just turned on;
- * a thread's first deferred work; a look every ten seconds whether the segment is still there. The calls for deferred
+ * a thread's first deferred work; a check about every ten seconds that the segment still exists. The calls for deferred
  * work and for checksums promise the same, but a process's first checksum reads a file (and so do a few later ones if
- * that failed). What cannot be recorded is counted, and `brickd inspect` shows it: no caller has to look at a result.
+ * that failed). What cannot be recorded is counted, and `brickd inspect` shows it: no caller needs to check a result.
  *
  * KEYS. The key says on whose behalf a span runs: spans nest within one key of one thread. NULL stands for the thread
  * itself. A scheduler that interleaves tasks on one thread passes the task: any address or number that no other task
- * has meanwhile. It is never dereferenced.
+ * has at the same time. It is never dereferenced.
  *
  * A span ends on the thread that began it, for the same key, under the same number. An end without such a span is
- * counted and does nothing. A span without an end is counted as abandoned when a span around it ends (so after
- * longjmp), or its thread does. For work that moves between threads, the host takes the time itself and calls
- * brick_record.
+ * counted and does nothing. A span without an end is counted as abandoned when a span around it ends (also after
+ * longjmp) or its thread ends. If work moves between threads, the host takes the time itself and calls brick_record.
  *
  * THREADS. Any thread may make any call at any time, without registration: its first record takes a lane, its end gives
- * the lane back. There are BRICKD_LANES of them; what other threads begin is counted.
+ * the lane back. There are BRICKD_LANES of them; what further threads begin is only counted.
  *
- * SIGNALS. A handler may begin and end spans on threads that have recorded before; one that interrupted a call on its
- * own thread is refused and counted.
+ * SIGNALS. A handler may begin and end spans on threads that have recorded before. If it interrupted a call on its own
+ * thread, it is refused and counted.
  *
  * FORKS. A forked child, however it was forked, records into a segment of its own; names keep their numbers. Spans open
  * at the fork belong to the parent: their ends do nothing in the child.
  *
- * LIFE. All of this works before main too (a constructor, a global of C++), but the first name or record opens the
+ * LIFE. All of this works before main, too (a constructor, a global of C++), but the first name or record opens the
  * segment, and a later brick_init changes nothing. Recording ends at exit() and when main returns. The segment is then
  * removed after a record of its sums, or left to the daemon that has drained it. A process that ends by _exit, abort,
  * exec or a signal leaves its segment, with its totals, until `brickd prune`. If the writer is part of a library,
- * dlclose ends it as exit() does; threads that have recorded may live on, and the library may be loaded again. Two
+ * dlclose ends it as exit() does; threads that have recorded may continue, and the library may be loaded again. Two
  * copies in one process are independent: two segments, two workers with one pid, two trees of spans (one, if the
  * dynamic linker binds both to the same functions).
  *
@@ -54,7 +52,7 @@
  *   if (cudaEventElapsedTime(&ms, begun, ended) == cudaSuccess)
  *       brick_record(kernel, NULL, (uint64_t)(ms * 1e6f), elements, bytes);
  *
- * If the host launches and goes on, the work is deferred: it is recorded when it begins, and again when any thread has
+ * If the host launches and continues, the work is deferred: it is recorded when it begins, and again when any thread has
  * waited for its stream.
  *
  *   uint64_t id;
@@ -62,11 +60,11 @@
  *   launch<<<grid, block, 0, stream>>>(...);
  *   ...
  *   cudaStreamSynchronize(stream);
- *   brick_measured(id, elapsed_ns);    if events stood around the launch
+ *   brick_measured(id, elapsed_ns);    if events surround the launch
  *   brick_finalize(&stream);
  *
  * Without a measurement a bound is known: from its start to the next start, or to the finalize. A daemon computes both.
- * Without a daemon nobody reads the events of a thread: its ring of 4,096 fills up, and later ones are dropped and
+ * Without a daemon, nothing reads the events of a thread: its ring of 4,096 fills up, and later ones are dropped and
  * counted.
  *
  * NUMBERS. brick_fingerprint computes what two workers' tensors are compared by: a checksum of every byte, statistics,
@@ -82,12 +80,12 @@
  *
  * Checksums use a key of the service: the file that BRICKD_KEY_FILE names, else `key` in BRICKD_STATE_DIR (else in
  * $XDG_STATE_HOME/brickd, else in ~/.local/state/brickd). Only its user may read it; the first process that needs it
- * makes it. If it cannot be had, the key is 0, and one line on stderr says so. If the reason passes (no descriptor or
- * room left, say), checksums are dropped and counted until then: all of a process have one key. Workers of several
- * hosts or containers need the same file, or their checksums cannot be compared.
+ * creates it. If that fails, the key is 0, and one line on stderr says so. If the reason may pass (no descriptor or disk
+ * space left), checksums are dropped and counted until it does: all checksums of a process have one key. Workers of
+ * several hosts or containers need the same file, or their checksums cannot be compared.
  *
- * A model's parameters are recorded in the same way: brick_weights.h. No call here makes one of CUDA, so that host
- * functions of a stream (cudaLaunchHostFunc) may record as well.
+ * A model's parameters are recorded in the same way: brick_weights.h. No call here calls CUDA, so host functions of a
+ * stream (cudaLaunchHostFunc) may record, too.
  */
 #ifndef BRICK_AGENT_H
 #define BRICK_AGENT_H
@@ -101,19 +99,19 @@
 extern "C" {
 #endif
 
-/* A field that is zero comes from the environment, else from defaults. The texts need not outlive the call. */
+/* A field of zero comes from the environment, else from defaults. The texts need not outlive the call. */
 struct brick_config {
     const char *service;     /* BRICKD_SERVICE, else the program's name */
     const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else undeclared */
     const char *prefix;      /* BRICKD_SHM_PREFIX, else "brickd-" */
     const char *clock;       /* BRICKD_CLOCK: auto, tsc, monotonic; else auto */
-    const char *clocksource; /* where the kernel names its clock, else its place in /sys */
-    uint32_t lanes;          /* BRICKD_LANES: threads that record at once; 32 */
-    uint32_t paths;          /* BRICKD_PATHS: places in the call tree; 1,024 */
-    uint32_t names;          /* BRICKD_NAMES: 4,096 */
-    uint32_t sites;          /* BRICKD_SITES: kernels and weights at their layers that have checksums; 2,048 */
-    uint32_t span_slots;     /* 4,096 */
-    uint32_t event_slots;    /* BRICKD_EVENTS: slots of a thread's event ring, of 64 bytes; 4,096 */
+    const char *clocksource; /* the file that names the kernel's clock, else the one in /sys */
+    uint32_t lanes;          /* BRICKD_LANES: threads that record at once; default 32 */
+    uint32_t paths;          /* BRICKD_PATHS: places in the call tree; default 1,024 */
+    uint32_t names;          /* BRICKD_NAMES; default 4,096 */
+    uint32_t sites;          /* BRICKD_SITES: kernels and weights, each at a layer, with checksums; default 2,048 */
+    uint32_t span_slots;     /* default 4,096 */
+    uint32_t event_slots;    /* BRICKD_EVENTS: slots of 64 bytes in a thread's event ring; default 4,096 */
 };
 
 enum brick_state {
@@ -124,19 +122,19 @@ enum brick_state {
     BRICK_FAILED = 4,  /* could not open; brick_problem() says why */
 };
 
-/* What a call did besides its work, as bits. A host that counts references to its keys takes one at FIRST and drops
+/* What a call did in addition to its work, as bits. A host that counts references to its keys takes one at FIRST and drops
  * it at LAST, so that no later task has the key while something is open for it. */
 enum brick_outcome {
     BRICK_DONE = 0,
     BRICK_FIRST = 1,     /* begin: this key now has something open and must stay valid */
-    BRICK_LAST = 2,      /* end: this key has nothing open any more, and is not borrowed */
-    BRICK_JOINED = 4,    /* this thread was given a lane */
+    BRICK_LAST = 2,      /* end: this key has nothing open now, and is not borrowed */
+    BRICK_JOINED = 4,    /* this thread got a lane */
     BRICK_REFUSED = 8,   /* not recorded, and counted */
     BRICK_UNMATCHED = 16 /* end without a begin, counted */
 };
 
-/* Opens the segment, unless a name or a record did; harmless when called again. While one thread opens it, the
- * others get BRICK_OPENING, and what they begin is counted and not recorded. A failure writes one line to stderr. */
+/* Opens the segment, unless a name or a record did; further calls are harmless. While one thread opens it, the others get
+ * BRICK_OPENING; what they begin is counted, not recorded. A failure writes one line to stderr. */
 enum brick_state brick_init(const struct brick_config *config);
 
 /* Ends recording for good in this process; runs at exit(). Removes the segment after a record of its sums, unless a
@@ -149,26 +147,26 @@ void brick_enable(int on);
 enum brick_state brick_state(void);
 const char *brick_problem(void); /* "" when there was none */
 
-/* The number of a name, the same at each call, for all threads; 0, of no name, when no more fit. A name of more than
- * 120 bytes is cut, but keeps the word that makes it sensitive (brick_is_sensitive). The first category declared for
- * a name stays; NULL declares none. The text need not outlive the call.
+/* The number of a name: the same at each call, for all threads; 0, which is no name's number, if no more names fit. A name
+ * of more than 120 bytes is cut, but keeps the word that makes it sensitive (brick_is_sensitive). The first category
+ * declared for a name stays; NULL declares none. The text need not outlive the call.
  *
- * BRICK_UNNAMED while another thread is opening the segment, or while none is open and recording is off. What is
- * begun under it is counted and not recorded. So make names after brick_init and before other threads start, or at
- * their first use (brick_agent.hpp). */
+ * Returns BRICK_UNNAMED while another thread opens the segment, or while none is open and recording is off. What is begun
+ * under it is counted, not recorded. So make names after brick_init and before other threads start, or at their first use
+ * (brick_agent.hpp). */
 uint32_t brick_name(const char *text, size_t length, const char *category);
 #define BRICK_UNNAMED UINT32_MAX
-uint32_t brick_names_room(void); /* how many names there can be; opens nothing */
+uint32_t brick_names_room(void); /* how many names fit; opens nothing */
 
-/* Recording is off and this thread has nothing open: begin and end would do nothing. */
+/* Whether recording is off and this thread has nothing open: then begin and end do nothing. */
 int brick_is_off(void);
 
-/* step: the engine's number of a request or an iteration; NULL: that of the span around. Checksums tell the step 0
- * from none; details of spans and of deferred work do not. elements, bytes: what was worked on, 0 if unknown. */
+/* step: the engine's number of a request or an iteration; NULL: that of the surrounding span. Checksums tell step 0 from
+ * no step; details of spans and of deferred work do not. elements, bytes: the amount of work, 0 if unknown. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
-/* The same with floating-point operations: 0 to BRICK_FLOPS_MAX, 0 where not known. */
+/* The same with floating-point operations: 0 to BRICK_FLOPS_MAX, 0 if unknown. */
 #define BRICK_FLOPS_MAX 0x1p80
 struct brick_amounts {
     uint64_t elements, bytes;
@@ -180,28 +178,28 @@ unsigned brick_end_of(uint32_t brick, const void *key, const struct brick_amount
  * `valid` of which are not padding. Totals count the valid ones as elements. */
 unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t valid);
 
-/* A span that was timed elsewhere (a device's event, a library's own clock). It is a child of what is open for the
- * key, and reduces the own time of that: call it where the host waited. */
+/* Records a span that was timed elsewhere (by a device's event, by a library's own clock). It becomes a child of the key's
+ * open span and reduces that span's own time: call it where the host waited. */
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
 unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
 
-/* Work of a device begins now. It is a child of what is open for the key, with its step unless one is given. stream:
- * the host's own number of it (a handle, an index), 0 if there is only one. *id, for brick_measured, is unique in
- * this process; 0 if nothing was recorded. `id` may be NULL. The last eighth of a thread's ring is kept for
- * measurements and finalizes, and the last eighth of that for finalizes alone: starts and measurements that find no
- * room are dropped. */
+/* Records that work of a device begins now. It is a child of the key's open span, and has its step unless one is given.
+ * stream: the host's own number of it (a handle, an index), 0 if there is only one. *id, for brick_measured, is unique
+ * in this process; 0 if nothing was recorded. `id` may be NULL. The last eighth of a thread's ring is reserved for
+ * measurements and finalizes, and the last eighth of that for finalizes: starts and measurements without room are
+ * dropped. */
 unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uint64_t *step, uint64_t elements,
                      uint64_t bytes, uint64_t *id);
 
-/* The device's measurement; call it before its stream is finalized. An id of 0 does nothing; one that this process
- * never gave (a forked child's parent is another) is counted as unmatched. */
+/* Records the device's measurement; call it before its stream is finalized. An id of 0 does nothing. An id that this
+ * process did not give, such as one of a forked child's parent, is counted as unmatched. */
 unsigned brick_measured(uint64_t id, uint64_t elapsed_ns);
 
-/* The host has waited for this stream (NULL: for all of them): ends what any thread has deferred on it until now. */
+/* Call it when the host has waited for this stream (NULL: for all). Ends what any thread has deferred on it until now. */
 unsigned brick_finalize(const uint64_t *stream);
 
-/* How much deferred work of this process no finalize has covered yet. Exact while no stream is finalized as work is
- * deferred on it. Counts 64 streams apart, each up to 16,777,215; the work of further streams is covered only when
+/* How much deferred work of this process no finalize has covered yet. Exact unless a stream is finalized while work is
+ * deferred on it. Counts 64 streams separately, each up to 16,777,215; the work of further streams is covered only when
  * all are finalized. */
 uint64_t brick_pending(void);
 
@@ -212,29 +210,29 @@ enum brick_agreement {
     BRICK_AGREES_LOCAL = 0,      /* it need not: inputs and weights decide */
     BRICK_AGREES_REPLICATED = 1, /* each member of the group `of` holds it whole */
     BRICK_AGREES_PARTIAL = 2,    /* each holds a part of the sum */
-    BRICK_AGREES_MOVED = 3       /* it is sent and received over the link `of`; which piece of it, `position` says */
+    BRICK_AGREES_MOVED = 3       /* sent and received over the link `of`; `position` says which piece */
 };
 
-/* Whether a state decides what the output is that no input and no params show: a cache, a random number. */
+/* Whether state that inputs and params do not show affects the output: a cache, a random number. */
 enum brick_statefulness {
-    BRICK_STATE_BY_NAME = 0, /* not given: one does if the kernel's name says attention, cache, sampling, ... */
+    BRICK_STATE_BY_NAME = 0, /* not given: it does if the kernel's name says attention, cache, sampling, ... */
     BRICK_STATELESS = 1,
     BRICK_STATEFUL = 2
 };
 
-/* Where a checksum stands. A field that is zero is not given; NULL: none is. */
+/* The place of a checksum. A field of zero is not given; NULL for the whole struct gives nothing. */
 struct brick_at {
-    const uint32_t *layer;    /* else that of what is open for the key; above the largest: none, and counted as an amount */
-    const uint64_t *step;     /* as well */
-    const uint64_t *position; /* else how often the site came since it was last at another step, on this lane. Of what is
-                                 moved: the hash of its block, the key of its message, the same at both ends */
+    const uint32_t *layer;    /* else that of the key's open span; above the largest: none, counted as an invalid amount */
+    const uint64_t *step;     /* else that of the key's open span */
+    const uint64_t *position; /* else how often the site came since it was last at another step, on this lane. For moved data:
+                                 its block's hash or its message's key, the same at both ends */
     uint64_t params;          /* a digest of what else must be equal; the generation of the weights (brick_weights.h) is
                                  mixed into it */
     uint32_t backend;         /* a name's number */
     uint32_t relation;        /* enum brick_agreement */
     uint32_t state;           /* enum brick_statefulness */
-    uint32_t of;              /* a name's number: the group or the link, for all but local. Names are few (4,096): none of
-                                 what differs from message to message */
+    uint32_t of;              /* a name's number: the group or the link, except for local. There are few names (4,096), so
+                                 use nothing that differs per message */
 };
 
 /* What was taken of a tensor; nothing if dtype is 0. */
@@ -247,45 +245,45 @@ struct brick_taken {
     uint32_t refused; /* 1: it could not be read, which was counted when it was taken */
 };
 
-/* Whether a checksum there would be recorded now: recording is on, the site is on, BRICKD_FINGERPRINTS (off, 1/N or
- * all; by default all) selects the step in its epoch, and there is room for it. */
+/* Whether a checksum at this place would be recorded now: recording is on, the site is on, BRICKD_FINGERPRINTS (off, 1/N
+ * or all; by default all) selects the step in its epoch, and there is room. */
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
-/* The same for a kernel that no user asked for by name: unless the operator or BRICKD_FINGERPRINTS selects steps, `rate`
- * does (how many of the 2^32 draws of a step; UINT32_MAX: all). */
+/* The same for a kernel that no user named: unless the operator or BRICKD_FINGERPRINTS sets a rate of steps, `rate`
+ * applies (how many of the 2^32 draws of a step; UINT32_MAX: all). */
 int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
 
-/* Whether what is open for the key is in a step. */
+/* Whether the key's open span is in a step. */
 int brick_in_step(const void *key);
-/* For an engine that counts no steps: the key of one, made of its inputs, tensor by tensor, from 0 on. Workers with the
- * service's key and the same inputs get the same; nobody else can tell what these were. A tensor that cannot be read changes
- * nothing. */
+/* For an engine that does not count steps: makes a step's key from its inputs, tensor by tensor, starting with 0. Workers
+ * with the service's key and equal inputs get equal results; without that key, a result does not reveal the inputs. A
+ * tensor that cannot be read changes nothing. */
 uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor);
-/* The key of a step that reads a cache: `step` is made of what else it is given, `filled` is the key of the step that
- * filled the cache last (0: it is empty). Whether the step is looked at (1/N) does not depend on the cache. */
+/* The key of a step that reads a cache. `step` is made from its other inputs; `filled` is the key of the step that last
+ * filled the cache (0: it is empty). Whether the step is selected (1/N) does not depend on the cache. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled);
 
-/* Takes a tensor's fingerprint for a checksum of this kernel, at the same place. Does not read it if brick_wants
- * says no, nor while the service's key cannot be had. Returns NULL, or why it could not be read, which is counted.
- * tensor NULL: the host could not make it out. */
+/* Takes a tensor's fingerprint for a checksum of this kernel, at the same place. Does not read it if brick_wants says no,
+ * nor while the service's key is missing for a reason that may pass. Returns NULL, or why it could not be read, which is
+ * counted. tensor NULL: the host could not describe it. */
 const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
                        struct brick_taken *taken);
 
-/* Records what was taken, whole or not at all: the output, eight inputs, and one checksum of further ones. Leaves
- * out one whose output could not be read; one whose output was not taken counts as dropped. */
+/* Records what was taken, whole or not at all: the output and up to eight inputs, the last of which combines all further
+ * ones. Records nothing if the output could not be read; an output that was not taken counts as dropped. */
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count);
 
-/* Whether a kernel's name holds embed, logit, lm_head, token, input_ids, wte, multinomial or sampl(e, ing), in any case:
- * its tensors show what customers wrote. Such sites are off unless BRICKD_SENSITIVE=1. An embedding whose own part of the
- * name (between dots) holds rotary or rope is none: it rotates its input by position, and looks no token up. */
+/* Whether a kernel's name contains embed, logit, lm_head, token, input_ids, wte, multinomial or sampl(e, ing), in any
+ * case: its tensors show customers' texts. Such sites are off unless BRICKD_SENSITIVE=1. An embedding with rotary or rope
+ * in its part of the name (between dots) is not sensitive: it rotates its input by position, and looks up no token. */
 int brick_is_sensitive(const char *kernel, size_t length);
 
-/* A larger amount is a mistake, and counted as one; sums of real ones stay far from 2^64. A host whose number is no such
- * amount (it is negative) passes BRICK_BAD_AMOUNT. */
+/* A larger amount is counted as invalid; sums of real ones stay far from 2^64. A host whose number is not an amount (it is
+ * negative) passes BRICK_BAD_AMOUNT. */
 #define BRICK_AMOUNT_MAX (UINT64_C(1) << 48)
 #define BRICK_BAD_AMOUNT UINT64_MAX
 
-/* Spans begun between the two have this layer (0 to 16,777,214). Both take it, so that no end ends another scope. */
+/* Spans begun between the two have this layer (0 to 16,777,214). Both take it, so that an end never ends another scope. */
 unsigned brick_layer_begin(uint32_t layer, const void *key);
 unsigned brick_layer_end(uint32_t layer, const void *key);
 
@@ -294,15 +292,15 @@ void brick_thread_exit(void);
 
 /* ---- for hosts that count references to their keys ---------------------- */
 
-/* After BRICK_FIRST: the key stays valid without a reference; BRICK_LAST, the sweep and the release drop none. */
+/* Call it after BRICK_FIRST for a key that stays valid without a reference: BRICK_LAST, sweep and release drop none. */
 void brick_borrow(const void *key);
 
-/* Looks at another of this thread's referenced keys at each call. Returns it if it is `dead`, with its spans counted
- * as abandoned; else NULL. */
+/* Checks another of this thread's referenced keys at each call. If it is `dead`, counts its spans as abandoned and returns
+ * it; else returns NULL. */
 const void *brick_thread_sweep(int (*dead)(const void *key));
 
-/* The host's part of this thread ends: counts the spans of each referenced key as abandoned and calls `drop` for it.
- * What is open for other keys stays open; if nothing is, the lane becomes free. */
+/* Ends the host's part of this thread: counts the spans of each referenced key as abandoned and calls `drop` for it. What
+ * is open for other keys stays open; if nothing is, the lane becomes free. */
 void brick_thread_release(void (*drop)(const void *key));
 
 /* ---- for tests and tools ------------------------------------------------ */

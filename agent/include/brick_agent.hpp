@@ -1,4 +1,4 @@
-/* brick_agent.hpp - brick_agent.h for C++17: what is open ends with its block, also when an exception leaves it.
+/* brick_agent.hpp - brick_agent.h for C++17: what is open ends with its block, also when it throws.
  *
  *   static brick::Brick gemm("gemm", "ffn");          once, anywhere
  *   {
@@ -14,13 +14,11 @@
  *   brick::finalize(stream);                          the host has waited for that stream
  *   gemm_kernel.launched(how);                        below the span that is open: a brick_launch of brick_graph.h
  *   brick::moved(BRICK_TO_DEVICE, tokens, gpu, bytes);
- *   attention.needs(qkv);                             it cannot begin before that has ended
+ *   attention.needs(qkv);                             it cannot begin before qkv has ended
  *
- * Nothing here allocates, throws, or does more than the calls of brick_agent.h,
- * which says what holds for them and what is to be built. A Brick finds its
- * number at its first use: making one opens nothing, and the order of globals
- * does not matter. What is open ends on its own thread: it is not copied or moved.
- * A Deferred is only a number: it may go anywhere.
+ * Nothing here allocates, throws, or does more than the calls of brick_agent.h, which gives the promises and says what to
+ * build. A Brick finds its number at its first use: making one opens nothing, and the order of globals does not matter.
+ * What is open ends on its own thread, so it cannot be copied or moved. A Deferred is only a number: it may go anywhere.
  */
 #ifndef BRICK_AGENT_HPP
 #define BRICK_AGENT_HPP
@@ -34,7 +32,7 @@
 
 namespace brick {
 
-/* What a device was given to do; false where that was not recorded. */
+/* Deferred work of a device; false if it was not recorded. */
 class Deferred {
 public:
     constexpr Deferred() noexcept = default;
@@ -51,7 +49,7 @@ inline void finalize() noexcept { brick_finalize(nullptr); } /* every stream */
 inline void finalize(std::uint64_t stream) noexcept { brick_finalize(&stream); }
 inline std::uint64_t pending() noexcept { return brick_pending(); }
 
-/* A named unit of work. The texts must live as long as it does: literals do. */
+/* A named unit of work. The texts must live as long as it does, as literals do. */
 class Brick {
 public:
     constexpr explicit Brick(const char *name, const char *category = nullptr) noexcept
@@ -59,7 +57,7 @@ public:
     Brick(const Brick &) = delete;
     Brick &operator=(const Brick &) = delete;
 
-    /* BRICK_UNNAMED while nothing can be recorded: to be asked each time. */
+    /* BRICK_UNNAMED while nothing can be recorded: ask each time. */
     std::uint32_t number() noexcept
     {
         const std::uint32_t known = number_.load(std::memory_order_relaxed);
@@ -85,7 +83,7 @@ public:
         brick_launched(number(), key, &how, nullptr, nullptr);
     }
 
-    /* What the device says that it took. */
+    /* With the duration that the device measured. */
     void launched(const brick_launch &how, std::uint64_t elapsed_ns, const void *key = nullptr) noexcept
     {
         brick_launched(number(), key, &how, &elapsed_ns, nullptr);
@@ -98,7 +96,7 @@ private:
     {
         const std::uint32_t found = brick_name(name_, std::strlen(name_), category_);
         if (found != BRICK_UNNAMED)
-            number_.store(found, std::memory_order_relaxed); /* the same whoever finds it */
+            number_.store(found, std::memory_order_relaxed); /* every thread finds the same */
         return found;
     }
 
@@ -107,7 +105,7 @@ private:
     std::atomic<std::uint32_t> number_{BRICK_UNNAMED};
 };
 
-/* The ends are bricks for their names alone. */
+/* The ends are bricks only for their names. */
 inline void moved(brick_direction direction, Brick &from, Brick &to, std::uint64_t bytes, const void *key = nullptr) noexcept
 {
     brick_moved(direction, from.number(), to.number(), key, bytes, nullptr);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Spreads a difference in few bits over all of them; it has an inverse. */
+/* Spreads a difference in a few bits over all bits. Invertible. */
 static inline uint64_t brick_mixed(uint64_t z)
 {
     z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -15,7 +15,7 @@ static inline uint64_t brick_mixed(uint64_t z)
 
 static inline uint64_t brick_splitmix64(uint64_t x) { return brick_mixed(x + UINT64_C(0x9E3779B97F4A7C15)); }
 
-/* Its inverse: the factors are those of above, inverted modulo 2^64. */
+/* The inverse of brick_splitmix64: its factors are the inverses modulo 2^64. */
 static inline uint64_t brick_unsplitmix64(uint64_t z)
 {
     z = (z ^ z >> 31 ^ z >> 62) * UINT64_C(0x319642B2D24D8EC3);

@@ -16,15 +16,15 @@
  *   Py_END_ALLOW_THREADS
  *
  * The writer is compiled into brick_agent's own extension; other extensions reach it through a PyCapsule, so that a
- * process has one segment. An extension links nothing and needs this header alone, in the folder
- * brick_agent.get_include(); examples/extension.c is a complete one. The calls are those of brick_agent.h, with its
- * promises; a handle finds its number by itself.
+ * process has one segment. An extension links nothing and needs only the headers in the folder brick_agent.get_include();
+ * examples/extension.c is a complete one. The calls are those of brick_agent.h, with its promises; a handle finds its
+ * number by itself.
  *
- * A task is the key of what Python runs here now (a context: a thread's, an asyncio task's, a greenlet's). Its spans
- * are children of the Python spans open around the call, and parents of those of Python called from here. Ask for it in
- * each call from Python, and record for it on the thread that asked. End what was begun for it, and nothing that Python
- * began, before that task ends: a span left open stays so until the thread ends, and would be the parent of a later
- * task's at the same address.
+ * A task is the key of what Python runs here now (a context: a thread's, an asyncio task's, a greenlet's). Its spans are
+ * children of the Python spans open around the call, and parents of the spans of Python code called from here. Get it in
+ * each call from Python, and record for it on the same thread. Before the task ends, end what was begun for it, and
+ * nothing that Python began: a span left open stays open until the thread ends, and would be the parent of the spans of a
+ * later task at the same address.
  *
  * NULL stands for the thread itself: for threads unknown to Python, and for spans without a parent in Python. A native
  * thread that calls Python now and then (PyGILState_Ensure) keeps what it has open for NULL. brick_agent.init() or a
@@ -49,11 +49,11 @@ struct brick_handle;
 struct brick_python {
     size_t size; /* of this struct in brick_agent: a later version has more at its end */
 
-    /* With the interpreter lock. The handle of a name lives as long as the process; it opens nothing and is never NULL. */
+    /* Call with the interpreter lock. A handle lives as long as the process, opens nothing and is never NULL. */
     struct brick_handle *(*brick)(const char *name, const char *category);
     const void *(*task)(void);
 
-    /* With it or without it. */
+    /* Call with it or without it. */
     void (*begin)(struct brick_handle *brick, const void *task, const uint64_t *step);
     void (*end)(struct brick_handle *brick, const void *task, uint64_t elements, uint64_t bytes);
     void (*step_end)(struct brick_handle *brick, const void *task, uint64_t rows, uint64_t valid);
@@ -62,24 +62,24 @@ struct brick_python {
     void (*layer_end)(uint32_t layer, const void *task);
     int (*is_off)(void);
     uint64_t (*defer)(struct brick_handle *brick, const void *task, uint64_t stream, const uint64_t *step, uint64_t elements,
-                      uint64_t bytes); /* the id; 0 when it was not recorded */
+                      uint64_t bytes); /* returns the id; 0 if it was not recorded */
     void (*measured)(uint64_t id, uint64_t elapsed_ns);
     void (*finalize)(const uint64_t *stream);
     uint64_t (*pending)(void);
 
-    /* Checksums. struct brick_at and brick_taken never change: a later version that has more gets calls of its own. */
-    uint32_t (*number)(struct brick_handle *brick); /* of its name, for at->backend and at->of; BRICK_UNNAMED for now */
+    /* Checksums. struct brick_at and brick_taken never change: a later version with more fields gets calls of its own. */
+    uint32_t (*number)(struct brick_handle *brick); /* of its name, for at->backend and at->of; or BRICK_UNNAMED */
     int (*wants)(struct brick_handle *kernel, const void *task, const struct brick_at *at);
     const char *(*take)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
                         const struct brick_tensor *tensor, struct brick_taken *taken);
     void (*checksum)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
                      const struct brick_taken *output, const struct brick_taken *inputs, uint32_t count);
 
-    /* What was done, in floating-point operations too. */
+    /* The amount of work, with floating-point operations. */
     void (*end_of)(struct brick_handle *brick, const void *task, const struct brick_amounts *did);
     void (*record_of)(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, const struct brick_amounts *did);
 
-    /* As in brick_graph.h; `brick` may be NULL: what is open. */
+    /* As in brick_graph.h; `brick` may be NULL: the open one. */
     void (*launched)(struct brick_handle *kernel, const void *task, const struct brick_launch *how, const uint64_t *elapsed_ns,
                      const struct brick_amounts *did);
     void (*moved)(enum brick_direction direction, struct brick_handle *from, struct brick_handle *to, const void *task,
@@ -87,8 +87,8 @@ struct brick_python {
     void (*needs)(struct brick_handle *brick, struct brick_handle *needed, const void *task);
 };
 
-/* Valid as long as the process. NULL with an ImportError set: brick_agent is missing, or older than this header. An
- * extension that can do without it calls PyErr_Clear(). */
+/* Valid as long as the process. Returns NULL with an ImportError set if brick_agent is missing or older than this header.
+ * An extension that works without it calls PyErr_Clear(). */
 static inline const struct brick_python *brick_python(void)
 {
     const struct brick_python *found = (const struct brick_python *)PyCapsule_Import(BRICK_PYTHON_CAPSULE, 0);

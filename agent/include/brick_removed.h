@@ -4,7 +4,7 @@
  *
  * 1. THE FILE
  *
- * /dev/shm/PREFIXremoved-UID has one record of 256 bytes per removed segment. It is no segment. Each user has one, with
+ * /dev/shm/PREFIXremoved-UID has one record of 256 bytes per removed segment. It is not a segment. Each user has one, with
  * mode 0600; the first process that needs it creates it. A record has the worker's identity and the sums of its ledger
  * over all lanes, but no totals of bricks.
  *
@@ -14,7 +14,7 @@
  *              truncates if the file holds nothing else
  *   read       any process of the user, without a lock
  *
- * The locks are open file description locks on the whole file. No process waits for one: an append that cannot have it
+ * The locks are open file description locks on the whole file. No process waits for one: an append that cannot get it
  * fails, and a segment without a record is not removed. 256 divides a page, so a write to a full /dev/shm is whole or
  * fails, and a reader that sees part of a record sees a wrong CRC.
  *
@@ -27,13 +27,13 @@
  * It ignores a record whose segment it reads; one of a lost segment, whose totals another segment or record has
  * (`took`); and a uuid that the checkpoint lists as part of a sum.
  *
- * A reader looks at the checkpoint first, then at the segments, then at this file, since a record is appended before
- * its segment is unlinked. It begins again if the checkpoint was replaced meanwhile. In the daemon a reader holds a
- * lock during its look, and the daemon truncates the file only under that lock.
+ * A reader reads the checkpoint first, then the segments, then this file, because a record is appended before its
+ * segment is unlinked. It begins again if the checkpoint was replaced meanwhile. In the daemon a reader holds a lock
+ * while it reads, and the daemon truncates the file only under that lock.
  *
  * 3. THE LIFE OF A DEAD SEGMENT
  *
- *   step                     a kill of either side behind it leaves        a reader counts
+ *   step                     a kill of either side after it leaves         a reader counts
  *   dead                     the segment                                   its totals
  *   record appended          the segment and a record                      its totals; the record adds nothing
  *   unlinked                 a record                                      removed
@@ -63,7 +63,7 @@
 #define BRICK_REMOVED_FORMAT 1u
 #define BRICK_REMOVED_NAME "removed-"
 
-/* Records that the file takes: 1 MiB. Processes that append at once may each find room for the last one, so a reader
+/* The most records in the file: 1 MiB. Processes that append at once may each find room for the last one, so a reader
  * accepts twice as many. */
 #define BRICK_REMOVED_MAX 4096u
 #define BRICK_REMOVED_READ_MAX (2u * BRICK_REMOVED_MAX)
@@ -71,7 +71,7 @@
 enum brick_removed_reason {
     BRICK_REMOVED_ROOM = 1,   /* a new worker needed the memory of a dead one's segment */
     BRICK_REMOVED_ENDED = 2,  /* the worker ended cleanly and no daemon had ever attached */
-    BRICK_REMOVED_PRUNED = 3, /* a person asked for it: `brickd prune` */
+    BRICK_REMOVED_PRUNED = 3, /* `brickd prune` removed it */
 };
 
 struct brick_removed {
@@ -79,7 +79,7 @@ struct brick_removed {
     uint16_t format;
     uint16_t reason;         /* enum brick_removed_reason */
     uint32_t crc;            /* of this record with 0 in its place */
-    uint8_t uuid[16];        /* this and the next four as in the segment's header */
+    uint8_t uuid[16];        /* uuid to started_ns are as in the segment's header */
     uint8_t service[64];
     uint8_t coordinates[16]; /* the first 16 bytes */
     int32_t index;
@@ -112,7 +112,7 @@ BRICK_ASSERT(sizeof(struct brick_removed) == 256, "a record divides a page");
     F(removed, nested, 'Q') F(removed, no_lane, 'Q') F(removed, span_attempts, 'Q') F(removed, span_dropped, 'Q') \
     F(removed, event_attempts, 'Q') F(removed, event_dropped, 'Q') F(removed, marks, 'Q') F(removed, marks_refused, 'Q')
 
-/* For the reader, which shows a record by this table. */
+/* The reader shows a record by this table. */
 __attribute__((unused)) static const struct brick_field brick_removed_fields[] = {
 #define BRICK_REMOVED_FIELD(record, field, code)                                                                        \
     {#record, #field, (uint32_t)offsetof(struct brick_##record, field),                                                 \
@@ -160,7 +160,7 @@ static inline void brick_removed_add(struct brick_removed *r, const struct brick
     r->marks_refused += brick_load_relaxed(&lane->reserved2[BRICK_LANE_MARKS_REFUSED]);
 }
 
-/* The worker recorded nothing. */
+/* Whether the worker recorded nothing. */
 static inline int brick_removed_is_empty(const struct brick_removed *r)
 {
     return (r->begun | r->nested | r->no_lane | r->event_attempts | r->marks) == 0;
@@ -193,7 +193,7 @@ static inline int brick_removed_is_name(const char *name)
 
 #define BRICK_REMOVED_PATH_MAX 96
 
-/* This user's file; 0 if the prefix is too long. */
+/* Writes the path of this user's file. Returns 0 if the prefix is too long. */
 static inline int brick_removed_path(char path[BRICK_REMOVED_PATH_MAX], const char *prefix)
 {
     const int length = snprintf(path, BRICK_REMOVED_PATH_MAX, BRICK_DIRECTORY "/%s" BRICK_REMOVED_NAME "%u", prefix,
@@ -207,7 +207,7 @@ static inline int brick_removed_lock(int fd, short type)
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/* Whether an append may go to this file: ours alone, whole records only, and room for one more. */
+/* Whether a record may be appended to this file: it is only ours, has whole records, and has room for one more. */
 static inline int brick_removed_has_room(int fd, struct stat *status)
 {
     return fstat(fd, status) == 0 && S_ISREG(status->st_mode) && status->st_nlink == 1 && status->st_uid == geteuid()
@@ -215,7 +215,8 @@ static inline int brick_removed_has_room(int fd, struct stat *status)
            && status->st_size < (off_t)(BRICK_REMOVED_MAX * sizeof(struct brick_removed));
 }
 
-/* 1: the record is in this user's file, or there is nothing to count: the segment may be removed. Waits for nothing. */
+/* Appends a record. Returns 1 if it is in the file or there is nothing to count: the segment may be removed. Never
+ * waits. */
 static inline int brick_removed_append(const char *prefix, struct brick_removed *r)
 {
     char path[BRICK_REMOVED_PATH_MAX];
@@ -224,7 +225,7 @@ static inline int brick_removed_append(const char *prefix, struct brick_removed 
     int fd = -1, done = 0;
     if (brick_removed_is_empty(r))
         return 1;
-    /* A write beyond this limit is a signal that kills. */
+    /* A write beyond this limit raises a signal that kills. */
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < BRICK_REMOVED_READ_MAX * sizeof *r)
         return 0;
     if (brick_removed_path(path, prefix))
@@ -235,10 +236,10 @@ static inline int brick_removed_append(const char *prefix, struct brick_removed 
         r->crc = brick_removed_crc(r);
         if (brick_removed_has_room(fd, &status))
             done = write(fd, r, sizeof *r) == (ssize_t)sizeof *r && fstat(fd, &status) == 0 && status.st_nlink == 1;
-        /* Memory for the next one: when /dev/shm is full, a record is what gives some back. */
+        /* Take memory for the next one: when /dev/shm is full, only an appended record lets a segment be removed. */
         if (done)
             (void)fallocate(fd, FALLOC_FL_KEEP_SIZE, status.st_size, (off_t)sizeof *r);
-        brick_removed_lock(fd, F_UNLCK); /* at once, also where a fork has the descriptor too */
+        brick_removed_lock(fd, F_UNLCK); /* at once, even if a forked child has the descriptor */
     }
     close(fd);
     return done;

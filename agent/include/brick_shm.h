@@ -1,30 +1,26 @@
 /* brick_shm.h - the shared-memory format of brickd, version 1.9.
  *
- * The one home of the format: the writer in the worker and the reader in the
- * daemon share this file and nothing else. Prose first, structs after it.
+ * The one home of the format: the writer in the worker and the reader in the daemon share only this file. Prose first,
+ * structs after it.
  *
  * 1. OVERVIEW
  *
- * A worker (one instrumented process) owns one segment: a file in /dev/shm,
- * named with the prefix "brickd-" and random digits. Each thread that records
- * has a lane in it. A lane holds two kinds of things:
+ * A worker (one instrumented process) owns one segment: a file in /dev/shm, named with the prefix "brickd-" and random
+ * digits. Each thread that records has a lane in it. A lane holds two kinds of things:
  *
- *   summaries  cumulative totals of each path. They are state, not messages:
- *              a reader that comes late, dies or never comes loses nothing
- *              and counts nothing twice.
- *   rings      detail: single spans (span ring, only while a consumer asks)
- *              and events (event ring). Full: dropped, counted, totals unharmed.
- *              Deferred work is in events alone: the consumer computes its
- *              times.
+ *   summaries  cumulative totals of each path. They are state, not messages: a reader that comes late, dies or never
+ *              comes loses nothing and counts nothing twice.
+ *   rings      detail: single spans (span ring, only while a consumer asks) and events (event ring). A record without
+ *              room is dropped and counted; totals are unharmed. Deferred work is only in events: the consumer computes
+ *              its times.
  *
- * A path is a place where time passes, or a mark at such a place: a kernel was
- * launched here, bytes were moved, this needs that. A mark is counted in a
- * summary, as spans are, and has no time. So the graph of a program is state like
- * its totals, and costs a path for each node and edge. One mark, a node, has a
- * time that the host states, and spans may be below it: no total has that time.
+ * A path is a place where time passes, or a mark at such a place: a kernel was launched here, bytes were moved, this
+ * needs that. A mark is counted in a summary, like a span, and has no time. So the graph of a program is state like its
+ * totals, and costs a path for each node and edge. One mark, a node, has a time that the host states, and spans may be
+ * below it; no total includes that time.
  *
- * The file, in pages of 4096 bytes; it stores no offsets, since both sides
- * compute them from the counts in the header (brick_layout_compute):
+ * The file, in pages of 4096 bytes. It stores no offsets: both sides compute them from the counts in the header
+ * (brick_layout_compute).
  *
  *   +----------------+ 0
  *   | header         |   frozen once published        written by: worker, once
@@ -46,103 +42,95 @@
  *   | lane 1 ...     |                                written by: the lane's thread
  *   +----------------+
  *
- * All lane lines are together, so that one read shows a consumer what moved.
- * The consumer's lines are on pages of their own: it shares a cache line with a
- * writer only when it moves a tail.
+ * All lane lines are together, so one read shows a consumer what moved. The consumer's lines are on pages of their own:
+ * it shares a cache line with a writer only when it moves a tail.
  *
- * The file has its full size from birth but is sparse. Memory is taken with
- * fallocate in pieces, before the first store to each: a store to a hole of a
- * full /dev/shm would be a SIGBUS in the host. A reader uses pread, for which
- * a hole is zeros. Taken at birth: all up to the sites, and the first block of
- * names. Taken later, by the thread that needs it: further names (by 64), a
- * lane's sequences, its summaries (by blocks of 64 paths), each ring.
+ * The file has its full size from birth but is sparse. Memory is taken with fallocate in pieces, before the first store
+ * to each: a store to a hole of a full /dev/shm would raise SIGBUS in the host. A reader uses pread, for which a hole is
+ * zeros. Taken at birth: everything up to the sites, and the first block of names. Taken later, by the thread that needs
+ * it: further names (by 64), a lane's sequences, its summaries (by blocks of 64 paths), each ring.
  *
  * 2. BIT DIAGRAMS (bit 63 left; all integers little-endian)
  *
  *   path key      |ready:1| unit:7 | layer+1:24 | name:16 | parent:16 |
- *   site key      |ready:1| unit:7 | layer+1:24 | name:16 |   0:16    |   unit 1: it is off, nothing of it is recorded
+ *   site key      |ready:1| unit:7 | layer+1:24 | name:16 |   0:16    |   unit 1: the site is off, nothing is recorded
  *   open word     |      start ticks >> 8 : 48        | path:16 |   0 = nothing open
  *   name word     |ready:1| void:1 | 0:14 | length:16 |            (32 bits)
  *   record        | sequence:64 | payload:32 | slots:16 | kind:16 | 48 bytes more |
  *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
- *   Path 0 is "other": spans whose path found no room are added there. Name 0
- *   stands for names that found no room; it has no site. A path with the parent
- *   BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick below
- *   itself (same name and layer) is recorded on the path where it came first, so
- *   that recursion of any depth and shape needs a finite number of paths. A site
- *   is where numbers are compared: a kernel, which is a name, and a layer. Two
- *   threads that meet a place at the same moment may each give it a number: the
- *   key says what it is.
+ *   Path 0 is "other": spans whose path found no room are added there. Name 0 stands for names that found no room; it
+ *   has no site. A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick below itself
+ *   (same name and layer) is recorded on the path where it came first, so recursion of any depth and shape needs a finite
+ *   number of paths. A site is where numbers are compared: a kernel, which is a name, and a layer. Two threads that reach
+ *   a place at the same moment may each give it a number; the key says what it is.
  *
  * 3. WHO DOES WHAT, WHEN (every legal transition)
  *
  *   segment  absent    -> born       worker: shm_open(O_EXCL), lock on byte 0, size, memory, all fields
  *            born      -> published  worker: magic stored last
- *            born      -> dead       kernel: the worker ended, its lock fell
+ *            born      -> dead       kernel: the worker ended, its lock was dropped
  *            published -> removed    worker, at a clean end with byte 1 free and no ATTACHED word: a record of it
  *                                    first (brick_removed.h)
  *            published -> dead       kernel: as above; worker, at a clean end otherwise, or if the record cannot
- *                                    be written: its ENDED word is set
+ *                                    be written: it sets its ENDED word
  *            dead      -> removed    the consumer that drained it, once its checkpoint holds the totals;
  *                                    after a record: `brickd prune`, and a new worker of the same user while
  *                                    dead segments take more than their share of /dev/shm (BRICK_DEAD_SHARE)
  *   lane     never     -> owned      a thread: claims it in the worker's private memory, opened + 1
  *            owned     -> free       the thread's end: open spans counted as abandoned
- *            free      -> owned      another thread; counters and summaries go on, never reset
+ *            free      -> owned      another thread; counters and summaries continue, never reset
  *   name     empty     -> claimed    a thread: fetch-add on process.names
  *            claimed   -> ready      the same thread: text, then the word
- *            claimed   -> void       the same thread: another had the same name ready first
- *   path, site: as name, but the key itself is the word
+ *            claimed   -> void       the same thread: another one had the same name ready first
+ *   path, site: like a name, but the key itself is the word
  *   summary  even      -> odd        the lane's thread, before it changes the entry
- *            odd       -> even       the same thread, after it; odd for good: it died in between
+ *            odd       -> even       the same thread, after it; odd forever if it died in between
  *   record   free      -> written    the lane's thread: record, its sequence, head
  *            written   -> free       the consumer: copies it, then moves the tail
  *   control, tails                   the consumer that holds the lock on byte 1, with pwrite
  *
- *   A lock is a POSIX record lock (fcntl) of one byte at offset 0 (the worker
- *   lives) or 1 (somebody consumes). The kernel drops it when the process ends,
- *   in every pid namespace. A process that holds one must never open and close
- *   the same file once more: that would drop it.
+ *   A lock is a POSIX record lock (fcntl) of one byte, at offset 0 (the worker lives) or 1 (a consumer is attached). The
+ *   kernel drops it when the process ends, in every pid namespace. A process that holds one must never open and close
+ *   the same file again: that would drop the lock.
  *
  * 4. ORDERING, one row per atomic operation
  *
  *   row where                       order            so that
- *   O1  header.magic, store         release          a reader of the magic sees the whole header
- *   O2  header.magic, load          pread + fence    (reader's side of O1: a read of its own, the header behind it)
- *   O3  name word, path, site key   release/acquire  a thread that sees it ready sees the text / the summaries' meaning
- *   O4  process.names, .paths       fetch-add        two threads never get one number
- *   O5  sequence -> odd, store      relaxed + release fence   no field changes before the entry is seen odd
- *   O6  summary fields              relaxed          each is whole; together they are judged by O5, O7
+ *   O1  header.magic, store         release          a reader that sees the magic sees the whole header
+ *   O2  header.magic, load          pread + fence    (reader's side of O1: it reads the magic alone, then the header)
+ *   O3  name word, path, site key   release/acquire  a thread that sees it ready sees the text / what the summaries mean
+ *   O4  process.names, .paths       fetch-add        two threads never get the same number
+ *   O5  sequence -> odd, store      relaxed + release fence   the entry is seen odd before any field changes
+ *   O6  summary fields              relaxed          each is whole; O5 and O7 judge them together
  *   O7  sequence -> even, store     release          a reader that sees it even and unchanged has every field
- *   O8  sequence, read, copy, read  pread, acquire fences between   equal and even twice: the copy is one state.
- *                                   The sequence must come from reads of its own: one read that brings
- *                                   sequence and entry together can tear between them.
- *   O9  record.sequence, store      release          salvage: once the worker is dead, a record at the head whose
- *                                   number is above that of the record below it is whole
+ *   O8  sequence, read, copy, read  pread, acquire fences between   the same even value twice: the copy is one state.
+ *                                   The sequence needs reads of its own: one read of sequence and entry together can
+ *                                   tear between them.
+ *   O9  record.sequence, store      release          salvage: once the worker is dead, a record at the head is whole if
+ *                                   its number is above that of the record below it
  *   O10 head, store                 release          a reader of the head sees the records below it
  *   O11 head, load                  pread + acquire fence    (reader's side of O10)
- *   O12 tail pair, two pwrites      release fence    a slot is given back only when it was copied. First the
- *                                   before each      complement, then the position: one that is torn matches neither
+ *   O12 tail pair, two pwrites      release fence    a slot is given back only after it was copied. First the
+ *                                   before each      complement, then the position: a torn one matches neither
  *   O13 tail pair, two loads        acquire          the writer does not overwrite before O12's copy. First the
- *                                   position: after half of one, the complement of the next is already whole
+ *                                   position: after half a write, the complement of the next one is already whole
  *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. Where a kill between
  *                                   two of them shows in their difference, the compiler keeps their order
- *       words of `process` that     relaxed          several writers: the last one's stands
+ *       words of `process` that     relaxed          several writers: the last value stays
  *       are no counters
- *   O15 control, load               relaxed          a wish; acting on it late is harmless
+ *   O15 control, load               relaxed          a request; acting on it late is harmless
  *   O16 lane owner (private)        acquire/release  the next thread sees the last one's counters
- *   O17 the next segment, store    full fence       of a thread that gives a number or a category and one that opens the next,
- *       and a number's entry                        one at the least sees what the other did, and takes it along
- *   O18 the next segment, store,   full fence on    a thread that takes or gives back a lane during a reopen: either
- *       then each lane's mark;     both sides       the thread reads the segment again and finds the next one, or the
- *       a lane's orders or owner,                   reopen's mark replaces the thread's orders and the reopen finds
- *       store, then the segment,                    the lane without an owner. So no lane stays in the lost segment
+ *   O17 the next segment, store    full fence       when one thread gives a number or a category and another opens the
+ *       and a number's entry                        next segment, at least one sees what the other did, and copies it
+ *   O18 the next segment, store,   full fence on    when a thread takes or gives back a lane during a reopen: either it
+ *       then each lane's mark;     both sides       reads the segment again and finds the next one, or the reopen's mark
+ *       a lane's orders or owner,                   replaces the thread's orders and the reopen finds the lane without
+ *       store, then the segment,                    an owner. So no lane stays in the lost segment
  *       load (all private)
  *
- *   The copy in O11/O12 is a pread and the tails are pwrites: the kernel's copies
- *   are ordinary loads and stores for the memory model, which no system call
- *   orders, and the fences stand between the calls.
+ *   The copy in O11/O12 is a pread and the tails are pwrites. For the memory model the kernel's copies are ordinary loads
+ *   and stores, which no system call orders, so the fences are between the calls.
  *
  * 5. WHEN SOMETHING DIES
  *
@@ -150,26 +138,24 @@
  *   writer, inside a summary     its sequence stays odd: the entry is read, marked, and at most one
  *                                span of that lane is unpublished
  *   writer, between counters     begun = summarized + rejected + open + abandoned + 1: the same one span
- *   writer, inside a record      head was not moved: the slot was never given out
- *   fork                         the child inherits the mapping but never writes to it (its gate page is
- *                                wiped by the kernel); its first record opens a segment of its own, in
- *                                which names and paths keep their numbers
- *   exec                         the file is closed on exec, the lock falls: dead
+ *   writer, inside a record      the head did not move: the slot was never given out
+ *   fork                         the child inherits the mapping but never writes to it (the kernel wipes its
+ *                                gate page); its first record opens a segment of its own, in which names
+ *                                and paths keep their numbers
+ *   exec                         the file is closed on exec, the lock is dropped: dead
  *   pid used again               nothing depends on a pid; pid and start time in the header are hints
- *   consumer                     its lock falls; the next goes on from its own checkpoint, never from
- *                                the tails
+ *   consumer                     its lock is dropped; the next one continues from its own checkpoint, never
+ *                                from the tails
  *   file unlinked under a worker the worker sees a link count of 0 within seconds and opens a new one; each
- *                                thread takes its totals along at its next record, the rings begin anew
+ *                                thread copies its totals at its next record, the rings begin empty
  *
  * 6. COMPATIBILITY
  *
- *   A major freezes every struct, the order of the regions and the meaning of
- *   each field; layout_crc is the CRC of the table at the end of this file, so
- *   that a forgotten change is refused rather than misread. A minor may give
- *   meaning to reserved fields (zero until then), to flag bits and units, and
- *   add record kinds, all in a second table that the CRC leaves out; every
- *   record says its kind and how many slots it takes, and a reader skips and
- *   counts what it does not know. A reader refuses another major.
+ *   A major freezes every struct, the order of the regions and the meaning of each field; layout_crc is the CRC of the
+ *   table at the end of this file, so that a forgotten change is refused rather than misread. A minor may give meaning to
+ *   reserved fields (zero until then), to flag bits and units, and add record kinds, all in a second table outside the
+ *   CRC. Every record gives its kind and its count of slots; a reader skips and counts unknown kinds, and refuses another
+ *   major.
  */
 #ifndef BRICK_SHM_H
 #define BRICK_SHM_H
@@ -195,27 +181,25 @@
 #define BRICK_LOCK_WORKER 0
 #define BRICK_LOCK_CONSUMER 1
 
-/* Bounds that a reader enforces before it believes any count. 16-bit numbers
- * of names and paths set the upper ones; the lower let golden files be tiny. */
+/* Bounds that a reader enforces before it accepts any count. 16-bit numbers of names and paths set the upper bounds; the
+ * lower ones let golden files be tiny. */
 #define BRICK_LANES_MAX 1024u
 #define BRICK_NUMBERS_MAX 65472u /* names, paths: below BRICK_ROOT, a multiple of BRICK_BLOCK */
 #define BRICK_SITES_MAX 16384u   /* their bitmap fits the control page */
 #define BRICK_SLOTS_MAX 16777216u
 
-/* Paths whose summaries, and names whose texts, are taken from memory together:
- * 64 summaries are exactly 18 pages. */
+/* Paths whose summaries, and names whose texts, get memory together: 64 summaries are exactly 18 pages. */
 #define BRICK_BLOCK 64u
 
-/* The dead segments of a user may together take this part of the free space of
- * /dev/shm. Above it the user's next worker removes the oldest ones. */
+/* A user's dead segments may together take this part of the free space of /dev/shm. Above it, the user's next worker
+ * removes the oldest ones. */
 #ifndef BRICK_DEAD_SHARE
 #define BRICK_DEAD_SHARE 8u
 #endif
 
-/* A base-2 exponential histogram with ratio 2^(1/4): bucket i > 0 holds
- * [2^(5 + i/4), 2^(5 + (i+1)/4)) ticks. 2^5 ticks lie below any span that can
- * be timed (12 ns at 2.6 GHz); the last bucket begins at 2^36.75 (45 s at
- * 2.6 GHz, 115 s for ns) and holds all above it, where the maximum is exact. */
+/* A base-2 exponential histogram with ratio 2^(1/4): bucket i > 0 holds [2^(5 + i/4), 2^(5 + (i+1)/4)) ticks. 2^5 ticks
+ * are below any span that can be timed (12 ns at 2.6 GHz). The last bucket begins at 2^36.75 (45 s at 2.6 GHz, 115 s for
+ * ns) and holds everything above it, where the maximum is exact. */
 #define BRICK_BUCKETS 128u
 #define BRICK_BUCKET_OCTAVE 5u
 #define BRICK_BUCKETS_PER_OCTAVE 4u
@@ -225,7 +209,7 @@
 
 enum brick_clock {
     BRICK_CLOCK_NONE = 0,
-    BRICK_CLOCK_TSC = 1,       /* x86 time stamp counter, where the kernel itself trusts it */
+    BRICK_CLOCK_TSC = 1,       /* x86 time stamp counter, if the kernel itself trusts it */
     BRICK_CLOCK_CNTVCT = 2,    /* arm64 virtual counter */
     BRICK_CLOCK_MONOTONIC = 3, /* CLOCK_MONOTONIC_RAW: a tick is a nanosecond */
 };
@@ -234,30 +218,30 @@ enum brick_clock {
 enum brick_unit {
     BRICK_UNIT_TICKS = 0,
     BRICK_UNIT_NS = 1,
-    BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns, measured by a device; the consumer adds them up, the summary here is empty */
+    BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns measured by a device; the consumer adds them up, this summary stays empty */
     BRICK_UNIT_BOUND = 3,    /* never in a segment: a consumer's bound for deferred starts without a measurement */
-    /* Since 1.6, marks: of their summaries only count, elements, bytes and flops mean anything. A mark on a path is also
-     * one on the paths that differ from it in their unit alone. */
-    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; its amounts: of launches without a time */
-    BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: its launches of one shape, which is the name (below) */
-    BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name has both ends, with an arrow between them */
+    /* Since 1.6, marks: of their summaries only count, elements, bytes and flops have a meaning. A mark on a path is also
+     * a mark on the paths that differ from it only in their unit. */
+    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; amounts: of launches without a time */
+    BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: its launches of one shape; the name is the shape (below) */
+    BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name has both ends with an arrow between them */
     BRICK_UNIT_D2H = 7,
     BRICK_UNIT_D2D = 8,
-    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: those that moved back as many bytes as an earlier one had brought */
+    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: transfers that moved back as many bytes as an earlier one brought */
     BRICK_UNIT_NEEDS = 10,   /* the path above needs what the brick of this name makes */
-    BRICK_UNIT_DEFINED = 11, /* the path above is a function, from the file of this name; its line is the layer */
-    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one stretch of a task; counts those that were a task's last */
+    BRICK_UNIT_DEFINED = 11, /* the path above is a function; the name is its file, the layer is its line */
+    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one stretch of a task; counts the last stretches */
     BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns that the host states, 0: none */
-    BRICK_UNIT_TASK = 14,    /* since 1.9: below NODE, which is a task; elements: its polls, bytes: its yields */
+    BRICK_UNIT_TASK = 14,    /* since 1.9: the NODE above is a task; elements: its polls, bytes: its yields */
     BRICK_UNITS = 15,
 };
 
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
 
-/* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if it is known:
+/* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if known:
  * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The grid ends with its last number above 1,
- * the block leaves out a third number of 1, and both are left out if they are unknown. */
-#define BRICK_ARROW "\xE2\x86\x92" /* in the name of what was moved */
+ * the block omits a third number of 1, and both are omitted if unknown. */
+#define BRICK_ARROW "\xE2\x86\x92" /* in the name of a transfer */
 
 /* ---- header ------------------------------------------------------------ */
 
@@ -288,7 +272,7 @@ struct brick_header {
     uint8_t uuid[16];
     uint8_t boot_id[16];
     uint8_t service[64];     /* UTF-8, padded with zeros */
-    uint8_t coordinates[64]; /* as service: "0.tp3.pp1", or nothing */
+    uint8_t coordinates[64]; /* the same: "0.tp3.pp1", or nothing */
     uint8_t reserved[3824];  /* since 1.4 it begins with a rate of four bytes (see control), for steps while the control page
                                 has none; 0: all steps, but see BRICK_PROCESS_RATE */
 };
@@ -301,12 +285,12 @@ enum brick_control_flags {
     BRICK_CONTROL_SPANS = 2, /* fill the span ring */
 };
 
-/* For the worker these are untrusted numbers: none is an index or a length. */
+/* The worker does not trust these numbers: none is an index or a length. */
 struct brick_control {
     uint32_t flags;            /* enum brick_control_flags; unknown bits mean nothing */
-    uint32_t fingerprint_rate; /* of which steps checksums are recorded; 0 = as configured */
+    uint32_t fingerprint_rate; /* the rate of steps with checksums; 0 = as configured */
     uint64_t dump_site;        /* "dump this site next time"; 0 = none */
-    uint64_t reopen;           /* changed: open a new segment at the next chance */
+    uint64_t reopen;           /* changed: open a new segment at the next occasion */
     uint64_t reserved[253];
     uint64_t sites[256];       /* bitmap: 1 = no checksum of a kernel is recorded there */
 };
@@ -314,37 +298,38 @@ BRICK_ASSERT(sizeof(struct brick_control) == BRICK_PAGE, "the control page is on
 BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 
 /* Since 1.3, in `reserved`. */
-#define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step on */
+#define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step */
 /* Since 1.7. */
-#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon, which keeps totals, has attached; stored as it attaches, never reset */
+#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals has attached; stored when it attaches, never reset */
 /* Since 1.8. */
 #define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
 
-/* Since 1.4 the rate and the sites are obeyed. A rate selects the steps whose draw is below it, except for the two values
- * below. Each worker selects the same steps, whatever it did before, and consecutive numbers are far apart. What is in no
- * step is recorded only if all steps are.
+/* Since 1.4 workers apply the rate and the sites. A rate selects the steps whose draw is below it, except for the two
+ * values below. Each worker selects the same steps, whatever it did before, and consecutive numbers are far apart. What is
+ * in no step is recorded only if all steps are.
  *
- * A draw depends on the step and, since 1.8, on the epoch, so that a step that comes again and again is selected in time:
+ * A draw depends on the step and, since 1.8, on the epoch, so that a step that recurs is selected in time:
  *
  *   hash = splitmix64(step XOR 0xA0761D6478BD642F), upper half     before 1.8 this is the draw
  *   draw = upper half of splitmix64(hash << 32 | epoch / 64) XOR the 32 bits of the epoch in reverse order
  *
- * In reverse order an epoch differs from the next one in its upper bits. So of 64 epochs that begin at a multiple of 64, a
- * rate of 1/64 selects each step in exactly one, and a rate of 1/16 in one of each 16. In the next 64 it is another one:
- * what comes only in each fourth epoch, say, is selected in time, too. A step's epoch is that of its begin, or that of the
+ * In reverse order, consecutive epochs differ in their upper bits. So of 64 epochs that begin at a multiple of 64, a rate
+ * of 1/64 selects each step in exactly one, and a rate of 1/16 in one of each 16. In the next 64 it is another one, so a
+ * step that recurs only in every fourth epoch is also selected in time. A step's epoch is that of its begin, or that of the
  * call that gives the step.
  *
- * The consumer moves the epoch of all workers at once, each BRICK_EPOCH_SECONDS. Its length: at a border two workers take
- * different epochs while the pages are written (64 in one call: 0.05 ms, 32 ms at worst on a busy host), which must be
- * below 1 %; and what always comes is to be selected within minutes at a rate of 1/64. `until` is the second of CLOCK_REALTIME up to which the word
- * holds, so that no word of a killed consumer does for ever. Without one that holds, an epoch is the number of
- * BRICK_EPOCH_SECONDS since 1970, in all workers of the machine. Consumers count from the same time. */
+ * The consumer moves the epoch of all workers at once, each BRICK_EPOCH_SECONDS. Two things bound that length. At a border
+ * two workers use different epochs while the pages are written (64 in one call: 0.05 ms, at worst 32 ms on a busy host),
+ * which must be below 1 % of it. And a step that always recurs should be selected within minutes at a rate of 1/64.
+ * `until` is the second of CLOCK_REALTIME up to which the word is valid, so that no word of a killed consumer lasts
+ * forever. Without a valid word, an epoch is the number of BRICK_EPOCH_SECONDS since 1970, in all workers of the machine.
+ * Consumers count from then, too. */
 #define BRICK_RATE_NONE UINT32_C(1)
 #define BRICK_RATE_ALL UINT32_MAX
 #define BRICK_EPOCH_TURNS 64u
 #define BRICK_EPOCH_SECONDS 5u
-#define BRICK_EPOCH_HOLDS 20u     /* seconds: what the consumer gives a word, four epochs: longer than it ever pauses */
-#define BRICK_EPOCH_HOLDS_MAX 60u /* a word that would hold for longer does not: the clock was set back */
+#define BRICK_EPOCH_HOLDS 20u     /* seconds that the consumer gives a word: four epochs, longer than it ever pauses */
+#define BRICK_EPOCH_HOLDS_MAX 60u /* a word valid for longer counts as invalid: the clock was set back */
 
 static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
 {
@@ -354,8 +339,8 @@ static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
 
 /* ---- consumer lines ---------------------------------------------------- */
 
-/* A tail and its complement: the writer believes only a matching pair within
- * [head - slots, head], since a pwrite need not be atomic. */
+/* A tail and its complement. The writer accepts only a matching pair within [head - slots, head], because a pwrite need
+ * not be atomic. */
 struct brick_tail {
     uint64_t position;
     uint64_t complement;
@@ -373,35 +358,35 @@ BRICK_ASSERT(sizeof(struct brick_consumer) == 64, "one cache line");
 /* ---- process line and lane lines --------------------------------------- */
 
 struct brick_process {
-    uint64_t names;          /* next free; may pass the count by what was refused at once */
+    uint64_t names;          /* next free; may exceed the count by simultaneous requests that were refused */
     uint64_t paths;
     uint64_t sites;
     uint64_t names_refused;  /* no room: recorded under name 0 */
-    uint64_t names_cut;      /* longer than a name can be: cut, made distinct by their hash */
-    uint64_t no_lane;        /* spans and events of threads that found no lane, or while there was none yet */
-    uint64_t lanes_refused;  /* threads that found no lane */
+    uint64_t names_cut;      /* longer than a name can be: cut, and made distinct by their hash */
+    uint64_t no_lane;        /* spans and events of threads without a lane, or before the segment was open */
+    uint64_t lanes_refused;  /* threads that got no lane */
     uint64_t blocks_refused; /* failed requests for memory */
     uint64_t reserved[8];
 };
 BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Since 1.2, in `reserved`. */
-#define BRICK_PROCESS_ENDED 0 /* 1, stored before the lock falls, when the worker ended cleanly */
-#define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of a lost segment, whose totals moved into this one */
+#define BRICK_PROCESS_ENDED 0 /* 1 if the worker ended cleanly; stored before the lock is dropped */
+#define BRICK_PROCESS_TOOK 1  /* first eight bytes of the uuid of the lost segment whose totals moved into this one */
 
 /* Since 1.3. */
-#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums whose kernel has no name or whose site found no room: dropped */
-#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read (on a device, of no known type); not drops */
-#define BRICK_PROCESS_KEY 4          /* the name of the key of checksums; 0: none was needed, or none could be had */
-#define BRICK_PROCESS_WEIGHTS 5      /* weights that are watched, including unreadable ones, not those that are gone */
-#define BRICK_PROCESS_SCANS 6        /* complete scans of them that were recorded into this segment */
+#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums dropped: the kernel has no name, or the site found no room */
+#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read (on a device, of an unknown type); not drops */
+#define BRICK_PROCESS_KEY 4          /* the name of the key of checksums; 0: not needed yet, or there is none */
+#define BRICK_PROCESS_WEIGHTS 5      /* watched weights, including unreadable ones, without those that are gone */
+#define BRICK_PROCESS_SCANS 6        /* complete scans of the weights recorded into this segment */
 #define BRICK_PROCESS_RATE 7         /* since 1.4: the rate of parts of an instrumented model, while neither control page nor
-                                        header has one; 0: there are none */
+                                        header has one; 0: no such parts */
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
-    BRICK_REJECTED_CLOCK = 0, /* it would have ended before it began, or its given time is invalid */
-    BRICK_REJECTED_ROOM = 1,  /* more spans open at once than a lane can hold, or below such a span */
+    BRICK_REJECTED_CLOCK = 0, /* it would end before it began, or its given time is invalid */
+    BRICK_REJECTED_ROOM = 1,  /* more open spans than a lane can hold, or a span below such a one */
     BRICK_REJECTED_REASONS = 2,
 };
 
@@ -412,30 +397,30 @@ enum brick_dropped {
     BRICK_DROPPED_REASONS = 2,
 };
 
-#define BRICK_KINDS 16u /* record kinds whose drops are counted apart; 0 = all others */
+#define BRICK_KINDS 16u /* record kinds whose drops are counted separately; 0 = all others */
 
 /* The ledger of a lane, exact when the lane is quiet:
  *   begun  = summarized + sum(rejected) + open + abandoned (+ 1 unpublished, in a dead lane)
  *   span_attempts = span_head + sum(span_dropped)
  *   event_attempts = event_records + sum(event_dropped) (+ 1 unpublished, in a dead lane)
  *   marks = the counts of their summaries + marks_refused (+ 1 unpublished, in a dead lane)
- * Beside it stand calls that touched nothing: nested, unmatched. */
+ * nested and unmatched are outside of it: those calls changed nothing else. */
 struct brick_lane {
     /* line 0: every span */
     uint64_t begun;
     uint64_t summarized;
     uint64_t open;          /* a level, not a counter */
-    uint64_t current;       /* the open word: youngest span that is open */
+    uint64_t current;       /* the open word of the youngest open span */
     uint64_t span_head;     /* records ever written */
     uint64_t span_attempts; /* records ever attempted; a record's sequence */
     uint64_t opened;        /* threads that have owned this lane */
     uint64_t thread;        /* the owner's thread id, 0 when free */
     /* line 1: what went wrong with spans */
-    uint64_t abandoned;     /* their thread or task ended, or a span around them did */
+    uint64_t abandoned;     /* their thread or task ended, or a span around them ended */
     uint64_t rejected[BRICK_REJECTED_REASONS];
     uint64_t nested;        /* calls from a signal handler that interrupted a call */
     uint64_t unmatched;     /* ends without a begin, measurements without a start */
-    uint64_t amounts;       /* invalid elements, bytes, layers, measurements: not taken */
+    uint64_t amounts;       /* invalid elements, bytes, layers or measurements: not used */
     uint64_t tails_refused; /* invalid tails from the consumer */
     uint64_t reserved1;
     /* line 2: details */
@@ -450,9 +435,9 @@ struct brick_lane {
 };
 BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
 
-/* Since 1.6, in `reserved2`. Marks may take half of the paths and of the names; the other half is for spans. */
-#define BRICK_LANE_MARKS 0         /* attempted, ever */
-#define BRICK_LANE_MARKS_REFUSED 1 /* of these: found no room */
+/* Since 1.6, in `reserved2`. Marks may use half of the paths and half of the names; the other half is for spans. */
+#define BRICK_LANE_MARKS 0         /* attempts */
+#define BRICK_LANE_MARKS_REFUSED 1 /* attempts that found no room */
 BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a line of their own");
 BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a line of their own");
 
@@ -465,7 +450,7 @@ BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have
 
 struct brick_name {
     uint32_t word;     /* stored last (O3) */
-    uint32_t category; /* a name's number; 0 until somebody declares one */
+    uint32_t category; /* a name's number; 0 until one is declared */
     uint8_t text[BRICK_NAME_MAX];
 };
 BRICK_ASSERT(sizeof(struct brick_name) == 128, "two cache lines");
@@ -485,7 +470,7 @@ static inline uint32_t brick_key_unit(uint64_t key) { return (uint32_t)(key >> 5
 
 /* Units of a site. */
 #define BRICK_SITE_RECORDED 0u
-#define BRICK_SITE_OFF 1u /* its tensors show what a customer wrote: they are not read */
+#define BRICK_SITE_OFF 1u /* its tensors show a customer's text: they are not read */
 
 static inline uint64_t brick_site_key(uint32_t name, uint32_t layer, uint32_t unit)
 {
@@ -496,11 +481,9 @@ static inline uint64_t brick_open_word(uint64_t start, uint32_t path) { return s
 
 /* ---- summaries --------------------------------------------------------- */
 
-/* Only ever changed by its lane's thread, between an odd and an even sequence.
- * A span's whole duration is in `total`, the durations of its direct children
- * in `child`; `again` is the part of `total` of spans with another span of the
- * same path around them. So self = total - child, and the time during which
- * the path was open at all = total - again. */
+/* Only its lane's thread changes it, between an odd and an even sequence. `total` has a span's whole duration, `child` the
+ * durations of its direct children. `again` is the part of `total` of spans inside another span of the same path. So self
+ * = total - child, and the time during which the path was open at all = total - again. */
 struct brick_summary {
     uint64_t count;
     uint64_t total;
@@ -517,7 +500,7 @@ struct brick_summary {
 BRICK_ASSERT(sizeof(struct brick_summary) == 1152, "18 cache lines");
 BRICK_ASSERT(BRICK_BLOCK * sizeof(struct brick_summary) % BRICK_PAGE == 0, "a block is whole pages");
 
-/* Since 1.5, in `reserved`, a double: the sum of its spans' floating-point operations. */
+/* Since 1.5, in `reserved`, a double: the sum of the floating-point operations of its spans. */
 #define BRICK_SUMMARY_FLOPS 0
 
 static inline double brick_summary_flops(const struct brick_summary *s)
@@ -548,16 +531,16 @@ static inline uint32_t brick_bucket(uint64_t ticks)
 
 /* ---- rings ------------------------------------------------------------- */
 
-/* Every kind of record: NAME, number, name, struct. This is the one list of them, for C and for Python. A reader skips
- * a kind that it does not know by its count of slots, and counts it. */
+/* Every kind of record: NAME, number, name, struct. This is the only list of them, for C and for Python. A reader skips an
+ * unknown kind by its count of slots, and counts it. */
 #define BRICK_SPAN_KINDS(K)                                                                                             \
     K(SPAN, 1, span, span)                                                                                              \
-    K(STEP, 2, step, span) /* since 1.1: a span that was an engine's step, with rows and valid rows */
+    K(STEP, 2, step, span) /* since 1.1: a span that was a step of an engine, with rows and valid rows */
 #define BRICK_EVENT_KINDS(K)                                                                                            \
-    K(DEFER, 3, defer, defer)          /* since 1.2: work was handed to a device; its end comes to be known later */    \
-    K(FINALIZE, 4, finalize, finalize) /* since 1.2: the host has waited for a stream: what started until then is over */ \
-    K(MEASURED, 5, measured, measured) /* since 1.2: how long the device says that one deferred start took */          \
-    K(CHECKED, 6, checked, checked)    /* since 1.3: what a site's tensors came to; the only one of several slots */    \
+    K(DEFER, 3, defer, defer)          /* since 1.2: a device got work that ends later */                               \
+    K(FINALIZE, 4, finalize, finalize) /* since 1.2: the host waited for a stream: work started before is over */       \
+    K(MEASURED, 5, measured, measured) /* since 1.2: a device's duration of one deferred start */                       \
+    K(CHECKED, 6, checked, checked)    /* since 1.3: fingerprints of a site's tensors; alone in having several slots */ \
     K(SOURCE, 7, source, source_piece) /* since 1.6: a piece of a kernel's source */
 
 enum brick_kind {
@@ -568,10 +551,10 @@ enum brick_kind {
 #undef BRICK_KIND
 };
 
-/* A record takes one or more slots; the first begins with these 16 bytes, the
- * others are payload whole. Slots of one record may wrap around the ring. */
+/* A record takes one or more slots. The first begins with these 16 bytes; the others are all payload. The slots of a
+ * record may wrap around the ring. */
 struct brick_record {
-    uint64_t sequence; /* the attempt's number, from 1; stored last (O9); a gap = dropped */
+    uint64_t sequence; /* the attempt's number, from 1; stored last (O9); a gap is a drop */
     uint32_t payload;  /* free for the kind */
     uint16_t slots;
     uint16_t kind;
@@ -584,29 +567,27 @@ struct brick_span {
     uint32_t path;
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_SPAN, BRICK_KIND_STEP */
-    uint64_t start;    /* ticks; of a time that was given, the moment when it was */
+    uint64_t start;    /* ticks; for a given time, the moment when it was given */
     uint64_t duration; /* in the path's unit */
     uint64_t child;
-    uint64_t step;     /* 0 = none was said, or the step 0: a span cannot tell them apart, a checksum can */
+    uint64_t step;     /* 0: none was given, or step 0; only a checksum tells them apart */
     uint64_t elements; /* of a step: its rows */
     uint64_t bytes;    /* of a step: its valid rows, which are the elements of its summary */
 };
 
-/* Deferred work, since 1.2. A finalize closes the starts of its stream (or of
- * every stream) that are not later than its ticks, whichever lanes they stand
- * in and whenever these are read; so no order between lanes is needed. A
- * measurement stands before its finalize, in the same lane. The writer keeps
- * the last eighth of the ring free of starts, and the last eighth of that free
- * of measurements: what ends finds room. */
+/* Deferred work, since 1.2. A finalize closes the starts of its stream (or of every stream) that are not later than its
+ * ticks, in whichever lane they are and whenever they are read; so no order between lanes is needed. A measurement
+ * precedes its finalize in the same lane. The writer keeps the last eighth of the ring free of starts, and the last eighth
+ * of that free of measurements, so that ends find room. */
 struct brick_defer {
     uint64_t sequence;
     uint32_t path;     /* in BRICK_UNIT_DEFERRED */
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_DEFER */
     uint64_t start;    /* ticks */
-    uint64_t stream;   /* the host's own number of it; 0 where none was said */
-    uint64_t id;       /* lane + 1 in the upper 16 bits, from 1 within the lane: given once in a process */
-    uint64_t step;     /* as a span's */
+    uint64_t stream;   /* the host's own number of it; 0 if none was given */
+    uint64_t id;       /* lane + 1 in the upper 16 bits, from 1 within the lane: unique in a process */
+    uint64_t step;     /* as in a span */
     uint64_t elements;
     uint64_t bytes;
 };
@@ -629,63 +610,60 @@ struct brick_measured {
     uint64_t reserved[4];
 };
 
-/* What kernels are compiled from, since 1.6, in pieces. Those of one source may stand in several lanes and come in any
- * order; its end says how many there are. The writer keeps as much of the ring free of them as of weights: what finds no
- * room is told later. A source is known by the FNV-1a (64 bits) of its text. */
+/* The source of a kernel, since 1.6, in pieces. Pieces of one source may be in several lanes and come in any order; the
+ * end says how many there are. Pieces leave as much of the ring free as weights do; what finds no room is sent
+ * later. A source is known by the FNV-1a (64 bits) of its text. */
 struct brick_source_piece {
     uint64_t sequence;
-    uint32_t piece;    /* enum brick_source_part in the upper 2 bits; which of that part, from 0, in the others */
+    uint32_t piece;    /* enum brick_source_part in the upper 2 bits; its number within that part, from 0, in the others */
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_SOURCE */
     uint64_t hash;
-    uint8_t text[40];  /* UTF-8, the last piece of a part padded with zeros; of the end: the lengths of name, path and text,
+    uint8_t text[40];  /* UTF-8, the last piece of a part padded with zeros; in the end: the lengths of name, path and text,
                           in 8 bytes each */
 };
 enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOURCE_TEXT = 2, BRICK_SOURCE_END = 3 };
 #define BRICK_SOURCE_PIECE 40u
-#define BRICK_SOURCE_MAX 1048576u /* bytes of a text; a longer one is not told */
-#define BRICK_SOURCE_LABEL 1000u  /* of a name and of a path: those are cut */
+#define BRICK_SOURCE_MAX 1048576u /* bytes of a text; a longer one is not sent */
+#define BRICK_SOURCE_LABEL 1000u  /* of a name and of a path; longer ones are cut */
 
-/* What a site's tensors came to, since 1.3: this slot, one on the shape of its
- * output, and two for each tensor, the output first. What a fingerprint is
- * brick_fingerprint.h defines; its key is the service's. Two workers' records
- * are of the same thing where site, step, position and the occurrence are the
- * same: `position` is the host's own number, or else how often the site came
- * since it was last at another step, in this lane. The writer keeps as much of
- * the ring free of them as of starts, and three eighths of it free of weights,
- * which wait until there is room. */
+/* The fingerprints of a site's tensors, since 1.3: this slot, one with the shape of the output, and two per tensor, the
+ * output first. brick_fingerprint.h defines a fingerprint; its key is the service's. Two workers' records are of the same
+ * thing if site, step, position and occurrence are equal: `position` is the host's own number, or how often the site came
+ * since it was last at another step, in this lane. Checksums leave as much of the ring to ends as starts do. Weights leave
+ * three eighths of it free, and wait until there is room. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
-    uint16_t slots;    /* 2 + 2 for each tensor */
+    uint16_t slots;    /* 2 + 2 per tensor */
     uint16_t kind;     /* BRICK_KIND_CHECKED */
-    uint64_t ticks;    /* when its output was there; of a weight, when it had been read */
+    uint64_t ticks;    /* when its output was complete; for a weight, when it was read */
     uint64_t step;     /* 0 without BRICK_CHECKED_STEP: none */
     uint64_t position;
-    uint64_t params;   /* a digest of what else must be equal, the generation of the weights included (of a weight, and of
-                          what is moved: not); 0: nothing was said, and no second generation is known of */
+    uint64_t params;   /* a digest of what else must be equal, with the generation of the weights (except for weights and
+                          moved tensors); 0: none was given, and no second generation is known */
     uint64_t valid;    /* rows that count; all ones: all */
-    uint16_t backend;  /* a name's number; 0: none was said */
+    uint16_t backend;  /* a name's number; 0: none was given */
     uint16_t of;       /* a name's number: the group or the link of the relation */
     uint8_t relation;  /* enum brick_relation */
-    uint8_t inputs;    /* whose tensors follow that of the output */
+    uint8_t inputs;    /* inputs whose tensors follow the output's */
     uint8_t flags;     /* enum brick_checked_flags */
     uint8_t reserved;
 };
 /* The second slot. */
 struct brick_output {
-    uint64_t fnv1a;    /* of the output, as the seed profiler has it: shown, decides nothing */
-    uint32_t dims;     /* of the output; where there are more than 6, `shape` has the first 6 */
+    uint64_t fnv1a;    /* of the output, as the seed profiler computes it: shown, decides nothing */
+    uint32_t dims;     /* of the output; if more than 6, `shape` has the first 6 */
     uint32_t reserved0;
     uint64_t shape[6];
 };
-/* Two slots for each tensor. */
+/* Two slots per tensor. */
 struct brick_tensor_sums {
     uint64_t checksum;
     uint64_t elements;
     double mean, l2;
     float min, max;
-    uint32_t nan, pos_inf, neg_inf; /* all ones: so many or more */
+    uint32_t nan, pos_inf, neg_inf; /* all ones: that many or more */
     uint32_t shape;    /* a digest of all its dimensions */
     uint8_t dtype;     /* enum brick_dtype; 0: it was not read, and the rest is 0 */
     uint8_t reserved[7];
@@ -713,15 +691,15 @@ enum brick_relation {
     BRICK_RELATIONS = 4,
 };
 enum brick_checked_flags {
-    BRICK_CHECKED_POSITION = 1, /* the host said it */
-    BRICK_CHECKED_STEP = 2,     /* the host said it, here or around */
-    BRICK_CHECKED_MORE = 4,     /* it had more inputs than are here: the last one's checksum is that of its own and the
-                                   further ones', its elements are the sum of theirs, its values are 0 */
+    BRICK_CHECKED_POSITION = 1, /* the host gave it */
+    BRICK_CHECKED_STEP = 2,     /* the host gave it, here or around */
+    BRICK_CHECKED_MORE = 4,     /* it had more inputs than are here: the last one's checksum combines its own and the
+                                   further ones', its elements are their sum, its values are 0 */
     BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation, `position` that of its
                                    expert, its site's name what is left of its own (brick_weights.h) */
-    BRICK_CHECKED_STATELESS = 16, /* the host said: inputs and params are all that decides what the output is */
-    BRICK_CHECKED_STATEFUL = 32, /* the host said: a state does, too, that these do not show. Neither: its site's name is
-                                    all that tells */
+    BRICK_CHECKED_STATELESS = 16, /* the host says: inputs and params alone decide the output */
+    BRICK_CHECKED_STATEFUL = 32, /* the host says: a state that they do not show also decides it. Neither flag: the site's
+                                    name tells */
 };
 #define BRICK_INPUTS_MAX 8u
 #define BRICK_CHECKED_SLOTS(inputs) (2u + 2u * (1u + (inputs)))
@@ -741,8 +719,7 @@ static inline uint64_t brick_pages(uint64_t bytes) { return (bytes + BRICK_PAGE 
 static inline uint64_t brick_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline int brick_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1u)) == 0; }
 
-/* 0 when the counts of a header are invalid. With counts inside these bounds no
- * sum below can overflow. */
+/* Returns 0 if the counts of a header are invalid. Within these bounds no sum below can overflow. */
 static inline int brick_layout_compute(const struct brick_header *h, struct brick_layout *l)
 {
     if (h->lanes == 0 || h->lanes > BRICK_LANES_MAX || h->paths == 0 || h->paths > BRICK_NUMBERS_MAX
@@ -770,9 +747,8 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
 
 /* ---- the table of the layout ------------------------------------------- */
 
-/* Every field of every shared struct: F(struct, field, code), where the code is
- * the letter that Python's struct module and numpy give the element type. From
- * this table come the CRC in the header and the reader's view of each struct. */
+/* Every field of every shared struct: F(struct, field, code). The code is the letter of Python's struct module and of
+ * numpy for the element type. This table gives the CRC in the header and the reader's view of each struct. */
 #define BRICK_LAYOUT(F) \
     F(header, magic, 'Q') F(header, endian, 'I') F(header, major, 'H') F(header, minor, 'H') \
     F(header, layout_crc, 'I') F(header, header_crc, 'I') F(header, size, 'Q') F(header, lanes, 'I') \
@@ -802,7 +778,7 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
     F(span, sequence, 'Q') F(span, path, 'I') F(span, slots, 'H') F(span, kind, 'H') F(span, start, 'Q') \
     F(span, duration, 'Q') F(span, child, 'Q') F(span, step, 'Q') F(span, elements, 'Q') F(span, bytes, 'Q')
 
-/* What minors have added: record kinds, and names for what was reserved. */
+/* What minors added: record kinds, and names for reserved fields. */
 #define BRICK_LAYOUT_LATER(F) \
     F(defer, sequence, 'Q') F(defer, path, 'I') F(defer, slots, 'H') F(defer, kind, 'H') F(defer, start, 'Q') \
     F(defer, stream, 'Q') F(defer, id, 'Q') F(defer, step, 'Q') F(defer, elements, 'Q') F(defer, bytes, 'Q') \
@@ -858,7 +834,7 @@ static const struct brick_field brick_fields[] = {
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))
 #define BRICK_ONE(record, field, code) +1u
-#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the first of them: those of the major */
+#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the first ones: those of the major */
 
 static inline uint32_t brick_crc32(uint32_t crc, const void *data, size_t length)
 {

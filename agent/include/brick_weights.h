@@ -14,19 +14,18 @@
  *       brick_weights_turn(&weights);                  at the end of each step, on any thread
  *   }
  *
- * Each record is a checksum (brick_agent.h) at a site of its own, whatever its name: without inputs, of the relation
+ * Each record is a checksum (brick_agent.h) at a site of its own, whatever its name: without inputs, with the relation
  * local; its step is the generation.
  *
- * NAMES. The numbers of layers and of experts are taken out of a tensor's name, so that a model has few names, the same
- * in every worker. Dots separate the parts of a name. A number is a part in decimal without a leading zero, 0 to
- * 16,777,214.
+ * NAMES. The numbers of layers and of experts are removed from a tensor's name, so that a model has few names, the same in
+ * every worker. Dots separate the parts of a name. A number is a part in decimal without a leading zero, 0 to 16,777,214.
  *
- *   position  the first number right behind a part that ends in `expert` or `experts`
- *   layer     of the other numbers, the first right behind a part that is `h`, or ends in `layer`, `layers`, `block` or
- *             `blocks`; where there is none, the first
+ *   position  the first number right after a part that ends in `expert` or `experts`
+ *   layer     of the other numbers, the first right after a part that is `h`, or ends in `layer`, `layers`, `block` or
+ *             `blocks`; if there is none, the first number
  *
- * A `*` takes the place of each of the two, and a part `_orig_mod` before another is dropped: torch.compile puts it in the
- * names of what it wraps, in one worker and not in another.
+ * A `*` replaces each of the two, and a part `_orig_mod` before another is dropped: torch.compile adds it to the names of
+ * what it wraps, in one worker and not in another.
  *
  *   model.layers.3.mlp.experts.5.down.weight   model.layers.*.mlp.experts.*.down.weight   layer 3, position 5
  *   transformer.h.11.attn.c_attn.bias          transformer.h.*.attn.c_attn.bias           layer 11
@@ -41,14 +40,13 @@
  * replaces a lost one; what was read already is recorded there again). A scan always ends before the next one begins.
  *
  * A tensor that takes long to hold may be `seldom`: only a load, and a scan that a consumer asks for, read it. Other scans
- * record what was last read of it, with the time of that.
+ * record what was last read of it, with the time of that reading.
  *
- * A record that finds no room in the ring waits for it: none is dropped. Three eighths of the ring are left to records
- * that cannot wait.
+ * A record without room in the ring waits: none is dropped. Three eighths of the ring are left to records that cannot wait.
  *
  * A tensor that changes while it is read gives a record of neither state. So load the weights again after an update,
  * with the next generation, before the next step begins. The generation becomes part of the params of later checksums,
- * so that only those of one generation are compared; not before a second load, unless the host gives a generation.
+ * so only those of one generation are compared. That begins with a second load, unless the host gives a generation.
  */
 #ifndef BRICK_WEIGHTS_H
 #define BRICK_WEIGHTS_H
@@ -64,12 +62,12 @@ extern "C" {
 
 /* One tensor: its site, and what was last read of it. */
 struct brick_weight {
-    uint32_t name;  /* the number of what is left of its name */
+    uint32_t name;  /* the number of its name without layer and position */
     uint32_t layer; /* UINT32_MAX: none */
     uint64_t position;
     uint32_t has_position;
     uint32_t gone; /* 1: it was gone at the last scan */
-    uint32_t seldom; /* the engine's. 1: to hold it takes long: it is read at load and when a consumer asks, only */
+    uint32_t seldom; /* the engine's. 1: holding it takes long, so it is read only at load and on a consumer's request */
     uint32_t reserved;
     uint64_t ticks;
     struct brick_taken taken;
@@ -78,10 +76,10 @@ struct brick_weight {
 /* Whether a tensor can be read now. */
 enum brick_held {
     BRICK_HELD = 0,       /* *tensor describes it */
-    BRICK_GONE = 1,       /* it does not exist any more: nothing is recorded */
+    BRICK_GONE = 1,       /* it no longer exists: nothing is recorded */
     BRICK_UNREADABLE = 2, /* it is on a device, or of no known type: counted as refused */
-    BRICK_NOT_NOW = 3,    /* the scan goes on from here, at the next turn */
-    BRICK_SAME = 4        /* the host knows that it is what was read last: not to be released */
+    BRICK_NOT_NOW = 3,    /* the scan continues from here at the next turn */
+    BRICK_SAME = 4        /* the host knows that it has not changed since it was read; it is not released */
 };
 
 #define BRICK_RESCAN_AUTO UINT64_MAX
@@ -90,50 +88,50 @@ struct brick_weights {
     /* The engine's: set once, before the first call. */
     struct brick_weight *each;
     uint64_t count;
-    /* Describes the tensor with this number, in each slice anew. It is not moved until its release, which may be NULL. */
+    /* Describes tensor `number`, again in each slice. The tensor must not move until its release, which may be NULL. */
     enum brick_held (*hold)(void *host, uint64_t number, struct brick_tensor *tensor);
     void (*release)(void *host, uint64_t number);
     void *host;
     const uint64_t *generation; /* NULL: the number of loads */
-    uint64_t rescan_ns;         /* from the beginning of one scan to the next; 0: only at load and when a consumer asks;
+    uint64_t rescan_ns;         /* from the start of one scan to the next; 0: only at load and on a consumer's request;
                                    BRICK_RESCAN_AUTO: 300 s, or 200 times what the last scan took, if that is longer */
-    uint64_t share_ppm;         /* of the time, in millionths, at most a million; 0: 5,000 */
-    int (*look)(void *host);    /* NULL, or called before each scan but that of a load, in slices, until it returns 1:
-                                   whether the engine still has these tensors. If not, it sets `stopped` */
+    uint64_t share_ppm;         /* share of the time, in millionths, at most a million; 0: 5,000 */
+    int (*look)(void *host);    /* NULL, or called in slices before each scan, except a load's, until it returns 1. It checks that
+                                   the engine still has these tensors; if not, it sets `stopped` */
     /* The writer's. */
     const void *segment;
-    uint64_t read, recorded; /* of the present scan: up to these tensors */
-    uint64_t gone;           /* how many are */
+    uint64_t read, recorded; /* how many tensors of the present scan are done */
+    uint64_t gone;           /* how many tensors are gone */
     uint64_t step, asked, loads, began_ns, seen_ns, next_ns, next_ticks;
-    uint64_t spent_ns, lasted_ns; /* in the slices of the present scan; of the last whole one */
+    uint64_t spent_ns, lasted_ns; /* in the slices of the present scan; of the last complete one */
     int64_t credit; /* millionths of ns */
     uint32_t busy, loading, begun, moved, stopped;
     uint32_t seldom;  /* the present scan reads the seldom ones, too */
-    uint32_t looking; /* the engine is to look before it goes on */
+    uint32_t looking; /* call `look` before the scan continues */
     struct brick_pieces pieces;
 };
 
-/* Fills in the site of a tensor of this name; opens the segment. The text need not outlive the call. */
+/* Sets the site of a tensor of this name; opens the segment. The text need not outlive the call. */
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length);
 
-/* The same without the number. Writes what is left of the name, at most its length, to `left`, and returns its length. */
+/* The same without the number. Writes the rest of the name, which is not longer, to `left`, and returns its length. */
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight);
 
-/* Reads all of them, and records what there is room for; the turns record the rest, and all of it if another thread is at a
+/* Reads all tensors, and records those that find room. The turns record the rest, or everything if another thread is in a
  * turn. The segment has the count of the last load. */
 void brick_weights_load(struct brick_weights *weights);
 
-/* Others go on in the place of `old`, at the beginning of its present scan: called by its `look`, which then stops it. */
+/* Replaces `old` by `weights` at the start of its present scan. Called by the `look` of `old`, which then stops it. */
 void brick_weights_go_on(struct brick_weights *weights, const struct brick_weights *old);
 
-/* Runs a slice if it is time for one; else costs a look at the clock. Once `stopped` is set, reads no further tensor. */
+/* Runs a slice if it is time for one; else costs a clock read. Once `stopped` is set, reads no further tensor. */
 void brick_weights_turn(struct brick_weights *weights);
 
 /* The arithmetic of a turn, on any clock: how many ns it may take now (0: not yet), and how many it took. */
 uint64_t brick_weights_allowed(struct brick_weights *weights, uint64_t now_ns);
 void brick_weights_took(struct brick_weights *weights, uint64_t ns);
 
-/* From the beginning of one scan to the next, in ns; 0: none begins by itself. */
+/* ns from the start of one scan to the next; 0: none begins by itself. */
 uint64_t brick_weights_interval(const struct brick_weights *weights);
 
 #ifdef __cplusplus
