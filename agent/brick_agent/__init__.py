@@ -51,7 +51,7 @@ from brick_agent._core import (
 )
 from brick_agent._trace import trace
 
-# Here and in all modules of the agent: `typing` takes longer to import than all of them, so only type checkers see it.
+# In every module of the agent: importing `typing` takes longer than all of them together, so only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brick_agent._compat.functions import detect_backend, fnv1a_f32_checksum
@@ -102,7 +102,7 @@ else:
         return value
 
 
-# Old pickles name these modules, which are gone: this module has each name that such a pickle looks for there.
+# Old pickles name these modules, which no longer exist. This module has every name that such a pickle looks up there.
 _MOVED = (
     *("_bricks", "_instrument", "_native", "_nodes", "_profiler", "_sources", "_stats", "_tiles", "_timing"),
     *("_traces", "_traces_compared", "_traces_paired", "_traces_run"),
@@ -111,7 +111,7 @@ sys.modules.update((f"{__name__}.{module}", sys.modules[__name__]) for module in
 
 
 def get_include() -> str:
-    """The folder of the C headers, as brick_python.h for extensions that record.
+    """The folder of the C headers, such as brick_python.h for extensions that record.
 
     >>> import os
     >>> sorted(os.listdir(brick.get_include()))

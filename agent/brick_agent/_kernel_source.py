@@ -1,9 +1,9 @@
 """The sources of kernels, sent once to the readers of this worker's events.
 
 Owns: the known sources, and how much of each was sent. Must not know: rings, records. Invariants: a text keeps its
-hash; what found no room is sent at a later use; sources beyond a limit are only counted; a text is dropped once it was
-sent; nothing is locked, as a signal handler may interrupt any line; a forked child sends again what its parent had not
-sent completely.
+hash; a piece without room is sent at a later use; sources beyond a limit are only counted; a text is dropped after it
+was sent; nothing is locked, because a signal handler may interrupt any line; a forked child sends again what its parent
+had not sent completely.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Source(int):
     uses: int
 
     def __new__(cls, text: str, name: str | None, path: str | None) -> Self:
-        """Make the source of a text, of which nothing was sent."""
+        """Make the source of a text; nothing of it is sent yet."""
         self = super().__new__(cls, _source_hash(text))
         self.text, self.name, self.path = text, name, path
         self.next_piece = self.uses = 0
@@ -41,7 +41,7 @@ class Source(int):
         return f"<source {self:016x}>"
 
     def send(self) -> None:
-        """Send the rest at use 1, 2, 4, 8 and so on, since a ring may stay full."""
+        """Send the rest at use 1, 2, 4, 8 and so on, because a ring may stay full."""
         text = self.text
         if text is None:
             return
@@ -53,7 +53,7 @@ class Source(int):
             self.text = None
 
 
-# By Python's hash and the length, since the texts are not kept.
+# By Python's hash and the length, because the texts are not kept.
 _known: dict[tuple[int, int], Source] = {}
 
 
@@ -68,7 +68,7 @@ os.register_at_fork(after_in_child=_forked)
 def source(text: str | Source, /, *, name: str | None = None, path: str | os.PathLike[str] | None = None) -> Source:
     """The source of a kernel: make it once, and pass it to brick.kernel(source=).
 
-    The daemon receives the text in pieces, as far as there is room; `brickd source HASH` shows it.
+    The daemon receives the text in pieces, while there is room. `brickd source HASH` shows it.
 
     >>> ptx = brick.source(".visible .entry rmsnorm_kernel() { ret; }", path="rmsnorm.ptx")
     >>> brick.kernel("rmsnorm_kernel", grid=16, block=256, source=ptx)
@@ -82,7 +82,7 @@ def source(text: str | Source, /, *, name: str | None = None, path: str | os.Pat
         if os.environ.get("BRICKD_STRICT") == "1":
             raise TypeError(f"brick_agent: a source must be a text, not {text!r} (BRICKD_STRICT=1)")
         text = f"<{type(text).__name__}>"
-    text = str.__str__(text)  # a plain one, whatever its class may do
+    text = str.__str__(text)  # a plain str, whatever its class overrides
     key = (hash(text), len(text))
     known = _known.get(key)
     if known is None:
@@ -90,7 +90,7 @@ def source(text: str | Source, /, *, name: str | None = None, path: str | os.Pat
         if len(_known) < KNOWN_MAX:
             known = _known.setdefault(key, known)
         else:
-            _send_source(None, None, None, int(known), 0)  # counts
+            _send_source(None, None, None, int(known), 0)  # counts a drop
             known.text = None
     known.send()
     return known

@@ -1,7 +1,7 @@
 """Children of multiprocessing end their segments when they exit.
 
-They leave by os._exit, which runs no atexit handler: without this each would look killed. multiprocessing takes a
-child's exit handler only from the child, and its start handler from the parent: so the start handler sets the other.
+They exit by os._exit, which runs no atexit handler: without this each would look killed. multiprocessing accepts an
+exit handler only in the child, and a start handler only in the parent. So the start handler sets the exit handler.
 """
 
 import os
@@ -16,7 +16,7 @@ def _begin(_: object) -> None:
 
 def _arrange() -> None:
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # else something other than multiprocessing forked
+    if util is not None:  # else the fork is not multiprocessing's
         util.register_after_fork(_begin, _begin)
 
 

@@ -1,10 +1,10 @@
 """The decorator `trace`.
 
 Owns: which kind of callable gets which wrapper, and which parts of its life are spans. Must not know: how a span is
-recorded. Invariants: a wrapped callable behaves as before to its callers, to `inspect` and to pickle, exceptions too,
-except that a generator or a coroutine refuses wrong arguments at its first step, not at the call; no span of a
-generator is open while its consumer runs; no frame here keeps what passed through it: not a value, which is its
-consumer's alone, and no exception or awaitable, which would keep the frame.
+recorded. Invariants: a wrapped callable behaves as before to its callers, to `inspect` and to pickle, also with
+exceptions, except that a generator or a coroutine refuses wrong arguments at its first step, not at the call; no span
+of a generator is open while its consumer runs; no frame here keeps what passed through it: not a value, which belongs
+to its consumer, and not an exception or awaitable, which would keep the frame.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from brick_agent._core import Brick, _task_ended, brick
 from brick_agent._core import _traced as _traced_function
 
-# Implicit static and class methods: a class looks for real functions of these names.
+# Implicit static and class methods: a class expects real functions under these names.
 _IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
 
 TYPE_CHECKING = False
@@ -42,16 +42,16 @@ else:
         The default name of the brick is the function's `__qualname__`. A generator is timed from each resumption to its
         next `yield`, not while its consumer has the value; an asynchronous generator likewise, with what it awaits. A
         coroutine is one span from its first step to its end, with what it awaits. A coroutine or a generator that a
-        plain function returns is not timed. Each call of a plain function takes a frame of C, as with
-        functools.lru_cache: where sys.setrecursionlimit raised the limit, a deep recursion may overflow the stack.
+        plain function returns is not timed. Each call of a plain function takes a C frame, as with
+        functools.lru_cache: if sys.setrecursionlimit raised the limit, a deep recursion may overflow the stack.
 
         Args:
             what: the function, or a name.
             category: as in `brick`.
             waits: False: each resumption of a coroutine or an asynchronous generator is a span, without the time
-                between them; those that ended a task are counted too.
+                in between; the last span of each task is also counted.
 
-        The first call records where a function is defined, except for lambdas and callables that are not Python's.
+        The first call records where a function is defined, except for lambdas and callables not written in Python.
 
         >>> @brick.trace
         ... def tokenize(text):
@@ -89,7 +89,7 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     import inspect
     import types
 
-    # These two are made anew around what is traced: so they bind, and look to `inspect`, as they did.
+    # These two are made again around what is traced, so that they bind, and look to `inspect`, as before.
     if isinstance(function, types.MethodType):
         return types.MethodType(_traced(function.__func__, name, category, waits), function.__self__)
     if isinstance(function, functools.partial) and not isinstance(function.func, type):
@@ -118,7 +118,7 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     else:
         return functools.wraps(function)(recorded(True))
     traced = functools.wraps(function)(traced)
-    # A function would get `self` where it is a class attribute.
+    # As a class attribute, a function would get `self`.
     return traced if hasattr(type(function), "__get__") else staticmethod(traced)
 
 
@@ -210,7 +210,7 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
 def _first_step(inner: Any) -> Any:
     """The first awaitable of an asynchronous generator, which the event loop does not see.
 
-    At its end the loop closes all generators that it saw, and would close the traced one and this one at once.
+    At its end the loop closes all generators that it saw; it would close the traced one and this one at the same time.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
@@ -246,7 +246,7 @@ def _resumed(inner: Any, b: Brick, ends: bool = False) -> Generator[Any, Any, An
                 return stop.value
             argument = None
             try:
-                argument = yield values.pop()  # a name would keep the value meanwhile
+                argument = yield values.pop()  # a variable would keep the value meanwhile
                 resume = inner.send
             except GeneratorExit:
                 with b:

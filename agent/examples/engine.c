@@ -1,15 +1,15 @@
-/* engine.c - a small inference engine that says where its time goes.
+/* engine.c - a small inference engine that shows where its time goes.
  *
  *   $ mkdir -p objects && cd objects && gcc -O2 -pthread -I../../include -c ../../src/writer/[a-z]*.c ../../src/fingerprint/[a-z]*.c
  *   $ ar rcs libbrick.a objects/[a-z]*.o
  *   $ gcc -std=c11 -O2 -Wall -Wextra -pthread -I../include engine.c libbrick.a -lm -o engine
  *   $ ./engine 4 200
  *
- * Four threads serve 200 requests; with a million of them there is time for a look by `brickd status`.
+ * Four threads serve 200 requests; a million requests leave time to run `brickd status`.
  *
- * What to copy: names are made once, after brick_init and before the threads; a function ends what it began, also on
- * the way of an error; a request is one step, whose number the spans inside it have; a layer is a scope; what was timed
- * by a clock of its own is recorded as it was given; what a device does meanwhile is deferred, until it was waited for.
+ * What to copy: make names once, after brick_init and before the threads; a function ends what it began, also after an
+ * error; a request is one step, and the spans inside have its number; a layer is a scope; a time from another clock is
+ * recorded as given; work of a device is deferred until the host has waited for it.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -75,7 +75,7 @@ static int forward(Batch x)
     return result;
 }
 
-/* As a library with a clock of its own does: how long it took, in ns. One request in fifty arrives damaged. */
+/* Like a library with its own clock: returns how long it took, in ns. One request in fifty arrives damaged. */
 static uint64_t copy_in(Batch x, uint64_t request)
 {
     struct timespec from, to;
@@ -99,19 +99,19 @@ static int serve(uint64_t request)
     return result;
 }
 
-/* The weights go to a device, on a stream of this thread's; the host does something else until it waits for that. */
+/* Sends the weights to a device on this thread's stream. The host does something else until it waits for that stream. */
 static void upload(uint64_t stream)
 {
     uint64_t id;
     brick_defer(upload_brick, NULL, stream, NULL, LAYERS * WIDTH * WIDTH, sizeof weights, &id);
     /* cudaMemcpyAsync(..., stream); cudaEventRecord(...); ...; cudaStreamSynchronize(stream); */
-    brick_measured(id, 85000); /* cudaEventElapsedTime; without it there is a bound */
+    brick_measured(id, 85000); /* cudaEventElapsedTime; without it brickd shows a bound */
     brick_finalize(&stream);
 }
 
 static void *run(void *unused)
 {
-    upload((uint64_t)(uintptr_t)&unused); /* as the handle of a stream: each thread has its own */
+    upload((uint64_t)(uintptr_t)&unused); /* stands for the handle of a stream: each thread has its own */
     for (uint64_t request; (request = atomic_fetch_add(&next_request, 1)) < requests;)
         if (serve(request) != 0)
             atomic_fetch_add(&failed, 1);
@@ -132,7 +132,7 @@ int main(int count, char **arguments)
     for (int i = 0; i < LAYERS * WIDTH * WIDTH; i++)
         weights[i / WIDTH / WIDTH][i / WIDTH % WIDTH][i % WIDTH] = (float)(i % 13 - 6) / WIDTH;
 
-    brick_init(NULL); /* what it is called comes from the environment, else from the program's name */
+    brick_init(NULL); /* the service's name comes from the environment, else from the program's name */
     request_brick = named("request", "step");
     upload_brick = named("upload", "transfer");
     copy_brick = named("copy", "transfer");

@@ -5,9 +5,9 @@
  *   $ g++ -std=c++17 -O2 -Wall -Wextra -pthread -I../include engine.cpp libbrick.a -o engine
  *   $ ./engine 4 200
  *
- * What to copy: bricks are globals, which open nothing; brick_init comes before the threads, so that none of them finds
- * the segment half open; a span is an object, which an exception ends on its way; what a device does meanwhile is a
- * number, until it was waited for.
+ * What to copy: bricks are globals, which open nothing; call brick_init before the threads start, so that none of them
+ * finds the segment half open; a span is an object, which also ends on an exception; a device's work is a number until
+ * the host has waited for it.
  */
 #include "brick_agent.hpp"
 
@@ -68,7 +68,7 @@ void forward(const std::vector<Matrix> &model, Batch &x)
     }
 }
 
-/* As a library with a clock of its own does: how long it took. One request in fifty arrives damaged. */
+/* Like a library with its own clock: returns how long it took. One request in fifty arrives damaged. */
 std::chrono::nanoseconds copy_in(Batch &x, std::uint64_t request)
 {
     const auto from = std::chrono::steady_clock::now();
@@ -81,13 +81,13 @@ std::chrono::nanoseconds copy_in(Batch &x, std::uint64_t request)
     return std::chrono::steady_clock::now() - from;
 }
 
-/* The weights go to a device, on this thread's stream; the host does something else until it waits for that. */
+/* Sends the weights to a device on this thread's stream. The host does something else until it waits for that stream. */
 void upload(const std::vector<Matrix> &model, std::uint64_t stream)
 {
     const brick::Deferred work = upload_brick.defer(stream, model.size() * width * width, model.size() * sizeof model[0]);
     brick::moved(BRICK_TO_DEVICE, host, device, model.size() * sizeof model[0]);
     /* cudaMemcpyAsync(..., stream); cudaEventRecord(...); ...; cudaStreamSynchronize(stream); */
-    work.measured(85000); /* cudaEventElapsedTime; without it there is a bound */
+    work.measured(85000); /* cudaEventElapsedTime; without it brickd shows a bound */
     brick::finalize(stream);
 }
 
@@ -117,7 +117,7 @@ int main(int count, char **arguments)
             for (float &weight : row)
                 weight = static_cast<float>(i++ % 13 - 6) / width;
 
-    brick_init(nullptr); /* what it is called comes from the environment, else from the program's name */
+    brick_init(nullptr); /* the service's name comes from the environment, else from the program's name */
     std::atomic<unsigned long long> next{0}, failed{0};
     std::vector<std::thread> threads;
     for (int n = 0; n < many; n++)

@@ -1,12 +1,12 @@
-/* extension.c - an extension of Python whose native part records into the segment of its process.
+/* extension.c - a Python extension whose native part records into the segment of its process.
  *
  *   $ gcc -O2 -Wall -Wextra -shared -fPIC -pthread -o engine.so extension.c \
  *       -I"$(python3 -c 'import brick_agent; print(brick_agent.get_include())')" \
  *       -I"$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')"
  *   $ python3 -c 'import engine; engine.multiply(10); engine.parallel(4, 25)'
  *
- * What to copy: handles are made at import, which opens nothing; a function asks for its task while it has the
- * interpreter lock, and records for it with the lock or without; threads that Python knows nothing of use NULL.
+ * What to copy: make handles at import, which opens nothing; a function gets its task with the interpreter lock, and
+ * records for it with or without the lock; threads unknown to Python use NULL.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -20,7 +20,7 @@ enum { WIDTH = 64, THREADS_MAX = 64 };
 static const struct brick_python *brick;
 static struct brick_handle *multiply_brick, *gemm_brick;
 
-/* The square of a matrix, so many times; the sum of what came out. */
+/* Squares a matrix `times` times. Returns the sum of the results. */
 static double multiply(const void *task, unsigned long times)
 {
     float x[WIDTH][WIDTH], y[WIDTH][WIDTH];
@@ -43,7 +43,7 @@ static double multiply(const void *task, unsigned long times)
     return sum;
 }
 
-/* multiply(times): below what Python has open around the call, without the interpreter lock. */
+/* multiply(times): below Python's open span around the call, without the interpreter lock. */
 static PyObject *engine_multiply(PyObject *module, PyObject *args)
 {
     unsigned long times;
@@ -60,7 +60,7 @@ static PyObject *engine_multiply(PyObject *module, PyObject *args)
 
 static void *run(void *times) { return multiply(NULL, *(unsigned long *)times) < 0 ? times : NULL; }
 
-/* parallel(threads, times): the same on each of so many threads; how many there were. */
+/* parallel(threads, times): the same on several threads. Returns how many started. */
 static PyObject *engine_parallel(PyObject *module, PyObject *args)
 {
     pthread_t threads[THREADS_MAX];

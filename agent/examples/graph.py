@@ -2,7 +2,7 @@
 
   $ python3 graph.py
 
-What to copy: a scope for each layer; a kernel is recorded after the brick that launched it.
+What to copy: a scope per layer; a kernel is recorded after the brick that launched it.
 """
 
 import brick_agent as brick

@@ -1,8 +1,8 @@
-"""profiler.py - the old profiler's names: bricks that are timed, and the report.
+"""profiler.py - the old profiler's names: timed bricks, and the report.
 
   $ python3 profiler.py
 
-What to copy: start_brick and stop_brick around what is timed; record_elapsed where something else measured the time.
+What to copy: start_brick and stop_brick around the timed code; record_elapsed if something else measured the time.
 """
 
 import brick_agent as brick

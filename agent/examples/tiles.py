@@ -1,4 +1,4 @@
-"""tiles.py - the pieces into which a kernel's loops are cut, timed by level.
+"""tiles.py - the tiles of a kernel's loops, timed by level.
 
 $ python3 tiles.py
 """

@@ -1,7 +1,7 @@
-"""Two functions of the old tools: the checksum of the first 64 floats, and what a host computes on.
+"""Two functions of the old tools: the checksum of the first 64 floats, and the backend of a host.
 
-Owns: their results as the old tools gave them. Must not know: profilers, runs. Invariant: detect_backend raises nothing
-and loads no library; a device counts only where the host itself has loaded torch.
+Owns: their results, which are those of the old tools. Must not know: profilers, runs. Invariant: detect_backend raises
+nothing and loads no library; a device counts only if the host itself has loaded torch.
 """
 
 from __future__ import annotations

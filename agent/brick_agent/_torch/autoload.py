@@ -1,8 +1,8 @@
-"""Below `brickd run`: instrument the first torch model that the process calls.
+"""Under `brickd run`: instrument the first torch model that the process calls.
 
 Owns: the moment for that. Must not know: how a model is instrumented, how the process was started. Invariants: nothing
 happens before the host imports torch, and no segment opens before it calls a model; an error is logged once and changes
-nothing; once a model is found no call of a module goes through here.
+nothing; after a model is found, no call of a module passes through here.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def begin() -> None:
 
 
 class _Finder:
-    """A finder that delegates, and follows the import of torch.
+    """A finder that delegates to the others, and follows the import of torch.
 
-    A host that only looks for torch gets an answer, and the finder stays.
+    If a host only looks for torch, it gets an answer and the finder stays.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -67,7 +67,7 @@ def _arm() -> None:
 class _Armed:
     """A hook of torch that waits for a model, and a replacement of `compile` meanwhile.
 
-    torch calls a module that is compiled as a whole past all hooks: until a model is found such calls are wrapped.
+    torch calls a module that is compiled as a whole without its hooks: until a model is found, such calls are wrapped.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -75,7 +75,7 @@ class _Armed:
         self._compile = self._kind.compile
         self._followed: weakref.WeakSet[Any] = weakref.WeakSet()
 
-        # Functions, since torch compiles them to nothing.
+        # Functions, because torch compiles them to nothing.
         def called(module: Any, _: Any) -> None:
             if not self._compiling():
                 self._found(module)
@@ -134,12 +134,12 @@ def _complain(what: str, error: Exception) -> None:
 
 
 def _is_model(module: Any) -> bool:
-    """Whether a module is more than an operator: it has parts, and parameters."""
+    """Whether a module is more than an operator: it has parts and parameters."""
     return any(True for _ in module.children()) and any(True for _ in module.parameters())
 
 
 def _outermost(module: Any, kind: Any) -> Any:
-    """The outermost model around a module whose forward the host called, past all hooks."""
+    """The outermost model around a module; the host may have called its forward, which bypasses all hooks."""
     frame, model = sys._getframe().f_back, module
     while frame is not None:
         above = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
@@ -152,7 +152,7 @@ def _outermost(module: Any, kind: Any) -> Any:
 def _name() -> None:
     """Number the worker by the rank that a launcher gives to each process.
 
-    A scheduler's rank alone is no number: all processes of a server have the same.
+    A scheduler's rank alone does not number a worker: all processes of a server have the same one.
     """
     from brick_agent._core import init
 
@@ -163,7 +163,7 @@ def _name() -> None:
 def _end_in_order() -> None:
     """End recording before a process ends itself by a signal, as a stopped server does.
 
-    Python runs no exit handler then, and a regular end would look like a kill.
+    Python then runs no exit handler, so a regular end would look like a kill.
     """
     import signal
 

@@ -1,7 +1,7 @@
 """The tensors in the arguments and the results of a call.
 
 Owns: the search for them, and its limits. Must not know: what they are for. Invariants: nothing is changed, and no
-tensor computes; a cache of earlier results is not searched: it is only noted, and that it was empty, if it says so
+tensor computes; a cache of earlier results is not searched. It is only noted, and whether it is empty if it says so
 without computing.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TENSORS_MAX = 16
 _DEPTH_MAX = 4
 _ITEMS_MAX = 64
-_PLAIN = (str, bytes, int, float, bool, complex, slice, range, enum.Enum)  # and a dtype, a device of torch's
+_PLAIN = (str, bytes, int, float, bool, complex, slice, range, enum.Enum)  # and torch's dtypes and devices
 _CACHES = ("past_key_value", "kv_cache", "layer_past", "cache_params")
 
 
@@ -33,11 +33,11 @@ class Passed:
         self._empty: list[Any] = []
         self.caches: list[Any] = []  # of earlier results, in their order
         self.tensors: list[Any] = []  # in their order, at most TENSORS_MAX
-        self.plain: dict[str, Any] = {}  # the text of numbers, words and the like, by their names or places
-        self.more = False  # there was more than the limits, or something that cannot be searched
+        self.plain: dict[str, Any] = {}  # the text of plain values (numbers, words), by name or place
+        self.more = False  # the limits were exceeded, or something cannot be searched
 
     def take(self, what: Any, name: str = "", depth: int = 0) -> None:
-        """Search an argument or a result; `name`: its name there."""
+        """Search an argument or a result; `name`: its name in the call."""
         if _is_cache(name, what):
             empty = what is None or _holds(what, self._layer) is False
             self._cache = self._cache or not empty
@@ -65,20 +65,20 @@ class Passed:
             self.more = True
 
     def take_named(self, what: Mapping[Any, Any], of: str = "", depth: int = 0) -> None:
-        """Search several, by their names."""
+        """Search several values by name."""
         for name, each in list(what.items())[:_ITEMS_MAX]:
             self.take(each, f"{of}.{name}" if of else str(name), depth)
         self.more |= len(what) > _ITEMS_MAX
 
     @property
     def has_place(self) -> bool:
-        """Whether there is a cache, or the place of one."""
+        """Whether there is a cache, or an argument for one."""
         return self._cache is not None
 
     def cached(self) -> bool | None:
         """Whether the call depends on a cache; None without a cache.
 
-        Called after the call: a part that did not fill its empty cache may have read another part's.
+        Ask after the call: a part that did not fill its empty cache may have read another part's.
         """
         if self._cache is None:
             return None
@@ -86,7 +86,7 @@ class Passed:
 
 
 def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: int | None = None) -> Passed:
-    """Search the arguments of a call; `kind`: the class of tensors; `layer`: of its cache."""
+    """Search the arguments of a call; `kind`: the class of tensors; `layer`: the layer of its cache."""
     passed = Passed(kind, layer)
     passed.take_named(dict(enumerate(args)))
     passed.take_named(keywords)
@@ -113,6 +113,6 @@ def _holds(cache: Any, layer: int | None) -> bool | None:
 
 
 def _is_cache(name: str, what: Any) -> bool:
-    """Whether an argument is a cache, or the place of one."""
+    """Whether an argument is a cache, or is meant for one."""
     own = name.rpartition(".")[2]
     return own == "cache" or own.startswith(_CACHES) or "Cache" in type(what).__name__

@@ -1,8 +1,8 @@
 """Instrument a torch model: time its parts, and fingerprint what they compute.
 
 Owns: the wrappers of what torch calls of a part, and their removal. Must not know: which parts are selected, where the
-tensors are in the arguments. Invariants: the model computes and raises what it did; a part's forward stays the host's,
-who may read, keep and replace it; copies and pickles contain nothing of this; torch compiles a part as before, and
+tensors are in the arguments. Invariants: the model computes and raises as before; a part's forward stays the host's,
+which may read, keep and replace it; copies and pickles contain nothing of this; torch compiles a part as before, and
 nothing is recorded of it; nothing is computed with tensors; nothing here keeps a model alive; torch is never imported.
 """
 
@@ -35,7 +35,7 @@ SITES = 64
 RATE = 64  # by default, one step in 64 is recorded
 _CLOSED = "closed"  # the category by which `coverage` knows parts that cannot be observed
 _OUTPUTS_MAX = 4
-_LINES_MAX = 8  # of a process
+_LINES_MAX = 8  # per process
 _logged: set[str] = set()
 
 
@@ -51,17 +51,17 @@ def instrument(
 ) -> None:
     """Time parts of a torch model, and sample what they compute.
 
-    Each call of the model is a step, unless one is open. A part is a brick with the name of its place in the model, as
-    "layers.*.mlp", at its layer; its tensors are fingerprinted in one step of 64 unless BRICKD_FINGERPRINTS or `brickd
-    set` changes that. What torch.compile compiles is timed as a whole. Never raises; a second call replaces the first.
+    Each call of the model is a step, unless one is open. A part is a brick at its layer; its name is its place in the
+    model, such as "layers.*.mlp". One step of 64 fingerprints its tensors, unless BRICKD_FINGERPRINTS or `brickd set`
+    changes that. What torch.compile compiles is timed as a whole. Never raises; a second call replaces the first.
 
     Args:
         model: a torch.nn.Module.
-        sites: the most parts to observe, counted layer by layer; the most telling ones are selected.
+        sites: the most parts to observe, counted layer by layer; the most informative ones are selected.
         only: patterns of names that select the parts instead.
-        watch_weights: whether to watch parameters and buffers too (see `weights`).
+        watch_weights: whether to watch parameters and buffers, too (see `weights`).
         rescan_s: as in `weights`.
-        backend: a name for what computes, in place of versions and the kind of attention.
+        backend: a name for the backend, instead of versions and the kind of attention.
 
     >>> import torch  # doctest: +SKIP
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())  # doctest: +SKIP
@@ -119,7 +119,7 @@ def _wrap(module: Any, make: _Make) -> None:
     """Replace what torch calls of a module by what `make` makes of it."""
     held = vars(module)
     name = "_call_impl" if held.get("_compiled_call_impl") is None else "_compiled_call_impl"
-    # What torch compiled, or other code put there; else the class's, which gets the module as its argument.
+    # An attribute that torch's compiler or other code set; else the class's, which gets the module as its argument.
     held[name] = (_Around(held[name], make) if name in held else _Called(module, make)).call
     for each in _COPIED_BY:
         of_class: Any = getattr(type(module), each, None)
@@ -127,7 +127,7 @@ def _wrap(module: Any, make: _Make) -> None:
             held[each] = _Copied(module, of_class).call
 
 
-# Methods that copy or pickle a module, and that callers look for on the module itself.
+# Methods that copy or pickle a module, and that callers look up on the module itself.
 _COPIED_BY = ("__getstate__", "__reduce__", "__deepcopy__", "_replicate_for_data_parallel")
 _PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
 
@@ -142,7 +142,7 @@ def _wrappers(held: Mapping[str, Any]) -> list[tuple[str, _Wrapper]]:
 class _Wrapper:
     """A wrapper. The module has a bound method of it, which is faster to call than an object.
 
-    Code that copies or pickles the attributes of a module by itself gets what was there before.
+    Code that itself copies or pickles the attributes of a module gets the original ones.
     """
 
     def before(self) -> Any:
@@ -209,7 +209,7 @@ class _Copied(_Wrapper):
             each.remove(held, name)
         try:
             made = self._plain(module, *args)
-            # A copy of its attributes, since the wrappers come back below.
+            # A copy of its attributes, because the wrappers come back below.
             if type(made) is tuple:
                 return tuple(dict(held) if each is held else each for each in made)
             return dict(held) if made is held else made
@@ -277,7 +277,7 @@ class _Site:
 
 
 def _transformed(torch: Any) -> bool:
-    """Whether arguments stand for many tensors or derivatives, and have no numbers of their own."""
+    """Whether arguments stand for many tensors or derivatives without numbers of their own."""
     inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
     return inside is not None and inside() is not None
 

@@ -1,7 +1,7 @@
-"""Whether a torch module still has the parts and tensors that it had.
+"""Whether the parts and tensors of a torch module have changed.
 
 Owns: what is remembered of a module's structure, and how much of it one look covers. Must not know: what tensors
-contain, what becomes of a change. Invariants: nothing here keeps a module or a tensor alive; torch is never imported.
+contain, what a change leads to. Invariants: nothing here keeps a module or a tensor alive; torch is never imported.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _AT_ONCE = 32  # parts: 2 to 3 µs each
 
 
 class ModelStructure:
-    """The parts of a model, and of each its children and the names and classes of its tensors."""
+    """The parts of a model, each with its children and the names and classes of its tensors."""
 
     def __init__(self, model: Any) -> None:
         self._parts = [(weakref.ref(part), _contents(part)) for _, part in model.named_modules()]
         self._next = 0
 
     def look(self) -> Any:
-        """Look at the next parts. The model: it has changed; None: there are more; False: it has not, or is gone."""
+        """Look at the next parts. Returns the model if it changed, None if more are left, else False."""
         first = self._next
         self._next = first + _AT_ONCE
         for this, contents in self._parts[first : self._next]:
@@ -39,7 +39,7 @@ class ModelStructure:
 
 
 def structure(model: Any) -> ModelStructure | None:
-    """The structure of a torch module; None: it is none."""
+    """The structure of a torch module; None for anything else."""
     torch = sys.modules.get("torch")
     return ModelStructure(model) if torch is not None and isinstance(model, torch.nn.Module) else None
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-# The names of modules that are wrapped as a whole: the wrapper stands for them.
+# The names that wrappers give to the module inside: the wrapper stands for that module.
 _WRAPPED = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module"))
 _AROUND = _WRAPPED | {"model"}  # without meaning in the name of a part
 _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
 _CATEGORIES = (  # the first that fits: a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
     ("attention", re.compile(r"attention|attn")),
-    # "MoE" may name a whole family: a Qwen3MoeDecoderLayer is not an expert.
+    # "MoE" may be the name of a whole family: a Qwen3MoeDecoderLayer is not an expert.
     ("ffn", re.compile(r"mlp|ffn|feed_?forward|moe(?=block|layer|mlp|$)|(?<![a-z])experts?(?![a-z])")),
 )
 
@@ -33,7 +33,7 @@ class Part:
 
     def __init__(self, qualified: str, module: Any, *, closed: bool = False) -> None:
         self.name, self.layer = called(qualified)
-        self.closed = closed  # inside of a module that must not be changed
+        self.closed = closed  # inside a module that must not be changed
         self.qualified = qualified  # as torch names it
         self.module = module
         self.category = category(qualified.rpartition(".")[2], type(module).__name__)
@@ -74,14 +74,14 @@ def parts(model: Any) -> list[Part]:
             continue
         above = around.get(qualified.rpartition(".")[0])
         if part.category is not None and part.category == above:
-            part.category = None  # a part of an attention is no attention
+            part.category = None  # a part of an attention is not an attention
         around[qualified] = part.category or above
         found.append(part)
     return found
 
 
 def around_layers(model: Any) -> list[Any]:
-    """The modules that hold all layers: engines that compute the head apart call these."""
+    """The modules that hold all layers: engines that compute the head separately call these."""
     return [part.module for part in _holders([part for part in parts(model) if not part.closed])]
 
 
@@ -93,14 +93,14 @@ def _holders(every: Sequence[Part]) -> list[Part]:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether torch has compiled a module, or will at its call: its parts are hidden."""
+    """Whether torch has compiled a module, or will when it is called: its parts are hidden."""
     return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
 
 
 def _is_closed(module: Any) -> bool:
     """Whether parts must not change: torch compiles them, or calls copies on several devices.
 
-    Such a copy is shallow: a replaced method would call the original part, on its own device.
+    Such a copy is shallow: a replaced method would call the original part, on that part's device.
     """
     copies = type(module).__name__ == "DataParallel" and len(getattr(module, "device_ids", None) or ()) > 1
     return copies or is_compiled(module)
@@ -117,7 +117,7 @@ def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
     Args:
         model: the model.
         most: the limit, counted layer by layer.
-        only: patterns of names, as "layers.*.mlp"; none: the most telling parts.
+        only: patterns of names, such as "layers.*.mlp"; empty: the most informative parts.
     """
     every = [part for part in parts(model) if not part.closed]
     if not every and not only and most > 0:
@@ -162,7 +162,7 @@ _REST = 4
 class _Rank:
     """The order: the head, attentions, MLPs, parents of norms and attentions, closed parts, the rest by depth.
 
-    What holds all layers, which is the model without its head, ranks with the parents.
+    The part that holds all layers, which is the model without its head, ranks with the parents.
     """
 
     def __init__(self, every: Sequence[Part]) -> None:
@@ -183,7 +183,7 @@ class _Rank:
 
 
 def _spread(group: list[Part], most: int) -> list[Part]:
-    """At most that many, spread evenly."""
+    """At most `most` parts, spread evenly."""
     if len(group) <= most:
         return group
     if most <= 1:

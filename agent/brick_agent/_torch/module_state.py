@@ -1,9 +1,8 @@
 """Whether the output of a part may depend on more than the arguments of its call.
 
-Owns: what is looked for in a part (caches, attributes that a call changes, active dropout), and the rule that decides
+Owns: what is searched in a part (caches, attributes that a call changes, active dropout), and the rule that decides
 per call. Must not know: checksums, which parts are selected. Invariants: nothing is computed with tensors; only a
-part's attention modules and those with buffers are looked at, and only in a sampled call; what is not known counts as
-state.
+part's attention modules and those with buffers are inspected, and only in a sampled call; unknown counts as state.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ _CACHE = re.compile(r"(?<![a-z])kv(?![a-z])|(?<![a-z])(kv)?caches?(?![a-z])", re
 _PLAIN = (bool, int, float, str, bytes, complex, type(None))
 _FIXED = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType)
 _ITEMS_MAX = 64
-_KINDS_MAX = 1024  # of attributes' values, whose handling is remembered
+_KINDS_MAX = 1024  # classes of attribute values whose handling is remembered
 
 
 class _Handling(enum.Enum):
-    """How the value of an attribute is looked at."""
+    """How a change of an attribute's value is detected."""
 
-    CONSTANT = enum.auto()  # its identity tells
-    TENSOR = enum.auto()  # its version does
-    CONTAINER = enum.auto()  # what it contains does, where that is constant
+    CONSTANT = enum.auto()  # by its identity
+    TENSOR = enum.auto()  # by its version
+    CONTAINER = enum.auto()  # by its contents, if these are constant
     CACHE = enum.auto()
 
 
@@ -45,7 +44,7 @@ _CONSTANT = _Handling.CONSTANT
 
 
 class _UnknownStateError(Exception):
-    """A module is gone, or keeps something that a look cannot follow."""
+    """A module is gone, or keeps something whose changes cannot be detected."""
 
 
 class ModuleState:
@@ -61,12 +60,12 @@ class ModuleState:
         self._plain = part.category in ("ffn", "norm")
         self._caches = any(_CACHE.search(name) for name, _ in part.module.named_buffers())
         watched = [*attentions, *(each for _, each in inside if vars(each).get("_buffers"))] if attentions else []
-        # One of each class: a look must stay cheap, and those of a class keep the same.
+        # One of each class: a look must stay cheap, and modules of one class keep the same things.
         self._watched = [weakref.ref(each) for each in {type(each): each for each in reversed(watched)}.values()]
         self._dropouts = [weakref.ref(each) for _, each in inside if "dropout" in type(each).__name__.lower()]
 
     def look(self, passed: Passed) -> list[Any] | None:
-        """What the part keeps, where that decides; None: nothing is known, or a cache."""
+        """What the part keeps, if that decides; None if unknown, or if there is a cache."""
         if not self._attends or passed.has_place:
             return None
         try:
@@ -75,11 +74,11 @@ class ModuleState:
             return None
 
     def decides(self, before: list[Any] | None, passed: Passed, returned: Passed) -> bool | None:
-        """Whether a state decided too, after a call; None: the name of the part decides."""
+        """Whether state affected the output of a call; None: the name of the part decides."""
         cache = passed.cached()
         if cache or passed.more or self._caches or any(map(_drops, self._dropouts)):
             return True
-        if cache is False:  # it was given none, or an empty one that it filled
+        if cache is False:  # it got no cache, or an empty one that it filled
             return False
         if not self._attends:
             return False if self._plain else None
@@ -108,7 +107,7 @@ class ModuleState:
 
 
 def _further(name: str, value: Any, handling: _Handling) -> Sequence[Any]:
-    """What tells of a value besides its identity whether a call changes it."""
+    """What shows, in addition to a value's identity, whether a call changes it."""
     if handling is _Handling.CACHE or _is_cache(name):
         raise _UnknownStateError
     if handling is _Handling.TENSOR:
@@ -155,7 +154,7 @@ def _drops(this: weakref.ReferenceType[Any]) -> bool:
 
 
 def _several_tokens(tensors: Sequence[Any]) -> bool:
-    """Whether a call is given whole sequences: one token alone, or tokens without borders, attend to what is kept."""
+    """Whether a call gets whole sequences: a single token, or tokens without borders, attend to what is kept."""
     if not tensors:
         return False
     first = tensors[0]

@@ -1,12 +1,12 @@
 """Weights of a torch module that are not plain tensors: packed ones, and tensors made of tensors.
 
-Owns: how they are found, and how each is read through what torch documents; whether a packed one is what it was. Must
-not know: when a weight is read, what becomes of it. Invariants: nothing here keeps a module or a weight alive; what
-cannot be read is listed all the same, so that it is counted; torch is never imported.
+Owns: how they are found, and how each is read through torch's documented API; whether a packed one has changed. Must
+not know: when a weight is read, what becomes of it. Invariants: nothing here keeps a module or a weight alive; a weight
+that cannot be read is still listed, so that it is counted; torch is never imported.
 
-To unpack a weight takes 5 to 90 ms per million elements, in one piece. So a dynamic linear layer is unpacked when it is
-read first. Later its product with a fixed input shows whether it is the same: 0.1 ms per million elements, as a step of
-the model takes for it.
+Unpacking a weight takes 5 to 90 ms per million elements, in one piece. So a dynamic linear layer is unpacked when first
+read. Later its product with a fixed input shows whether it is the same: 0.1 ms per million elements, as much as a step
+of the model takes for it.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    Read = Callable[[], Any]  # a tensor; None: it is gone; NotImplemented: it is what was read last
+    Read = Callable[[], Any]  # a tensor; None: it is gone; NotImplemented: unchanged since it was last read
 
 _DEPTH_MAX = 4
-_UNPACKED_MAX = 1 << 20  # no step of a host may wait for more elements to be unpacked
+_UNPACKED_MAX = 1 << 20  # elements: a step of the host must not wait for more to be unpacked
 
 
 def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
     """Further weights of a module, and the names of tensors that these replace.
 
-    Of each its name, how to read it, and whether that takes too long for a step of the host.
+    Each has its name, how to read it, and whether that takes too long for a step of the host.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(module, torch.nn.Module):
         return [], []
     found: list[tuple[str, Read, bool]] = []
     replaced: list[str] = []
-    inside: list[str] = []  # what is packed in these is read by their owners
+    inside: list[str] = []  # paths of packed modules, which read what is packed inside them
     for path, part in module.named_modules():
         for table in ("_parameters", "_buffers"):
             for key, tensor in vars(part)[table].items():
                 try:
                     inner = list(_flattened(tensor))
-                except Exception:  # a tensor of anybody's class; one that raises hides no other
+                except Exception:  # a tensor may have any class; one that raises must not hide the others
                     replaced.append(_below(path, key))
                     found.append((_below(path, key), _Unreadable(part), False))
                     continue
@@ -63,7 +63,7 @@ def _below(path: str, *names: str) -> str:
 
 
 def _flattened(tensor: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The attributes that lead to each plain tensor inside of one."""
+    """The attributes that lead to each plain tensor inside a tensor."""
     if len(above) == _DEPTH_MAX or not hasattr(type(tensor), "__tensor_flatten__"):
         return
     for name in tensor.__tensor_flatten__()[0]:
@@ -78,7 +78,7 @@ def _is_packed(part: Any) -> bool:
 
 
 def _elements(part: Any) -> float:
-    """How many elements a packed weight has, without unpacking it; infinite if it does not say."""
+    """The number of elements of a packed weight, without unpacking it; infinite if unknown."""
     for names in _SIZES:
         if all(isinstance(getattr(part, name, None), int) for name in names):
             size = 1
@@ -90,14 +90,14 @@ def _elements(part: Any) -> float:
     return float("inf")
 
 
-# The attributes of linear layers, of convolutions (an upper bound where they have groups), of embeddings.
+# The attributes of linear layers, of convolutions (an upper bound if they have groups), of embeddings.
 _SIZES = ("in_features", "out_features"), ("in_channels", "out_channels"), ("num_embeddings", "embedding_dim")
 _METHODS = "weight", "bias"
 _PACKED = "weight", "weight_scale", "bias"
 
 
 class _Unreadable:
-    """A tensor of a part that torch cannot tell, as long as there is the part."""
+    """A tensor that torch cannot read, for as long as its part exists."""
 
     def __init__(self, part: Any) -> None:
         self._part = weakref.ref(part)
@@ -108,7 +108,7 @@ class _Unreadable:
 
 
 class _Inner:
-    """A tensor inside of a parameter or buffer."""
+    """A tensor inside a parameter or buffer."""
 
     def __init__(self, part: Any, table: str, key: str, names: tuple[str, ...]) -> None:
         self._part, self._table, self._key, self._names = weakref.ref(part), table, key, names
@@ -126,8 +126,8 @@ class _Packed:
 
     def __init__(self, part: Any) -> None:
         self.part = weakref.ref(part)
-        self._scale: Any = None  # of the weight that was unpacked last
-        self._product: Any = None  # when it was
+        self._scale: Any = None  # of the last unpacked weight
+        self._product: Any = None  # at that time
         self._is_same = False
 
     def weight(self) -> Any:
@@ -179,15 +179,15 @@ def _is_multiplied(part: Any) -> bool:
 
 
 def _product(part: Any) -> Any:
-    """Its product with two rows of numbers of which no two are alike; None: it has none that shows all."""
+    """Its product with two rows of distinct numbers; None if a product would not show everything."""
     if not _is_multiplied(part):
         return None
     torch = sys.modules["torch"]
     at = torch.arange(1, 2 * part.in_features + 1, dtype=torch.float64, device="cpu")
     signs = torch.where((at * 2**0.5) % 1 < 0.5, -1.0, 1.0)
-    # The multiples of the golden ratio are spread evenly. None is small: a step of a weight moves the product.
+    # Multiples of the golden ratio are spread evenly. No number is small, so one step of a weight changes the product.
     rows = (signs * (0.25 + 0.75 * ((at * _GOLDEN) % 1))).to(torch.float32).reshape(2, part.in_features)
-    # Not what hooks or a ReLU make of it.
+    # Without hooks or a ReLU.
     return sys.modules["torch.ao.nn.quantized.dynamic"].Linear.forward(part, rows)
 
 

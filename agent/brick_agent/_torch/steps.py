@@ -1,7 +1,7 @@
 """Each call of a torch model is a step, with a number that all workers compute the same way.
 
 Owns: that number, and the step that filled each cache. Must not know: parts, the record of a step. Invariants: two
-calls have the same number only if they had the same tensors, and caches that the same calls filled; a cache of unknown
+calls have the same number only if they got the same tensors, and caches filled by the same calls; a cache of unknown
 content gives a unique number; nothing is computed with tensors; no cache is kept alive or changed.
 """
 
@@ -60,7 +60,7 @@ def _filled_by(cache: Any) -> int:
     """The number of the last step that filled a cache; 0: empty; a unique number: unknown."""
     try:
         known = _filled.get(cache)
-    except TypeError:  # a list or a tuple, say
+    except TypeError:  # a list or a tuple
         return time.monotonic_ns()
     return known if known is not None else 0 if is_fresh(cache) else time.monotonic_ns()
 

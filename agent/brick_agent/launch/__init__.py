@@ -1,9 +1,9 @@
 """Start a command so that each of its Python processes loads brick_agent.
 
-Owns: the command's environment, and the cases in which that has no effect. Must not know: what brick_agent does then.
-Both distributions have this package, so that either starts a host: it imports neither. Invariants: the command replaces
-this process and keeps its pid, signals and standard streams; without BRICKD=1 in its environment nothing happens, and
-BRICKD=0 stays; a Python imports from where it did.
+Owns: the command's environment, and the cases in which it has no effect. Must not know: what brick_agent does then.
+Both distributions have this package, so that either can start a host; it imports neither. Invariants: the command
+replaces this process and keeps its pid, signals and standard streams; without BRICKD=1 in its environment nothing
+happens, and BRICKD=0 stays; Python imports from the same places as before.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NotBegunError(Exception):
 
 
 def run(command: Sequence[str], *, service: str | None, fingerprints: str | None, log: Callable[[str], None]) -> int:
-    """Replace this process by the command; the exit code, if the command cannot start."""
+    """Replace this process by the command. Returns the exit code if the command cannot start."""
     try:
         environ = inherited()
         variables = environment(command, environ, service=service, fingerprints=fingerprints)
@@ -54,7 +54,7 @@ def run(command: Sequence[str], *, service: str | None, fingerprints: str | None
 def begin(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Replace this process by the command."""
     for each in _IGNORED_BY_PYTHON:
-        signal.signal(each, signal.SIG_DFL)  # else the command ignores it too
+        signal.signal(each, signal.SIG_DFL)  # else the command would ignore it, too
     try:
         os.execvpe(command[0], list(command), dict(environment))
     except (FileNotFoundError, NotADirectoryError):
@@ -64,7 +64,7 @@ def begin(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def _missing(command: str) -> str:
-    """What was not found: the command, or its interpreter."""
+    """The message for a missing command or interpreter."""
     file = shutil.which(command)
     if file is None:
         return "there is no such command"
@@ -73,13 +73,13 @@ def _missing(command: str) -> str:
 
 
 def inherited() -> dict[str, str]:
-    """The environment before Python set LC_CTYPE in it, as it does in the locale C."""
+    """The environment without the LC_CTYPE that Python itself sets in the locale C."""
     environ = dict(os.environ)
     try:
         with open("/proc/self/environ", "rb") as file:
             if not any(each.startswith(b"LC_CTYPE=") for each in file.read().split(b"\0")):
                 environ.pop("LC_CTYPE", None)
-    except OSError:  # without /proc it stays
+    except OSError:  # without /proc, LC_CTYPE stays
         pass
     return environ
 
@@ -93,7 +93,7 @@ def environment(
         raise NotBegunError(f"--fingerprints {fingerprints}: {rates} is wanted", _USAGE)
     if given.get("BRICKD") == "0":
         return dict(given)
-    # An empty variable counts as unset; an empty entry in it is the directory in which the command starts.
+    # An empty variable counts as unset; an empty entry in it means the directory where the command starts.
     path = given.get("PYTHONPATH") or None
     others = [] if path is None else [each for each in path.split(os.pathsep) if each != SITE]
     result = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *others))}
@@ -106,13 +106,13 @@ def environment(
 
 
 def service_of(command: Sequence[str]) -> str:
-    """The default service: the name of the program, or of what Python runs."""
+    """The default service: the name of the program, or of the script or module that Python runs."""
     program = os.path.basename(command[0])
     return _python(command[1:])[1] or program if _PYTHON.fullmatch(program) else program
 
 
 def _python(words: Sequence[str]) -> tuple[str, str]:
-    """The letters of Python's options, and the name of what it runs; empty: it has none."""
+    """The letters of Python's options, and the name of what it runs; empty if it has no name."""
     letters, rest = "", iter(words)
     for word in rest:
         if word == "--":
@@ -138,7 +138,7 @@ def _file(word: str) -> str:
 
 
 def obstacle(command: Sequence[str], given: Mapping[str, str]) -> str | None:
-    """Why the command's first process will not load brick_agent; None: no known reason."""
+    """Why the command's first process will not load brick_agent; None if no reason is known."""
     if given.get("BRICKD") == "0":
         return "BRICKD=0 is set, which forbids it: nothing is recorded"
     program, words = os.path.basename(command[0]), list(command[1:])

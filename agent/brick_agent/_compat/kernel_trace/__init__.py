@@ -1,1 +1,1 @@
-"""KernelTrace: the traces of cbtop, kept in this process and compared with another run."""
+"""KernelTrace: traces as in cbtop, kept in this process and compared with another run."""

@@ -1,9 +1,9 @@
 """The comparison of two runs of traces.
 
 Owns: which traces are compared, and the verdict of all pairs. Must not know: the verdict of one pair, JSON, sentences.
-Invariants: what is expected is the reference's; runs are equal only if everything was compared; the same two runs give
-the same report. The verdicts are those of `brickd diff`, except that a run of which a part was not compared is
-incomplete: that part may be lost.
+Invariants: expected values are the reference's; runs are equal only if everything was compared; the same two runs give
+the same report. The verdicts are those of `brickd diff`, except that a run is incomplete if a part of it was not
+compared: that part may be lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INCOMPLETE = "incomplete"
 def compare(
     run: tuple[str, Sequence[KernelTrace], int], reference: tuple[str, Sequence[KernelTrace], int], rtol: float
 ) -> TraceReport:
-    """Compare a run with a reference: each its id, its traces, and how many it dropped."""
+    """Compare a run with a reference. Each has an id, traces, and the number of dropped traces."""
     run_id, actual, run_dropped = run
     reference_id, expected, reference_dropped = reference
     of_reference, of_run = _by_place(expected), _by_place(actual)

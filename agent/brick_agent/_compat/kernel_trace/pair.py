@@ -1,7 +1,7 @@
 """The comparison of two traces: its verdict, and where a difference was born.
 
 Owns: the verdicts and their rules. Must not know: which traces are compared. Invariants: only what was compared is
-equal; a kernel is the culprit only where its inputs are known to be equal. Words and rules are those of `brickd diff
+equal; a kernel is the culprit only if its inputs are known to be equal. Words and rules are those of `brickd diff
 --by run`, except that there is no tolerance by default.
 """
 
@@ -29,9 +29,9 @@ class TracePair:
         verdict: identical, within, diverged or not_comparable.
         reason: why it is not comparable.
         relative_error: of the output, estimated from the sketches; 0: equal; None: unknown.
-        blame: of a divergence. culprit: born there, since the inputs were equal, or in a state that no input shows;
+        blame: of a divergence. culprit: born there, because the inputs were equal, or in state that no input shows;
             propagated: the inputs differ; unknown.
-        not_finite: where NaN and infinities come from that only one trace has: born, passed_on or unknown.
+        not_finite: the origin of NaN and infinities that only one trace has: born, passed_on or unknown.
         born: the first culprit before a propagated divergence.
     """
 
@@ -57,7 +57,7 @@ def compare_pair(
         return pair(NOT_COMPARABLE, reason)
     if _same(a, b):
         return pair(IDENTICAL, relative_error=0.0)
-    if uneven:  # which of them belong together is unknown
+    if uneven:  # it is unknown which of them belong together
         return pair(NOT_COMPARABLE, "repeats")
     error = relative_error(a, b)
     if rtol > 0 and _is_float(a) and _is_float(b):
@@ -102,7 +102,7 @@ def _odd(of: Fingerprint) -> tuple[int, int, int]:
 
 
 def relative_error(a: Fingerprint, b: Fingerprint) -> float | None:
-    """Distance of two tensors over the norm of the first, from their sketches; None: unknown."""
+    """The distance of two tensors divided by the norm of the first, from their sketches; None: unknown."""
     if _same(a, b):
         return 0.0
     if a.elements != b.elements or _odd(a) != _odd(b):

@@ -1,6 +1,6 @@
 """TraceReport: the result of a comparison of two runs, and its diagnosis as a sentence.
 
-Owns: the report and its words. Must not know: how a verdict comes about. Invariants: expected values carry the
+Owns: the report and its words. Must not know: how a verdict is reached. Invariants: expected values carry the
 reference's name, actual ones the run's; no name breaks a line or a terminal; each verdict says how much was compared,
 and how much was not.
 """
@@ -38,13 +38,13 @@ class TraceReport:
     False
 
     Attributes:
-        run_id, reference_id: whose traces are the actual ones, and whose the expected ones.
+        run_id, reference_id: the runs of the actual and of the expected traces.
         verdict: identical, within, diverged, incomplete or not_comparable.
         kernels_compared: the number of pairs that were compared.
-        divergences: the pairs that differ, in the order in which they ran.
+        divergences: the pairs that differ, in the order they ran.
         within: the number of pairs that differ by no more than the tolerance.
         not_comparable: the pairs that could not be compared, each with the reason.
-        missing, extra: the traces that only the reference has, or only the run.
+        missing, extra: the traces that only the reference, or only the run, has.
         dropped: the number of traces for which the runs had no room.
     """
 
@@ -63,7 +63,7 @@ class TraceReport:
 
     @property
     def matched(self) -> bool:
-        """Whether both runs were compared as a whole, and are equal or within the tolerance."""
+        """Whether both runs were compared completely, and are equal or within the tolerance."""
         return self.verdict in (IDENTICAL, WITHIN)
 
     @property
@@ -83,7 +83,7 @@ class TraceReport:
 
     @property
     def diagnosis(self) -> str:
-        """The report in a line, for a person."""
+        """The report in one line of text."""
         run, reference = _names(self.run_id, self.reference_id)
         not_compared = "; ".join(_not_compared(self, run, reference))
         compared = _many(self.kernels_compared, "kernel")
@@ -136,7 +136,7 @@ def _difference(pair: TracePair, run: str, reference: str) -> str:
 
 
 def _kind(of: KernelTrace, other: KernelTrace) -> str:
-    """The backend and the dtype, where the other trace has another one."""
+    """The backend and the dtype, each if the other trace has a different one."""
     kind = "" if of.backend == other.backend else f", on {printable(of.backend or 'an unknown backend')}"
     if of.output is not None and other.output is not None and of.output.dtype != other.output.dtype:
         kind += f", in {of.output.dtype}"
@@ -173,7 +173,7 @@ def _not_compared(of: TraceReport, run: str, reference: str) -> list[str]:
 
 
 def _why(pair: TracePair, reason: str, run: str, reference: str) -> str:
-    """Where a pair is that was not compared for that reason, and what each trace has."""
+    """The place of a pair that was not compared for that reason, and what each trace has."""
     where = _place(pair.actual, pair.occurrence)
     if reason == "unchecked":
         lacks = [name for name, trace in ((reference, pair.expected), (run, pair.actual)) if trace.output is None]

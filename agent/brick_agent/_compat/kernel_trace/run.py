@@ -6,12 +6,12 @@
     print(report.diagnosis)
 
 Owns: the traces, their limit, and whether the run is marked. Must not know: how runs are compared, the form of JSON.
-Invariants: recording raises nothing (except with BRICKD_STRICT=1): what is no trace or finds no room is counted; later
-changes of a trace do not reach the run; clear() keeps only the id.
+Invariants: recording raises nothing (except with BRICKD_STRICT=1): anything but a trace, and a trace without room, is
+counted; later changes of a trace do not reach the run; clear() keeps only the id.
 
-An added trace is also recorded as `checksum` records it, at its kernel and layer. So `brickd diff` and `brickd.diff`
-compare it too: across many workers, live or recorded, with steps, ranks and a majority. A run is for one process, for
-two processes that did the same, and for JSON.
+An added trace is also recorded like a `checksum`, at its kernel and layer. So `brickd diff` and `brickd.diff` also
+compare it: across many workers, live or recorded, with steps, ranks and a majority. A run is for one process, for two
+processes that did the same, and for JSON.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ TRACES_MAX = 16_384
 class TraceRun:
     """The traces of one run, at most 16,384 (48 MB with one input each).
 
-    cbtop calls it BrickProfiler. A tensor that is also recorded is read twice, since the segment's fingerprints have
-    the service's key. Where nothing is recorded, as with BRICKD=0, runs still keep and compare traces.
+    cbtop calls it BrickProfiler. A tensor that is also recorded is read twice, because the segment's fingerprints use
+    the service's key. If nothing is recorded, as with BRICKD=0, runs still keep and compare traces.
 
     >>> from array import array
     >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -53,8 +53,8 @@ class TraceRun:
 
     Attributes:
         run_id: its name.
-        diverged: whether it did, in the last compare_and_mark.
-        divergence_diagnosis: the diagnosis of that, unless all matched.
+        diverged: whether the last compare_and_mark found a divergence.
+        divergence_diagnosis: its diagnosis, unless everything matched.
         traces_dropped: the number of traces for which there was no room.
     """
 
@@ -75,7 +75,7 @@ class TraceRun:
         return f"TraceRun({self.run_id!r}, {many}{', diverged' if self.diverged else ''})"
 
     def __reduce__(self) -> tuple[Callable[[str], TraceRun], tuple[str]]:
-        """Copied and pickled as JSON: a copy shares nothing with the run."""
+        """Copy and pickle as JSON: a copy shares nothing with the run."""
         return type(self).from_json, (self.to_json(),)
 
     def is_diverged(self) -> bool:
@@ -87,10 +87,10 @@ class TraceRun:
         return self.diverged
 
     def add_trace(self, trace: KernelTrace) -> None:
-        """Keep a copy of a trace, and record it once, whatever it is added to.
+        """Keep a copy of a trace, and record it once, whatever run it is added to.
 
         A tensor given as a fingerprint is compared only here, a result of `take` only in the segment. In the segment a
-        trace without a layer has the surrounding one, and a trace without a position its occurrence in the step.
+        trace without a layer gets the surrounding one, and a trace without a position its occurrence in the step.
 
         >>> brick.TraceRun("base").add_trace(brick.KernelTrace("rope", 3, 17))
         """
@@ -118,7 +118,7 @@ class TraceRun:
 
     @property
     def traces(self) -> tuple[KernelTrace, ...]:
-        """All traces, in the order in which they were added."""
+        """All traces, in the order they were added."""
         return tuple(self._traces)
 
     @property
@@ -151,11 +151,11 @@ class TraceRun:
         """Compare with a reference: traces of the same kernel, layer and position, in order.
 
         rtol: the tolerated relative error of whole tensors, estimated from the sketches; 0: they must be equal to the
-        last bit. (`brickd diff --by run` knows what rounding explains.) Another backend or another float is compared
-        and reported; another shape, other params, valid rows or another key are not compared.
+        last bit. (`brickd diff --by run` knows what rounding explains.) A different backend or float dtype is compared
+        and reported; traces with a different shape, params, valid rows or key are not compared.
 
         Raises:
-            TypeError: the reference is no run.
+            TypeError: the reference is not a run.
             ValueError: the tolerance is invalid.
 
         >>> brick.TraceRun("new").compare(brick.TraceRun("base")).verdict
@@ -168,7 +168,7 @@ class TraceRun:
         return compare(self._snapshot(), reference._snapshot(), rtol)
 
     def compare_and_mark(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:
-        """Compare, and keep in this run whether it diverged, and the diagnosis unless all matched.
+        """Compare, and keep in this run whether it diverged, and the diagnosis unless everything matched.
 
         >>> from array import array
         >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -185,7 +185,7 @@ class TraceRun:
         return report
 
     def to_json(self) -> str:
-        """The run as JSON, which reveals as much of tensors as a recording with `--values`.
+        """The run as JSON, which reveals as much about tensors as a recording with `--values`.
 
         >>> '"schema_version": 1' in brick.TraceRun("base").to_json()
         True
@@ -207,7 +207,7 @@ class TraceRun:
         """Read what to_json wrote; nothing of it is recorded.
 
         Raises:
-            ValueError: the text is no such document.
+            ValueError: the text is not such a document.
 
         >>> brick.TraceRun.from_json(brick.TraceRun("base").to_json()).run_id
         'base'
@@ -229,7 +229,7 @@ class TraceRun:
 
 
 def _record(trace: KernelTrace, output: Taken, inputs: tuple[Taken | None, ...]) -> None:
-    """Record a trace as any checksum; a part of the inputs would explain nothing."""
+    """Record a trace like any checksum; only some of the inputs would explain nothing."""
     known = tuple(each for each in inputs if each is not None)
     checksum(
         trace.kernel,

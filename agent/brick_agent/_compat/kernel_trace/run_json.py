@@ -1,8 +1,8 @@
-"""Runs of traces as JSON, out and in.
+"""Runs of traces as JSON: written and read.
 
 Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: what was written reads back
-unchanged, NaN and infinities too; an invalid document is refused as a whole: the message says where, the value seen and
-the value wanted; what is read has the same limits as what is recorded.
+unchanged, including NaN and infinities; an invalid document is refused as a whole: the message gives the place, the
+value seen and the value expected; reading has the same limits as recording.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COUNTS = ("elements", "bytes", "nan", "pos_inf", "neg_inf")
 _FIGURES = ("min", "max", "mean", "l2")
 # In the order of a Fingerprint.
 _FIELDS = ("checksum", "dtype", "elements", "bytes", *_FIGURES, "nan", "pos_inf", "neg_inf", "sketch", "fnv1a")
-# The members of a trace that JSON has as they are.
+# The members of a trace that JSON can represent directly.
 _PLAIN = ("kernel", "layer", "position", "backend", "params", "time_ns", "key", "shape", "valid")
 _SKETCH = 16
 _SHOWN = 40
@@ -59,7 +59,7 @@ def _fingerprint(of: Fingerprint) -> dict[str, object]:
 
 
 def _finite(value: Any) -> Any:
-    """NaN and infinities as text, since JSON has no numbers for them."""
+    """NaN and infinities as text, because JSON has no numbers for them."""
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -128,7 +128,7 @@ def _fingerprint_of(row: Any, where: str) -> Fingerprint:
 
 
 def _members(row: dict[str, Any], name: str, at: str, read: Callable[[dict[str, Any], str, str], Any]) -> Any:
-    """An object of which `read` checks each member."""
+    """An object; `read` checks each member."""
     members = _read(row, name, at, _is(dict), "an object")
     return {key: read(members, key, f"{at}{name}.") for key in members}
 

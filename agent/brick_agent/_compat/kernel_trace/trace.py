@@ -7,7 +7,7 @@
 Owns: a trace and its limits. Must not know: runs, comparisons, JSON documents. Invariants: no call raises (except with
 BRICKD_STRICT=1), whatever a host's object does: an invalid argument is left out, and `refused` describes it without a
 text or a number of a tensor; a call reads a tensor and keeps no reference; a checksum covers every byte, the length and
-the dtype. The seed's FNV-1a is shown too and decides nothing.
+the dtype. The seed's FNV-1a is also shown, and decides nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, SupportsFloat, SupportsIndex
 
 INPUTS_MAX = 64
-TEXT_MAX = 4096  # characters, of each
+TEXT_MAX = 4096  # characters of each text
 POSITION_MIN, NUMBER_MAX = -(1 << 63), (1 << 64) - 1
 TIME_MAX_NS = (1 << 63) - 1
 
@@ -100,7 +100,7 @@ class KernelTrace:
         try:
             self.key = fingerprint(b"", key=key).checksum
             self._key = operator.index(key)
-        except Exception as error:  # a host's object may raise anything; so below
+        except Exception as error:  # a host's object may raise anything; also below
             self._refuse("key", f"a key must be an integer from 0 to 2^128-1, not {_shown(key)}", error)
         self.inputs: tuple[Fingerprint, ...] = ()
         self.output: Fingerprint | None = None
@@ -120,9 +120,9 @@ class KernelTrace:
     def with_input_checksum(self, data: Any, *, valid: SupportsIndex | None = None) -> KernelTrace:
         """Fingerprint the inputs, before the kernel runs and may overwrite them.
 
-        data: what `fingerprint` takes; a fingerprint under the trace's key; a result of `take`, which is for the
-        segment alone; or a list or a tuple of these. valid: the number of rows that count, in each input that has as
-        many rows as the first.
+        data: what `fingerprint` takes; a fingerprint under the trace's key; a result of `take`, which is only for the
+        segment; or a list or a tuple of these. valid: the number of rows that count, in each input that has as many
+        rows as the first.
 
         >>> from array import array
         >>> x, positions = array("f", [1, 2]), array("i", [7])
@@ -139,7 +139,7 @@ class KernelTrace:
         rows = _rows_of(tensors[0]) if tensors and valid is not None else None
         results = [self._fingerprint("inputs", each, valid if _rows_of(each) == rows else None) for each in tensors]
         fingerprints = tuple(each for each, _ in results if each is not None)
-        self.inputs = fingerprints if len(fingerprints) == len(tensors) else ()  # a part of them explains nothing
+        self.inputs = fingerprints if len(fingerprints) == len(tensors) else ()  # only some of them explain nothing
         self._inputs_taken = tuple(taken for _, taken in results)
         return self
 
@@ -179,7 +179,7 @@ class KernelTrace:
         return self
 
     def with_time_us(self, us: SupportsFloat) -> KernelTrace:
-        """Set how long it took, in microseconds; in the segment it is no span.
+        """Set how long it took, in microseconds; the segment gets no span of it.
 
         >>> brick.KernelTrace("rope").with_time_us(12.5).time_ns
         12500
@@ -213,12 +213,12 @@ class KernelTrace:
 
     @property
     def output_checksum(self) -> str | None:
-        """Of every byte of the output, its length and its dtype; None: unknown."""
+        """The checksum of every byte of the output, its length and its dtype; None: unknown."""
         return None if self.output is None else self.output.checksum
 
     @property
     def input_checksum(self) -> str | None:
-        """The same of the inputs, joined by +; None: unknown."""
+        """The checksums of the inputs, joined by +; None: unknown."""
         return "+".join(each.checksum for each in self.inputs) or None
 
     @property
@@ -242,7 +242,7 @@ class KernelTrace:
         return here, take(self.kernel, tensor, valid=valid, layer=self.layer)
 
     def _hand_over(self) -> tuple[Taken | None, tuple[Taken | None, ...]]:
-        """Return what is for the segment, once: a trace is recorded once."""
+        """Return what is for the segment, but only once: a trace is recorded once."""
         taken, inputs = self._output_taken, self._inputs_taken
         self._output_taken, self._inputs_taken = None, ()
         return taken, inputs
@@ -270,7 +270,7 @@ class KernelTrace:
 
 
 def _shown(value: object) -> str:
-    """Show a refused number; of the rest only the type, since a text may be a customer's."""
+    """Show a refused number; of other values only the type, because a text may be a customer's."""
     is_short = value is None or type(value) is float or (type(value) is int and abs(value) <= NUMBER_MAX)
     return repr(value) if is_short else f"a value of type {type(value).__name__}"
 

@@ -1,8 +1,8 @@
-"""What Python imports as it starts below `brickd run`: brick_agent, then the host's own.
+"""What Python imports when it starts under `brickd run`: brick_agent, then the host's own sitecustomize.
 
-Owns: nothing but this order. Must not know: what brick_agent does. Invariants: without BRICKD=1 nothing happens; the
-host starts whatever fails here; the host's own sitecustomize keeps its name. Any Python 3 may run this, also one that
-is too old for brick_agent.
+Owns: only this order. Must not know: what brick_agent does. Invariants: without BRICKD=1 nothing happens; the host
+starts whatever fails here; the host's own sitecustomize keeps its name. Any Python 3 may run this, even one that is too
+old for brick_agent.
 """
 
 import os
@@ -12,14 +12,14 @@ import sys
 def _begin() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
-    # Where one distribution starts the other, each has its folder here.
+    # If one distribution starts the other, each has its folder in sys.path.
     if os.environ.get("BRICKD") != "1" or "brick_agent._torch.autoload" in sys.modules:
         return
     try:
         from brick_agent._torch import autoload
     except ImportError as error:
         if os.environ.get("_BRICKD_TOLD") != "told":
-            os.environ["_BRICKD_TOLD"] = "told"  # once, for the whole family
+            os.environ["_BRICKD_TOLD"] = "told"  # once for this process and its descendants
             fix = "it wants Python 3.11 or later"
             if sys.version_info >= (3, 11):  # noqa: UP036  (the command's Python, not ours)
                 fix = f"install it: {sys.executable} -m pip install brick-agent"
@@ -29,7 +29,7 @@ def _begin() -> None:
 
 
 def _log(text: str) -> None:
-    # An error of a closed or full stream would end the interpreter; and the host has not imported contextlib.
+    # An error of a closed or full stream would end the interpreter. The host has not imported contextlib.
     try:  # noqa: SIM105
         sys.stderr.write(f"brickd run: {text}\n")
     except Exception:
@@ -44,6 +44,6 @@ _ours = sys.modules.pop(__name__)
 try:
     import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
 except ImportError as error:
-    sys.modules.setdefault(__name__, _ours)  # the import system looks for it there
+    sys.modules.setdefault(__name__, _ours)  # the import system expects it there
     if error.name != "sitecustomize":
         raise
