@@ -1,7 +1,8 @@
-"""The view `bricks`: totals of every brick, apart by worker, service or layer.
+"""The view `bricks`: totals of every brick, separated by worker, service or layer.
 
-Owns: the schema of its document, what is cut off. Must not know: segments, how totals are added up, screens.
-Invariants: shares are of all that the workers asked for recorded, whatever is chosen; what is cut off is counted.
+Owns: the schema of its document, the limit of rows. Must not know: segments, how totals are added up, screens.
+Invariants: shares are of everything that the selected workers recorded, whatever the category or the limit; rows that
+are cut off are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from brickd.views.common import Answer, begun, chosen, counted
 
 
 def answer(world: World, question: BricksQuery) -> Answer:
-    """Add the workers' bricks up."""
+    """Add up the workers' bricks."""
     them = chosen(world, question.names)
     over = counted(world, them, question.over)
     totals = totals_of(over.workers, question.by)

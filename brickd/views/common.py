@@ -1,8 +1,8 @@
-"""Answers: what every view gives back.
+"""The parts that all views share: the answer, the chosen workers and period, the first keys.
 
-Owns: what all documents begin with, which workers a view is asked about and over what time, what is said beside a
-document. Must not know: any view, who asks. Invariants: where our user has no segments and others have some, the answer
-says whose they are; other users' segments change no document and no exit code.
+Owns: those keys, these choices, the notes next to a document. Must not know: any view, its caller.
+Invariants: if only other users have segments, the answer says whose they are; other users' segments change no document
+and no exit code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Answer:
 
 
 class ChosenWorkers(NamedTuple):
-    """The survey, the workers that are chosen, and notes about the rest."""
+    """The survey, the chosen workers, and notes about the rest."""
 
     survey: Survey
     workers: list[Worker]
@@ -38,11 +38,11 @@ class ChosenWorkers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Workers whose readings hold what they recorded over a time.
+    """Workers whose readings contain what they recorded in a period.
 
     Attributes:
-        over: that time, as it was asked for.
-        length_ns: how long that really is; None: since the start, which differs by worker.
+        over: the period, as the query names it.
+        length_ns: its real length; None: since the start, which differs by worker.
     """
 
     workers: list[Worker]
@@ -50,7 +50,7 @@ class Counted:
     length_ns: int | None = None
 
     def document(self) -> Document:
-        """As JSON has it."""
+        """The keys of the document."""
         return {"over": self.over, "over_ns": self.length_ns}
 
 
@@ -59,17 +59,17 @@ class Sourced(Protocol):
 
     @property
     def source(self) -> Source:
-        """Where what it shows comes from."""
+        """The source of its data."""
         ...
 
 
 def begun(world: Sourced) -> Document:
-    """What every document begins with."""
+    """The first keys of every document."""
     return {"schema_version": 1, "source": world.source}
 
 
 def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
-    """The workers that are named; all if none is.
+    """Choose the named workers; all if no name is given.
 
     Raises:
         NoSuchWorker: a name that no worker and no service has.
@@ -81,9 +81,9 @@ def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
 
 
 def counted(world: World, found: ChosenWorkers, over: str | None) -> Counted:
-    """The chosen workers with what they recorded over a time.
+    """The chosen workers with what they recorded in a period.
 
-    `over` None: the last 60 seconds if they are known, else since the start.
+    `over` None: the last 60 seconds if known, else since the start.
 
     Raises:
         NoDaemon: without a daemon there are no windows.
@@ -104,7 +104,7 @@ def counted(world: World, found: ChosenWorkers, over: str | None) -> Counted:
 
 
 def foreign_words(found: Survey) -> tuple[str, ...]:
-    """Whose segments there are, where none is ours."""
+    """The owners of the segments, if none of the segments is ours."""
     if found.foreign and not (found.workers or found.refused or found.removed):
         return (others_have(found.foreign),)
     return ()

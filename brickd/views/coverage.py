@@ -1,7 +1,7 @@
 """The view `coverage`: which sites were compared, by which evidence, and which cannot be.
 
-Owns: the schema of its document. Must not know: terminals. Invariant: where no daemon has compared anything, what lies
-here is compared now, by the same rules.
+Owns: the schema of its document. Must not know: terminals. Invariant: if no daemon compares, the fingerprints at hand
+are compared now, by the same rules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from brickd.views.weights_summary import TensorSeen
 
 
 def answer(world: World, question: CoverageQuery) -> Answer:
-    """Show what was compared."""
+    """Report what was compared."""
     _, workers, words = them = chosen(world, question.names)
     compared = world.compared() or _now(world, them)
     partial, bricks = bool(question.names), bricks_without_sites(workers)
@@ -65,14 +65,14 @@ def answer(world: World, question: CoverageQuery) -> Answer:
 
 
 def _now(world: World, them: ChosenWorkers) -> Compared:
-    """Compare the fingerprints that are here."""
+    """Compare the fingerprints at hand."""
     watch = Watch(world.numerics(them.workers), lambda *_, **__: None, questions=SITES_MAX)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
     return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}, names))
 
 
 def _thinned(service: str, workers: Sequence[Worker]) -> Document | None:
-    """The lowest rate at which fingerprints are recorded; None: all steps, or not known."""
+    """The lowest rate at which fingerprints are recorded; None: every step, or unknown."""
     its = (worker for worker in workers if worker.service == service and worker.reading.sites)
     rate, instrumented, here, all_here = thinned(its)
     if rate == _reader.RATE_ALL:
@@ -85,7 +85,7 @@ def _instant(ns: int) -> str | None:
 
 
 def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen], called: Called) -> list[Document]:
-    """What is not compared comes first; sites before weights, which have no other record."""
+    """All sites in the order of their states; sites before weights that no site records."""
     weights = {each.place for each in tensors}
     found = [_site(each, called) for each in seen if each.counts.fingerprints or each.place not in weights]
     found += [_weights(each) for each in sorted(tensors)]

@@ -1,9 +1,9 @@
-"""The view `diff`: where workers' numbers differ first, and whose fault it is.
+"""The view `diff`: where workers' numbers differ first, and which worker is at fault.
 
-Owns: which workers are meant, which evidence is chosen where none is asked for. Must not know: how rows come about, the
-schema of the document, screens. Invariants: verdicts are of one kind of evidence, which is named; where nothing can
-be compared that is a verdict of its own with its reason, and never "equal"; steps are paired only where a person asks
-for evidence by run; what was not looked at is said.
+Owns: which workers are compared, the evidence that leads if the query names none. Must not know: how rows are made, the
+schema of the document, screens. Invariants: a verdict names its one kind of evidence; if nothing can be compared, that
+is a verdict of its own with its reason, never "equal"; steps are paired only if the query asks for evidence by run;
+what was not examined is reported.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _PATTERN = frozenset("*?[")
 
 
 class Comparable(Sourced, Protocol):
-    """Where workers are that may be compared."""
+    """A source of workers that can be compared."""
 
     def survey(self) -> Survey:
-        """Every worker, at one time."""
+        """All workers, at one time."""
         ...
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
@@ -42,7 +42,7 @@ class Comparable(Sourced, Protocol):
         ...
 
     def compared(self) -> Compared | None:
-        """Where workers differ; None: nothing compares them all the time."""
+        """The differences found so far; None: nothing compares all the time."""
         ...
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
@@ -51,7 +51,7 @@ class Comparable(Sourced, Protocol):
 
 
 class NothingCompared(NamedTuple):
-    """Nothing is comparable: the reason, what was compared in vain, whether keys differ."""
+    """Nothing is comparable: the reason, the comparison tried, whether keys differ."""
 
     why: str
     tried: Comparison | None = None
@@ -59,7 +59,7 @@ class NothingCompared(NamedTuple):
 
 
 class ChosenEvidence(NamedTuple):
-    """The comparison at sites (None: only weights are asked for), and whether weights lead."""
+    """The comparison at sites (None: the query asks only for weights), and whether weights lead."""
 
     outputs: Comparison | None
     by_weights: bool
@@ -90,7 +90,7 @@ def answer(world: Comparable, question: DiffQuery) -> Answer:
 
 
 def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> list[KnownFinding]:
-    """What a daemon found over all workers; nothing without one."""
+    """The findings of a daemon over all workers; empty without a daemon."""
     if world.source != "daemon":
         return []
     called = numerics_summary.called_now(found.workers)
@@ -98,16 +98,16 @@ def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> li
 
 
 def _ignored(question: DiffQuery, leads: str) -> Iterator[str]:
-    """Options that have no effect on the evidence that leads."""
+    """Notes on options that have no effect on the leading evidence."""
     if question.rtol is not None and leads != EvidenceClass.RUN:
         yield f"--rtol {question.rtol:g} is of --by run alone: by {leads} nothing is within tolerance"
 
 
-# ---- who
+# ---- which workers
 
 
 def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
-    """The workers that match a name, a service or a pattern, in the order of the names.
+    """The workers that match a name, a service or a pattern, in the order of the arguments.
 
     Raises:
         NoSuchWorker: a name that no worker has.
@@ -130,7 +130,7 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
 
 
 def _fits(worker: Worker, pattern: str) -> bool:
-    """Whether a pattern matches its name; the file before a name is no pattern."""
+    """Whether the pattern matches the worker's name; the name's file part is compared literally."""
     label = worker.label
     return pattern.startswith(label) and fnmatchcase(worker.name[len(label) :], pattern[len(label) :])
 
@@ -154,7 +154,7 @@ def _parties(numerics: Numerics, workers: Sequence[Worker], found: Survey, since
 
 
 def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
-    """The ticks of a worker's clock so many seconds ago."""
+    """The value of a worker's clock `since` seconds ago; 0 without `since`."""
     if since is None:
         return 0
     reading = worker.reading
@@ -164,11 +164,11 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
     return max(0, now - round(since * 1e9 / reading.tick_ns))
 
 
-# ---- by which evidence
+# ---- which evidence
 
 
 def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
-    """What is compared, and which evidence leads; only `--by run` pairs steps."""
+    """Choose the comparison and the evidence that leads; only `--by run` pairs steps."""
 
     def by_outputs() -> Comparison:
         evidence = EvidenceClass(question.by or EvidenceClass.INPUT)
@@ -192,10 +192,10 @@ def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEviden
 
 
 def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) -> bool:
-    """Whether weights lead where no evidence is asked for.
+    """Whether weights lead if the query names no evidence.
 
-    Weights that differ lead while no output differs. Equal ones lead where no output was compared, unless the question
-    is about a step or a time.
+    Weights that differ lead if no output differs. Equal weights lead if no output was compared, unless the query asks
+    about a step or a period.
     """
     if weighed.differing:
         return not outputs.diverged
@@ -204,7 +204,7 @@ def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) ->
 
 
 def _weights_note(weighed: Weighed) -> str:
-    """The verdict of weights where nothing else is comparable."""
+    """The verdict of weights, if nothing else is comparable."""
     if not weighed.known:
         return f"; {why_none(weighed)}" if weighed.reasons else ""
     verdicts = {Verdict.IDENTICAL: "are equal", Verdict.INCOMPLETE: "are equal as far as they are known"}
@@ -216,7 +216,7 @@ def _compares_something(of: Comparison) -> bool:
 
 
 def _other_keys(sides: Sides, found: Comparison) -> NothingCompared | None:
-    """Nothing is comparable if the keys of checksums differ; None: all have one key."""
+    """Refuse the comparison if the keys of checksums differ; None: all have one key."""
     # A worker without fingerprints may have no key.
     workers = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.fingerprints]
     for other in workers[1:]:

@@ -1,7 +1,7 @@
 """The document of `diff`.
 
-Owns: its schema. Must not know: which workers are meant, which evidence is chosen, screens. Invariants: what was not
-looked at is in it; of a time that differs by chance it says so.
+Owns: its schema. Must not know: which workers are compared, how evidence is chosen, screens. Invariants: it counts what
+was not examined; it says if a difference of times may be chance.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from brickd.views.common import Document
 from brickd.views.diff_weights import Weighed
 
 SITES_MAX = 4096
-SLOW_PERCENT = 25  # a smaller difference of speed is left out: for a while a machine favours one worker
+SLOW_PERCENT = 25  # a smaller difference of speed is not reported: a machine favours one worker for a while
 _OFF_MAX = 64
-# Of what is judged at a site, what it is called by, first of all.
+# The verdicts that a site may show, in order of priority.
 _RANKS = (
     Verdict.DIVERGED,
     Verdict.ROUTING,
@@ -47,7 +47,7 @@ class Sides:
 
 
 def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_weights: bool) -> Document:
-    """The document of workers that were compared; `outputs` None: only weights are asked for."""
+    """The document of compared workers; `outputs` None: the query asks only for weights."""
     names = [worker.name for worker in sides.workers]
     others: list[Document] = []
     if outputs is not None and not by_weights:
@@ -77,7 +77,7 @@ def _classes(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, keys
 
 
 def _other(outputs: Comparison) -> Document:
-    """The comparison at sites, where weights lead."""
+    """The comparison at sites, if weights lead."""
     return {
         "evidence": outputs.evidence,
         "verdict": outputs.verdict,
@@ -87,7 +87,7 @@ def _other(outputs: Comparison) -> Document:
 
 
 def _outputs(compared: Comparison | None) -> Document | None:
-    """How many outputs of how many fingerprints were compared; None: only weights are asked for."""
+    """How many of the fingerprints were compared; None: the query asks only for weights."""
     if compared is None:
         return None
     return {
@@ -100,18 +100,18 @@ def _outputs(compared: Comparison | None) -> Document | None:
 def nothing(
     sides: Sides, why: str, tried: Comparison | None, weighed: Weighed, *, other_keys: bool = False
 ) -> Document:
-    """The document of workers of which nothing is comparable.
+    """The document of workers that are not comparable.
 
     Args:
         sides: the workers.
         why: the reason.
-        tried: what was compared in vain; None: their weights were.
+        tried: the comparison that found nothing comparable; None: it was of weights.
         weighed: their weights.
-        other_keys: whether the reason is that their checksums are made with different keys.
+        other_keys: whether the reason is that their checksums have different keys.
     """
     names = [worker.name for worker in sides.workers]
     part = diff_weights.document(weighed, names) if tried is None else _by_sites(sides, tried, weighed)
-    if other_keys and tried is not None:  # what stands side by side all the same says nothing
+    if other_keys and tried is not None:  # rows of different keys match only by accident: they prove nothing
         part |= {"not_comparable": {"key": tried.matched.fingerprints}, "sites": [], "missing": {"a": 0, "b": 0}}
         part |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
     part |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
@@ -217,7 +217,7 @@ def _was_compared(site: SiteFound) -> bool:
 
 
 def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
-    """In the order of execution; beyond the limit only those that differ."""
+    """The sites in the order of execution; above the limit only those that differ."""
     judged: dict[int, Difference] = {}
     for each in leads.differences:
         if each.site not in judged or _outranks(each, judged[each.site]):
@@ -238,7 +238,7 @@ def _site(site: Site, found: SiteFound, difference: Difference | None) -> Docume
     counts = {Class(class_): count for class_, count in enumerate(found.classes) if count}
     judgement = None if difference is None else difference.judgement
     if judgement is not None and judgement.verdict == Verdict.NOT_COMPARABLE and _was_compared(found):
-        judgement = None  # what could be compared there is identical
+        judgement = None  # what was comparable at this site is identical
     return {
         "kernel": site.kernel,
         "layer": or_none(site.layer),
@@ -259,7 +259,7 @@ def _site(site: Site, found: SiteFound, difference: Difference | None) -> Docume
 
 
 def _times(sides: Sides, apart: int) -> Document:
-    """How long one takes beside the others, since their start."""
+    """The times of one worker compared with the others', since their start."""
     b = [sides.workers[apart]]
     a = [worker for worker in sides.workers if worker is not b[0]]
     found = paces((each.reading for each in a), (each.reading for each in b))
@@ -267,7 +267,7 @@ def _times(sides: Sides, apart: int) -> Document:
 
 
 def _slower(times: Document) -> list[str]:
-    """That the one who is wrong takes longer as well."""
+    """Report that the outlier is also slower."""
     slow = [
         each for each in times["bricks"] if each["significant"] and (each["difference_percent"] or 0) >= SLOW_PERCENT
     ]

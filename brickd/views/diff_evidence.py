@@ -1,7 +1,7 @@
-"""Every class of evidence in `diff`: its verdict, and what the daemon found over all workers of the service.
+"""Every class of evidence in `diff`: its verdict, and the daemon's findings on the workers.
 
 Owns: the schema of both. Must not know: how workers are compared, which evidence leads, screens. Invariants: a class in
-which nothing was compared is unproven; what the daemon found of a worker is stated wherever that worker is compared.
+which nothing was compared is unproven; the daemon's finding on a worker appears in each comparison of that worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KNOWN_MAX = 8
 
 
 class KnownFinding(NamedTuple):
-    """What a daemon found of some workers, over all workers of their service."""
+    """A daemon's finding on some workers, over all workers of their service."""
 
     evidence: str
     workers: list[str]
@@ -40,7 +40,7 @@ class KnownFinding(NamedTuple):
 def known(
     compared: Compared | None, weights: Sequence[WeightsVerdict], called: Called, workers: Collection[Worker]
 ) -> list[KnownFinding]:
-    """The findings that name one of the workers as the one that differs, those on weights first."""
+    """The findings that name one of the workers as the outlier, those on weights first."""
     return [*_by_weights(weights, workers), *_by_input(compared or Compared(), called, workers)][:_KNOWN_MAX]
 
 
@@ -62,7 +62,7 @@ def _by_input(compared: Compared, called: Called, workers: Collection[Worker]) -
 
 
 def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
-    """What is to be stated next to a comparison: nothing where it names the same worker by itself."""
+    """The sentence next to a comparison; empty if all findings name the same outlier."""
     others = [each for each in found if each.workers != [outlier]]
     return [others[0].headline] if others else []
 
@@ -70,7 +70,7 @@ def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
 def classes(
     outputs: Comparison | None, weighed: Weighed, services: Collection[str], *, other_keys: bool
 ) -> list[dict[str, Any]]:
-    """The verdict by each class that was asked for, the strongest first; `other_keys`: no checksums are comparable."""
+    """The verdict by each class of evidence, strongest first; `other_keys`: of checksums."""
     service = next(iter(services)) if len(set(services)) == 1 else None
     found = [_weights(weighed, service)]
     if outputs is not None:

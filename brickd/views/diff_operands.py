@@ -1,7 +1,7 @@
-"""Who is compared: workers of this machine, of recordings, or both.
+"""The operands of `diff`: workers of this machine, of recordings, or both.
 
-Owns: which word names what, and where the answer comes from. Must not know: what is compared, screens. Invariants:
-whoever answers, it is the same document; where all that is named is here, the daemon answers.
+Owns: the meaning of each argument, the source of the answer. Must not know: what is compared, screens. Invariants: the
+document is the same from every source; if all operands are workers of this machine, the daemon answers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from brickd.views.fetch_answer import FetchedAnswer, Reading, silent
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of a command line: a recording ("": this machine), a worker or service ("": all)."""
+    """An argument: a recording ("": this machine) and a worker or service ("": all)."""
 
     path: str
     name: str
 
 
 def term(word: str) -> Term:
-    """Parse a word: `run.brick:api/0` is a worker of a recording."""
+    """Parse an argument: `run.brick:api/0` is a worker of a recording."""
     if parted([word])[0]:
         return Term(word, "")
     for at, char in enumerate(word):
@@ -43,7 +43,7 @@ def require_comparable(document: Mapping[str, Any]) -> None:
 
 
 def find(question: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
-    """Answer a question whose names are the words of a command line."""
+    """Answer a query whose names are arguments of the command line."""
     terms = _spread([term(word) for word in question.names])
     paths = list(dict.fromkeys(each.path for each in terms if each.path))
     if not paths:
@@ -56,7 +56,7 @@ def find(question: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
 
 
 def _spread(terms: Sequence[Term]) -> list[Term]:
-    """Take bare names as workers of each recording that is given without a name."""
+    """Apply names without a recording to each recording without a name."""
     bare = [each for each in terms if each.path and not each.name]
     names = [each for each in terms if not each.path]
     if not bare or not names:
@@ -65,7 +65,7 @@ def _spread(terms: Sequence[Term]) -> list[Term]:
 
 
 def _sets(paths: Sequence[str]) -> list[list[str]]:
-    """The files of each recording."""
+    """Group the files by recording."""
     from brickd.recording.chunks import open_recording
 
     sets: dict[bytes, list[str]] = {}
@@ -87,7 +87,7 @@ def _gathered(
         reads = stack.enter_context(reading())
         worlds = [stack.enter_context(opened(each, reads)) for each in sets]
         recorded = [WorldPart(each[0], world) for each, world in zip(sets, worlds, strict=True)]
-        # Who is here is heard first: what a daemon lost is told by how much it had no room for before.
+        # Live workers come first: fingerprints added before them would move their losses in the window.
         here = [WorldPart("", Live())] if any(not each.path for each in terms) else []
         world = Gathered([*here, *recorded])
         names = []

@@ -1,7 +1,7 @@
 """Weights in `diff`: as evidence, and as the explanation of a difference.
 
 Owns: the schema of both. Must not know: how weights are compared, screens. Invariant: a weight explains a difference
-only in a worker that differs there, and in its layer.
+only if it belongs to the same layer and differs in one of the workers that differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickd.views.common import Document
 from brickd.views.weights_summary import held
 
 TENSORS_MAX = 16
-# Why a tensor of a worker was not compared with another's, and what would make it comparable.
+# Why a worker's tensor was not compared, and what would make it comparable.
 _NOT_COMPARED = {
     "alone": "of a single replica (needs two of a service that hold the same)",
     "missing": "that no other worker has",
@@ -36,8 +36,8 @@ class Weighed(NamedTuple):
     """The weights of the compared workers.
 
     Attributes:
-        judged: the verdict of each service.
-        behind: by uuid, how many tensors a worker has not yet read again in its current generation.
+        judged: the verdict on each service.
+        behind: by uuid, the number of tensors that a worker has not yet read again in its current generation.
     """
 
     judged: Sequence[WeightsVerdict]
@@ -51,12 +51,12 @@ class Weighed(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """How many tensors were, in two workers at least."""
+        """How many tensors were compared in at least two workers."""
         return sum(each.compared for each in self.judged)
 
     @property
     def differing(self) -> list[Differing]:
-        """Those that are not the same in all of them."""
+        """The tensors that are not the same in all workers."""
         return [row for each in self.judged for row in each.differing]
 
     @property
@@ -66,16 +66,16 @@ class Weighed(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to say."""
+        """Whether weights were compared or differ."""
         return bool(self.compared or self.differing)
 
     def uncertain(self, found: ComparedWorker) -> int:
-        """Of how many of a worker's tensors it is not known yet what they are."""
+        """How many of a worker's tensors are unread, or read only in an earlier generation."""
         return found.unread + self.behind[found.uuid]
 
     @property
     def incomplete(self) -> int:
-        """How many tensors of all workers are unknown: not read yet, or their record found no room."""
+        """How many tensors of all workers are unknown: not read yet, or no room for their record."""
         return sum(self.uncertain(found) + found.refused for each in self.judged for found in each.workers)
 
     @property
@@ -85,13 +85,13 @@ class Weighed(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of all services."""
+        """The verdict over all services."""
         if self.differing:
             return Verdict.DIVERGED
         return Verdict.INCOMPLETE if self.incomplete else Verdict.IDENTICAL
 
     def other(self) -> Document:
-        """The comparison, where other evidence leads."""
+        """The comparison, if other evidence leads."""
         return {
             "evidence": EvidenceClass.WEIGHTS,
             "verdict": self.verdict,
@@ -111,7 +111,7 @@ class Weighed(NamedTuple):
         }
 
     def explaining(self, site: Site, workers: Sequence[str]) -> list[Differing]:
-        """Differing weights of the site's layer in these workers; of its name, if there are any."""
+        """The differing weights of the site's layer in these workers; those with its name, if any."""
         rows = [
             row
             for row in self.differing
@@ -131,7 +131,7 @@ def why_none(weighed: Weighed) -> str:
 
 
 def sentence(rows: Sequence[Differing]) -> str:
-    """Name the weights that differ, and the option that shows more."""
+    """Name the weights that differ, and the option that shows them."""
     first = rows[0]
     more = f" and {plural(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
     what = f"weight {called(*first.tensor)}{more}"
@@ -141,12 +141,12 @@ def sentence(rows: Sequence[Differing]) -> str:
 
 
 def _who(row: Differing) -> list[str]:
-    """The outliers; all workers where the majority is not known."""
+    """The outliers; all workers if there is no known majority."""
     return list(row.names) if row.why == "disagree" else [odd.worker for odd in row.odd]
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
-    """Report that these differ, too; `more`: other weights explain the difference."""
+    """Report other weights that differ; `more`: some weights explain the difference."""
     first = rows[0]
     who = listed(_who(first))
     others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
@@ -172,7 +172,7 @@ def _tensor(row: Differing) -> Document:
 
 
 def document(weighed: Weighed, workers: Sequence[str]) -> Document:
-    """The part of the document that depends on the evidence, where weights lead."""
+    """The part of the document that depends on the evidence, if weights lead."""
     rows, found = weighed.differing, [worker for each in weighed.judged for worker in each.workers]
     missing = {worker.name: worker.missing for worker in found}
     lacking = [missing.get(name, 0) for name in workers]

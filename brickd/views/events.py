@@ -14,11 +14,11 @@ from brickd.views.common import Answer, begun
 
 
 class EventLogging(World, Protocol):
-    """A world that logs events."""
+    """A world with an event log."""
 
     @property
     def events(self) -> Past:
-        """The log."""
+        """The event log."""
         ...
 
 

@@ -1,7 +1,7 @@
 """The verdicts by each class of evidence, for the views that list services.
 
-Owns: what a world compares now, and over which time. Must not know: screens, how a verdict comes about. Invariant: a
-world in which nothing compares fingerprints says why.
+Owns: what compares in a world now, and over which period. Must not know: screens, how a verdict is reached. Invariant:
+if nothing compares fingerprints, the verdict says why.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def of_status(
     compared: Compared | None,
     weights: Sequence[WeightsVerdict],
 ) -> list[Document]:
-    """The verdicts on the services of some workers, as what compares them says now."""
+    """The verdicts on the services of some workers, as currently known."""
     idle = _RECORDED if world.source == "recording" else _NO_DAEMON if world.source == "shared memory" else None
     if idle is None and compared is None:
         idle = _SWITCHED_OFF
@@ -38,7 +38,7 @@ def of_status(
 def of_coverage(
     world: World, found: Survey, workers: Collection[Worker], compared: Compared, weights: Sequence[WeightsVerdict]
 ) -> list[Document]:
-    """The same; where no daemon has compared anything, of all that is here."""
+    """The same; if no daemon compares, over all fingerprints at hand."""
     known = world.compared() is not None
     idle = _NO_DAEMON if known and world.source == "shared memory" else None
     return _documents(Comparisons(compared, weights, time.time_ns() if known else None, idle), found, workers)

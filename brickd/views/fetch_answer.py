@@ -1,8 +1,8 @@
-"""Where an answer comes from: the daemon, without one shared memory, or recordings.
+"""The source of an answer: the daemon, shared memory without a daemon, or recordings.
 
-Owns: the choice between them. Must not know: any one view, how a daemon is asked, screens. Invariants: whoever answers,
-it is the same document; a daemon that exists and does not answer is always reported; where one answers, nothing is
-loaded that reads segments or builds views.
+Owns: the choice of the source. Must not know: any one view, the client's protocol, screens. Invariants: the document is
+the same from every source; a daemon that exists and does not answer is always reported; if a daemon answers, no module
+is loaded that reads segments or builds views.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from brickd.datasources.world import World
     from brickd.views.common import Answer, Document
 
-Passes = Callable[[float], object]  # lets seconds pass; true where the wait is over
-Reads = Callable[[str, int, int], None]  # which file is read, up to which byte, of how many
+Passes = Callable[[float], object]  # waits some seconds; true once the answer has arrived
+Reads = Callable[[str, int, int], None]  # (file, bytes read, total bytes)
 Reading = Callable[[], AbstractContextManager[Reads]]
 
 
 def silent() -> AbstractContextManager[Reads]:
-    """Show nothing of what is read."""
+    """Show no progress."""
     return nullcontext(lambda path, at, of: None)
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A daemon that was there: what became of it, and whether it has ended for certain."""
+    """A daemon that did not answer: the reason, and whether it has certainly ended."""
 
     what: str
     ended: bool
@@ -46,7 +46,7 @@ class FetchedAnswer:
 
     Attributes:
         words: notes for stderr.
-        missing: a daemon that was there; None where one answered, or none is known of.
+        missing: a daemon that did not answer; None if one answered or none is known.
     """
 
     document: Document
@@ -64,16 +64,16 @@ def find(
     meanwhile: Callable[[Passes], None] | None = None,
     reading: Reading = silent,
 ) -> FetchedAnswer:
-    """Answer a question.
+    """Answer a query.
 
     Args:
-        name: of the view, as the daemon calls it.
-        question: its parameters.
+        name: the daemon's name of the view.
+        question: the query.
         recordings: the only source, if any are given.
-        view: what builds the document here, as MODULE:FUNCTION; default: `answer` of the view of that name.
-        seconds: how long the daemon takes in any case.
-        meanwhile: lets that time pass.
-        reading: shows how far recordings are read.
+        view: the function that builds the document here, as MODULE:FUNCTION; default: `answer` of the view `name`.
+        seconds: the time that the daemon takes before it answers.
+        meanwhile: waits for that time.
+        reading: shows the progress of reading recordings.
     """
     view = view or f"brickd.views.{name}:answer"
     if recordings:
@@ -85,7 +85,7 @@ def find(
             meanwhile(pending.arrives)
         return received(pending.document())
     except NoAnswer as error:
-        # A daemon that never was, or that is for other segments, is not missing.
+        # No daemon, or a daemon of other segments: not missing.
         if error.why not in ("none", "elsewhere"):
             missing = Missing(error.what, ended=error.why == "stale")
     except TurnedAway as error:

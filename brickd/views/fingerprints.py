@@ -1,6 +1,6 @@
 """The view `fingerprints`: the fingerprints of workers, to be compared elsewhere.
 
-Owns: the schema of its document. Must not know: what is made of fingerprints.
+Owns: the schema of its document. Must not know: what fingerprints are used for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from brickd.views.common import Answer, begun
 
 
 def answer(world: World, question: FingerprintsQuery) -> Answer:
-    """Give away what is kept of some workers."""
+    """Export the kept fingerprints of some workers."""
     workers = world.survey().workers
     if question.uuids:
         workers = [worker for worker in workers if worker.reading.uuid in question.uuids]

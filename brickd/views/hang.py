@@ -1,8 +1,8 @@
-"""The view `hang`: what is open per thread, and which worker is the odd one out.
+"""The view `hang`: the open spans of each thread, and which worker is the odd one out.
 
-Owns: the schema of its document, what of the two looks goes into it. Must not know: how a verdict comes about, how the
-time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all of its workers,
-whichever were asked for; every worker that was asked for has a row.
+Owns: the schema of its document, which of the two looks each part comes from. Must not know: how a verdict is reached,
+how the time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all of its
+workers, also by those that were not named; each selected worker has a row.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _STATES = ("stuck", "moving", "idle", "died")
 
 
 def look(world: World, question: HangQuery) -> ChosenWorkers:
-    """Take the first look; with no worker there is nothing to wait for."""
+    """Take the first look; without workers there is nothing to wait for."""
     return chosen(world, question.names)
 
 
 def answer(world: World, question: HangQuery, before: ChosenWorkers) -> Answer:
-    """Look once more, some time after the first look, and judge."""
+    """Take the second look, some time after the first, and judge."""
     after = world.survey() if before.workers else before.survey
     earlier = {worker.reading.file: worker.reading for worker in before.survey.workers}
     wanted = {worker.reading.file for worker in before.workers}
@@ -71,12 +71,12 @@ def _place(place: LanePosition | None) -> dict[str, Any]:
 
 
 def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
-    """A row for each lane with an open span, one for each worker without; the stuck first."""
+    """A row for each lane with an open span, or one for a worker without; stuck ones first."""
     rows = []
     for worker in workers:
         opened = [lane for lane in worker.lanes if lane.look.youngest is not None]
         rows += [_row(worker, lane) for lane in opened] or [_row(worker, None)]
-    # Sorting keeps equals in the order of their names.
+    # Sorting is stable: equal rows stay in the order of the workers.
     return sorted(rows, key=lambda row: (_STATES.index(row["state"]), -(row["since_ns"] or 0)))
 
 
@@ -88,7 +88,7 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
         "lane": lane.number if lane is not None else None,
         "thread": lane.look.thread if lane is not None else None,
         "state": lane.state if lane is not None else worker.state,
-        # How long a worker that died was in it is not known: only when that began.
+        # How long a dead worker was in a span is unknown: only its start is.
         "since_ns": span.since_ns if span is not None and worker.alive else None,
         "brick": span.brick if span is not None else None,
         "layer": span.layer if span is not None else None,
@@ -98,7 +98,7 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
 
 
 def of_recording(world: Replay, question: HangQuery) -> Answer:
-    """Look at what was there before, and at what was there then."""
+    """Compare the last two snapshots of a recording."""
     earlier = world.before()
     found = answer(world, question, look(earlier, question))
     apart = units.duration(world.now_ns() - earlier.now_ns())

@@ -1,7 +1,7 @@
 """The view `inspect`: one segment in full.
 
-Owns: its header, tables, lanes with their ledgers, what the rings still hold. Must not know: how a segment is opened,
-screens. Invariant: what the segment says is shown as it is, and nothing of it is judged again.
+Owns: its header, tables, lanes with their ledgers, the records in its rings. Must not know: how a segment is opened,
+screens. Invariant: values of the segment are shown as they are, and not judged again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from brickd.views.common import Answer, Document, begun, foreign_words
 
 
 def answer(world: World, question: InspectQuery) -> Answer:
-    """Look into the segment."""
+    """Read the segment."""
     file, worker = _chosen(world, question.name)
     daemon = world.daemon()
     with world.segment(file) as segment:
         details = world.details(segment.header["uuid"].hex())
-        # The daemon does not see its own lock.
+        # The daemon cannot see its own lock.
         consumer = segment.consumer() if details is None or daemon is None else daemon.pid
         return Answer({**begun(world), **_inside(segment, worker, consumer, details, question.records)})
 
@@ -141,7 +141,7 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
 
 
 def _site(reading: Reading, number: int) -> dict[str, Any]:
-    """The kernel and the layer of a site; whether it is off, or left out by the setting."""
+    """The kernel and the layer of a site; whether it is off, or excluded by the setting."""
     site = reading.sites[number] if number < len(reading.sites) else None
     left_out = reading.leaves_out(number)
     if site is None:
@@ -164,12 +164,12 @@ def _since_start(reading: Reading, ticks: int) -> int:
 
 
 def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
-    """Of every kind with the same keys; None is what this kind does not say."""
+    """The event with the same keys for every kind; None: this kind has no such value."""
     kind = event["kind"]
     starts, ends = kind == _reader.KIND_DEFER, kind == _reader.KIND_FINALIZE
     checked = kind == _reader.KIND_CHECKED
     every = ends and event["every"] != 0
-    # A checksum alone can say that its step is the step 0.
+    # Only a checksum can name step 0.
     has_step = event.get("step", 0) != 0 or (checked and event["flags"] & _reader.CHECKED_STEP != 0)
     place = {"brick": None, "layer": None}
     if starts:
@@ -195,7 +195,7 @@ def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
-    """What a checksum says beside the keys of all events."""
+    """The values of a checksum that other events do not have."""
     relation, output = event["relation"], event["output"]
     return {
         "position": event["position"],

@@ -1,8 +1,8 @@
-"""The next command, as it is asked of what an answer is of.
+"""The next command, rewritten for the recordings of an answer.
 
-Owns: how a command names the recordings that an answer is of. Must not know: any one verb's answer. Invariants: what is
-shown may be pasted into a shell; one that takes no recording, and so would be of this machine, is never shown for one;
-one that names them already stays as it is.
+Owns: how a command names the recordings that an answer comes from. Must not know: any one verb's answer. Invariants: a
+command can be pasted into a shell; a command that takes no recording, and so would ask about this machine, is never
+shown for one; a command that names the recordings already stays as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickd.query.verbs import takes_recordings
 
 
 def command(document: Mapping[str, Any], text: str) -> str:
-    """A command as it is to be shown beside this answer.
+    """The command to show with this answer.
 
     >>> command({"recording": {"files": [{"path": "a b.brick"}]}}, "brickd diff api/0 api/1")
     "brickd diff 'a b.brick' api/0 api/1"
@@ -27,7 +27,7 @@ def command(document: Mapping[str, Any], text: str) -> str:
 
 
 def rewritten(document: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer whose entries have the commands that are to be shown beside it."""
+    """Rewrite the commands in an answer's entries."""
     return {key: _entries(document, value) if isinstance(value, list) else value for key, value in document.items()}
 
 
@@ -41,12 +41,12 @@ def _entries(document: Mapping[str, Any], entries: Sequence[Any]) -> list[Any]:
 
 
 def _of_recordings(text: str, paths: Sequence[str]) -> str:
-    # Where a daemon answers, nothing is loaded that reads segments, as this does.
+    # A local import: the answer of a daemon loads nothing that reads segments, and this module does.
     from brickd.model.worker_names import as_arguments
 
     try:
         program, verb, *words = shlex.split(text)
-    except ValueError:  # no words, or no end of one: a recording holds anything
+    except ValueError:  # no words, or an unclosed quote: a recording may contain anything
         program, verb, words = "", "", []
     if program != "brickd" or not takes_recordings(verb):
         verb, words = "workers", []

@@ -1,6 +1,6 @@
-"""The numbers of workers in several views: which differ, and how much was compared.
+"""Numeric differences in several views: which workers differ, and how much was compared.
 
-Owns: the form of both in JSON, and as problems. Must not know: terminals, how a finding comes about. Invariant: "no
+Owns: the form of both in JSON, and as problems. Must not know: terminals, how a finding is reached. Invariant: "no
 worker differs" is never reported without how much was compared.
 """
 
@@ -24,13 +24,13 @@ from brickd.views import weights_summary
 
 
 def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> list[DivergentSite]:
-    """The findings; where only some workers were asked for, those that name one of them."""
+    """The findings; `partial`: only those that name one of the workers."""
     uuids = {worker.reading.uuid for worker in workers}
     return [each for each in compared.findings.values() if not partial or uuids.intersection(each.named)]
 
 
 def called_now(workers: Iterable[Worker]) -> Called:
-    """The names of all workers; those in an aggregate have none any more."""
+    """The names of all workers; the workers in an aggregate no longer have one."""
     known = {worker.reading.uuid: worker for worker in workers if worker.together == 1}
     return Called(
         {uuid: worker.name for uuid, worker in known.items()},
@@ -39,7 +39,7 @@ def called_now(workers: Iterable[Worker]) -> Called:
 
 
 def finding(of: DivergentSite, called: Called, *, whole: bool = True) -> dict[str, Any]:
-    """A finding as JSON has it; `whole`: with its evidence."""
+    """The JSON of a finding; `whole`: with its evidence."""
     found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
     return {

@@ -2,7 +2,7 @@
 
 Owns: the kinds, their order, their sentences, the next command of each. Must not know: terminals, files, how long a
 problem lasts. Invariants: every problem names the next command; problems of one kind in several workers of a service
-are one; of any number of refused files at most LISTED_MAX are listed, and their number.
+are one problem; at most LISTED_MAX refused files are listed, and the number of all is given.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from brickd.analysis.timing.alarms import Alarm
     from brickd.analysis.timing.findings import StragglerVerdict
 
-LISTED_MAX = 64  # refused files
+LISTED_MAX = 64  # of the refused files
 
 Found = Iterator[Problem]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What problems are found in.
+    """The data in which problems are found.
 
     Attributes:
-        workers: those that were asked for.
-        slow: stragglers among them; None where they were not compared.
-        alarms: what is wrong with single ones of them.
-        refused: files that are no segments; none where only some workers were asked for.
-        removed: workers without a segment, of the services that were asked for.
-        compared: the comparison of tensors; None where nothing has been compared.
-        differing: its findings about the workers; None likewise.
+        workers: the selected workers.
+        slow: stragglers among them; None if they were not compared.
+        alarms: alarms about single workers.
+        refused: files that are not valid segments; empty if workers are named.
+        removed: workers without a segment, of the selected services.
+        compared: the comparison of tensors; None if nothing was compared.
+        differing: its findings about the workers; None if nothing was compared.
         called: the names of all workers.
         beside: the comparison of weights.
-        weights: its findings about the workers; None where nothing was compared.
+        weights: its findings about the workers; None if nothing was compared.
         living: the names of all live workers.
-        book: of the daemon; None without a daemon.
+        book: the problem book of the daemon; None without a daemon.
     """
 
     workers: Sequence[Worker]
@@ -72,7 +72,7 @@ class Seen:
 
     @classmethod
     def of(cls, world: World, found: Survey, workers: Sequence[Worker], names: Sequence[str]) -> Self:
-        """Collect it."""
+        """Collect the data."""
         judged, compared = world.stragglers(), world.compared()
         if compared is not None and not compared.since_ns:  # nothing has been compared
             compared = None
@@ -97,7 +97,7 @@ class Seen:
 
 
 class Listed(NamedTuple):
-    """The active problems as JSON has them, those that are silenced apart."""
+    """The JSON of the active problems, and separately of the silenced ones."""
 
     problems: list[dict[str, Any]]
     silenced: list[dict[str, Any]]
@@ -109,7 +109,7 @@ def living(workers: Iterable[Worker]) -> frozenset[str]:
 
 
 def active(seen: Seen, now_ns: int, active_ns: int = ACTIVE_NS) -> Listed:
-    """The problems whose cause was seen within this time, and all silenced ones; without a daemon all."""
+    """The problems seen within `active_ns`, and all silenced ones; without a daemon, all."""
     found = Listed([], [])
     for problem in problems(seen):
         if seen.book is None:
@@ -127,7 +127,7 @@ def active(seen: Seen, now_ns: int, active_ns: int = ACTIVE_NS) -> Listed:
 
 
 def problems(seen: Seen) -> list[Problem]:
-    """All that is wrong, what is worst first."""
+    """All problems, the worst first."""
     return merged(each for kind in _KINDS for each in kind(seen))
 
 
@@ -171,7 +171,7 @@ def _slow(seen: Seen) -> Found:
 
 def _alarms(seen: Seen) -> Found:
     for alarm in of_services(seen.alarms or ()):
-        if alarm.kind != "nan":  # it outlives its alarm: see _born
+        if alarm.kind != "nan":  # its problem outlasts the alarm: see _born
             yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
 
 
@@ -208,7 +208,7 @@ def _quarantined(seen: Seen) -> Found:
         text = f"{len(seen.refused):,} files are quarantined"
         yield Problem("quarantined", None, (), text, "brickd doctor")
     for error in seen.refused[:LISTED_MAX]:
-        # What cannot be opened `prune` leaves alone; what costs too much may be a live worker's.
+        # `prune` keeps files that cannot be opened; a file over the budget may be a live worker's.
         stays = isinstance(error, SegmentUnopened | SegmentOverBudget)
         following = "brickd doctor" if stays else "brickd prune --refused"
         yield Problem(
@@ -246,7 +246,7 @@ def _dead(seen: Seen) -> Found:
 def _lost(seen: Seen) -> Found:
     found = [(worker, loss) for worker in seen.workers for loss in losses(worker.reading, worker.ledger)]
     for worker, loss in sorted(found, key=lambda each: (not each[1].spans, -(each[1].amount or 0))):
-        # A full table has no counter: it is full as long as its worker lives.
+        # A full table has no counter: it stays full for its worker's life.
         mark = loss.amount if loss.amount is not None or worker.reading.alive else 0
         following = f"brickd inspect {as_argument(worker.name)}"
         yield Problem("lost", worker.service, (worker.name,), f"{worker.name}: {loss}", following, loss.kind, mark)

@@ -1,7 +1,7 @@
 """Removed workers in the documents: how much is in no total, and whether that is a problem.
 
-Owns: the sum, the problem. Must not know: terminals, files. Invariant: what a person asked to remove is
-counted and is no problem.
+Owns: the sum, the problem. Must not know: terminals, files. Invariant: what a person removed on request is counted, but
+is no problem.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from brickd.shm.removed_workers import RemovedWorker
 
 
 def chosen(found: Survey, names: Sequence[str]) -> list[RemovedWorker]:
-    """Those of the services that are named; all when nothing is named."""
+    """The removed workers of the named services; all if no name is given."""
     return [each for each in found.removed if not names or each.service in names]
 
 
 def summary(removed: Sequence[RemovedWorker]) -> dict[str, int]:
-    """How many there are."""
+    """Count the removed workers and their spans."""
     return {
         "workers": _workers(removed),
         "spans": sum(each.counts.spans for each in removed),
@@ -29,7 +29,7 @@ def summary(removed: Sequence[RemovedWorker]) -> dict[str, int]:
 
 
 def sentence(removed: Sequence[RemovedWorker]) -> str | None:
-    """What no person asked for, in words; None where there is nothing."""
+    """Describe the losses that no person requested; None if there are none."""
     unasked = _unasked(removed)
     if not unasked:
         return None

@@ -1,8 +1,8 @@
 """The view `source`: what kernels were compiled from.
 
-Owns: the schema of its document, which source is meant by what a hash begins with. Must not know: how sources are told
-and kept, screens. Invariants: one that kernels refer to is listed whether its text is known or not; a text that is not
-known is never an empty one.
+Owns: the schema of its document, the source that a prefix of a hash names. Must not know: how sources are sent and
+kept, screens. Invariants: a source that kernels refer to is listed even if its text is unknown; an unknown text is
+never shown as an empty one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from brickd.views.common import Answer, Document, begun
 
 _COUNTED = ("dropped", "refuted", "differing", "refused", "removed")
 _NOTHING = SourceHead("", "", None, 0)
-_SHOWN_MAX = 8  # of those that may be meant
+_SHOWN_MAX = 8  # of the hashes that match a prefix
 
 
 def answer(world: World, question: SourceQuery) -> Answer:
-    """List the sources, or give the text of one."""
+    """List the sources, or return the text of one."""
     found = world.survey()
     known = world.sources(found.workers)
     heads, used = known.heads(), referred(found.workers)
@@ -36,17 +36,17 @@ def answer(world: World, question: SourceQuery) -> Answer:
         source = known.read(meant[0])
         if source is None:
             raise NoSuchSource(f"the text of source {meant[0]:016x} is not known: {_lacking(heads.get(meant[0]))}")
-        # Whatever is no UTF-8 comes out again as it was.
+        # Bytes that are not UTF-8 are restored on output.
         document |= {"hash": entries[0]["hash"], "text": source.text.decode("utf-8", "surrogateescape")}
     return Answer(document, found.words)
 
 
 def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
-    """The hashes that begin so, exactly one; without a prefix all.
+    """The one hash with this prefix; without a prefix all hashes.
 
     Raises:
-        NoSuchSource: there is none.
-        WrongQuestion: there are several.
+        NoSuchSource: no hash matches.
+        WrongQuestion: several hashes match.
     """
     if prefix is None:
         return list(every)
@@ -63,7 +63,7 @@ def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
 
 
 def _lacking(head: SourceHead | None) -> str:
-    """Why the text is not known."""
+    """Why the text is unknown."""
     if head is None or head.pieces == 0:
         return "kernels refer to it, and no worker has sent its text yet"
     if head.pieces is None:

@@ -1,7 +1,7 @@
-"""The view `status`: totals over all workers, and what is wrong.
+"""The view `status`: totals over all workers, and the problems.
 
 Owns: the schema of its document. Must not know: terminals, files. Invariant: the ledger of the document is the sum of
-its workers' ledgers, and of what was removed.
+the ledgers of its workers and of the removed workers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.views.workers import entries
 
 
 def answer(world: World, question: StatusQuery) -> Answer:
-    """Add the workers up."""
+    """Add up the workers."""
     found, workers, words = them = chosen(world, question.names)
     over = counted(world, them, question.over)
     partial, whole, totals = bool(question.names), Ledger(), bricks(over.workers)

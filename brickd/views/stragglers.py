@@ -1,7 +1,7 @@
-"""The view `stragglers`: who is slow, the workers side by side, and what was compared.
+"""The view `stragglers`: slow workers, all workers side by side, and what was compared.
 
-Owns: the schema of its document, what of a judgement belongs to whoever was asked for. Must not know: how one is
-judged, screens. Invariant: that nobody is slow is never said without what was compared.
+Owns: the schema of its document, which findings concern the selected workers. Must not know: how stragglers are judged,
+screens. Invariant: "no worker is slow" is never reported without what was compared.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from brickd.views.common import Answer, begun, chosen
 
 
 def answer(world: World, question: StragglersQuery) -> Answer:
-    """Show what was found among the workers that are meant.
+    """Report the findings about the selected workers.
 
     Raises:
-        NoDaemon: nobody has watched them.
+        NoDaemon: no daemon has watched them.
     """
     judged = world.stragglers()
     if judged is None:

@@ -1,6 +1,6 @@
 """The view `tree`: the call tree over all workers, with its kernels, transfers and needs.
 
-Owns: what its document begins with. Must not know: how trees are merged and told, screens.
+Owns: the first keys of its document. Must not know: how trees are merged and encoded, screens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The view `weights`: whether replicas hold the same parameters, and who does not.
+"""The view `weights`: whether replicas hold the same parameters, and which worker does not.
 
 Owns: the schema of its document. Must not know: how weights are compared, screens. Invariants: what was not compared is
-told with the reason; of what differs so many rows are told, and how many there are.
+counted by reason; at most ROWS_MAX differing rows are listed, and all are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROWS_MAX = 1_000
 
 
 def answer(world: World, question: WeightsQuery) -> Answer:
-    """Compare the weights of the workers that are meant."""
+    """Compare the weights of the selected workers."""
     _, workers, words = chosen(world, question.names)
     weights = world.weights(workers)
     judged = judge(weights, workers)
@@ -97,7 +97,7 @@ def _tensor(service: str, shard: str, tensor: Tensor, generation: int) -> Docume
 
 
 def _rows(row: Differing) -> Iterator[Document]:
-    """A row for each outlier; without a majority for all workers, the reference first."""
+    """A row for each outlier; without a majority for each worker, the reference first."""
     for name in row.agree if row.why == "disagree" else ():
         yield _row(row, name, row.wanted, None)
     for odd in row.odd:
@@ -105,7 +105,7 @@ def _rows(row: Differing) -> Iterator[Document]:
 
 
 def _row(row: Differing, worker: str, content: TensorContent | None, odd: WeightOutlier | None) -> Document:
-    """Of a worker; `odd`: what it is beside the others, if it is not one of these."""
+    """The row of a worker; `odd`: how it differs, if it is an outlier."""
     of, wanted = held(content), held(None if odd is None else row.wanted)
     return {
         **_tensor(row.service, row.shard, row.tensor, row.generation),
@@ -138,5 +138,5 @@ def _holding(holding: Holding) -> Document:
 
 
 def key_name(key: int) -> str | None:
-    """The name of a key, as everybody may know it; None: none was needed."""
+    """The public name of a key; None: no key was needed."""
     return f"{key:016x}" if key else None

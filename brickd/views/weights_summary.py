@@ -1,8 +1,8 @@
 """The weights of workers in several views: which differ, and how much was compared.
 
-Owns: the form of both in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: that
-nobody differs is never said without how much was compared; a finding has the keys that one by input has, and what of
-these says nothing of weights is null.
+Owns: the form of both in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: "no
+worker differs" is never reported without how much was compared; a finding has the same keys as one by input, and keys
+that do not apply to weights are null.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickd.model.workers import Worker
 def findings(
     judged: Iterable[WeightsVerdict], workers: Collection[Worker], *, partial: bool
 ) -> list[dict[str, Any]] | None:
-    """The findings; `partial`: those that name one of the workers. None: nothing was compared."""
+    """The findings; `partial`: only on the workers. None: nothing was compared."""
     of = list(judged)
     if all(each.verdict == "nothing" for each in of):
         return None
@@ -78,7 +78,7 @@ def _holds_any(of: TensorContent) -> bool:
 
 
 def held(of: TensorContent | None) -> dict[str, Any]:
-    """What a tensor holds; where a worker lacks it all of that is null."""
+    """The content of a tensor; all values are null if the worker lacks it."""
     if of is None:
         return dict.fromkeys(_HELD)
     return {**{name: getattr(of, name) for name in _HELD}, "checksum": f"{of.checksum:016x}", "shape": list(of.shape)}
@@ -95,10 +95,10 @@ class TensorSeen(NamedTuple):
 
     Attributes:
         place: where they are recorded.
-        held: how often any worker has one.
-        compared: how many of these beside another worker's.
-        odd: how many of these are something else.
-        differ: whether any is, or is not what it was.
+        held: how many of them all workers hold together.
+        compared: how many of these were compared with another worker's.
+        odd: how many of these differ from the majority.
+        differ: whether any differs from another worker's, or from its own earlier content.
     """
 
     place: ServiceSite
@@ -109,7 +109,7 @@ class TensorSeen(NamedTuple):
 
 
 def tensors(judged: Iterable[WeightsVerdict], held: Iterable[Holding]) -> list[TensorSeen]:
-    """All that anything is known of."""
+    """Count all known tensors by place."""
     counts: dict[ServiceSite, Counter[str]] = defaultdict(Counter)
     beside: Counter[tuple[ServiceSite, object]] = Counter()
     for each in held:
@@ -129,7 +129,7 @@ def _place(service: str, tensor: Tensor) -> ServiceSite:
 
 
 def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
-    """How much of a service; None: nobody has given any."""
+    """How much of a service was compared; None: no worker has given any tensor."""
     if not any(worker.known or worker.watched for worker in judged.workers):
         return None
     return {

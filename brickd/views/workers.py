@@ -1,7 +1,7 @@
-"""The view `workers`: every worker in full, and what is wrong.
+"""The view `workers`: every worker in full, and the problems.
 
-Owns: a worker's entry. Must not know: terminals, files, what counts as a problem. Invariants: nothing is left out that
-a count could show; of any number of refused files an answer lists LISTED_MAX and says how many there are.
+Owns: a worker's entry. Must not know: terminals, files, what is a problem. Invariants: every count is shown; at most
+LISTED_MAX refused files are listed, and the number of all is given.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 
 
 def answer(world: World, question: WorkersQuery) -> Answer:
-    """Show each of the workers."""
+    """Describe each of the workers."""
     found, workers, words = chosen(world, question.names)
     partial = bool(question.names)
     document = {
@@ -44,12 +44,12 @@ def answer(world: World, question: WorkersQuery) -> Answer:
 
 
 def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list[Entry]:
-    """The entries of the chosen workers and, unless only some are named, of refused files."""
+    """The entries of the chosen workers and, if no worker is named, of refused files."""
     return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
 
 
 def _open(reading: Reading) -> list[dict[str, Any]]:
-    """What a live worker's lanes have open, the longest first: the youngest span of each lane."""
+    """The youngest open span of each lane of a live worker, the longest first."""
     found = [
         {"brick": span.brick, "layer": span.layer, "since_ns": span.since_ns, "lane": number, "thread": lane["thread"]}
         for number, lane, _ in reading.lanes
@@ -59,7 +59,7 @@ def _open(reading: Reading) -> list[dict[str, Any]]:
 
 
 def _age_ns(reading: Reading) -> int | None:
-    """The age of the segment by the worker's own clock; None: not known."""
+    """The age of the segment by the worker's own clock; None: unknown."""
     if reading.now_ticks is None or not reading.alive:
         return None
     ticks = reading.now_ticks - reading.header["anchor_ticks"]
@@ -67,7 +67,7 @@ def _age_ns(reading: Reading) -> int | None:
 
 
 def _set(reading: Reading) -> Entry:
-    """The setting that its consumer wrote; a segment does not hold the patterns of sites."""
+    """The setting that the consumer wrote; a segment does not hold the patterns of sites."""
     return {
         **settings(spans=reading.detailed, off=reading.off),
         "fingerprints": words_of(reading.asked_rate),
@@ -110,7 +110,7 @@ def _worker(worker: Worker) -> Entry:
 
 
 def _refused(refused: Sequence[SegmentRefused]) -> list[Entry]:
-    """The entries of the first, and one of all others together."""
+    """The entries of the first LISTED_MAX files, and one entry for all others."""
     listed = [_quarantined(error.path, error.path, error.reason) for error in refused[:LISTED_MAX]]
     more = len(refused) - LISTED_MAX
     others = [_quarantined(OTHERS, None, plural(more, "more file"), together=more)] if more > 0 else []
