@@ -1,7 +1,7 @@
-"""A segment that is drained, and what the daemon keeps at hand for it.
+"""A segment that is drained, and what the daemon keeps about it.
 
-Owns: the way from one pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
-know: other segments, when a pass is due, files. Invariants: the result of a pass is taken whole before the next pass;
+Owns: the path from a pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
+know: other segments, when a pass is due, files. Invariants: the whole result of a pass is taken before the next pass;
 the segment of a dead worker is read to its end.
 """
 
@@ -27,19 +27,19 @@ from brickd.shm.segment_codec import together
 from brickd.shm.segment_copy import Reading, begins
 
 _COMPLEMENT = 2**64 - 1
-_LANES_KEPT = 64  # of the dead: those of one with more are added up, each takes 1 KB of every checkpoint
+_LANES_KEPT = 64  # of a dead worker; if it had more, they are added up: each takes 1 KB of every checkpoint
 _BEGINNING = Cursor(0, 0, 0, 0, 0)
-# What is read of the rings of the dead at once, in 20 ms where it is no more than bytes, and in all: a ring has its
-# whole memory before its first record, so that there is no more to be read than what the file takes.
+# The limits of reading a dead worker's rings: at once (20 ms for bytes alone), and in total, in multiples of the file's
+# memory. A ring has all its memory before its first record, so there is never more to read.
 _LAST_BYTES, _LAST_TIMES = 64 * MIB, 4
 
 
 class Stage(Enum):
-    """How far a segment's life in the daemon has come."""
+    """A segment's stage of life in the daemon."""
 
     DRAINED = "drained"
-    READ = "read"  # to its end: when the memory that holds its totals is kept, it may be removed
-    OVER = "over"  # nothing of it is needed any more
+    READ = "read"  # to its end; once its totals are saved, it may be removed
+    OVER = "over"  # no longer needed
 
 
 @dataclass(slots=True, eq=False)
@@ -48,16 +48,16 @@ class Attached:
 
     Attributes:
         took: the word of `brick_shm.h` for the lost segment whose totals it has; 0: none.
-        activity: as it was when it last changed, at `moved_ns`.
-        gaps: of the sequences of its events, as far as they were handled.
-        spares: the same file, opened once more: to close one of these alone would give up the lock on it.
-        heir: the segment where its worker goes on, since this one was removed: both tell of the same work.
-        producer: what gets its checksums; None: nothing does.
-        wish: what was last asked of its worker.
+        activity: the last value, which changed at `moved_ns`.
+        gaps: gaps in the sequence of its events that were already handled.
+        spares: more open descriptors of the same file: closing any of them would release the lock on it.
+        heir: the segment where its worker continues, because this one was removed; both describe the same work.
+        producer: receives its checksums; None: they are dropped.
+        wish: the last settings sent to its worker.
         epoch: the epoch word that its worker has; 0: none.
-        filtered_sites: how many sites it had when the wish was applied to them; -1: some had no name.
+        filtered_sites: the number of sites when the wish was applied to them; -1: some had no name yet.
         reported: the ration that the last event about it names.
-        last_bytes: read of its rings since its worker died.
+        last_bytes: bytes read from its rings since its worker died.
     """
 
     segment: Segment
@@ -85,26 +85,26 @@ class Attached:
 
     @property
     def uuid(self) -> str:
-        """Which worker it is."""
+        """The worker's uuid."""
         return self.segment.header["uuid"].hex()
 
     @property
     def service(self) -> str:
-        """What it belongs to."""
+        """The worker's service."""
         return self.segment.service
 
     @property
     def owner(self) -> Attached:
-        """The segment where its worker is now."""
+        """The segment where its worker continues."""
         return self if self.heir is None else self.heir.owner
 
     @property
     def deferred(self) -> Deferred:
-        """The work that its worker handed to devices."""
+        """The worker's deferred work."""
         return self.owner.known.deferred
 
     def goes_on_in(self, heir: Attached) -> None:
-        """Hand its deferred work over to the heir."""
+        """Hand over its deferred work to the heir."""
         heir.deferred.absorb(self.known.deferred)
         self.known.deferred = Deferred()
         self.heir = heir
@@ -115,23 +115,23 @@ class Attached:
         return begins(self.took)
 
     def has_taken(self, uuid: str) -> bool:
-        """Whether the totals of the segment with this uuid came along into this one."""
+        """Whether this segment took over the totals of the segment with this uuid."""
         return self.lost != "" and self.lost == uuid[:16]
 
     @property
     def name(self) -> str:
-        """What people call it: its worker's name, or as long as it has none its file's."""
+        """The worker's name, or the file's until it has one."""
         return self.known.name or self.segment.name
 
     def is_of(self, names: Collection[str]) -> bool:
-        """Whether one of these names is its worker's or its service's; True without names."""
+        """Whether a name is its worker's or its service's; True without names."""
         return not names or self.name in names or self.service in names
 
     def command(self, wish: Wish) -> None:
-        """Ask its worker for the operator's settings."""
+        """Send the operator's settings to its worker."""
         self.wish = wish
         flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
-        with suppress(SegmentRefused):  # what else is wrong with it the next pass will find out
+        with suppress(SegmentRefused):  # the next pass reports what else is wrong
             left_out = self._left_out(wish.sites) if wish.sites and self.segment.thins else 0
             self.segment.command(flags, rate_of(wish.fingerprints) or 0, left_out)
 
@@ -139,12 +139,12 @@ class Attached:
         number = self.segment.process()["sites"]
         names, sites = self.segment.tables()
         entries = [names[row[0]] if row is not None and row[0] < len(names) else None for row in sites]
-        # One that is on its way is looked at once more: that it arrives changes no number.
+        # A site may have no name yet. It is checked again: its name's arrival does not change the number of sites.
         self.filtered_sites = -1 if None in entries else number
         return left_out([None if entry is None else entry[0] for entry in entries], patterns)
 
     def follow(self) -> None:
-        """Apply the operator's wish to sites that its worker has named since then."""
+        """Apply the operator's wish to new sites of its worker."""
         if not self.wish.sites or not self.segment.thins:
             return
         with suppress(SegmentRefused):
@@ -152,7 +152,7 @@ class Attached:
                 self.command(self.wish)
 
     def rescan(self) -> bool:
-        """Ask its worker to read its weights once more; False: it watches none."""
+        """Tell its worker to read its weights again; False: it watches none."""
         with suppress(SegmentRefused):
             if self.segment.process()["weights"]:
                 self.segment.rescan()
@@ -160,7 +160,7 @@ class Attached:
         return False
 
     def moved(self, now_ns: int) -> bool:
-        """Note whether its worker recorded anything since the last look; whether details were read."""
+        """Note any activity since the last look; returns whether details were read."""
         drain = self.drain
         activity = drain.activity if self.detailed else self._activity()
         if activity != self.activity:
@@ -170,7 +170,7 @@ class Attached:
         return changed
 
     def cursors(self) -> list[Cursor]:
-        """How far each of its lanes was read, up to the last one of which anything was."""
+        """How far each lane was read, up to the last lane with any record."""
         rows = self.drain.cursors()
         while rows and not any(rows[-1]):
             rows.pop()
@@ -178,17 +178,17 @@ class Attached:
 
     @property
     def detailed(self) -> bool:
-        """Whether its rings are read, and not its totals alone."""
+        """Whether its rings are read, not only its totals."""
         return self.account.ration is Ration.WHOLE
 
     def _activity(self) -> int:
         try:
             return self.segment.activity()
-        except SegmentRefused:  # the next reading will say why
+        except SegmentRefused:  # the next reading reports why
             return self.activity
 
     def take(self, events: bytes | None) -> None:
-        """Take what one pass brought."""
+        """Take the events of one pass."""
         if events is not None:
             others, sources = _reader.pieces(events)
             if sources:
@@ -201,23 +201,23 @@ class Attached:
                 self.producer.lose(self.segment.dropped(_reader.KIND_CHECKED))
 
     def listen(self) -> None:
-        """Hear the checksums that one pass brought."""
+        """Hand over the checksums of one pass."""
         if self.producer is not None:
             self.producer.receive(self.drain.take_checked())
 
     def settle(self, *, complete: bool) -> None:
-        """End a pass over all segments; `complete`: those of this worker were read to their ends."""
+        """End a pass over all segments; `complete`: this worker's segments were read to their ends."""
         self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
-        """Orphan open starts where the writer dropped a finalize: it may have closed any of them."""
+        """Orphan open starts if the writer dropped a finalize: it may have closed any of them."""
         dropped = self.segment.dropped(_reader.KIND_FINALIZE)
         if dropped > self.known.finalizes_dropped:
             self.known.finalizes_dropped = dropped
             self.deferred.orphan()
 
     def exhaust(self) -> bool:
-        """Read the rings of a dead worker; False: not at the end yet. SegmentRefused if invalid."""
+        """Read a dead worker's rings; False: not at the end yet. Raises SegmentRefused if invalid."""
         self.drain.salvage()
         quiet, begun = 0, self.drain.read
         while self.drain.read - begun < _LAST_BYTES:
@@ -229,7 +229,7 @@ class Attached:
             if self.heir is None:
                 self.settle(complete=self.drain.complete)
             quiet = 0 if events is not None or not self.drain.complete else quiet + 1
-            if quiet == 3:  # a pass that found nothing, and two after it for what waited for one
+            if quiet == 3:  # an empty pass, and two more for events that waited for one
                 return True
         self.last_bytes += self.drain.read - begun
         if self.last_bytes > _LAST_TIMES * self.segment.memory_bytes + _LAST_BYTES:
@@ -238,7 +238,7 @@ class Attached:
         return False
 
     def last_reading(self) -> Reading:
-        """The last reading, deferred work included, with heads and tails as after reading all."""
+        """The last reading with deferred work; heads and tails as if all was read."""
         cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
 
         def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:

@@ -1,21 +1,20 @@
-"""The daemon's loop: finds segments, drains them, remembers, and removes those of the dead.
+"""The daemon's loop: finds, drains and saves segments, and removes those of dead workers.
 
-Owns: the order of its own steps, which is what makes every event count once. Must not know: where its memory is kept
-and who asks for it, signals, the time of day. A tick, in this order:
+Owns: the order of its steps, which makes every event count once. Must not know: where its memory is saved and who
+queries it, signals, the time of day. A tick, in this order:
 
-    look      new segments are opened, locked and gone on from where the memory says
-    epoch     workers get the epoch by which they choose steps, when it moves and when they come
-    drain     what moved is copied and folded, in one call; events go to the workers' deferred work and to the sources,
-              checksums to who compares them
-    publish   tails of span rings: their details are not remembered, so their room is free at once
-    judge     workers whose lock is free and that stand still are dead: drained to the end, their totals remembered
-    keep      what differs is judged, sources that are whole go into their files and the memory is saved; only then are
-              tails of event rings published, segments of the dead removed, and the file of records of removed
-              workers emptied, which it holds by now
+    look      open and lock new segments, and continue where the memory says
+    epoch     write the epoch by which workers choose steps, if it moved or workers came
+    drain     copy and fold new records, in one call; events go to the workers' deferred work and to the sources,
+              checksums to the comparison
+    publish   free the room of span rings at once: the checkpoint does not save single spans
+    judge     find dead workers: their lock is free and nothing moved; drain them to the end and take their totals
+    keep      compare fingerprints, write complete sources into files, save the checkpoint; only then free the room
+              of event rings, remove segments of dead workers, and empty the file of records of removed workers
 
-Invariants: nothing that the memory does not hold is ever given back to a writer or removed; a daemon that ends between
-any two of these steps, or within one, leaves what its successor needs; one segment's trouble costs that segment alone;
-memory is limited, and what goes over a limit is added up or refused, and told.
+Invariants: only what the checkpoint contains is given back to a writer or removed; a daemon that ends between two
+steps, or within one, leaves what its successor needs; an invalid segment affects no other; memory is limited, and
+what exceeds a limit is added up or refused, and reported.
 """
 
 from __future__ import annotations
@@ -49,34 +48,34 @@ SECOND = 1_000_000_000
 STILL_NS = 5 * SECOND
 KEEP_NS = JUDGE_NS = SECOND
 LOOK_NS = 5 * SECOND
-# After a listing the next look waits this many times as long as it took. A stranger may put 100,000 files there, which
-# take 0.05 s to list (0.4 s the first time): at most 2 % of the loop's time.
+# After a listing the next look waits this many times as long as the listing took, which limits it to 2 % of the loop's
+# time. Another user may put 100,000 files there, which take 0.05 s to list (0.4 s the first time).
 LOOK_RESTS = 50
-HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
+HELD_MAX = 0.5  # share of an event ring that may wait for the next regular checkpoint
 
-# A look at how full the rings are costs little, a tick costs something however little it finds: it waits until it is
-# worth it. Of the fullest ring so much is wanted then: seldom enough to cost little, early enough to lose nothing.
+# Checking how full the rings are is cheap; a tick has a fixed cost. So a tick starts when the fullest ring has this
+# fill: seldom enough to be cheap, early enough to lose nothing.
 FILL_WANTED = 0.5
 FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 25
-LATEST_NS = SECOND // 4  # so late may be shown what lies in a ring
-# So often it is looked whether anything comes, after a while in which nothing did: a ring of the usual size is full by
-# then where a thread suddenly records more than 40,000 times a second.
+LATEST_NS = SECOND // 4  # the longest time from a record to its reading
+# The interval of checks after a tick without records. A ring of the usual size fills in this time if a thread suddenly
+# records more than 40,000 times a second.
 REST_NS = SECOND // 10
-REST_WITH_SPANS_NS = SECOND // 40  # of a ring of every span: 160,000 times a second
+REST_WITH_SPANS_NS = SECOND // 40  # if every span is recorded: 160,000 times a second
 
-# A tick that drained for so long lets the rest wait, however little it read: 40,000 events a second fill a ring of the
-# usual size in the same time.
+# How long a tick drains; the rest waits for the next one. In the same time 40,000 events a second fill a ring of the
+# usual size.
 TICK_NS = SECOND // 10
 
-_TURN_SECONDS = 0.01  # so long the loop waits for those who read segments, of whom there may always be one
+_TURN_SECONDS = 0.01  # the wait for readers of segments, which may overlap without end
 
 
 class Rest(NamedTuple):
     """How long the loop rests until the next tick.
 
     Attributes:
-        every_ns: between two looks whether a ring is full enough.
-        looks: after this many the next tick is due.
+        every_ns: the interval of checks whether a ring is full enough.
+        looks: the next tick is due after this number of checks.
         enough: the fill of a ring that starts a tick at once; 0: any record does.
     """
 
@@ -89,10 +88,10 @@ class Collector:
     """The loop's state.
 
     Attributes:
-        drains: whose rings the next tick reads.
-        watch: judges fingerprints that differ; None: nothing does.
-        trouble: why the memory cannot be saved now, or "".
-        ending: set from outside: what takes long is left to the next daemon.
+        drains: the drains of the next tick.
+        watch: compares fingerprints; None: they are not compared.
+        trouble: why the checkpoint cannot be saved now, or "".
+        ending: set by another thread: long work is left to the next daemon.
     """
 
     def __init__(
@@ -109,8 +108,8 @@ class Collector:
     ) -> None:
         """Begin with no segment drained.
 
-        `keep` saves the memory. `starve` frees file descriptors when none is left to open a segment with. Without
-        `numerics`, fingerprints are dropped.
+        `keep` saves the checkpoint. `starve` frees file descriptors when a segment cannot be opened for lack of one.
+        Without `numerics`, fingerprints are dropped.
         """
         self.memory = memory
         self._clock = clock
@@ -124,12 +123,12 @@ class Collector:
             memory.compared = self.watch.compared
         self.rescans = Rescans(memory.compared.findings.values(), memory.compared.births)
         self._keep, self._log_event, self._starve = keep, log_event, starve
-        # Another thread sets these two as well: never are they set to what they were before something was done.
+        # Other threads set these two as well: clear them before the work that they ask for, never after it.
         self._dirty = False
         self._urgent = False
         self._look_due = False
-        # What each pass drains, as long as none comes or goes: a pass finds the caches cold, and whatever it looks at
-        # costs more than what it does with it.
+        # What each pass drains, until segments come or go. A pass finds the caches cold: looking at a segment costs
+        # more than processing it.
         self._turns: list[DrainTurns] = []  # of each user
         self.drains: list[_reader.Drain] = []
         self._unsettled: set[Attached] = set()
@@ -140,13 +139,13 @@ class Collector:
     # ---- the tick
 
     def tick(self, now_ns: int, *, look: bool = False, asked: bool = False) -> Rest:
-        """Do what is due, and look for segments if one came or went, or a user asked for something."""
+        """Do what is due; look for segments if files came or went, or a user asked for something."""
         if look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits:
             self._look_due = True
         if asked:
             self._look_due, self._look_again_ns = True, now_ns
-        # Who reads opens files that are not attached yet: to close one of them then would give up our lock on it. Such
-        # a one is soon done; where one follows another we wait for our turn.
+        # A reader may have an unattached file open, and closing it would release our lock on it: so attach only while
+        # nothing reads. Reads are short; if they overlap for two intervals, wait for our turn.
         if (
             self._look_due
             and now_ns >= self._look_again_ns
@@ -175,22 +174,22 @@ class Collector:
         if not fill and not hurried:
             every_ns = REST_WITH_SPANS_NS if self.wants_spans else REST_NS
             return Rest(every_ns, JUDGE_NS // every_ns, 0.0)
-        # What is deferred wants a second pass: while more of it comes that is the next one.
+        # Deferred work needs a second pass: while more of it comes, that is the next pass.
         due_ns = SLOWEST_NS if hurried and not fill else LATEST_NS
-        if fill:  # at the rate of the last pass a ring is full enough then
+        if fill:  # at the rate of the last pass, the ring is then full enough
             due_ns = min(due_ns, max(int(elapsed_ns * FILL_WANTED / fill), FASTEST_NS))
         every_ns = min(due_ns, SLOWEST_NS)
         return Rest(every_ns, due_ns // every_ns, FILL_WANTED / 2)
 
     @property
     def wants_spans(self) -> bool:
-        """Whether workers are asked for every span in detail."""
+        """Whether workers are told to record every span in detail."""
         with self.roster.lock:
             recorded = self.roster.rings is not None and self.roster.rings.spans
             return recorded or any(wish.spans for wish in self.memory.wishes.values())
 
     def look(self, now_ns: int) -> None:
-        """Find the segments that came, and the files that went."""
+        """Find new segments, and files that were removed."""
         self._looked_ns, self._look_due = now_ns, False
         self.roster.look(now_ns, lambda: not self.ending.is_set())
         self._look_again_ns = now_ns + (1 + LOOK_RESTS) * self.directory.listing_ns
@@ -198,18 +197,18 @@ class Collector:
             self._dirty = True
         if self.directory.starved:
             self._starve()
-            self._looked_ns += SECOND - LOOK_NS  # once more in a second
+            self._looked_ns += SECOND - LOOK_NS  # try again in one second
 
     # ---- drain
 
     def _drain(self) -> float:
-        """One pass over the segments; how full the fullest ring was."""
+        """Make one pass over the segments; returns the fill of the fullest ring."""
         self._group()
         until_ns = self._clock() + TICK_NS
         for turns in self._turns:
             turns.tick(self._take, lambda: self._clock() < until_ns and not self.ending.is_set())
         held = max((drain.held for drain in self.drains), default=0.0)
-        if held:  # whatever kind of event it is: until it is kept, the ring has no room for others
+        if held:  # any kind of event: the ring has no room for others until it is saved
             self._dirty = True
         if held >= HELD_MAX:
             self._urgent = True
@@ -249,7 +248,7 @@ class Collector:
 
     @contextmanager
     def _isolating(self, each: Attached) -> Iterator[None]:
-        """Give up a segment whatever goes wrong with it: the records of others are here already."""
+        """Give up a segment after any error: the records of the others must still be taken."""
         try:
             yield
         except SegmentRefused as error:
@@ -259,7 +258,7 @@ class Collector:
             self.roster.give_up(each, SegmentRefused(each.segment.name, reason))
 
     def _settle(self) -> None:
-        """Settle the deferred work that this pass or the last one brought."""
+        """Settle the deferred work of this pass or the last one."""
         self._dirty = True
         partly = {each.owner for each in self._drained() if not each.drain.complete}
         partly |= {each.owner for turns in self._turns for each in turns.unreached}
@@ -275,7 +274,7 @@ class Collector:
         if not writes or not (failed := _reader.write_all(writes)):
             return
         for each in self._drained():
-            # The pages of a worker's file are there before it is published: what has a hole here is none's.
+            # A worker allocates all pages of its file before it publishes it: a file with a hole is not a worker's.
             if error := failed.get(each.segment.fd):
                 reason = f"cannot be written: {os.strerror(error)}"
                 self.roster.give_up(each, SegmentRefused(each.segment.name, reason))
@@ -292,7 +291,7 @@ class Collector:
         self._to_judge = self.roster.drained()[::-1]
 
     def _rescan(self, now_ns: int) -> None:
-        """Ask the workers that findings name to read their weights again."""
+        """Tell the workers that findings name to read their weights again."""
         self.rescans.look(self.memory.compared.findings)
         self.rescans.look_born(self.memory.compared.births)
         for service, why, uuids in self.rescans.due(now_ns):
@@ -306,7 +305,7 @@ class Collector:
                 self._log_event("weights_rescan", text, service=service, worker=worker, command=command)
 
     def _judge(self, now_ns: int) -> None:
-        """Find dead workers, for as long as a tick may take; the next one goes on."""
+        """Find dead workers, within the time of a tick; the next tick continues."""
         until_ns = self._clock() + TICK_NS
         while self._to_judge and self._clock() < until_ns and not self.ending.is_set():
             each = self._to_judge.pop()
@@ -329,7 +328,7 @@ class Collector:
                         self._urgent = True
 
     def _ration(self, each: Attached) -> None:
-        """Have it get what it may cost from now on, which a reading has worked out."""
+        """Apply a worker's new ration, which a reading has computed."""
         before, each.reported = each.reported, each.account.ration
         if each.reported is Ration.NOTHING:
             self.roster.give_up(each, SegmentOverBudget(each.segment.name, each.account.why))
@@ -345,7 +344,7 @@ class Collector:
     # ---- keep
 
     def keep(self, now_ns: int) -> None:
-        """Save the memory; then, and only then, give back and remove what it holds."""
+        """Save the memory; only then give back and remove what it contains."""
         self._kept_ns = now_ns
         if self.watch is not None:
             self.memory.compared = self.watch.look(self._roll)
@@ -354,7 +353,7 @@ class Collector:
         with self.roster.lock:
             for each in self.roster.attached.values():
                 each.known.cursors = each.cursors()
-            self._dirty = self.watch is not None and self.watch.waits  # then it is to look again, whatever comes
+            self._dirty = self.watch is not None and self.watch.waits  # then it must look again, even if nothing comes
             self._urgent = False
             memory = self.memory.copy()
         try:
@@ -380,7 +379,7 @@ class Collector:
             self._empty(records)
 
     def _fold(self) -> bytes:
-        """Take in the records of removed workers; the content of their file."""
+        """Take in the records of removed workers; returns the content of their file."""
         found = removed_file.look(self.memory.prefix)
         with self.roster.lock:
             new = self.roster.fold(found.removed)
@@ -392,11 +391,11 @@ class Collector:
         return found.content
 
     def _empty(self, records: bytes) -> None:
-        """Make room for further records, now that these are kept.
+        """Make room for more records, now that these are saved.
 
-        Whoever reads segments has looked at the memory before, and looks at the file after that: not in between.
+        A reader of segments reads the memory first and then the file: do not truncate the file in between.
         """
-        self._dirty = True  # until it is done
+        self._dirty = True  # until the file is empty
         if self.roster.reading.acquire(timeout=_TURN_SECONDS):
             try:
                 if removed_file.truncate(self.memory.prefix, records):
@@ -413,7 +412,7 @@ class Collector:
             return Roll(self.memory.names(), services, frozenset(self.roster.attached))
 
     def end(self, now_ns: int) -> None:
-        """Leave everything for the next daemon, and the workers with their own settings."""
+        """Leave everything for the next daemon, and give the workers their own settings."""
         self._drain()
         self._publish(events=False)
         self.memory.closed = True
@@ -425,5 +424,5 @@ class Collector:
         self.roster.close(_TURN_SECONDS)
 
     def change(self) -> None:
-        """The memory was changed from outside, under the lock: it is to be kept at once."""
+        """Note that the memory was changed from outside, under the lock: save it at once."""
         self._dirty = self._urgent = True

@@ -1,8 +1,7 @@
 """The daemon as a process: its parts, and what its API may ask of them.
 
-Owns: which parts there are, and the locks between the API and the loop. Must not know: the order of the loop's steps,
-where the memory is kept, HTTP. Invariants: a daemon that may not start changes nothing; the loop goes on whatever the
-API does.
+Owns: the set of parts, and the locks between the API and the loop. Must not know: the order of the loop's steps, where
+the memory is saved, HTTP. Invariants: a daemon that may not start changes nothing; no API request stops the loop.
 """
 
 from __future__ import annotations
@@ -90,13 +89,13 @@ class Daemon:
     ) -> None:
         """Begin where the last daemon ended; workers choose other steps every `epoch_ns`.
 
-        With `stays` False it drains only for a while: workers that end after it remove their own segments.
+        With `stays` False it drains only temporarily: workers that end later remove their own segments.
         """
         self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
         self._home, self._memory = home, memory
-        # The last events of a killed daemon have numbers that were not saved: no number is given twice.
+        # The numbers of a killed daemon's last events were not saved: skip them, so that no number is used twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
         self._log_lock = threading.Lock()
         memory.closed = False
@@ -140,9 +139,9 @@ class Daemon:
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
     def log_event(self, kind: str, text: str, **of: str | None) -> None:
-        """Log an event; the next daemon numbers its events from here on."""
+        """Log an event; the next daemon continues its numbers."""
         number = self.events.add(kind, text, **of).number
-        with self._log_lock:  # threads of the API log, too: the first to log may come here last
+        with self._log_lock:  # threads of the API log, too, and may arrive here out of order
             self._memory.newest_event = max(self._memory.newest_event, number)
 
     def _keep(self, content: bytes) -> None:
@@ -159,11 +158,11 @@ class Daemon:
             raise
 
     def sheds(self, shed: Callable[[], None]) -> None:
-        """Say what closes all clients, where their files are needed for the checkpoint or the drain."""
+        """Set what closes all clients if the checkpoint or the drain lacks file descriptors."""
         self._shed = shed
 
     def _starve(self) -> None:
-        """No file descriptor is left: clients give theirs."""
+        """Close all clients, because no file descriptor is left."""
         self._shed()
         now_ns = time.monotonic_ns()
         if now_ns - self._starved_ns >= _STARVED_AGAIN_NS:
@@ -176,7 +175,7 @@ class Daemon:
         """Save the weights before the checkpoint that counts them; drop those of forgotten workers."""
         weights = self._numerics.weights
         weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
-        # Of weights that are read again and again, and stay as they are, nothing is lost but when that was.
+        # If weights are only read again without a change, losing this file loses only the time of the last read.
         late = self._memory.closed or time.monotonic_ns() - self._weights_kept_ns >= _READ_AGAIN_NS
         if weights.news != self._weights_news or (late and weights.changes != self._weights_kept):
             self._home.keep_weights(codec.encode(self.prefix, weights))
@@ -184,7 +183,7 @@ class Daemon:
             self._weights_kept_ns = time.monotonic_ns()
 
     def restore(self) -> None:
-        """Make a removed runtime directory again; DaemonRefused if that fails."""
+        """Recreate a removed runtime directory; DaemonRefused if that fails."""
         if self._home.restore(self.prefix):
             self.log_event("restored", "the runtime directory had been removed: it was made and taken again")
 
@@ -199,7 +198,7 @@ class Daemon:
                     f"{process(each.refused.pid)} drains the segments {self.prefix}* already: end it, or set"
                     " BRICKD_SHM_PREFIX for other workers"
                 )
-        self._collector.change()  # it is kept at once that this one has not come to its end
+        self._collector.change()  # save at once that this daemon has not ended cleanly
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
         self.log_event("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
@@ -208,7 +207,7 @@ class Daemon:
         self._sampler.start()
 
     def end(self) -> None:
-        """End what is recorded and the loop, and wait until both have."""
+        """End recordings and the loop, and wait until they have ended."""
         self._recordings.close()
         self._collector.ending.set()
         self._sampler.end()
@@ -224,7 +223,7 @@ class Daemon:
         except PackageNotFoundError:
             release = None
         recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
-        now_ns = time.monotonic_ns()  # after that: the loop comes round at any time
+        now_ns = time.monotonic_ns()  # in this order: the loop may come round at any time
         return DaemonStatus(
             release,
             os.getpid(),
@@ -239,7 +238,7 @@ class Daemon:
         )
 
     def survey(self) -> Survey:
-        """Every worker, as it is now."""
+        """All workers, as they are now."""
         return self._usages.laid_over(self._found())
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
@@ -251,21 +250,21 @@ class Daemon:
         return self._lookout.judged().at(time.monotonic_ns())
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms that hold."""
+        """The active alarms."""
         with self._collector.roster.lock:
             names = self._memory.names()
         return *self._alarms.hold(), *birth_alarms.alarms(self._memory.compared.births, names, time.time_ns())
 
     def problem_book(self) -> Book:
-        """What is known of problems over time."""
+        """The book of problems over time."""
         return self._problems.book()
 
     def compared(self) -> Compared:
-        """Where workers differ, and how much was compared."""
+        """The differences of workers, and how much was compared."""
         return self._memory.compared
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The recent fingerprints of some workers, and the stored evidence of where they differ."""
+        """The recent fingerprints of some workers, and the stored evidence of their differences."""
         shards = shards_of(of)
         numerics = self._numerics.about(shards.keys())
         recall(numerics, self._memory.compared, shards)
@@ -276,7 +275,7 @@ class Daemon:
         return self._numerics.weights.about({worker.reading.uuid for worker in of})
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
-        """What kernels were compiled from."""
+        """The sources of kernels."""
         return self._memory.sources
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
@@ -284,7 +283,7 @@ class Daemon:
         return self._weighing.judged(found.workers)
 
     def _used(self) -> Survey:
-        """The same, after a look at their processes."""
+        """The survey, after a new look at the processes."""
         found = self._found()
         self._usages.look(found, time.monotonic_ns())
         return self._usages.laid_over(found)
@@ -303,7 +302,7 @@ class Daemon:
 
     @contextlib.contextmanager
     def segment(self, file: str) -> Iterator[Segment]:
-        """A segment to look into."""
+        """Open a segment to inspect it."""
         roster = self._collector.roster
         with roster.reading:
             with roster.lock:
@@ -315,13 +314,13 @@ class Daemon:
             yield segment
 
     def details(self, uuid: str) -> Details | None:
-        """What was taken from its span rings since this daemon drains it."""
+        """What was read from a worker's span rings since this daemon drains it."""
         with self._collector.roster.lock:
             held = self._collector.roster.attached.get(uuid)
         return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
     def set(self, order: Setting) -> Obeyed:
-        """Set what the workers of a service record, now and later; return how many obey."""
+        """Set what the workers of a service record, now and later; returns how many obey."""
         assert order.service is not None
         collector, roster = self._collector, self._collector.roster
         with roster.reading, roster.lock:
@@ -355,13 +354,13 @@ class Daemon:
         return self._memory.thresholds
 
     def set_thresholds(self, order: Setting) -> Thresholds:
-        """Change thresholds; return all of them."""
+        """Change thresholds; returns all of them."""
         if order.threshold:
             self.take_thresholds(assigned(order.threshold, self.thresholds))
         return self.thresholds
 
     def take_thresholds(self, thresholds: Thresholds) -> None:
-        """Judge by these from now on, and keep them."""
+        """Judge by these thresholds from now on, and save them."""
         with self._collector.roster.lock:
             self._memory.thresholds = thresholds
             self._collector.change()
@@ -370,7 +369,7 @@ class Daemon:
         self.log_event("set", f"thresholds: {changed}")
 
     def rescan(self, order: Rescanning) -> list[str]:
-        """Have workers read their weights once more; which."""
+        """Tell workers to read their weights again; returns their names."""
         select(self.survey().workers, order.names)
         roster = self._collector.roster
         with roster.reading, roster.lock:
@@ -378,11 +377,11 @@ class Daemon:
             return sorted(each.name for each in meant if each.rescan())
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Silence a problem, or lift that; return the silenced ones."""
+        """Silence a problem, or lift the silence; returns the silenced problems."""
         return self._problems.silence(order)
 
     def test_notify(self) -> list[dict[str, Any]]:
-        """Send a test to where alarms go; how each target answered."""
+        """Send a test to the targets of alarms; returns the answer of each."""
         return self._notifier.test()
 
     def _keep_unproven(self, reported: Collection[About]) -> None:
@@ -396,7 +395,7 @@ class Daemon:
         self._loop.wake()
 
     def forget(self, order: Forgetting) -> int:
-        """Drop the totals of the dead; of how many."""
+        """Drop the totals of dead workers; returns their number."""
         collector = self._collector
         names = set(order.names)
         dead = [worker for worker in self.survey().workers if not worker.reading.alive] if names else []
@@ -433,7 +432,7 @@ class Daemon:
         return sum(each.workers for each in dropped)
 
     def _unknown(self, services: Collection[str] | None) -> Collection[str]:
-        """The producers of fingerprints of some services, or of all, that have no place of their own in the memory."""
+        """The producers of fingerprints without a place of their own in the memory, by service."""
         memory = self._collector.memory
         stay = memory.known.keys() | memory.gone.keys()
         left = [each for uuid, each in self._numerics.producers.copy().items() if uuid not in stay]
@@ -442,7 +441,7 @@ class Daemon:
     # ---- recordings
 
     def record(self, order: Recording, first: Path | None = None) -> Recorder:
-        """Begin a recording, with `first` as its first file; None: a new one in the state directory."""
+        """Begin a recording whose first file is `first`; None: a new file in the state directory."""
         found = self.survey()
         select(found.workers, order.names, foreign=found.foreign)
         if order.until_exit and not self.lives(order.names):
@@ -462,13 +461,13 @@ class Daemon:
         recorder.end("asked")
 
     def lives(self, names: tuple[str, ...]) -> bool:
-        """Whether any worker of these names is drained; with none, any at all."""
+        """Whether a worker of these names is drained; without names, any worker."""
         roster = self._collector.roster
         with roster.lock:
             return any(each.is_of(names) for each in roster.drained())
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool; None: stop after those made by now."""
+        """Copy the records of these rings into a spool; None: stop after all records made until now."""
         if spool is None:
             self._loop.tick()
         roster = self._collector.roster
@@ -478,5 +477,5 @@ class Daemon:
         self._loop.wake()
 
     def down(self) -> None:
-        """End, soon."""
-        os.kill(os.getpid(), signal.SIGTERM)  # as everybody else ends it
+        """End the daemon soon."""
+        os.kill(os.getpid(), signal.SIGTERM)  # like everyone else who stops it

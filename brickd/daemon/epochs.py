@@ -1,8 +1,8 @@
 """The epoch of sampling: the number on all control pages by which workers choose steps.
 
 Owns: when the epoch moves, and that all workers have it. Must not know: how a step is chosen
-(`agent/src/writer/draw.h`). Invariants: all workers get a new epoch in one call; a worker that comes gets the epoch of
-the others; a daemon that ends leaves no epoch; a worker whose page cannot be written uses its own clock.
+(`agent/src/writer/draw.h`). Invariants: all workers get a new epoch in one call; a new worker gets the epoch of the
+others; a daemon that ends leaves no epoch; a worker whose page cannot be written uses its own clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Epochs:
         self._written = _NONE
 
     def move(self, workers: Callable[[], Iterable[Attached]], *, changed: bool) -> None:
-        """Write the epoch of now where it is not written yet; `changed`: workers came or went."""
+        """Write the current epoch where it is missing; `changed`: workers came or went."""
         word = self._word()
         if word != self._written or changed:
             self._write(workers(), word)

@@ -1,8 +1,8 @@
 """The daemon's thread: a tick, the rest until the next one, and what wakes it early.
 
 Owns: the thread, the watch on the directory of segments, the handling of defects. Must not know: the order of a tick's
-steps, who asks for anything. Invariants: an exception in a tick is logged and does not end the thread; at a clean end
-all that was read is saved.
+steps, who wakes it. Invariants: an exception in a tick is logged and does not end the thread; a clean end saves
+everything that was read.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from brickd.daemon.collector import LOOK_NS, SECOND, Collector
 from brickd.model.event_log import LogEvent
 from brickd.shm import _reader
 
-# A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
+# The longest wait of a thread for the interpreter: the loop must be on time.
 _SWITCH_SECONDS = 0.001
-_AFTER_A_DEFECT_SECONDS = 1.0  # it may be there to stay
-_TICK_SECONDS = 5.0  # a caller waits this long for one: only a loop that hangs takes longer
-# Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
+_AFTER_A_DEFECT_SECONDS = 1.0  # it may be permanent
+_TICK_SECONDS = 5.0  # a caller waits this long for a tick: only a loop that hangs takes longer
+# Files come and go in bursts, and most may not be ours: all that come within this time are handled together.
 _CROWD_SECONDS = 0.02
 _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
 
 
 class Loop:
-    """The thread that ticks a collector; it last did at `came_round_ns`, a monotonic time."""
+    """The thread that ticks a collector, last at `came_round_ns` (monotonic)."""
 
     def __init__(self, collector: Collector, log_event: LogEvent) -> None:
         self.came_round_ns = time.monotonic_ns()
@@ -39,37 +39,37 @@ class Loop:
         self._beginning = os.fsencode(collector.memory.prefix)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = collector.ending
-        self._awaited: deque[threading.Event] = deque()  # whose tick is to come
+        self._awaited: deque[threading.Event] = deque()  # set by the next tick
         self._asked = False  # whether the next tick was woken
         self._thread = threading.Thread(target=self._run, name="brickd-loop")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread.start()
 
     def wake(self) -> None:
-        """Have it tick now; from any thread."""
+        """Start a tick now; from any thread."""
         os.eventfd_write(self._wake, 1)
 
     def tick(self) -> None:
-        """Wait for a tick that begins now or later, for a limited time; from any other thread."""
+        """Wait, up to a limit, for a tick that begins now or later; from any other thread."""
         ticked = threading.Event()
         self._awaited.append(ticked)
         self.wake()
         ticked.wait(_TICK_SECONDS)
 
     def end(self) -> None:
-        """End, and wait until it has."""
+        """End the thread, and wait for it."""
         self._ending.set()
         self.wake()
         self._thread.join()
 
     def log_defect(self) -> None:
-        """Tell what was raised, within its `except`."""
+        """Log the exception; called within its `except`."""
         lines = traceback.format_exc().splitlines()
         self._log_event("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
-        with contextlib.suppress(OSError):  # the log's disk is full, or its reader has gone
+        with contextlib.suppress(OSError):  # the log's disk is full, or its reader is gone
             for line in lines:
                 print(escape.text(line), file=sys.stderr, flush=True)
 
@@ -82,9 +82,9 @@ class Loop:
         while not self._ending.is_set():
             try:
                 look = self._round(fds, look=look)
-            except Exception:  # whatever it is, the next round may do better
+            except Exception:  # the next round may succeed
                 self.log_defect()
-                look = False  # what was not seen is found in time
+                look = False  # missed files are found by the regular look
                 self._ending.wait(_AFTER_A_DEFECT_SECONDS)
         try:
             self._collector.end(time.monotonic_ns())
@@ -94,7 +94,7 @@ class Loop:
             os.close(watch)
 
     def _round(self, fds: tuple[int, int], *, look: bool) -> bool:
-        """A tick, and the rest until the next one is due; whether that one is to look for segments."""
+        """Tick and rest until the next tick is due; returns whether it must look for segments."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
         rest = self._collector.tick(time.monotonic_ns(), look=look, asked=self._asked or bool(awaited))
         self.came_round_ns = time.monotonic_ns()
@@ -107,7 +107,7 @@ class Loop:
         return look and self._came_or_went(fds[0])
 
     def _came_or_went(self, watch: int) -> bool:
-        """Whether files that may be segments did: others use the directory, too."""
+        """Whether possible segments came or went: others use the directory, too."""
         time.sleep(_CROWD_SECONDS)
         events, at = os.read(watch, 65_536), 0
         while at < len(events):
@@ -118,7 +118,7 @@ class Loop:
         return False
 
     def _watch(self) -> int | None:
-        """A watch on the directory of segments; None: the system allows no more watches."""
+        """Watch the directory of segments; None: the system allows no more watches."""
         try:
             return _reader.watch(_reader.DIRECTORY)
         except OSError as error:

@@ -1,9 +1,9 @@
-"""Alarms on their way: what is sent of a problem, a queue and a thread for each target.
+"""The sending of alarms: a problem's document, and a queue and a thread for each target.
 
-Owns: the document that is sent, the queues, when to try again, the counts, the events of failures. Must not know: how a
-document reaches a target, which changes of a problem are sent. Invariants: giving a document waits for nothing; a queue
-is bounded and what finds no room is counted; a target that fails is an event once, until it works again; each target
-gets one document at a time, in order.
+Owns: the document, the queues, when to retry, the counts, the events of failures. Must not know: how a document reaches
+a target, which changes of a problem are sent. Invariants: queueing a document never waits; a queue is bounded and what
+it has no room for is counted; a failing target is logged once, until it works again; each target gets one document at a
+time, in order.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ class TargetFailed(Exception):  # noqa: N818
 
 
 class Target(Protocol):
-    """One place where alarms go."""
+    """A receiver of alarms."""
 
     @property
     def name(self) -> str:
-        """What it is called in events and answers."""
+        """Its name in events and answers."""
 
     def send(self, body: bytes) -> str:
-        """Deliver a document; the answer, in a few words. TargetFailed if it did not arrive."""
+        """Deliver a document; returns a short answer. TargetFailed if it did not arrive."""
 
     def cancel(self) -> None:
-        """End a delivery that is under way; from any thread."""
+        """End the current delivery; from any thread."""
 
 
 class _Item(NamedTuple):
-    """A document; `tested`: receives the answer to the only try of a test."""
+    """A document; `tested`: receives the answer of a test, which is tried once."""
 
     body: bytes
     tested: Future[str] | None = None
@@ -80,11 +80,11 @@ class Channel:
         self._thread = threading.Thread(target=self._run, name="brickd-notify", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start to deliver."""
         self._thread.start()
 
     def end(self) -> None:
-        """Deliver no more; waits a moment for what is under way."""
+        """Stop delivery; waits a moment for the current one."""
         self._ending.set()
         self._target.cancel()
         with contextlib.suppress(queue.Full):
@@ -92,7 +92,7 @@ class Channel:
         self._thread.join(_END_SECONDS)
 
     def give(self, item: _Item) -> bool:
-        """Queue a document; whether there was room."""
+        """Queue a document; returns whether there was room."""
         try:
             self._queue.put_nowait(item)
         except queue.Full:
@@ -105,7 +105,7 @@ class Channel:
         return True
 
     def document(self) -> dict[str, Any]:
-        """The counts, as JSON has them."""
+        """The JSON of the counts."""
         return {
             "target": self.name,
             "sent": self._sent,
@@ -122,7 +122,7 @@ class Channel:
                 return
             try:
                 answer = self._deliver(item)
-            except Exception as error:  # whatever it is, the next document may arrive
+            except Exception as error:  # the next document may arrive
                 failure = error if isinstance(error, TargetFailed) else TargetFailed(f"{type(error).__name__}: {error}")
                 self._failed += 1
                 self._settle(str(failure))
@@ -144,7 +144,7 @@ class Channel:
         return self._target.send(item.body)
 
     def _settle(self, problem: str | None) -> None:
-        """Log that the target fails, or works again; once."""
+        """Log once that the target fails, or works again."""
         was, self._problem = self._problem, problem
         if self._ending.is_set() or (was is None) == (problem is None):
             return
@@ -155,7 +155,7 @@ class Channel:
 
 
 class Notifier:
-    """All targets of a daemon; without any it does nothing."""
+    """All targets of a daemon; may be empty."""
 
     def __init__(self, targets: Sequence[Target], prefix: str, log_event: LogEvent) -> None:
         self._prefix = prefix
@@ -163,12 +163,12 @@ class Notifier:
         self._testing = threading.Lock()
 
     def start(self) -> None:
-        """Begin."""
+        """Start all targets."""
         for each in self._channels:
             each.start()
 
     def end(self) -> None:
-        """End, without waiting for a target that hangs."""
+        """Stop all targets, without waiting for one that hangs."""
         for each in self._channels:
             each.end()
 
@@ -184,12 +184,12 @@ class Notifier:
         return [each.document() for each in self._channels]
 
     def test(self, wait_seconds: float = TEST_SECONDS) -> list[dict[str, Any]]:
-        """Send a test to each target, and report how each answered.
+        """Send a test to each target; returns the answer of each.
 
         Raises:
             BrickdError: no target is configured, or another test has not ended.
         """
-        if not self._testing.acquire(blocking=False):  # each takes one of the API's threads
+        if not self._testing.acquire(blocking=False):  # each test blocks one of the API's threads
             raise BrickdError("another test has not ended: wait for it")
         try:
             return self._test(wait_seconds)

@@ -1,9 +1,9 @@
-"""Where alarms go: a command and a URL, each given one JSON document at a time.
+"""The targets of alarms: a command and a URL, which each get one JSON document at a time.
 
-Owns: how a document reaches each, with which time limit, the signature. Must not know: what a document means, queues,
-when to try again. Invariants: a delivery takes no longer than the limit, whatever the command, the resolver or the
-server does; a redirect is not followed; a server of https needs a certificate that this machine trusts; a failure names
-what was seen and never the path of the URL or the secret.
+Owns: how a document reaches each, its time limit, the signature. Must not know: what a document means, queues, when to
+retry. Invariants: a delivery takes no longer than the limit, whatever the command, the resolver or the server does;
+redirects are not followed; an https server needs a certificate that this machine trusts; a failure names what was seen
+but never the path of the URL or the secret.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SECRET_BYTES_MAX = 4096
 
 
 class CommandTarget:
-    """A command that reads a document from its stdin; no shell runs it."""
+    """A command that reads a document from its stdin; runs without a shell."""
 
     def __init__(self, command: str, limit_seconds: float = LIMIT_SECONDS) -> None:
         """Parse a command line; WrongQuestion if it cannot be parsed."""
@@ -46,7 +46,7 @@ class CommandTarget:
             raise WrongQuestion(f"--notify-exec {command}: {error}, expected a command line") from None
         if not self._arguments:
             raise WrongQuestion("--notify-exec is empty, expected a command line")
-        if "/" in self._arguments[0]:  # a daemon in the background has another working directory
+        if "/" in self._arguments[0]:  # a background daemon has another working directory
             self._arguments[0] = os.path.abspath(self._arguments[0])
         self._limit_seconds = limit_seconds
         self._running: subprocess.Popen[bytes] | None = None
@@ -57,7 +57,7 @@ class CommandTarget:
         return f"command {self._arguments[0]}"
 
     def send(self, body: bytes) -> str:
-        """Run the command; it and all that it started is killed after the limit."""
+        """Run the command; after the limit it and its children are killed."""
         try:
             process = subprocess.Popen(
                 self._arguments,
@@ -85,7 +85,7 @@ class CommandTarget:
         return "exit status 0"
 
     def cancel(self) -> None:
-        """Kill the command and what it started."""
+        """Kill the command and its children."""
         process = self._running
         if process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -93,7 +93,7 @@ class CommandTarget:
 
 
 class Address(NamedTuple):
-    """A URL that was checked."""
+    """A checked URL."""
 
     scheme: str
     host: str
@@ -102,7 +102,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Parse a URL; WrongQuestion if it is not one of http or https."""
+        """Parse a URL; WrongQuestion if it is not http or https."""
         expected = "expected http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH"
         try:
             parts: SplitResult = urlsplit(url)
@@ -142,7 +142,7 @@ class UrlTarget:
         return f"{self._address.scheme}://{self._address.host}:{self._address.port}"
 
     def send(self, body: bytes) -> str:
-        """Post it within the limit."""
+        """Post a document within the limit."""
         headers = {"content-type": "application/json", "user-agent": "brickd", "connection": "close"}
         if self._secret is not None:
             headers[SIGNATURE] = f"sha256={hmac.new(self._secret, body, hashlib.sha256).hexdigest()}"
@@ -152,7 +152,7 @@ class UrlTarget:
             late.set()
             self._shut()
 
-        timer = threading.Timer(self._limit_seconds, interrupt)  # a limit of the socket begins anew with each byte
+        timer = threading.Timer(self._limit_seconds, interrupt)  # a timeout of the socket starts again with each byte
         timer.daemon = True
         timer.start()
         connection: http.client.HTTPConnection | None = None
@@ -195,14 +195,14 @@ class UrlTarget:
         return connection
 
     def _places(self, deadline: float) -> _Places:
-        """Look the host up in another thread, because nothing interrupts that; in one at a time."""
+        """Look up the host in another thread, because a lookup cannot be interrupted; one at a time."""
         if self._lookup is None or self._lookup.done():
             self._lookup = Future()
             threading.Thread(target=self._resolve, args=(self._lookup,), name="brickd-lookup", daemon=True).start()
         try:
             return self._lookup.result(_left(deadline))
         except TimeoutError:
-            if self._lookup.done():  # it is the resolver's
+            if self._lookup.done():  # raised by the resolver
                 raise
             raise TargetFailed(f"its name was not resolved within {self._limit_seconds:g} s", again=True) from None
 
@@ -214,7 +214,7 @@ class UrlTarget:
                 lookup.set_exception(error)
 
     def _reached(self, places: _Places, deadline: float) -> socket.socket:
-        """Connect to the first place that answers; each has an equal part of the time that is left."""
+        """Connect to the first address that answers; each gets an equal part of the remaining time."""
         failure = OSError("its name has no address")
         for number, (family, kind, protocol, _, place) in enumerate(places):
             of = self._socket = socket.socket(family, kind, protocol)
@@ -237,10 +237,10 @@ class UrlTarget:
         self._shut()
 
     def _shut(self) -> None:
-        """Shut the connection under the delivery."""
+        """Shut down the connection of the delivery."""
         of = self._socket
         if of is not None:
-            with contextlib.suppress(OSError):  # not the method of ssl: after that, it would send in plain text
+            with contextlib.suppress(OSError):  # not ssl's own shutdown: after that it would send plain text
                 socket.socket.shutdown(of, socket.SHUT_RDWR)
 
 
@@ -254,7 +254,7 @@ def _reason(error: Exception) -> str:
 
 
 def secret_of(path: Path) -> bytes:
-    """Read a secret; WrongQuestion unless its file is this user's alone."""
+    """Read a secret; WrongQuestion unless only this user has access to its file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -268,7 +268,7 @@ def secret_of(path: Path) -> bytes:
                 f"--notify-secret-file {path} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o},"
                 f" expected owner {os.geteuid()} and mode 0600: chmod 600"
             )
-        secret = os.read(fd, _SECRET_BYTES_MAX + 2).strip()  # a line may end behind it
+        secret = os.read(fd, _SECRET_BYTES_MAX + 2).strip()  # a newline may follow it
     finally:
         os.close(fd)
     if not 0 < len(secret) <= _SECRET_BYTES_MAX:
@@ -277,7 +277,7 @@ def secret_of(path: Path) -> bytes:
 
 
 def targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
-    """The targets of the options of `brickd up`; WrongQuestion for what cannot be one."""
+    """The targets of the options of `brickd up`; WrongQuestion if an option is invalid."""
     if secret_file is not None and url is None:
         raise WrongQuestion("--notify-secret-file needs --notify-url")
     found: list[Target] = []

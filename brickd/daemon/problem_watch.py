@@ -1,7 +1,7 @@
-"""The daemon's book of problems: updated at each snapshot, silenced by order, reported as events.
+"""The daemon's problem book: updated at snapshots, silenced on request, logged as events.
 
-Owns: when the book is updated, which of its changes are events, the orders that silence. Must not know: how a problem
-is found, who shows it, where alarms go. Invariants: a change of the book is saved at once; a snapshot and an order
+Owns: when the book is updated, which of its changes are events, requests to silence. Must not know: how a problem is
+found, how it is shown, where alarms go. Invariants: a change of the book is saved at once; a snapshot and a request
 never overwrite each other's change.
 """
 
@@ -24,7 +24,7 @@ from brickd.query.orders import Silencing
 from brickd.state.daemon_state import Memory
 from brickd.views.problems import Seen, living, problems
 
-# The begin of the others is an event already, with its own kind.
+# The begin of the other kinds is already an event of its own kind.
 _REPORTED_HERE = ("lost", "unread")
 
 
@@ -32,7 +32,7 @@ class ProblemWatch:
     """Takes snapshots, and keeps the book in the daemon's memory.
 
     Args:
-        send: where changes go that are to be sent; None: nowhere.
+        send: receives the changes that are alarms; None: there are no targets.
         keep: has the memory saved.
     """
 
@@ -49,11 +49,11 @@ class ProblemWatch:
         self._lock = threading.Lock()
 
     def book(self) -> Book:
-        """The book as it is now."""
+        """The current book."""
         return self._memory.problems
 
     def take(self, snapshot: Snapshot) -> None:
-        """Look for problems in a snapshot, and report what has changed."""
+        """Look for problems in a snapshot, and report changes."""
         self._look(snapshot.survey, snapshot.at_ns)
 
     def _look(self, survey: Survey, at_ns: int) -> None:
@@ -74,7 +74,7 @@ class ProblemWatch:
             self._keep()
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Silence a problem, or lift its silence; without an id change nothing. Returns the silenced problems."""
+        """Silence a problem, or lift its silence, or neither; returns the silenced problems."""
         now_ns = time.time_ns()
         if order.id is not None:
             until_ns = None if order.off else now_ns + round(order.length * 1e9)

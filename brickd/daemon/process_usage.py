@@ -1,8 +1,7 @@
-"""What the workers' processes take of the machine.
+"""What the workers' processes use of the machine.
 
-Owns: which process is a worker's, what is read of it, over which time. Must not know: what workers record, who asks.
-Invariants: a process that is no worker's any more is not shown; what cannot be read is not known, and no number stands
-for it.
+Owns: which process is a worker's, what is read about it, over which time. Must not know: what workers record, screens.
+Invariants: a process that is no longer a worker's is not shown; a value that cannot be read is unknown, never a number.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 _PROCESSES = Path("/proc")
-_THREADS_MAX = 1_024  # of a process: of one with more it is not known how long they wait
+_THREADS_MAX = 1_024  # of a process; with more, their waiting time is unknown
 
 
 class Scheduled(NamedTuple):
@@ -35,7 +34,7 @@ class Scheduled(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """What was read of a process."""
+    """The values read from a process."""
 
     process: psutil.Process
     now_ns: int
@@ -45,9 +44,9 @@ class _Look(NamedTuple):
 
 
 class Usages:
-    """The processes of all workers; one thread looks at them, any thread may ask.
+    """The usage of all workers' processes; one thread looks at them, any thread may ask.
 
-    `root`: where the control groups of processes are found.
+    `root`: the directory of the processes' control groups.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -56,16 +55,16 @@ class Usages:
         self._found: dict[str, Usage] = {}
 
     def look(self, survey: Survey, now_ns: int) -> None:
-        """Look at the live ones."""
+        """Look at the live processes."""
         looks: dict[str, _Look] = {}
         found: dict[str, Usage] = {}
         for worker in survey.workers:
             uuid, pid = worker.reading.uuid, worker.reading.pid
-            if not pid:  # gone, or in a pid namespace that we do not see into
+            if not pid:  # gone, or in a pid namespace that is not visible here
                 continue
             before = self._looks.get(uuid)
             try:
-                # One that was found before knows when its process began: it is not mistaken for another of its number.
+                # psutil compares the start time: another process with the same pid is not mistaken for it.
                 known = before is not None and before.process.pid == pid and before.process.is_running()
                 process = before.process if before is not None and known else psutil.Process(pid)
                 with process.oneshot():
@@ -82,7 +81,7 @@ class Usages:
         self._looks, self._found = looks, found
 
     def laid_over(self, survey: Survey) -> Survey:
-        """The survey with what the last look found."""
+        """The survey with the usage of the last look."""
         found = self._found
 
         def used(worker: Worker) -> Worker:
@@ -93,13 +92,13 @@ class Usages:
 
 
 def _percent(before: _Look, now: _Look) -> float | None:
-    """Of one processor, between two looks."""
+    """The use of one processor between two looks."""
     elapsed_ns = now.now_ns - before.now_ns
     return round(100 * (now.cpu_ns - before.cpu_ns) / elapsed_ns, 2) if elapsed_ns > 0 else None
 
 
 def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
-    """What the kernel says of each thread of a process; None: it does not say."""
+    """The kernel's account of each thread of a process; None: not available."""
     tasks = root / str(pid) / "task"
     try:
         threads = os.listdir(tasks)
@@ -118,7 +117,7 @@ def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
 
 
 def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None]:
-    """How long threads ran and waited between two looks, as parts of the time; new ones since their beginning."""
+    """The shares of time that threads ran and waited between two looks, or since their start."""
     elapsed_ns = 0 if before is None else now.now_ns - before.now_ns
     if before is None or before.threads is None or now.threads is None or elapsed_ns <= 0:
         return None, None
@@ -131,7 +130,7 @@ def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None
 
 
 def _throttled(before: _Look | None, now: _Look) -> float | None:
-    """How long its control group was throttled between two looks, as a part of the time: on many processors once."""
+    """The share of time that its control group was throttled; once for all processors."""
     if before is None or before.throttled_ns is None or now.throttled_ns is None or now.now_ns <= before.now_ns:
         return None
     return min(1.0, max(0, now.throttled_ns - before.throttled_ns) / (now.now_ns - before.now_ns))

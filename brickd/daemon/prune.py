@@ -1,8 +1,8 @@
-"""The removal of segments that are not needed any more.
+"""The removal of segments that are no longer needed.
 
 Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: removes only our own files whose
-worker's lock is free, without a consumer, and in which nothing moved for five seconds, whatever any pid says; the file
-that was judged is the file that is removed; a worker's segment leaves a record, or stays.
+worker's lock is free, without a consumer, and without any change for five seconds, whatever any pid says; the file that
+was judged is the file that is removed; a worker's segment leaves a record, or stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STILL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PrunedSegment:
-    """One segment that was (or would be) removed."""
+    """One segment that was or would be removed."""
 
     file: str
     spans: int
@@ -31,7 +31,7 @@ class PrunedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was removed, and what was left for which reason."""
+    """What was removed, and what was refused with its reason."""
 
     removed: list[PrunedSegment]
     refused: list[SegmentRefused]
@@ -50,8 +50,8 @@ def prune(
     Args:
         remove: whether to remove them.
         wait: waits a number of seconds; called once, if there is anything to watch.
-        refused_too: also take files with a segment's name that are no segment, or of another format.
-        uuids: of the workers; None: of all.
+        refused_too: also take files with a segment's name that are not valid segments, or of another format.
+        uuids: of the workers; None: all.
         prefix: of the files' names; None: the configured one.
     """
     refused: list[SegmentRefused] = []
@@ -96,7 +96,7 @@ def _abandoned(file: SegmentFile) -> bool:
 
 
 def _activity(file: SegmentFile) -> int:
-    """A number that changes when its worker records, or publishes it."""
+    """A number that changes when its worker records, or publishes the file."""
     if not isinstance(file, Segment):
         return int(file.published())
     try:
@@ -106,11 +106,11 @@ def _activity(file: SegmentFile) -> int:
 
 
 def _recorded(file: SegmentFile, prefix: str) -> bool:
-    """Leave a record of a worker's segment; False: it must stay."""
+    """Leave a record of a worker's segment; False: the segment must stay."""
     if not isinstance(file, Segment):
         return True
     try:
         record = file.removed(_reader.REMOVED_PRUNED)
     except SegmentRefused:
-        return True  # it does not add up: there is nothing to record, and a person asked for its removal
+        return True  # invalid: there is nothing to record, and a person requested its removal
     return _reader.append_removed(prefix, record)

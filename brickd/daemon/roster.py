@@ -1,9 +1,9 @@
-"""The workers that are drained: they come, are named, die and are remembered.
+"""The workers that are drained: they come, get names, die and are remembered.
 
-Owns: the attached segments, and that each worker is in the memory once: as known while its segment is there, as gone
-afterwards. Must not know: rings, when anything is due, how the memory is saved. Invariants: no segment is removed that
-the memory does not hold; a worker whose segment was lost is counted in the one where it goes on; a segment is closed
-only while no other thread reads, since that gives up every lock on it.
+Owns: the attached segments, and that each worker is in the memory once: as known while its segment exists, as gone
+afterwards. Must not know: rings, when anything is due, how the memory is saved. Invariants: a segment is removed only
+if the saved memory has its totals; a worker whose segment was lost is counted in the segment where it continues; a
+segment is closed only while no other thread reads, because closing it releases every lock on it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from brickd.shm.segment import Segment, open_segment
 from brickd.shm.segment_files import find, identifier_of
 from brickd.state.daemon_state import Memory
 
-GONE_MAX = 64  # those before them are added up
-GONE_BYTES = 96 * MIB  # sooner where a look at them takes more: 64 of 1,024 paths that all have in common take 72 MiB
+GONE_MAX = 64  # older ones are added up
+GONE_BYTES = 96 * MIB  # fewer, if reading them takes more than this: 64 with 1,024 shared paths take 72 MiB
 SPARES_MAX = 16  # descriptors of one file
 
 
@@ -48,11 +48,11 @@ class Roster:
 
     Attributes:
         attached: by uuid.
-        rings: those that go into a recording; None: none do.
+        rings: the rings that are recorded; None: no recording.
         changed: a segment came or went since this was last set to False.
-        lock: of the memory and of this: held shortly to read or change them.
+        lock: of the memory and of this object: held shortly to read or change them.
         reading: held while segments are read.
-        crowded: more totals are gone than there is room for, and are still to be added up.
+        crowded: more totals of gone workers are kept than the limits allow, and must still be added up.
         stays: whether workers that end cleanly leave their segments, also while no daemon drains them.
     """
 
@@ -69,11 +69,11 @@ class Roster:
         self._log_event = log_event
         self._workers_max, self._numerics = workers_max, numerics
         self._over: list[Attached] = []  # still to be closed
-        self._came: list[Attached] = []  # with this look
+        self._came: list[Attached] = []  # in this look
         self._lately = Lately()
 
     def drained(self) -> list[Attached]:
-        """The segments whose rings are read."""
+        """The segments that are drained."""
         return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
 
     def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
@@ -88,7 +88,7 @@ class Roster:
         return replace(self.memory.background(), added=self._lately.by_sum(now_ns))
 
     def record(self, rings: Rings | None) -> None:
-        """Copy records into a recording from now on, or stop that (None); under the lock."""
+        """Copy records into a recording from now on, or stop (None); under the lock."""
         self.rings = rings
         for each in self.drained():
             if rings is None:
@@ -105,12 +105,12 @@ class Roster:
             self._command(each)
 
     def follow(self) -> None:
-        """Apply the settings of checksums to new sites too; under the lock."""
+        """Apply the settings of fingerprints to new sites; under the lock."""
         for each in self.drained():
             each.follow()
 
     def _command(self, each: Attached) -> None:
-        """Apply the operator's settings and those of a recording."""
+        """Send the operator's settings, combined with those of a recording."""
         wish, rings = self.memory.wishes.get(each.service, Wish()), self.rings
         if rings is not None and rings.wants(each.name, each.service):
             rings.take(each.uuid, each.drain)
@@ -120,19 +120,19 @@ class Roster:
     # ---- they come
 
     def look(self, now_ns: int, goes_on: Callable[[], bool]) -> None:
-        """Find the segments that came, and the files that went, for as long as it goes on."""
+        """Find new segments, and files that were removed, while `goes_on`."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         if not self.directory.look(now_ns, ours, lambda file: self._attach(file, now_ns), goes_on):
             return
         if self._came:
             with self.lock:
-                for each in self._came:  # all of them are here now: who is known and not among them has no segment
-                    if each.stage is Stage.DRAINED:  # not given up for another that came with it
+                for each in self._came:  # all are attached now: a known worker that is not among them has no segment
+                    if each.stage is Stage.DRAINED:  # not given up because of another new segment
                         each.known.file = each.segment.identifier
                         self._inherit(each)
             self._came.clear()
             self._name_everybody()
-        if not self.directory.waits_for_any:  # else one that is known may be among them
+        if not self.directory.waits_for_any:  # else a known worker may be among them
             self._forget_missed()
 
     def _attach(self, file: str, now_ns: int) -> None:
@@ -140,7 +140,7 @@ class Roster:
             raise SegmentUndrained(file, f"not drained: the limit of {self._workers_max:,} workers is reached")
         segment = open_segment(file, os.O_RDWR)
         same = (each for each in self.attached.values() if each.segment.identifier == segment.identifier)
-        if (twin := next(same, None)) is not None:  # renamed just now
+        if (twin := next(same, None)) is not None:  # renamed during this look
             twin.spares.append(segment)
             if len(twin.spares) > SPARES_MAX:
                 self.give_up(twin, SegmentRefused(file, f"was renamed {SPARES_MAX} times while it was opened"))
@@ -152,28 +152,28 @@ class Roster:
             lives = segment.worker() is not None
             self._require_original(segment, uuid)
             if uuid in self.memory.buried or (uuid in self.memory.gone and not lives):
-                # It stands in the memory: a daemon before us ended before it had removed it, or might not.
+                # Its totals are saved: an earlier daemon ended before it removed the file, or lacked the permission.
                 self._remove(segment, uuid)
                 return
             known = self.memory.known.get(uuid)
             if known is not None and len(known.cursors) > segment.header["lanes"]:
-                known = None  # the checkpoint says it of another segment
+                known = None  # the checkpoint describes another segment
             try:
                 drain = _reader.Drain(segment.fd, known.cursors if known else None)
             except ValueError as error:
                 raise SegmentRefused(file, str(error)) from None
             took = segment.process()["took"]
             if self.stays:
-                with suppress(SegmentRefused):  # a worker that cannot get the message is drained all the same
+                with suppress(SegmentRefused):  # a worker that cannot be told is drained nevertheless
                     segment.mark_attached()
         except BaseException:
             segment.close()
             raise
         each = Attached(segment, drain, known or RetainedWorker(), self.memory.sources, now_ns, took)
         with self.lock:
-            self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
+            self.memory.gone.pop(uuid, None)  # a copy of it was mistaken for it
             self.memory.known[uuid] = each.known
-            if self._numerics is not None:  # here, so that no worker is taken for one that is not known any more
+            if self._numerics is not None:  # under the lock: `forget` drops the producers of unknown workers
                 shard = shard_of(segment.coordinates)
                 each.producer = self._numerics.producer(uuid, segment.service, segment.tables, shard)
             self.attached[uuid] = each
@@ -192,7 +192,7 @@ class Roster:
                 raise SegmentRefused(segment.name, reason) from None
 
     def _require_original(self, segment: Segment, uuid: str) -> None:
-        """Refuse what another file with its uuid is the original of, or may be."""
+        """Refuse a file if another file with its uuid is, or may be, the original."""
         known = self.memory.known.get(uuid)
         if (twin := self.attached.get(uuid)) is not None:
             self._judge_twins(segment, twin)
@@ -202,7 +202,7 @@ class Roster:
                     raise SegmentCopy(segment.name, name, known.file)
 
     def _judge_twins(self, segment: Segment, twin: Attached) -> NoReturn:
-        """Refuse one of two files with one uuid, or both; the other is attached at the next look."""
+        """Refuse one of two files with one uuid, or both; the next look attaches the other."""
         before, mine = twin.segment, segment
         files = [
             Twin(each.name, each.identifier, each.worker() is not None, each.activity()) for each in (before, mine)
@@ -217,11 +217,11 @@ class Roster:
         raise SegmentUndrained(mine.name, f"not drained yet: a copy of it was, {before.name}")
 
     def _inherit(self, each: Attached) -> None:
-        """Take over what is known of segments that its worker lost, whose totals it took along."""
+        """Take over the memory of segments that its worker lost and whose totals it has."""
         memory = self.memory
         memory.supersede({each.lost})
         for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
-            # Not dead, it had lost its lock.
+            # Not dead: it had lost its lock.
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
@@ -282,12 +282,12 @@ class Roster:
         return True
 
     def forget(self, uuids: Collection[str]) -> None:
-        """Drop the totals of some workers that are gone, under the lock."""
+        """Drop the totals of some gone workers; under the lock."""
         for uuid in uuids:
             self.memory.drop(self.memory.gone.pop(uuid))
 
     def give_up(self, each: Attached, error: SegmentRefused) -> None:
-        """Drain an invalid segment no more, nor those whose worker goes on in it."""
+        """Stop draining an invalid segment, and the lost segments whose worker continues in it."""
         if each.stage is not Stage.DRAINED:
             return
         self.directory.quarantine(each.segment.name, each.segment.identifier, error)
@@ -302,22 +302,22 @@ class Roster:
         self._over.append(each)
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Take in records of removed workers, under the lock; return new ones that no total shows."""
+        """Take in records of removed workers, under the lock; returns new ones that no total has."""
         new = self.memory.fold(found, {each.lost for each in self.attached.values()})
         shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}
         return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())
 
     def remove_read(self, now_ns: int, goes_on: Callable[[], bool]) -> bool:
-        """Remove segments that the saved memory holds; add up the oldest totals; whether any was."""
+        """Remove saved segments, add up the oldest totals; returns whether any was added up."""
         for each in self.attached.values():
             if each.stage is Stage.READ:
                 try:
                     each.segment.unlink()
-                except NotPermitted:  # it will be found once more, and then reported
+                except NotPermitted:  # the next look finds it again and reports it
                     self.memory.bury(each.uuid)
                 self._let_go(each)
         with self.lock:
-            # Added up it has no uuid any more by which a segment that is still there would be known.
+            # Only now: added-up totals have no uuid by which a segment that still exists would be recognised.
             oldest = self._too_many()
             added = 0
             for uuid in takewhile(lambda _: goes_on(), oldest):
@@ -328,14 +328,14 @@ class Roster:
         return added > 0
 
     def _too_many(self) -> list[str]:
-        """The oldest of those that are gone, beyond the limits of all of them."""
+        """The oldest gone workers beyond the limits."""
         gone = list(self.memory.gone.items())[::-1]
         kept = accumulate(kept_of(each.reading for _, each in gone))
         few = sum(1 for number, taken in enumerate(kept) if number < GONE_MAX and taken <= GONE_BYTES)
         return [uuid for uuid, _ in gone[few:]][::-1]
 
     def release(self) -> None:
-        """Let go of those that are left."""
+        """Release all segments."""
         for each in self.drained():
             if each.segment.linked():
                 each.command(Wish())
@@ -344,7 +344,7 @@ class Roster:
                 self._let_go(each)
 
     def close(self, timeout: float) -> None:
-        """Close what is not needed any more; later, if readers take longer than this."""
+        """Close segments that are no longer needed, or try later if readers take longer than this."""
         if self._over and self.reading.acquire(timeout=timeout):
             try:
                 for each in self._over:

@@ -1,8 +1,8 @@
 """A snapshot every ten seconds, for everything that uses snapshots.
 
-Owns: the thread that takes snapshots, and when. Must not know: what is surveyed, what is made of a snapshot.
-Invariants: a failed snapshot is reported and does not affect the next one; after a pause of any length there is one,
-not many.
+Owns: the thread that takes snapshots, and when. Must not know: what is surveyed, what snapshots are used for.
+Invariants: a failed snapshot is reported and does not affect the next one; a pause of any length is followed by one
+snapshot, not by many.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="brickd-sampler")
 
     def start(self) -> None:
-        """Take the first one, and go on."""
+        """Take the first snapshot, and start the thread."""
         self._sample()
         self._thread.start()
 
     def end(self) -> None:
-        """Take no more."""
+        """Stop the thread."""
         self._ending.set()
         self._thread.join()
 
@@ -44,7 +44,7 @@ class Sampler:
     def _sample(self) -> None:
         try:
             snapshot = Snapshot.of(self._survey(), time.monotonic_ns(), time.time_ns())
-        except (OSError, DaemonEnds):  # the loop meets the same, and tells it
+        except (OSError, DaemonEnds):  # the loop meets and reports the same error
             return
         except Exception:
             self._failed()

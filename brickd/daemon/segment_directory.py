@@ -1,8 +1,8 @@
-"""The directory of segments: which files can be drained, and what is wrong with the others.
+"""The directory of segments: which files can be drained, and why the others cannot.
 
-Owns: what is known of files that are not drained, and when they are tried again. Must not know: who a file's worker is,
-what is in it. Invariants: a bad file affects no other; it is opened once, reported once, and looked at again only when
-another file has its name; an unpublished file is looked at seldom after a while.
+Owns: what is known of files that are not drained, and when they are tried again. Must not know: a file's worker, its
+content. Invariants: a bad file affects no other; it is opened once, reported once, and tried again only if another file
+gets its name or the original of a copy is gone; an unpublished file is tried less often after a while.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from brickd.shm.segment_files import (
     open_file,
 )
 
-REPORTED_MAX = 16  # of one look; the rest is counted
+REPORTED_MAX = 16  # in one look; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A file with a segment's name that is not drained, and why."""
+    """A file with a segment's name that is not drained, and the reason."""
 
     identifier: Identifier
     refused: SegmentRefused
 
     def is_still(self, identifier: Identifier, there: Container[Identifier]) -> bool:
-        """Whether there is no reason to look again; `identifier`: which file has its name now."""
+        """Whether there is no reason to try again; `identifier`: of the file that has the name now."""
         if isinstance(self.refused, SegmentCopy) and self.refused.original not in there:
             return False
         return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)
@@ -51,7 +51,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class _Unpublished:
-    """A file whose worker has yet to finish it."""
+    """A file that its worker has not finished."""
 
     identifier: Identifier
     since_ns: int
@@ -62,10 +62,10 @@ class Directory:
     """The files with a segment's name.
 
     Attributes:
-        quarantined: by file.
+        quarantined: by file name.
         others: the owners of other users' files.
-        waits: a file is being made: look again soon.
-        starved: at the last look no file descriptor was left.
+        waits: a file is unfinished: look again soon.
+        starved: the last look ran out of file descriptors.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Directory:
     ) -> None:
         """Begin with no file known.
 
-        A file may stay unpublished for `patience_ns`. After that it is removed, or as long as its worker lives looked
-        at no more often than that.
+        A file may stay unpublished for `patience_ns`. After that it is removed; if its worker lives, it is tried again
+        at this interval.
         """
         self.quarantined: dict[str, Quarantined] = {}
         self.others: Owners = NO_OWNERS
@@ -86,7 +86,7 @@ class Directory:
 
     @property
     def waits_for_any(self) -> bool:
-        """Whether a file that is not drained now may be later."""
+        """Whether a file that is not drained now may be drained later."""
         return any(isinstance(each.refused, SegmentUndrained) for each in self.quarantined.values())
 
     def look(
@@ -96,12 +96,12 @@ class Directory:
         attach: Callable[[str], None],
         goes_on: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Attach the files that came; False: the directory cannot be listed, or this was stopped.
+        """Attach new files; False: the directory cannot be listed, or `goes_on` stopped the look.
 
         Args:
-            now_ns: a clock that never goes back.
-            ours: what is drained already; of one that was renamed the name is set right.
-            attach: drains a file, or raises why it does not.
+            now_ns: a monotonic time.
+            ours: the drained segments; gives renamed ones their new name.
+            attach: drains a file, or raises why it cannot.
             goes_on: asked before each file.
         """
         self.waits = self.starved = False
@@ -143,11 +143,11 @@ class Directory:
                     self._wait(file, replace(before, looked_ns=now_ns))
             except SegmentRefused as error:
                 if identifier_of(file) is None:
-                    continue  # removed since it was listed
+                    continue  # removed since the listing
                 self.starved |= isinstance(error, NoDescriptor)
                 quiet = len(self.quarantined) - bad >= REPORTED_MAX
                 untold += self.quarantine(file, identifier, error, quiet=quiet)
-            except NotPermitted:  # another user's file took its name since it was listed
+            except NotPermitted:  # another user's file took its name since the listing
                 continue
         if untold:
             self._log_event("quarantined", f"and {untold:,} more files", command="brickd workers")
@@ -158,7 +158,7 @@ class Directory:
         return old and now_ns - unpublished.looked_ns < self._patience_ns
 
     def _wait(self, file: str, unpublished: _Unpublished) -> None:
-        """Look at a file again later, or remove it if its worker is dead, or raise SegmentRefused."""
+        """Try a file again later, or remove it if its worker is dead, or raise SegmentRefused."""
         if unpublished.looked_ns - unpublished.since_ns < self._patience_ns:
             self.waits = True
         elif _removed(file, unpublished.identifier):
@@ -166,7 +166,7 @@ class Directory:
         self._unpublished[file] = unpublished
 
     def quarantine(self, file: str, identifier: Identifier, error: SegmentRefused, *, quiet: bool = False) -> bool:
-        """Remember what is wrong with a file; whether that is still to be reported."""
+        """Record why a file is not drained; returns whether that is still to be reported."""
         before = self.quarantined.get(file)
         self.quarantined[file] = Quarantined(identifier, error.with_traceback(None))
         if before is not None and before.refused.reason == error.reason:
@@ -176,8 +176,8 @@ class Directory:
         return quiet
 
     def refused(self) -> dict[str, SegmentRefused]:
-        """By file, what does not add up."""
-        # A copy first: who asks is another thread.
+        """The invalid files, by name."""
+        # A copy: another thread calls this.
         return {
             file: each.refused
             for file, each in list(self.quarantined.items())
