@@ -74,8 +74,10 @@ def texts(nodes: Iterable[ast.AST]) -> str:
 
 @cache
 def texts_and_raises(path: Path) -> tuple[str, list[ast.Raise]]:
-    """The constant text of a module, and its `raise` statements; several tests ask for the same modules."""
+    """The constant text of a module without docstrings, and its `raise` statements; tests share the result."""
     nodes = [*ast.walk(ast.parse(path.read_text()))]
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    nodes = [node for node in nodes if id(node) not in docstrings]
     return texts(nodes), [node for node in nodes if isinstance(node, ast.Raise)]
 
 
