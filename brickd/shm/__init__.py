@@ -1,1 +1,1 @@
-"""One segment: found, opened, validated, copied, decoded. Knows no other segment or daemon."""
+"""One segment: find, open, validate, copy and decode it. Knows no other segment or daemon."""

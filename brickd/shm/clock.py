@@ -1,8 +1,7 @@
-"""The worker's clock: how long its ticks are, and what it shows now.
+"""The worker's clock: the length of its ticks and its present value.
 
-Owns: the conversion of ticks, time namespaces, and which of a worker's words about its clock are believed. Must not
-know: segments. Invariants: whatever a header says, a tick has a plausible length; what the clock shows is not known
-rather than wrong.
+Owns: the conversion of ticks, time namespaces, and which clock fields of a header are trusted. Must not know: segments.
+Invariants: a tick has a plausible length, whatever a header contains; the clock's value is unknown rather than wrong.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from brickd.shm import _reader
 
 _PLAUSIBLE_TICK_NS = (0.05, 50.0)  # 20 GHz to 20 MHz
 _SHORTEST_BASELINE_NS = 10_000_000
-_UNLIKE = 0.001  # by how much clocks of one machine may differ
+_UNLIKE = 0.001  # the tolerated relative difference between clocks of one machine
 _SECOND = 1_000_000_000
 
 
 class Now(NamedTuple):
-    """The length of a worker's tick, and its clock in ticks; None: not known."""
+    """The length of a worker's tick, and its clock in ticks; None: unknown."""
 
     tick_ns: float
     ticks: int | None
@@ -30,17 +29,17 @@ class WorkerClock:
     """A worker's clock."""
 
     def __init__(self, header: _reader.Header, pid: int | None) -> None:
-        """Read the clock that the header names, of the process that our namespace knows as `pid`."""
+        """Read the header's clock; `pid`: of the worker, in our namespace."""
         self._header, self._kind = header, header["clock"]
-        # The kernel shifts its own clocks between time namespaces, and no counter of the processor.
+        # Between time namespaces the kernel shifts its own clocks, but not the processor's counter.
         self._ahead_ns = _ahead_ns(pid) if self._kind == _reader.CLOCK_MONOTONIC else 0
 
     def now(self) -> Now:
         """The length of the worker's tick, and the worker's clock now.
 
-        The baseline is the worker's whole life: its first pair against one taken now. A first pair that cannot be (of
-        another time namespace, say) is not believed, and a younger worker's baseline is too short: then this process
-        measures for itself.
+        Measures a tick over the worker's whole life, from the clock pair in its header to a pair taken now. Uses this
+        process's own measurement if the header's pair is implausible (from another time namespace, for example) or less
+        than 10 ms old.
         """
         ticks, ns = _reader.clock_pair(self._kind)
         if self._kind == _reader.CLOCK_MONOTONIC:
@@ -54,7 +53,7 @@ class WorkerClock:
         return Now(own, ticks)
 
     def _shifted(self, ns: int) -> int | None:
-        """This time on the worker's clock; if its offset is not known, ours unless it is too old."""
+        """This time on the worker's clock. If its offset is unknown: our time, unless implausible."""
         if self._ahead_ns is not None:
             return ns + self._ahead_ns
         age_ns = ns - self._header["anchor_ticks"]
@@ -63,7 +62,7 @@ class WorkerClock:
 
 
 def _ahead_ns(pid: int | None) -> int | None:
-    """How far the monotonic clocks of a process are ahead of ours; None: not known."""
+    """The offset of a process's monotonic clocks from ours; None: unknown."""
     if not pid or not _knows_our_pids():
         return None
     ours, theirs = _offset_ns("self"), _offset_ns(str(pid))
@@ -73,7 +72,7 @@ def _ahead_ns(pid: int | None) -> int | None:
 
 
 def _knows_our_pids() -> bool:
-    """Whether /proc is of our pid namespace; else it shows another process."""
+    """Whether /proc belongs to our pid namespace; otherwise a pid leads to another process."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -81,7 +80,7 @@ def _knows_our_pids() -> bool:
 
 
 def _offset_ns(process: str) -> int | None:
-    """How far its monotonic clocks are ahead of the machine's."""
+    """The offset of a process's monotonic clocks from the machine's."""
     try:
         with open(f"/proc/{process}/timens_offsets") as file:
             _, seconds, ns = next(line for line in file if line.startswith("monotonic")).split()
@@ -90,15 +89,15 @@ def _offset_ns(process: str) -> int | None:
         return None
 
 
-# The first one now, so that the 10 ms have passed by the time that it is wanted.
+# The first pair is taken at import, so that the 10 ms have usually passed when a tick is measured.
 _own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 
 def _own_tick_ns(kind: int) -> float:
-    """This process's own measure, over a baseline of its age, but at least 10 ms."""
+    """This process's own measurement, over the time since its first pair, at least 10 ms."""
     first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
     now = _reader.clock_pair(kind)
-    if now[0] < first[0]:  # a counter that went back, as after a suspend: a new baseline
+    if now[0] < first[0]:  # the counter went back, for example after a suspend: start again
         first = _own_pairs[kind] = now
     while now[1] - first[1] < _SHORTEST_BASELINE_NS:
         now = _reader.clock_pair(kind)

@@ -1,8 +1,8 @@
-"""Checks of what a file says of a worker: it is trusted no more than a segment is.
+"""Checks of readings from files, which are trusted no more than segments.
 
-Owns: the valid values of every field of a reading. Must not know: files, how a reading is written. Invariant: every
-view works on a reading that passes, as on one from a segment; a reading that does not pass is a ValueError with the
-value found and the value expected.
+Owns: the valid values of every field of a reading. Must not know: files, how a reading is encoded. Invariants: every
+view works on a reading that passes, as on one from a segment; a reading that fails raises ValueError with the value
+found and the value expected.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from brickd.shm import _reader
 from brickd.shm.records import named_later
 from brickd.shm.segment_copy import CLOCKS, CallPath, Reading, SiteKey
 
-_PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each, and beside each what is only bounded
+_PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each path may have a second one, for its bounded part
 _TICK_NS_MAX = 1e6
-_UNIT_MAX = 127  # in a path's key; later minors have more of them
+_UNIT_MAX = 127  # the limit of a path's key; later minors may define more units
 
 
 def reading(found: Reading) -> Reading:
-    """Check a reading with checked tables, or raise ValueError; keep the fields known here."""
+    """Check a reading whose tables are checked, or raise ValueError. Drops unknown fields."""
     text(found.file)
     require(found.header.get("clock") in CLOCKS, "a clock", found.header.get("clock"))
     require(0 < number(found.tick_ns) < _TICK_NS_MAX, "a tick's ns", found.tick_ns)
@@ -44,7 +44,7 @@ def reading(found: Reading) -> Reading:
 
 
 def names(found: Sequence[tuple[str, int] | None]) -> None:
-    """Check the names of readings; ValueError if they are invalid."""
+    """Check a table of names; raises ValueError if it is invalid."""
     require(len(found) <= _reader.NUMBERS_MAX, f"at most {_reader.NUMBERS_MAX} names", len(found))
     for name in found:
         if name is not None:
@@ -54,12 +54,12 @@ def names(found: Sequence[tuple[str, int] | None]) -> None:
 
 
 def paths(found: Sequence[CallPath | None]) -> None:
-    """As `names`."""
+    """Check a table of paths; raises ValueError if it is invalid."""
     require(len(found) <= _PATHS_MAX, f"at most {_PATHS_MAX} paths", len(found))
     deferred: set[tuple[int, int, int]] = set()
     for place, path in enumerate(found):
         if path is not None:
-            # So that no walk to the root can run in a circle.
+            # A parent has a smaller number, so that a walk to the root ends.
             whole(path.parent, -1, place - 1)
             whole(path.name)
             whole(path.layer, -1, I32_MAX)
@@ -71,7 +71,7 @@ def paths(found: Sequence[CallPath | None]) -> None:
 
 
 def sites(found: Sequence[SiteKey | None]) -> None:
-    """As `names`."""
+    """Check a table of sites; raises ValueError if it is invalid."""
     require(len(found) <= _reader.SITES_MAX, f"at most {_reader.SITES_MAX} sites", len(found))
     for site in found:
         if site is not None:
@@ -91,28 +91,28 @@ def _summaries(found: Reading) -> None:
 
 @functools.cache
 def _shape(record: str) -> tuple[tuple[tuple[str, int, str], ...], struct.Struct]:
-    """The fields of a struct that are no reserve, and what takes those of them that are numbers."""
+    """The fields of a struct without reserved ones, and the codec of its numeric fields."""
     rows = {row[1]: row for row in (*_reader.later(), *_reader.layout()) if row[0] == record}
     fields = tuple((name, count, code) for _, name, _, count, code in rows.values() if not name.startswith("reserved"))
     return fields, struct.Struct("<" + "".join(f"{count}{code}" for _, count, code in fields if code != "B"))
 
 
 def _fields(record: str, found: Mapping[str, Any]) -> Any:
-    """The fields of a struct that this brickd knows; a field of a later minor is zero."""
+    """The fields of a struct that this brickd knows; a missing field of a later minor is 0."""
     shape, codec = _shape(record)
     complete = {**named_later(record), **found}
     numbers: list[Any] = []
     for name, count, code in shape:
         value = complete[name]
         if code == "B":
-            # Of what is made of several workers the text stands there without the zeros behind it.
+            # The text of an aggregate of several workers has no trailing zeros.
             require(isinstance(value, bytes) and len(value) <= count, f"at most {count} bytes as {name}", value)
         elif count == 1:
             numbers.append(value)
         else:
             require(isinstance(value, tuple) and len(value) == count, f"{count} numbers as {name}", value)
             numbers += value
-    # Not one by one: that takes three times as long (27 µs, this 8), and a worker may have 1,024 lanes.
+    # All at once: 8 µs, and 27 µs one by one. A worker may have 1,024 lanes.
     require(set(map(type, numbers)) == {int}, f"whole numbers in a {record}", numbers)
-    codec.pack(*numbers)  # struct.error says which range a number is to be in
+    codec.pack(*numbers)  # the message of struct.error has the valid range
     return {name: complete[name] for name, _, _ in shape}

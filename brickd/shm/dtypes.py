@@ -1,8 +1,8 @@
-"""The structs of the format as numpy dtypes, and arrays out of private copies.
+"""The structs of the format as numpy dtypes, and arrays over private copies.
 
-Owns: the one place where copied bytes become arrays. Must not know: files, or where the bytes came from. Invariants:
-every dtype is made from the table of brick_shm.h alone; the module is imported where arrays are wanted and nowhere
-else, since numpy takes longer to load than a segment to read.
+Owns: the conversion of copied bytes to arrays. Must not know: files, where the bytes came from. Invariants: every dtype
+comes from the table of brick_shm.h; only modules that need arrays import this one, because numpy takes longer to load
+than a segment to read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = npt.NDArray[np.void]
 
 @functools.cache
 def dtype(record: str) -> np.dtype[np.void]:
-    """The dtype of a struct, by its name without the prefix: `dtype("summary")`."""
+    """The dtype of a struct, by the struct's name without its prefix: `dtype("summary")`."""
     fields = fields_of(record)
     if not fields:
         raise KeyError(f"no shared struct is called {record!r}")
@@ -41,9 +41,9 @@ def dtype(record: str) -> np.dtype[np.void]:
 
 
 def records(slots: bytes) -> Array:
-    """The first slots of the records among a ring's slots, in order.
+    """The first slot of each record in a ring's slots, in order.
 
-    A record says itself how many slots it takes; one that takes none, or more than there are, ends the walk.
+    A record contains its number of slots. A record of 0 slots, or of more than are left, ends the walk.
     """
     heads: Array = np.frombuffer(slots, dtype("record"), count=len(slots) // dtype("record").itemsize)
     counts = heads["slots"]
@@ -58,12 +58,12 @@ def records(slots: bytes) -> Array:
 
 
 def span_records(slots: bytes) -> Array:
-    """The spans among a ring's slots, in order; records of other kinds are left out whole."""
+    """The spans in a ring's slots, in order; records of other kinds are skipped."""
     found = records(slots)
     spans: Array = found[np.isin(found["kind"], [*SPANS]) & (found["slots"] == 1)].view(dtype("span"))
     return spans
 
 
 def summaries(copied: bytes | _reader.Packed) -> Array:
-    """The summaries that `Segment.summaries` copied, by path."""
+    """Copied summaries, by path."""
     return np.frombuffer(memoryview(copied), dtype("summary"))

@@ -1,7 +1,7 @@
-"""Files with one uuid: which is the worker's segment, and why the others are refused.
+"""Files with one uuid: which one is the worker's segment, and why the others are refused.
 
 Owns: that rule, the same for a daemon and for a verb that reads shared memory itself. Must not know: how a file is
-drained or shown. Invariant: at most one file of a uuid counts, so that no span counts twice.
+drained or shown. Invariant: at most one file of a uuid counts, so no span counts twice.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from brickd.shm.segment_files import Identifier
 
 
 class Twin(NamedTuple):
-    """One of several files with one uuid; a copy never has more `activity` than its original.
+    """One of several files with the same uuid.
 
+    A copy never has more `activity` than its original.
     `alive`: a process holds the worker's lock on it.
     """
 
@@ -26,11 +27,11 @@ class Twin(NamedTuple):
 
 
 def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
-    """The worker's own file; None: not known which one.
+    """The worker's own file; None: unknown.
 
     Args:
         twins: at least one, in the order of their names.
-        known: the file that a daemon drained under this uuid, from its checkpoint.
+        known: the file of this uuid that a daemon drained, according to its checkpoint.
     """
     for twin in twins:
         if twin.identifier == known:
@@ -38,11 +39,11 @@ def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
     alive = [twin for twin in twins if twin.alive]
     if len(alive) > 1:
         return None
-    # An earlier copy of the dead would hide what the worker counted after that.
+    # If all are dead, the one with the most activity: an earlier copy lacks what the worker counted later.
     return alive[0] if alive else max(twins, key=lambda twin: twin.activity)
 
 
 def undecided(name: str, other: str) -> SegmentUndrained:
-    """The error for a file that cannot be distinguished from its twin yet."""
+    """The error for a file that cannot yet be distinguished from its twin."""
     reason = f"has the same uuid as {other}, and a worker lives in each: neither is read until one of them ends"
     return SegmentUndrained(name, reason)

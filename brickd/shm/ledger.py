@@ -1,10 +1,10 @@
-"""The ledger: the account of everything attempted, where it is now or why it is not.
+"""The ledger: the account of everything attempted, recorded or lost.
 
-Owns: how a segment's counters become the account of DESIGN, and how accounts are added up. Must not know: files,
-screens. Invariants: every term comes from a stored counter; begun = summarized + rejected + open + abandoned +
-unpublished for every worker and for every sum of workers, and started = measured + bounded + pending + orphaned; what a
-dead process had open is abandoned; of the marks that were wanted, those that were not refused are in their summaries.
-What is removed is in none of the other terms: it belongs to workers of whom nothing else is known.
+Owns: how a segment's counters become an account, and how accounts are added up. Must not know: files, screens.
+Invariants: every term comes from a stored counter; for every worker and every sum of workers, begun = summarized +
+rejected + open + abandoned + unpublished, and started = measured + bounded + pending + orphaned; the open spans of a
+dead process are abandoned; summaries hold the wanted marks except the refused ones. `removed` is part of no other term:
+it counts workers of which nothing else is known.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class Ledger:
     deferred: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Ledger) -> None:
-        """Take another account into this one."""
+        """Add another account to this one."""
         for name in self.__slots__:
             getattr(self, name).update(getattr(other, name))
 
     def add_removed(self, counts: WorkerCounts) -> None:
-        """Count what a removed worker had counted, and no total shows."""
+        """Add the counts of a removed worker that are in no total."""
         for stream in ("spans", "details", "events", "marks"):
             getattr(self, stream)["removed"] += getattr(counts, stream)
 
     def counts(self) -> WorkerCounts:
-        """What a record of this worker's segment would hold."""
+        """The counts that a removal record of this worker's segment would have."""
         return WorkerCounts(
             spans=self.spans["begun"],
             details=_wanted(self.details, self.details_dropped),
@@ -61,13 +61,13 @@ class Ledger:
         )
 
     def lost(self) -> int:
-        """How many spans, details and events were attempted and are lost."""
+        """The number of spans, details and events that were attempted and lost."""
         spans = self.rejected.total() + self.spans["no_lane"] + self.spans["nested"]
         dropped = self.details_dropped.total() + self.events_dropped.total()
         return spans + dropped + self.details["lost_with_daemon"]
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         return {
             "spans": {term: self.spans[term] for term in SPANS},
             "details": _stream(self.details, self.details_dropped),
@@ -97,18 +97,18 @@ def _add(to: Counter[str], counts: Iterable[tuple[str, int]], times: int) -> Non
 
 
 def _consumed(tail: tuple[int, int], head: int) -> int:
-    """How far a ring was consumed; an invalid pair counts as not at all."""
+    """The number of consumed records of a ring; 0 if the pair is invalid."""
     position, complement = tail
     return _of(position, head) if position ^ complement == 2**64 - 1 else 0
 
 
 def _of(part: int, whole: int) -> int:
-    """A part of a whole; an impossible one is 0: anything may write to the consumer's words."""
+    """The part, or 0 if it exceeds the whole: any process of the user may write these words."""
     return part if part <= whole else 0
 
 
 def ledger_of(reading: Reading) -> Ledger:
-    """A worker's account. A live worker's span between two counters is unpublished."""
+    """A worker's account. A span that is between two counters is unpublished."""
     ledger = Ledger()
     spans = ledger.spans
     for lane, consumer, n in reading.alike():

@@ -1,8 +1,8 @@
-"""What a worker could not record, and what would have made room for it.
+"""What a worker could not record, and which setting would make room for it.
 
 Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
-data is reported; an end without a begin (every child that is forked within a span has one) and a cut name are no
-losses; a setting to raise is named with its new value, never one that the format cannot hold.
+data is reported; an end without a begin (a child that is forked within a span has one) and a cut name are not losses; a
+setting to raise has its new value, never one beyond the format's limit.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One thing that is missing in a worker's totals or details.
+    """One kind of data that is missing from a worker's totals or details.
 
     Attributes:
         kind: the cause; a worker has each at most once.
-        spans: whether whole spans are missing; else only their places or details.
-        settings: for the worker's next start, each as a shell assigns it.
-        amount: of the counter, which grows with each loss; None: a full table, which has none.
+        spans: whether whole spans are missing; otherwise only their paths or details.
+        settings: for the worker's next start, each as NAME=VALUE.
+        amount: the counter of these losses; None: a full table, which has no counter.
     """
 
     kind: Kind
@@ -87,7 +87,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, amount=unreadable))
-    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # what finds no room waits for it
+    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # a full ring drops none: it waits
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
         found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", amount=untold))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
@@ -144,5 +144,5 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
 
 
 def _raised(what: str, room: int, most: int) -> tuple[str, ...]:
-    """Twice the room, as far as the format goes; nothing where it has that already."""
+    """The setting for twice the room, up to the format's limit; empty at that limit."""
     return (f"BRICKD_{what.upper()}={min(2 * room, most)}",) if room < most else ()

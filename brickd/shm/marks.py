@@ -1,9 +1,9 @@
-"""Marks: facts beside times, such as the shape of a kernel's launch or the bytes moved.
+"""Marks: facts other than times, such as the shape of a kernel's launch or the bytes moved.
 
-Owns: what is known of a launched kernel, a transfer, a function, a task; how the texts of shapes and of couples of ends
-are read. Must not know: paths, trees, screens. Invariants: a text is a shape only if the writer would write that shape
-so (brick_shm.h); what is none, or is not to be told apart, stays the text that it is; counts add up to what was
-launched, with or without a shape.
+Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts of shapes and of transfers' ends
+are parsed. Must not know: paths, trees, screens. Invariants: a text is a shape only if the writer would format that
+shape so (brick_shm.h); any other or ambiguous text stays as it is; counts add up to the launches, with or without a
+shape.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-# Of unbounded lists at most this many are shown, the most frequent first; the rest is counted.
+# At most this many items of an unbounded list are shown, the most frequent first; the others are counted.
 SHOWN_MAX = 64
 _ARROW = "→"
 _NUMBER = r"([1-9][0-9]{0,9})"
@@ -30,9 +30,9 @@ class Shape(NamedTuple):
     """How a kernel is launched.
 
     Attributes:
-        grid: of blocks; None: neither this nor `block` is known.
+        grid: of blocks; None: this and `block` are unknown.
         block: of threads.
-        source: the hash of its source, in hex; None: not known.
+        source: the hash of its source, in hex; None: unknown.
     """
 
     grid: Extent | None
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     source: str | None
 
     def __str__(self) -> str:
-        """As the writer writes it."""
+        """The text that the writer writes."""
         launched = ""
         if self.grid is not None and self.block is not None:
             grid = "x".join(map(str, _without_ones(self.grid, 1)))
@@ -59,7 +59,7 @@ def _without_ones(extent: Extent, least: int) -> Extent | tuple[int, ...]:
 
 
 def shape(text: str) -> Shape | None:
-    """The shape that a text describes; None if it describes none.
+    """The shape that a text describes; None if the text is not a shape.
 
     >>> shape("<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325")
     Shape(grid=(16, 4, 1), block=(32, 8, 2), shared_bytes=0, source='cbf29ce484222325')
@@ -82,7 +82,7 @@ def shape(text: str) -> Shape | None:
 
 
 def ends(text: str) -> tuple[str, str] | None:
-    """The two ends in the name of a transfer; None if they are not clear.
+    """The two ends in the name of a transfer; None if they are ambiguous.
 
     >>> ends("tokens→gpu0"), ends("a→b→c"), ends("→gpu0")
     (('tokens', 'gpu0'), None, None)
@@ -93,13 +93,13 @@ def ends(text: str) -> tuple[str, str] | None:
 
 @dataclass(slots=True)
 class KernelMark:
-    """Launches of a kernel at one place, and the known ones by the text of their shape."""
+    """Launches of a kernel at one path, and the number of launches of each known shape."""
 
     launches: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
 
     def source(self) -> str | None:
-        """The hash of its source in most of the launches that have one."""
+        """The hash of the source that most launches have; None: unknown."""
         sources = Counter[str]()
         for text, launches in self.shapes.items():
             if (known := shape(text)) is not None and known.source is not None:
@@ -107,7 +107,7 @@ class KernelMark:
         return next((hash_ for hash_, _ in ranked(sources)), None)
 
     def document(self, timed: int) -> dict[str, Any]:
-        """As JSON has it; `timed`: of how many launches the times are known."""
+        """The JSON document; `timed`: the number of launches whose times are known."""
         found = ranked(self.shapes)
         shown = found[:SHOWN_MAX]
         return {
@@ -121,7 +121,7 @@ class KernelMark:
 
 
 def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    """The most frequent first, those as frequent by their texts; what was never is left out."""
+    """Texts with a count above 0, the most frequent first, then by text."""
     return sorted(((text, n) for text, n in counts.items() if n), key=lambda each: (-each[1], each[0]))
 
 
@@ -139,12 +139,12 @@ def _shape(text: str, launches: int) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class TransferMark:
-    """Bytes that are moved between two ends at one place.
+    """Bytes that are moved between two ends at one path.
 
     Attributes:
         direction: H2D, D2H or D2D.
-        couple: from where and to where, as the writer has it.
-        returned: transfers that took back what another one had just brought.
+        couple: both ends, in the writer's text.
+        returned: transfers that moved the same data back immediately.
     """
 
     direction: str
@@ -155,7 +155,7 @@ class TransferMark:
     returned_bytes: int = 0
 
     def document(self, timed: int) -> dict[str, Any]:
-        """As JSON has it; `timed`: of how many transfers the times are known."""
+        """The JSON document; `timed`: the number of transfers whose times are known."""
         found = ends(self.couple)
         return {
             "direction": self.direction,
@@ -170,22 +170,22 @@ class TransferMark:
 
 
 class Definition(NamedTuple):
-    """Where a function is defined; the line is None where it is not known."""
+    """Where a function is defined; the line is None if it is unknown."""
 
     file: str
     line: int | None
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         return {"file": self.file, "line": self.line}
 
 
 @dataclass(slots=True)
 class Task:
-    """A brick whose spans are stretches of tasks; `ended` of them were a task's last.
+    """A brick whose spans are polls of tasks; `ended` counts the last poll of each task.
 
     Attributes:
-        polls: that a host stated, for tasks that were not recorded as such.
+        polls: stated by a host, for tasks that were not recorded.
         yields: as `polls`.
     """
 
@@ -194,19 +194,19 @@ class Task:
     yields: int = 0
 
     def document(self, stretches: int) -> dict[str, Any]:
-        """As JSON has it; `stretches`: how many were recorded."""
+        """The JSON document; `stretches`: the number of recorded polls."""
         yields = max(0, stretches - self.ended) + self.yields
         return {"polls": stretches + self.polls, "ended": self.ended, "yields": yields}
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a host states of a node that it draws; it is in no total of what was measured."""
+    """A host's figures for a node that it draws; no measured total contains them."""
 
     count: int
     total_ns: int
     elements: int
 
     def document(self) -> dict[str, int]:
-        """As JSON has it."""
+        """The JSON document."""
         return {"count": self.count, "total_ns": self.total_ns, "elements": self.elements}

@@ -1,9 +1,9 @@
-"""What segments may cost: bytes that a reading of them copies and keeps.
+"""The memory budget of segments: bytes that a reading copies and keeps.
 
-Owns: the limits for one segment and for all of one user, what each thing costs, and what a segment gets within them.
-Must not know: how anything is read. Invariants: what a segment claims costs nothing, what it holds does; time decides
-nothing; a cheap segment loses nothing to a costly one, as long as the cheap ones are asked first. Over the limits a
-segment loses, in this order: its detail, how often its totals are read, and itself.
+Owns: the limits for one segment and for all segments of one user, the cost of each row, and the ration of a segment.
+Must not know: how a segment is read. Invariants: only what a segment contains costs, not what it claims; time decides
+nothing; a cheap segment loses nothing to an expensive one, provided that callers ask for the cheapest first. A segment
+over the limits loses, in this order: its detail, frequent readings of its totals, all readings.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from brickd.shm.segment_copy import Reading
 
 MIB = 1 << 20
 
-# What one row takes in a reading, measured with names of 30 bytes and numbers of 50 bits: a lane is two dicts.
+# Bytes of one row in a reading, measured with names of 30 bytes and numbers of 50 bits. A lane is two dicts.
 LANE_BYTES, NAME_BYTES, PATH_BYTES, SITE_BYTES = 2_560, 280, 190, 170
-PENDING_BYTES = 200  # a start of deferred work that waits for its end
-_LINE_BYTES = 3 * 384 + 2 * 64  # of a lane and its consumer, wherever they are read
+PENDING_BYTES = 200  # a start of deferred work without its end
+_LINE_BYTES = 3 * 384 + 2 * 64  # of a lane and its consumer, in all reads together
 _BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and their sequences before and after
 
-# So often the totals of a segment that are too much to be read each time are read.
+# The interval between readings of totals that are too expensive to be read each time.
 SELDOM_NS = 60_000_000_000
-SELDOM = 6  # as many readings of others, which are read every ten seconds at the least
+SELDOM = 6  # readings of other segments in that interval: at least one every ten seconds
 
 
 class Cost(NamedTuple):
-    """What a segment costs, in bytes: copied by a reading, kept in memory, kept of its rings."""
+    """The cost of a segment in bytes: copied by a reading, kept in memory, kept of its rings."""
 
     read: int
     kept: int
     detail: int = 0
 
 
-# 64 workers of 32 threads, all of which were on the same 256 paths: 620 MB are read, in 0.22 s of a processor, and
-# 32 MB kept. One worker with 65,472 paths in use: 76 MB are read for each thread, and 106 MB kept.
+# 64 workers of 32 threads that all used the same 256 paths: 620 MB read, in 0.22 s of processor time, and 32 MB kept.
+# One worker with 65,472 paths in use: 76 MB read for each thread, and 106 MB kept.
 SEGMENT = Cost(read=1024 * MIB, kept=112 * MIB)
 OWNER = Cost(read=2048 * MIB, kept=128 * MIB)
 
 
 class Ration(IntEnum):
-    """What a segment gets."""
+    """How much of a segment is read."""
 
     WHOLE = 0
-    NO_DETAIL = 1  # its rings are not read: what finds no room in them its worker counts
-    SELDOM = 2  # nor its totals, but once a minute
+    NO_DETAIL = 1  # its rings are not read; its worker counts the records that find no room there
+    SELDOM = 2  # also, its totals are read only once a minute
     NOTHING = 3
 
 
@@ -68,14 +68,14 @@ def cost_of(extent: Extent, pending: int = 0, detail: int = 0) -> Cost:
 
 @dataclass(slots=True)
 class Budget:
-    """What the segments of one look have cost, by user; `seldom`: 1 if there is no other look."""
+    """The cost of the segments read so far, by user; `seldom`: 1 if they are read only once."""
 
     seldom: int = SELDOM
     _read: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _kept: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def ration(self, owner: int, cost: Cost) -> tuple[Ration, str]:
-        """What a user's segment gets, and why not more; callers ask for the cheapest ones first."""
+        """The ration of a user's segment, and why not more. Callers ask for the cheapest first."""
         rations = {
             Ration.WHOLE: Cost(cost.read, cost.kept + cost.detail),
             Ration.NO_DETAIL: Cost(cost.read, cost.kept),
@@ -92,7 +92,7 @@ class Budget:
         return Ration.NOTHING, why
 
     def grown(self, owner: int, before: int, after: int) -> str:
-        """Charge a segment that grew while it was read; return why that is too much, or ""."""
+        """Charge a segment that grew while it was read. Returns why that is too much, or ""."""
         others = self._kept[owner] - before
         if over := _over(owner, Cost(0, after), 0, others):
             return over
@@ -101,13 +101,13 @@ class Budget:
 
 
 def _kept(reading: Reading) -> int:
-    """What a reading really takes in memory."""
+    """The bytes that a reading takes in memory."""
     names, paths, sites = len(reading.names), len(reading.paths), len(reading.sites)
     return cost_of(Extent(lines=0, lanes=len(reading.alike()), names=names, paths=paths, sites=sites, blocks=0)).kept
 
 
 def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed], int] = len) -> Iterator[int]:
-    """The bytes that each compact reading adds to those before it; by default unpacked."""
+    """The bytes that each compact reading adds to the ones before it; `size`: of a table."""
     seen: set[int] = set()
     for each in readings:
         kept = len(each.lanes) * LANE_BYTES + size(each.summaries) + size(each.latency)
@@ -118,15 +118,15 @@ def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed]
 
 
 def packed_size(table: bytes | _reader.Packed) -> int:
-    """How many bytes a table takes in the form in which readings are kept."""
+    """The bytes of a table in packed form."""
     return len(table if isinstance(table, bytes) else table.form())
 
 
 @dataclass(slots=True)
 class Account:
-    """What one segment got so far, across readings; `why` it does not get more.
+    """The ration of one segment across readings; `why` it is not larger.
 
-    Once its detail is not read, its cost is unknown, so it is never read again.
+    Detail that was refused once is never read again, because its cost is unknown from then on.
     """
 
     pending: Callable[[], int] = lambda: 0
@@ -137,7 +137,7 @@ class Account:
     _last_ns: int = 0
 
     def read(self, segment: Segment, budget: Budget, now_ns: int) -> Reading:
-        """Read the segment's totals if its ration allows that; raises SegmentRefused."""
+        """Read the segment's totals, or return the last reading; raises SegmentRefused."""
         extent = segment.extent()
         cost = cost_of(extent, self.pending(), self.detail())
         ration, why = budget.ration(segment.uid, cost)
@@ -149,7 +149,7 @@ class Account:
             reading = segment.read()
             if why := budget.grown(segment.uid, cost_of(extent).kept, _kept(reading)):
                 raise SegmentOverBudget(segment.name, why)
-            # In little room: several looks hold the readings of all segments at the same time.
+            # Packed, because several surveys hold the readings of all segments at the same time.
             reading = replace(reading, summaries=_reader.Packed(reading.summaries))
             self._last, self._last_ns = (reading if seldom else None), now_ns
             return reading
@@ -157,7 +157,7 @@ class Account:
 
 
 def _over(owner: int, part: Cost, read: int, kept: int) -> str:
-    """The first limit that would be passed, with what it would take; "": none would be."""
+    """The first limit that would be exceeded, with the amount; "": none."""
     for what, takes, one, all_of, taken in (
         ("to be read", part.read, SEGMENT.read, OWNER.read, read),
         ("of memory", part.kept, SEGMENT.kept, OWNER.kept, kept),

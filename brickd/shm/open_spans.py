@@ -1,7 +1,7 @@
-"""What is open: the youngest span of each lane, read from its open word.
+"""Open spans: the youngest span of each lane, from the lane's open word.
 
-Owns: the decoding of the open word, and the way from a path to its root. Must not know: other workers, screens, what it
-means that something is open. Invariants: an age is never negative; a path that is not known opens nothing.
+Owns: the decoding of the open word, and the walk from a path to its root. Must not know: other workers, screens, what
+an open span means. Invariants: an age is never negative; a word with an unknown path gives no span.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Open(NamedTuple):
 
     Attributes:
         layer: None outside of layers.
-        since_ns: its age, within 256 ticks; None where the worker's clock is not known.
+        since_ns: its age, to within 256 ticks; None if the worker's clock is unknown.
     """
 
     brick: str
@@ -29,7 +29,7 @@ class Open(NamedTuple):
 
 
 def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
-    """The youngest span that the lane has open."""
+    """The youngest open span of the lane, if any."""
     word = lane["current"]
     number = word & 0xFFFF
     path = reading.paths[number] if number < len(reading.paths) else None
@@ -42,7 +42,7 @@ def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
 def _since_ns(reading: Reading, start: int) -> int | None:
     if reading.now_ticks is None:
         return None
-    # The word holds 48 bits of the start, without the lowest eight.
+    # The word holds bits 8 to 55 of the start.
     ticks = ((reading.now_ticks >> 8) - start) % 2**48 << 8
     return round(ticks * reading.tick_ns) if ticks < 2**55 else 0
 

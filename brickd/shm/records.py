@@ -1,8 +1,8 @@
-"""Records out of the slots of a ring.
+"""Records from the slots of a ring.
 
 Owns: how slots become records, and the names of their kinds. Must not know: where the slots came from. Invariants: a
-record of an unknown kind is skipped by its own count of slots and counted; an impossible count ends the walk, with the
-rest counted as unreadable.
+record of an unknown kind is counted and skipped by its own number of slots; an impossible number ends the walk, and the
+rest counts as one unreadable record.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ DTYPES = (
     None, "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
     "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
-ALL = 2**64 - 1  # valid rows of a tensor all of whose rows count
-_VALUES = ("min", "max", "mean", "l2")  # of a tensor, and what its recording may leave out
+ALL = 2**64 - 1  # the valid rows of a tensor if every row counts
+_VALUES = ("min", "max", "mean", "l2")  # of a tensor; a recording may omit them
 
 
 def kind_name(kind: int) -> str:
-    """The name of a kind of records; 0 stands for kinds without a counter of their own.
+    """The name of a record kind; 0 stands for all kinds without a counter of their own.
 
     >>> kind_name(_reader.KIND_DEFER), kind_name(15)
     ('defer', 'kind_15')
@@ -41,20 +41,20 @@ def kind_name(kind: int) -> str:
 
 @functools.cache
 def fields_of(record: str) -> tuple[tuple[str, int, int, str], ...]:
-    """The (name, offset, count, code) of a struct's fields, of whatever minor the struct is."""
+    """The (name, offset, count, code) of a struct's fields, also of structs of later minors."""
     frozen = tuple(row[1:] for row in _reader.layout() if row[0] == record)
     return frozen or tuple(row[1:] for row in _reader.later() if row[0] == record)
 
 
 @functools.cache
 def named_later(record: str) -> dict[str, int]:
-    """The fields that later minors named in reserved bytes, as an older minor has them: zeros."""
+    """The fields that later minors added in reserved bytes, with their value in older ones: 0."""
     return {name: 0 for each, name, *_ in _reader.later() if each == record}
 
 
 @functools.cache
 def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
-    """The codec of a struct's bytes, with name and count of each field but reserved ones."""
+    """The codec of a struct's bytes, and name and count of each field except reserved ones."""
     codes, names = "<", []
     for name, _, count, code in fields_of(record):
         if name.startswith("reserved"):
@@ -66,15 +66,15 @@ def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
 
 
 def spans(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The spans among the records, in order, and the number of other records, by reason."""
+    """The spans among the records, in order, and the number of other records by kind."""
     return _found(slots, SPANS)
 
 
 def events(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The same of the events: each with the fields of its own kind.
+    """The events among the records, each with its kind's fields, and the number of other ones.
 
-    A checksum has its `output`, the second slot, and `tensors`: the fields of the two slots of each, the output first.
-    Values that its recording left out are None, the seed's checksum included.
+    A checksum has `output`, the fields of its second slot, and `tensors`: the fields of the two slots of each tensor,
+    the output first. Values that the recording omitted are None, `fnv1a` included.
     """
     return _found(slots, _EVENTS)
 
@@ -85,7 +85,7 @@ def checked_head(slots: bytes) -> dict[str, Any]:
 
 
 def tensor_document(tensor: Mapping[str, Any]) -> dict[str, Any]:
-    """One of a checksum's tensors, as a JSON document."""
+    """The JSON document of one tensor of a checksum."""
     dtype = tensor["dtype"]
     return {
         "checksum": f"{tensor['checksum']:016x}",
@@ -97,12 +97,12 @@ def tensor_document(tensor: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seeds_checksum(output: Mapping[str, Any]) -> str | None:
-    """FNV-1a of an output, as JSON has it."""
+    """The FNV-1a checksum of an output, in hex."""
     return None if output["fnv1a"] is None else f"{output['fnv1a']:016x}"
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON has no other numbers."""
+    """The value, or None if JSON cannot hold it."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -113,7 +113,7 @@ def _fields(record: str, slots: bytes, at: int) -> dict[str, Any]:
 
 
 def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
-    """False: its tensors take other slots than it has."""
+    """Add a checksum's tensors; False if its number of slots is wrong."""
     places = range(at + 2 * SLOT_BYTES, at + checked["slots"] * SLOT_BYTES, 2 * SLOT_BYTES)
     if checked["slots"] != 4 + 2 * checked["inputs"]:
         return False
@@ -121,7 +121,7 @@ def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
     checked["tensors"] = [
         _fields("tensor_sums", slots, place) | _fields("tensor_sketch", slots, place + SLOT_BYTES) for place in places
     ]
-    if checked["output"]["fnv1a"] == 0:  # as no tensor has it
+    if checked["output"]["fnv1a"] == 0:  # no tensor has this checksum: the recording omitted the values
         checked["output"]["fnv1a"] = None
         for tensor in checked["tensors"]:
             tensor.update(dict.fromkeys(_VALUES))

@@ -1,8 +1,8 @@
 """The file of records of removed segments: one for each user (`brick_removed.h`).
 
-Owns: which file is believed, how it is read and emptied. Must not know: what is made of its records. Invariants: a file
-that another user owns or may change is not believed; reading waits for no lock, and takes at most 2 MiB; the file is
-emptied only of what is kept elsewhere.
+Owns: which file is trusted, how it is read and truncated. Must not know: how its records are used. Invariants: a file
+that another user owns or may access is refused; reading waits for no lock and takes at most 2 MiB; the file is
+truncated only if it contains exactly the content that the caller has saved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BYTES_MAX = _reader.REMOVED_READ_MAX * _reader.REMOVED_BYTES
 class RemovedRecords(NamedTuple):
     """The content of the file, its records, and the number of damaged ones.
 
-    `refused` says why the file is not believed, or "".
+    `refused` says why the file is not trusted, or "".
     """
 
     content: bytes = b""
@@ -33,17 +33,17 @@ class RemovedRecords(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether it takes no further record."""
+        """Whether the file has no room for another record."""
         return len(self.content) >= _reader.REMOVED_MAX * _reader.REMOVED_BYTES
 
 
 def path(prefix: str) -> str:
-    """Where the file of this user is."""
+    """The path of this user's file."""
     return os.path.join(_reader.DIRECTORY, f"{prefix}{_reader.REMOVED_NAME}{os.geteuid()}")
 
 
 def look(prefix: str) -> RemovedRecords:
-    """Read it."""
+    """Read the file."""
     try:
         fd = os.open(path(prefix), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def look(prefix: str) -> RemovedRecords:
 
 
 def truncate(prefix: str, content: bytes) -> bool:
-    """Empty it if it holds this and nothing else, and no process appends to it now."""
+    """Truncate the file if it holds exactly this content, and no process appends to it now."""
     try:
         fd = os.open(path(prefix), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -71,7 +71,7 @@ def truncate(prefix: str, content: bytes) -> bool:
         if _wrong(os.fstat(fd)) or os.pread(fd, _BYTES_MAX, 0) != content:
             return False
         os.ftruncate(fd, 0)
-    except OSError:  # a process appends, or it cannot be changed: later
+    except OSError:  # a process appends, or the file cannot be changed: the caller tries again later
         return False
     finally:
         os.close(fd)
@@ -79,7 +79,7 @@ def truncate(prefix: str, content: bytes) -> bool:
 
 
 def _wrong(status: os.stat_result) -> str:
-    """Why the file is not believed, or ""."""
+    """Why the file is not trusted, or ""."""
     mode = stat.filemode(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
         return f"not a regular file but {mode}"

@@ -1,8 +1,8 @@
-"""Workers whose segments were removed, and how much of what they counted is in no total.
+"""Workers whose segments were removed, and their counts that are in no total.
 
 Owns: these counts, their sums, and their form in documents and in a checkpoint. Must not know: files, screens.
-Invariants: each uuid counts once; what a reader shows for a uuid elsewhere is not counted here; of two records of one
-uuid the larger one counts; a worker is added to a sum only when no record of it is left; all of it is limited.
+Invariants: each uuid counts once; counts that a reader shows elsewhere for a uuid are not counted here; of two records
+of one uuid the larger one counts; a worker that is in a sum has no record; the number of records and sums is limited.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from brickd.base.timestamps import rfc3339
 from brickd.shm import _reader
 from brickd.shm.segment_copy import begins, label
 
-# Why a segment was removed, in the words of the documents.
+# Why a segment was removed, as in documents.
 REASONS = {_reader.REMOVED_ROOM: "room", _reader.REMOVED_ENDED: "ended", _reader.REMOVED_PRUNED: "pruned"}
 
-ALONE_MAX = _reader.REMOVED_MAX  # removed workers that are kept each by itself
-SERVICES_MAX = 64  # whose sums are kept apart
+ALONE_MAX = _reader.REMOVED_MAX  # removed workers with a record of their own
+SERVICES_MAX = 64  # services with a sum of their own
 OTHERS = "others"
 
 
 class WorkerCounts(NamedTuple):
-    """What a worker counted: begun spans, attempted details, events and marks, and its losses."""
+    """A worker's counts: begun spans, attempted details, events and marks, and losses."""
 
     spans: int = 0
     details: int = 0
@@ -34,28 +34,28 @@ class WorkerCounts(NamedTuple):
     lost: int = 0
 
     def and_(self, other: WorkerCounts) -> WorkerCounts:
-        """The sum, as far as a counter holds it."""
+        """The sum, limited to the range of a counter."""
         return WorkerCounts(*(min(mine + its, U64_MAX) for mine, its in zip(self, other, strict=True)))
 
     def without(self, other: WorkerCounts) -> WorkerCounts:
-        """What is left; nothing is below 0."""
+        """The difference; each count is at least 0."""
         return WorkerCounts(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedWorker:
-    """A worker whose segment was removed, or several of a service in one.
+    """A worker whose segment was removed, or the sum of several of a service.
 
     Attributes:
-        uuid: of its segment; "" of several.
-        took: the first half of the uuid of the segment whose totals it had taken along, or "".
+        uuid: of its segment; "" for a sum.
+        took: the first half of the uuid of the lost segment whose totals it had taken over, or "".
         index: its declared number in the service, or -1.
-        coordinates: its own coordinates or name, as far as a record holds them.
-        reason: `enum brick_removed_reason`; 0 of several.
-        started_ns: when its segment was made, since 1970.
+        coordinates: its own coordinates or name, truncated to the size of the record's field.
+        reason: `enum brick_removed_reason`; 0 for a sum.
+        started_ns: when its segment was created, since 1970.
         removed_ns: when its segment was removed, since 1970.
-        asked: whether a person asked for the removal, or has taken note of it.
-        workers: how many these are.
+        asked: whether a person requested or acknowledged the removal.
+        workers: the number of workers.
     """
 
     uuid: str
@@ -72,7 +72,7 @@ class RemovedWorker:
 
     @classmethod
     def of(cls, record: _reader.Removed) -> RemovedWorker:
-        """As a record has it."""
+        """The worker of a record."""
         dropped = record["span_dropped"] + record["event_dropped"]
         lost = min(sum(record["rejected"]) + record["no_lane"] + record["nested"] + dropped, U64_MAX)
         return cls(
@@ -93,11 +93,11 @@ class RemovedWorker:
 
     @classmethod
     def several(cls, service: str, asked: bool, workers: int, counts: WorkerCounts) -> RemovedWorker:
-        """Some workers of a service."""
+        """The sum of some workers of a service."""
         return cls("", "", service, -1, "", 0, 0, 0, asked, workers, counts)
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         alone = bool(self.uuid)
         return {
             "uuid": self.uuid or None,
@@ -118,16 +118,16 @@ def uncounted(
     taken: Collection[str],
     settled: Collection[str],
 ) -> list[RemovedWorker]:
-    """What of removed workers no total shows.
+    """The counts of removed workers that no total shows.
 
-    A worker that lost its segment took its counts along into the next one. Where a total still shows the lost segment,
-    the record of the next one counts only what is beyond that.
+    A worker that loses its segment continues its counts in a new one. If a total still shows the lost segment, the
+    record of the new one counts only the difference.
 
     Args:
-        removed: any number of records of each.
-        shown: by uuid, what a total has.
-        taken: the first halves of the uuids of segments that were lost, and whose totals went on in others.
-        settled: the uuids of workers of which nothing is counted: a sum of several has them, or their segments exist.
+        removed: any number of records of each worker.
+        shown: by uuid, the counts that a total shows.
+        taken: the first halves of the uuids of lost segments whose counts continue in others.
+        settled: the uuids of workers that are not counted: a sum contains them, or their segments exist.
     """
     largest: dict[str, RemovedWorker] = {}
     for each in removed:
@@ -144,7 +144,7 @@ def uncounted(
 
 
 def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts]) -> WorkerCounts:
-    """What a total has of the last segment that a worker lost and a total shows."""
+    """The counts that a total shows of the last of a worker's lost segments that is in a total."""
     for _ in range(len(took) + 1):  # records may name each other in a circle
         if not lost or lost in begins:
             break
@@ -153,7 +153,7 @@ def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts
 
 
 def _larger(one: RemovedWorker, other: RemovedWorker | None) -> RemovedWorker:
-    """The record that counts, of two of one uuid."""
+    """The record that counts, of two records of one uuid."""
     if other is None:
         return one
     larger = one if one.counts.spans > other.counts.spans else other
@@ -162,21 +162,19 @@ def _larger(one: RemovedWorker, other: RemovedWorker | None) -> RemovedWorker:
 
 @dataclass(slots=True)
 class Removals:
-    """What a checkpoint holds of removed workers.
+    """The removed workers in a checkpoint.
 
     Attributes:
-        alone: their records, by uuid, the oldest first. What the checkpoint shows of such a worker is still in them.
-        sums: those before them, by service and by whether a person asked for it.
+        alone: their records by uuid, the oldest first. A record includes counts that the checkpoint shows elsewhere.
+        sums: the workers without a record, by service and `asked`.
     """
 
     alone: dict[str, RemovedWorker] = field(default_factory=dict)
     sums: dict[tuple[str, bool], RemovedWorker] = field(default_factory=dict)
-    _text: list[str] = field(
-        default_factory=list, compare=False, repr=False
-    )  # with copies; one that changes has its own
+    _text: list[str] = field(default_factory=list, compare=False, repr=False)  # shared with copies until either changes
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Take in records; those of workers that were not known."""
+        """Add records; return those of new workers."""
         new: dict[str, RemovedWorker] = {}
         for each in found:
             if each.uuid not in self.alone:
@@ -186,7 +184,7 @@ class Removals:
         return list(new.values())
 
     def settle(self, uuid: str, shown: WorkerCounts) -> list[str]:
-        """Add counts of a worker that no total has `shown` to a sum; return its segments' uuids."""
+        """Move a worker's record, without `shown`, to a sum; return its segments' uuids."""
         settled = [uuid, *(each.uuid for each in self.alone.values() if each.took == uuid[:16])]
         for each in settled:
             removed, self._text = self.alone.pop(each, None), []
@@ -195,7 +193,7 @@ class Removals:
         return settled
 
     def add(self, service: str, asked: bool, workers: int, counts: WorkerCounts) -> None:
-        """Add workers to the sum of their service, or of all others if there are too many services."""
+        """Add workers to their service's sum, or to that of others beyond the limit of services."""
         if (service, asked) not in self.sums and len({name for name, _ in self.sums} | {service}) > SERVICES_MAX:
             service = OTHERS
         self._text = []
@@ -205,7 +203,7 @@ class Removals:
         )
 
     def limit(self, shown: Collection[str]) -> list[str]:
-        """Add up the oldest of too many, but for those of which a total is shown; their uuids."""
+        """Move the oldest records beyond the limit to sums, unless `shown`; return their uuids."""
         begins = {uuid[:16] for uuid in shown}
         oldest = [
             uuid
@@ -217,7 +215,7 @@ class Removals:
         return oldest
 
     def take_note(self) -> None:
-        """A person has taken note of all of them."""
+        """Mark all of them as acknowledged by a person."""
         self._text = []
         self.alone = {uuid: replace(each, asked=True) for uuid, each in self.alone.items()}
         for each in [each for each in self.sums.values() if not each.asked]:
@@ -225,7 +223,7 @@ class Removals:
             self.add(each.service, True, each.workers, each.counts)
 
     def discard(self, begin: Collection[str]) -> list[str]:
-        """Drop those whose uuids begin like this; return their uuids."""
+        """Drop the records with these first halves of uuids; return their uuids."""
         uuids = [uuid for uuid in self.alone if uuid[:16] in begin]
         for uuid in uuids:
             del self.alone[uuid]
@@ -233,11 +231,11 @@ class Removals:
         return uuids
 
     def copy(self) -> Removals:
-        """All of it as it is now."""
+        """A copy that later changes do not affect."""
         return Removals(dict(self.alone), dict(self.sums), self._text)
 
     def text(self) -> str:
-        """As JSON: made once, since each checkpoint needs it and it seldom changes."""
+        """The JSON text; cached, because each checkpoint needs it and it seldom changes."""
         if not self._text:
             rows = ([_row(each) for each in of.values()] for of in (self.alone, self.sums))
             self._text.append(plain([*rows]))
@@ -245,7 +243,7 @@ class Removals:
 
     @classmethod
     def of(cls, document: Any) -> Removals:
-        """Decode what `text` encoded; ValueError if it is something else."""
+        """Decode the document that `text` encoded; raises ValueError if it is invalid."""
         alone, sums = ([_believed(row) for row in rows] for rows in document)
         return cls({each.uuid: each for each in alone}, {(each.service, each.asked): each for each in sums})
 

@@ -1,8 +1,8 @@
-"""The steps and sites whose checksums are recorded: in words, and in a segment's numbers.
+"""The steps and sites whose checksums are recorded: as words, and as a segment's numbers.
 
-Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, who asks. Invariants: a rate and
-the words for it mean the same steps; a site whose name is not known yet is not left out; what matches one pattern is
-recorded whatever the others say.
+Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, where requests come from.
+Invariants: a rate and the words for it mean the same steps; a site whose name is not known yet is recorded; a site that
+matches any pattern is recorded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SITES_BYTES = _reader.SITES_MAX // 8
 
 
 def rate_of(words: str) -> int | None:
-    """The rate, as `brick_shm.h` has it; None where these are no words for one.
+    """The rate in the format of `brick_shm.h`; None if the words are invalid.
 
     >>> rate_of("1/16") == 2**32 // 16, rate_of("default"), rate_of("1/0")
     (True, 0, None)
@@ -37,7 +37,7 @@ def rate_of(words: str) -> int | None:
 
 
 def words_of(rate: int) -> str:
-    """The words for a rate; if several shares have the same rate, the largest.
+    """The words for a rate; if several shares have this rate, the largest share.
 
     >>> words_of(2**32 // 64), words_of(0), words_of(1)
     ('1/64', 'default', 'off')
@@ -63,12 +63,12 @@ def left_out(names: Sequence[str | None], patterns: Iterable[str]) -> int:
 
 
 def bits_of(words: Sequence[int]) -> int:
-    """The same of the words of a control page."""
+    """The bits of a control page's words, as in `left_out`."""
     return int.from_bytes(struct.pack(f"<{len(words)}Q", *words), "little") if any(words) else 0
 
 
 def changed(before: int, after: int) -> tuple[int, bytes]:
-    """The bytes to write over a control page's words, and from where; none if nothing changed."""
+    """The offset and the bytes to write over a control page's words; no bytes if none changed."""
     differ = before ^ after
     first = ((differ & -differ).bit_length() - 1) // _WORD_BITS if differ else 0
     end = -(-differ.bit_length() // _WORD_BITS)

@@ -1,8 +1,8 @@
-"""One segment: opened, believed or refused, and read.
+"""One segment: open it, accept or refuse it, and read it.
 
 Owns: which calls of the reader make a `Reading`, and their order. Must not know: what the numbers mean to people, or
-where readings go. Invariant: an invalid segment is `SegmentRefused` with a reason, never an exception of another kind,
-and affects no other segment.
+where readings go. Invariant: an invalid segment raises `SegmentRefused` with a reason, never another exception, and
+affects no other segment.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from brickd.shm.segment_files import SegmentFile, opened
 from brickd.shm.sites import WorkerNames
 
 _THINS_SINCE, _EPOCHS_SINCE = 4, 8  # minors of the format
-_SHARED_MAX = 4_096  # rows of a table that workers share; the 16 tables that are remembered take 12 MB at most
+_SHARED_MAX = 4_096  # rows of a table in the cache; its 16 tables take 12 MB at most
 
 
 class Extent(NamedTuple):
-    """How much there is to read of a segment, whatever its header claims: without holes.
+    """The amount of data in a segment without its holes, whatever its header claims.
 
     Attributes:
-        lines: of lanes, also of those that were never opened.
-        lanes: that were ever opened; a run of equal ones counts once.
-        names: rows of this table up to the last one that is there; so are paths and sites.
+        lines: the lanes to read, opened or not.
+        lanes: the opened ones; a run of equal lanes counts once.
+        names: rows of this table up to the last written one; so are paths and sites.
         blocks: of summaries, of 64 paths each.
     """
 
@@ -60,25 +60,25 @@ class Segment(SegmentFile):
 
     @property
     def service(self) -> str:
-        """The service that its worker declared."""
+        """The service that the worker declared."""
         return label(self.header["service"])
 
     @property
     def coordinates(self) -> str:
-        """Its worker's own coordinates or name, or ''."""
+        """The worker's own coordinates or name, or ''."""
         return label(self.header["coordinates"])
 
     def now(self) -> Now:
-        """Its worker's clock now."""
+        """The worker's clock now."""
         return self._clock.now()
 
     @property
     def fetched(self) -> int:
-        """How many bytes of it were read, ever."""
+        """The number of bytes read from it so far."""
         return self._copier.fetched
 
     def extent(self) -> Extent:
-        """What a reading of it takes."""
+        """How much of it there is to read now."""
         with _refusing(self.name):
             return Extent(*self._copier.extent())
 
@@ -88,34 +88,34 @@ class Segment(SegmentFile):
             return self._copier.process()
 
     def dropped(self, kind: int) -> int:
-        """How many events of a kind its worker found no room for."""
+        """The number of events of a kind for which the worker found no room."""
         with _refusing(self.name):
             return self._copier.sums()[2][kind]
 
     def activity(self) -> int:
-        """A number that changes whenever something was recorded."""
+        """A number that changes with each recording."""
         with _refusing(self.name):
             return self._copier.sums()[0]
 
     def spans(self) -> int:
-        """How many spans were summarized; 0 where that cannot be read."""
+        """The number of summarized spans; 0 if it cannot be read."""
         try:
             return self._copier.sums()[1]
         except ValueError:
             return 0
 
     def removed(self, reason: int) -> bytes:
-        """The record to append before it is removed."""
+        """The record to append before the segment is removed."""
         with _refusing(self.name):
             return self._copier.removed(reason, time.time_ns())
 
     @property
     def thins(self) -> bool:
-        """Whether its worker supports a rate and sites of checksums."""
+        """Whether the worker supports a rate and sites of checksums."""
         return self.header["minor"] >= _THINS_SINCE
 
     def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
-        """Write flags, rate of checksums (0: its own) and sites to leave out, where these differ."""
+        """Write flags, rate of checksums (0: the worker's own) and excluded sites if they differ."""
         asked = self.control()
         if asked["flags"] != flags:
             self._ask("flags", flags.to_bytes(4, "little"))
@@ -128,53 +128,53 @@ class Segment(SegmentFile):
             self._ask("sites", words, at)
 
     def mark_attached(self) -> None:
-        """Tell its worker that a consumer attached: at a clean end it now leaves the segment."""
+        """Inform the worker that a consumer attached: after a clean end the segment stays."""
         if not self.control()["attached"]:
             self._ask("attached", (1).to_bytes(8, "little"))
 
     @property
     def has_epochs(self) -> bool:
-        """Whether its worker chooses steps by the epoch."""
+        """Whether the worker chooses steps by the epoch."""
         return self.header["minor"] >= _EPOCHS_SINCE
 
     def epoch_write(self, word: int) -> tuple[int, int, bytes]:
-        """What `_reader.write_all` takes to give its worker an epoch word."""
+        """The argument of `_reader.write_all` that writes an epoch word."""
         return self.fd, _reader.CONTROL + _control_fields()["epoch"], word.to_bytes(8, "little")
 
     def rescan(self) -> None:
-        """Ask its worker to read its weights once more; needs the right to write."""
+        """Ask the worker to read its weights again; needs a segment opened for writing."""
         number = (self.control()["weights"] + 1) % 2**64
         self._ask("weights", number.to_bytes(8, "little"))
 
     def _ask(self, field: str, content: bytes, beyond: int = 0) -> None:
         try:
             os.pwrite(self.fd, content, _reader.CONTROL + _control_fields()[field] + beyond)
-        except OSError as error:  # one that lies may have a hole there, and the disk be full
+        except OSError as error:  # an invalid segment may have a hole here while /dev/shm is full
             raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
 
     def control(self) -> _reader.Control:
-        """What the consumer asked of the worker."""
+        """The settings that the consumer asks of the worker."""
         with _refusing(self.name):
             return self._copier.control()
 
     def sites(self) -> list[SiteKey | None]:
-        """Each site by its number; None of what is on its way."""
+        """The sites by number; None for one that is being written."""
         with _refusing(self.name):
             return _sites(tuple(self._copier.sites()))
 
     def tables(self) -> WorkerNames:
-        """The names for the numbers in checksums. Sites before names: each site has a name."""
+        """The names for the numbers in checksums. Reads sites before names: each site has a name."""
         with _refusing(self.name):
             sites = self._copier.sites()
             return WorkerNames(self._copier.names(), sites)
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
-        """The number of the first slot that is still there, and the slots: all, for a ring is small."""
+        """The number of the first slot that is still there, and all slots: a ring is small."""
         with _refusing(self.name):
             return self._copier.ring(lane, events)
 
     def identity(self) -> Identity:
-        """What its worker's name depends on, without a look at what was recorded."""
+        """What the worker's name depends on, without reading its records."""
         return Identity(self.name, self.header, self.worker())
 
     def read(self) -> Reading:
@@ -182,8 +182,8 @@ class Segment(SegmentFile):
         with _refusing(self.name):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
-            # Paths after summaries and names after paths and sites: what is counted has a path, what has a path or a
-            # site has a name. In one that lies there may be fewer paths by then.
+            # Paths after summaries, and names after paths and sites: each summary then has a path, and each path and
+            # site a name. An invalid segment may have fewer paths by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()
@@ -223,14 +223,14 @@ def _paths(rows: Sequence[tuple[int, int, int, int] | None]) -> list[CallPath | 
 
 @functools.lru_cache(maxsize=16)
 def _shared_paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[CallPath | None]:
-    """What all workers with these paths share: most of a service have the same."""
+    """The paths of these rows; cached, because most workers of a service have the same."""
     return _checked_paths(rows)
 
 
 def _checked_paths(rows: Iterable[tuple[int, int, int, int] | None]) -> list[CallPath | None]:
     paths = [None if row is None else CallPath._make(row) for row in rows]
     for number, path in enumerate(paths):
-        if path is not None and path.unit == _reader.UNIT_BOUND:  # a reading has one only beside what it is of
+        if path is not None and path.unit == _reader.UNIT_BOUND:  # only a daemon adds these
             raise ValueError(f"path {number} has unit {path.unit}, which no worker writes")
     return paths
 
@@ -254,10 +254,10 @@ def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
     """Open a segment by its file's name; with O_RDWR to drain it.
 
     Raises:
-        SegmentRefused: it is none (SegmentUnopened: it cannot even be one), it lies, or it is gone.
+        SegmentRefused: it is not a valid segment (SegmentUnopened: it cannot be one), or it is gone.
         SegmentUndrained: this process can open no more files now.
-        SegmentUnpublished: its worker is starting, or died while it did.
-        NotPermitted: it is another user's.
+        SegmentUnpublished: its worker is starting, or died while starting.
+        NotPermitted: it belongs to another user.
     """
     fd = opened(name, access)
     try:

@@ -1,7 +1,7 @@
-"""A reading that outlives its segment, and several as one.
+"""The codec of readings, and the sum of several readings.
 
 Owns: the form in which readings outlive their segments, and how readings are added up. Must not know: files.
-Invariants: a reading comes back as it was; every counter of a sum is the sum of the counters.
+Invariants: decoding returns the reading that was encoded; every counter of a sum is the sum of the counters.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PLAIN = ("file", "pid", "process", "odd", "moving", "tick_ns", "now_ticks", "me
 
 Row = TypeVar("Row")
 _numbers = itertools.count()
-_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash: of two with the same the later one
+_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash; of two with the same hash, the later
 
 
 class Shared(list[Row]):
-    """Names, paths or sites, which workers of a service mostly have in common; immutable."""
+    """Names, paths or sites, which most workers of a service have in common; immutable."""
 
     __slots__ = ("__weakref__", "_text", "number")
 
@@ -40,7 +40,7 @@ class Shared(list[Row]):
         _alive[hash(tuple(self))] = self
 
     def text(self) -> str:
-        """As JSON: made once, since each checkpoint needs it."""
+        """The JSON text; cached, because each checkpoint needs it."""
         if not self._text:
             self._text = plain(self)
         return self._text
@@ -55,7 +55,7 @@ def shared(rows: list[Row]) -> Shared[Row]:
 
 
 def compact(reading: Reading) -> Reading:
-    """The same in little room."""
+    """The same reading with shared tables and packed summaries."""
     return replace(
         reading,
         names=shared(reading.names),
@@ -71,7 +71,7 @@ def _packed(table: bytes | _reader.Packed) -> _reader.Packed:
 
 
 def written(reading: Reading) -> str:
-    """A reading as JSON, its names, paths and sites by their numbers."""
+    """A reading as JSON; names, paths and sites are the numbers of their tables."""
     header = {name: value.hex() if isinstance(value, bytes) else value for name, value in reading.header.items()}
     document = {
         **{name: getattr(reading, name) for name in _PLAIN},
@@ -96,7 +96,7 @@ class SharedTables:
 
     @classmethod
     def over(cls, readings: Collection[Reading]) -> SharedTables:
-        """Those of these readings."""
+        """The tables of these readings."""
         return cls(
             _numbered(reading.names for reading in readings),
             _numbered(reading.paths for reading in readings),
@@ -104,11 +104,11 @@ class SharedTables:
         )
 
     def __or__(self, other: SharedTables) -> SharedTables:
-        """Both."""
+        """The tables of both."""
         return SharedTables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
 
     def without(self, numbers: Container[int]) -> SharedTables:
-        """Those that have other numbers."""
+        """The tables with other numbers."""
         return SharedTables(
             {number: rows for number, rows in self.names.items() if number not in numbers},
             {number: rows for number, rows in self.paths.items() if number not in numbers},
@@ -116,11 +116,11 @@ class SharedTables:
         )
 
     def numbers(self) -> set[int]:
-        """All of them."""
+        """The numbers of all tables."""
         return {*self.names, *self.paths, *self.sites}
 
     def texts(self) -> dict[str, str]:
-        """As members of an object in JSON."""
+        """The JSON texts, for members of an object."""
         return {
             what: composed({str(number): rows.text() for number, rows in table.items()})
             for what, table in (("names", self.names), ("paths", self.paths), ("sites", self.sites))
@@ -128,7 +128,7 @@ class SharedTables:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> SharedTables:
-        """Decode what `texts` encoded."""
+        """Decode the document that `texts` encoded."""
         return cls(
             _read(document["names"], _name, copy_checks.names),
             _read(document["paths"], CallPath, copy_checks.paths),
@@ -156,7 +156,7 @@ def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
 
 
 def reading(document: Mapping[str, Any], tables: SharedTables) -> Reading:
-    """Decode what `written` encoded; raises any exception if the document is something else."""
+    """Decode the document that `written` encoded. An invalid document raises any exception."""
     header = document["header"]
     found = Reading(
         **{name: document[name] for name in _PLAIN}
@@ -177,24 +177,24 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-# ---- several as one
+# ---- sums
 
-# What a process counts of its own tables says nothing of several.
+# Fields about one process's own tables, which have no sum.
 _NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
 
 
 def added(one: Reading, other: Reading) -> Reading:
-    """Merge two readings of one service and tick length, with all paths and a single lane.
+    """The sum of two readings of one service and tick length, with all paths and a single lane.
 
-    What is told of one process alone (its pid, its uuid, its file) is that of the first.
+    Fields about a single process (pid, uuid, file) are those of the first.
     """
     names, numbers = list(one.names), {one.name(number): number for number in reversed(range(len(one.names)))}
     paths, places = list(one.paths), {path: number for number, path in reversed(list(enumerate(one.paths)))}
 
     def number_of(name: int) -> int | None:
-        """None: there is no room for it."""
+        """The number of `other`'s name in the sum; None: no room."""
         number = numbers.get(other.name(name), len(names))
-        # With it comes its category, and the category of that one: a worker may have any.
+        # Add its category too, and the category's category: workers declare them freely.
         while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
             numbers[text] = len(names)
             entry = other.names[name] if name < len(other.names) else None
@@ -218,7 +218,7 @@ def added(one: Reading, other: Reading) -> Reading:
         if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
             places[moved] = len(paths)
             paths.append(moved)
-        # What has no room counts as other, where other counts the same: in ticks.
+        # A path without room counts as 'other' if it is measured in ticks, as 'other' is.
         rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
     ended = {"ended": one.process["ended"] & other.process["ended"]}
     return replace(
@@ -246,7 +246,7 @@ def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: ar
 def together(
     lanes: Sequence[tuple[int, _reader.Lane, _reader.Consumer]],
 ) -> list[tuple[int, _reader.Lane, _reader.Consumer]]:
-    """One lane that is the sum of all of them; no lane for none."""
+    """A single lane, the sum of all; no lane if there are none."""
     if not lanes:
         return []
     lane, consumer = _sum([lane for _, lane, _ in lanes]), _sum([consumer for _, _, consumer in lanes])
@@ -254,7 +254,7 @@ def together(
 
 
 def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Field by field."""
+    """The sum of each field."""
     return {
         name: tuple(map(_total, zip(*(row[name] for row in rows), strict=True)))
         if isinstance(rows[0][name], tuple)
@@ -264,21 +264,21 @@ def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _total(counts: Iterable[int]) -> int:
-    """The sum, limited to a counter: the counts of hostile workers may exceed it."""
+    """The sum, limited to the range of a counter: hostile workers' counts may exceed it."""
     return min(sum(counts), U64_MAX)
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
-    """With tails that are pairs again."""
+    """The consumer with valid tail pairs."""
     span, event = consumer["span"][0], consumer["event"][0]
     return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}
 
 
 def packed_text(packed: _reader.Packed) -> str:
-    """Packed summaries as a JSON string, which needs no escapes; empty for no summaries."""
+    """Packed summaries as a JSON string without escapes; "" for no summaries."""
     return f'"{b2a_base64(packed.form(), newline=False).decode("ascii")}"'
 
 
 def packed(text: str) -> _reader.Packed:
-    """The summaries that `packed_text` was given; a ValueError if these are none."""
+    """Decode the string that `packed_text` encoded; raises ValueError if it is invalid."""
     return _reader.Packed.of(a2b_base64(text, strict_mode=True))

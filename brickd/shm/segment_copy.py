@@ -1,7 +1,7 @@
 """A copy of a segment at one time.
 
-Owns: `Reading`, a private copy of all of it, and `Identity`, the part that says whose it is. Must not know: files, how
-it was read, what the numbers mean to people.
+Owns: `Reading`, a private copy of a segment without its rings, and `Identity`, the part that identifies the worker.
+Must not know: files, how a segment is read, what the numbers mean to people.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 class CallPath(NamedTuple):
-    """A place in the call tree, or a mark at one; -1 stands for no `parent` and no `layer`."""
+    """A place in the call tree, or a mark at one; `parent` and `layer` are -1 if there is none."""
 
     parent: int
     name: int
@@ -26,17 +26,17 @@ class CallPath(NamedTuple):
 
     @property
     def marks(self) -> bool:
-        """Whether it is counted and has no measured time: a launch, a transfer, what is needed, a node."""
+        """Whether it has a count but no measured time: a launch, a transfer, a need, a node."""
         return self.unit >= _reader.UNIT_LAUNCHED
 
     @property
     def holds_spans(self) -> bool:
-        """Whether spans may be below it: it is one, or a node that the host draws."""
+        """Whether spans may be below it: it is a span, or a node that the host draws."""
         return not self.marks or self.unit == _reader.UNIT_NODE
 
 
 class SiteKey(NamedTuple):
-    """A place where numbers are compared: a kernel's name and its layer, or -1."""
+    """A place where fingerprints are compared: a kernel's name and its layer, or -1."""
 
     name: int
     layer: int
@@ -44,13 +44,13 @@ class SiteKey(NamedTuple):
 
     @property
     def off(self) -> bool:
-        """Whether it is not looked at."""
+        """Whether its tensors are not read, because they show a customer's text."""
         return self.unit == _reader.SITE_OFF
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a segment's worker says it is, and whether it lives: all that its name depends on.
+    """The identity that a worker declares, and whether it is alive: what its name depends on.
 
     Attributes:
         file: the segment's name.
@@ -73,12 +73,12 @@ class Identity:
 
     @property
     def uuid(self) -> str:
-        """Which worker this is, whatever its name and pid."""
+        """The worker's unique id, independent of its name and pid."""
         return self.header["uuid"].hex()
 
     @property
     def clock(self) -> str:
-        """What its ticks are read from."""
+        """The name of the clock that its ticks come from."""
         return CLOCKS[self.header["clock"]]
 
     @property
@@ -89,17 +89,17 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Reading(Identity):
-    """All that a segment said at one time, copied and checked; times still in ticks.
+    """A segment's content at one time, copied and checked; times are in ticks.
 
     Attributes:
-        latency: as `summaries`, from the starts of deferred work to its syncs; empty where no daemon knows of any.
-        deferred: what became of those starts.
-        now_ticks: what the worker's clock showed; None: not known.
-        flags: what its consumer asks of its worker; 0 for a dead worker.
-        drained: whether any process read its rings; True for a stored reading.
+        latency: as `summaries`, from the starts of deferred work to its syncs; empty if no daemon knows of any.
+        deferred: the outcomes of those starts, counted.
+        now_ticks: the value of the worker's clock; None: unknown.
+        flags: the consumer's requests to the worker (CONTROL_*).
+        drained: whether any process drains its rings; True for a stored reading.
         sites: by number; None for a site that is not written yet.
-        asked_rate: of which steps its consumer asks for checksums; 0: as the worker is configured.
-        left_out: the sites of which its consumer asks for none, a bit each by number.
+        asked_rate: the steps of which the consumer requests checksums; 0: as the worker is configured.
+        left_out: the sites of which the consumer requests none, one bit for each number.
     """
 
     process: _reader.Process
@@ -121,43 +121,43 @@ class Reading(Identity):
     left_out: int = 0
 
     def alike(self) -> list[tuple[_reader.Lane, _reader.Consumer, int]]:
-        """Its lanes, each run of the same object once with its length: 1,024 may be unused."""
+        """Its lanes; a run of the same object once, with its length: 1,024 lanes may be unused."""
         runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
         return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]
 
     @property
     def lost(self) -> str:
-        """The first half of the uuid of the lost segment whose totals its worker took along; or ""."""
+        """The first half of the uuid of the lost segment whose totals the worker took over; or ""."""
         return begins(self.process["took"])
 
     @property
     def ended(self) -> bool:
-        """Whether its worker ended by itself, and was not killed."""
+        """Whether the worker ended by itself and was not killed."""
         return not self.alive and self.process["ended"] != 0
 
     @property
     def detailed(self) -> bool:
-        """Whether its worker is to keep each span in detail."""
+        """Whether the worker must keep the detail of each span."""
         return self.flags & _reader.CONTROL_SPANS != 0
 
     @property
     def unread(self) -> bool:
-        """Whether its worker keeps each span in detail without a consumer."""
+        """Whether the worker keeps the detail of each span although no process reads it."""
         return self.alive and self.detailed and not self.drained
 
     @property
     def thinned(self) -> bool:
-        """Whether its consumer asks for checksums of other steps or sites than configured."""
+        """Whether the consumer requests checksums of other steps or sites than configured."""
         return self.asked_rate != 0 or self.left_out != 0
 
     @property
     def thinned_for_nobody(self) -> bool:
-        """Whether that is still so without a consumer."""
+        """Whether the worker is still `thinned` although it has no consumer."""
         return self.alive and self.thinned and not self.drained
 
     @property
     def rate(self) -> int:
-        """Of which steps its worker records checksums; 0: not set."""
+        """The rate of steps with checksums; 0: not set."""
         return self.asked_rate or self.header["rate"]
 
     @property
@@ -167,27 +167,27 @@ class Reading(Identity):
         return own if self.rate == 0 and own <= _reader.RATE_ALL else 0
 
     def leaves_out(self, site: int) -> bool:
-        """Whether nothing is to be recorded at the site with this number."""
+        """Whether the consumer requests no checksums of this site."""
         return self.left_out >> site & 1 != 0
 
     @property
     def off(self) -> bool:
-        """Whether its worker is to record nothing."""
+        """Whether the worker must record nothing."""
         return self.flags & _reader.CONTROL_OFF != 0
 
     def name(self, number: int) -> str:
-        """The text of a name; its number if it is not ready."""
+        """The text of a name; its number if the name is not written yet."""
         entry = self.names[number] if 0 <= number < len(self.names) else None
         return entry[0] if entry is not None else f"name#{number}"
 
     def category(self, number: int) -> str:
-        """The category declared for a name, else 'other'."""
+        """The category declared for a name, or 'other'."""
         entry = self.names[number] if 0 <= number < len(self.names) else None
         return self.name(entry[1]) if entry is not None and entry[1] != 0 else "other"
 
 
 def begins(took: int) -> str:
-    """The first half of a lost segment's uuid, from a segment's word for it; "": none."""
+    """The first half of a lost segment's uuid, from the word `took`; "" if there is none."""
     return took.to_bytes(8, "little").hex() if took else ""
 
 

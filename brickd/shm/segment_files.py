@@ -1,9 +1,9 @@
-"""Files that may be segments: found, opened, removed.
+"""Files that may be segments: find, open and remove them.
 
-Owns: their names, what may be opened and how, who lives in a file and who drains it. Must not know: what is in it.
-Invariants: only files of our own effective user are opened, root's included; a file is opened without following links
-or waiting for anybody; nothing is opened twice by a process that holds a lock on it; what cannot be a segment is
-`SegmentRefused` with a reason, never an exception of another kind.
+Owns: their names, which files may be opened and how, which process holds and which drains a file. Must not know: their
+content. Invariants: a process, also of root, opens only files of its own effective user; opening follows no link and
+waits for no process; a process never opens a file twice while it holds a lock on it; a file that cannot be a segment
+raises `SegmentRefused` with a reason, never another exception.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from brickd.base.users import as_user, user_name
 from brickd.errors import NoDescriptor, NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened
 from brickd.shm import _reader
 
-# Which file it is, whatever it is called: device and inode.
+# A file's identity, independent of its name: device and inode.
 Identifier = tuple[int, int]
 
 
 def prefix() -> str:
-    """What the names of segments begin with."""
+    """The prefix of segments' names."""
     return os.environ.get("BRICKD_SHM_PREFIX") or _reader.PREFIX
 
 
-# The owners of other users' files, by name and inode. A file that is known here is not looked at again. The inode alone
-# does not tell files apart: where /dev/shm is not a tmpfs, a new file gets the number of a removed one.
+# The owners of other users' files, by name and inode. The owner of a file that is known here is not looked up again. An
+# inode alone does not identify a file: if /dev/shm is not a tmpfs, a new file gets the number of a removed one.
 Owners = Mapping[tuple[str, int], int]
 NO_OWNERS: Owners = MappingProxyType({})
 
@@ -43,12 +43,12 @@ class Listing(NamedTuple):
     others: Owners
 
     def counts(self) -> dict[int, int]:
-        """How many files each other user has."""
+        """The number of files of each other user."""
         return dict(Counter(self.others.values()))
 
 
 def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
-    """List all files with a prefix, or the configured one; `known` owners are not looked up."""
+    """List all files with a prefix, by default the configured one. Owners in `known` are kept."""
     beginning = prefix() if beginning is None else beginning
     own: list[str] = []
     others: dict[tuple[str, int], int] = {}
@@ -74,18 +74,18 @@ def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
 
 
 def find(beginning: str | None = None) -> list[str]:
-    """The names of our own files that could be segments, in a stable order."""
+    """The names of our own files that may be segments, sorted."""
     return listing(beginning).own
 
 
 def identifier_of(name: str) -> Identifier | None:
-    """Which file has the name now, without opening it; None: no file has."""
+    """The identity of the file with this name, without opening it; None: no such file."""
     status = _status_of(name)
     return None if status is None else (status.st_dev, status.st_ino)
 
 
 def committed(name: str) -> int:
-    """How many bytes the file with this name takes; 0: no file has it."""
+    """The bytes that the file with this name takes; 0: no such file."""
     status = _status_of(name)
     return 0 if status is None else status.st_blocks * 512
 
@@ -106,11 +106,11 @@ class SegmentFile:
         status = os.fstat(fd)
         self.identifier = (status.st_dev, status.st_ino)
         self.uid = status.st_uid
-        self._ours = False  # to drain: our own lock we are not shown
+        self._ours = False  # whether this process drains it: the kernel does not report our own lock
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes by now: its worker has more of it made as it needs it."""
+        """The bytes that it takes now; a segment grows with use."""
         return os.fstat(self.fd).st_blocks * 512
 
     def worker(self) -> int | None:
@@ -122,7 +122,7 @@ class SegmentFile:
         return holder(self.fd, _reader.LOCK_CONSUMER)
 
     def consume(self) -> bool:
-        """Be the one that drains it, until this process ends or closes it; False: another one is."""
+        """Take the lock to drain it, held until it is closed; False: another process drains it."""
         self._ours = take(self.fd, _reader.LOCK_CONSUMER)
         return self._ours
 
@@ -131,23 +131,23 @@ class SegmentFile:
         return self._ours or self.consumer() is not None
 
     def linked(self) -> bool:
-        """Whether it has a name still."""
+        """Whether the file still has a name."""
         return os.fstat(self.fd).st_nlink > 0
 
     def published(self) -> bool:
-        """Whether its worker finished making it."""
+        """Whether the worker has finished creating it."""
         return any(os.pread(self.fd, 8, 0))
 
     def same_file(self) -> bool:
-        """Whether the name still leads to the file that is open here."""
+        """Whether the name still belongs to the file that is open here."""
         return identifier_of(self.name) == self.identifier
 
     def unlink(self) -> bool:
-        """Remove the file; False when the name leads elsewhere by now."""
+        """Remove the file; False if its name is gone or belongs to another file now."""
         if not self.same_file():
             return False
         try:
-            # Not posix_ipc: it takes no name that is not UTF-8, and anybody may have made one.
+            # Not posix_ipc: it refuses a name that is not UTF-8, which any process may have created.
             os.unlink(os.path.join(_reader.DIRECTORY, self.name))
         except FileNotFoundError:
             return False
@@ -156,7 +156,7 @@ class SegmentFile:
         return True
 
     def close(self) -> None:
-        """Give up the descriptor."""
+        """Close the descriptor."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -168,15 +168,15 @@ class SegmentFile:
         self.close()
 
 
-EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: errors of this process, not of the file
+EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: not an error of the file
 
 
 def opened(name: str, access: int) -> int:
-    """A descriptor of it, with the errors of `open_file`."""
+    """Open a descriptor; raises the errors of `open_file`."""
     if "/" in name:
         raise SegmentUnopened(name, "cannot be opened: a file's name holds no slash")
     try:
-        # Not shm_open: that of glibc waits for the other end of a FIFO, and posix_ipc's crashes on a name with a zero.
+        # Not shm_open: glibc's waits for the other end of a FIFO, and posix_ipc's crashes on a name with a NUL.
         flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(os.path.join(_reader.DIRECTORY, name), flags)
     except PermissionError as error:
@@ -195,7 +195,7 @@ def opened(name: str, access: int) -> int:
             f"{name}: belongs to user {user_name(status.st_uid)}; brickd reads only the segments of user"
             f" {user_name(os.geteuid())} ({as_user(status.st_uid, 'inspect', name)})"
         )
-    # A second link is no reason to refuse it: where the kernel allows it, strangers can link to our files.
+    # A second link is no reason to refuse it: if the kernel allows it, other users can link to our files.
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)
         raise SegmentUnopened(name, f"not a regular file but {stat.filemode(status.st_mode)}")
@@ -203,12 +203,12 @@ def opened(name: str, access: int) -> int:
 
 
 def open_file(name: str) -> SegmentFile:
-    """Open what may be a segment, by its file's name.
+    """Open a file that may be a segment, by its name.
 
     Raises:
         SegmentRefused: it is gone.
-        SegmentUnopened: it cannot be one.
+        SegmentUnopened: it cannot be a segment.
         SegmentUndrained: this process can open no more files now.
-        NotPermitted: it belongs to another user, or its mode keeps us out.
+        NotPermitted: it belongs to another user, or its mode refuses access.
     """
     return SegmentFile(name, opened(name, os.O_RDONLY))

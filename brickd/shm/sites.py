@@ -1,8 +1,9 @@
-"""Sites of many workers under one number: digests of the names that workers use.
+"""Numbers of sites that are the same for all workers: digests of the sites' names.
 
-Owns: which digest stands for which text, and what sites are called. Must not know: segments, what was recorded there.
-Invariants: the same text has the same digest for all workers of one process's life, and no worker can make two texts
-share one; how many sites are known by name is bounded; what one calls its own site decides nothing of the others'.
+Owns: the digest of a text, and the names of sites. Must not know: segments, what is recorded at a site. Invariants:
+within one process a text has the same digest for all workers, and a random key keeps workers from making two texts
+share one; the number of sites with a known name is bounded; the name that one worker gives its site does not affect
+sites with other names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from brickd.shm import _reader
 
-SITES_MAX = 65_536  # as many as are counted apart: BRICK_SITE_COUNTS_MAX of prints.h
+SITES_MAX = 65_536  # BRICK_SITE_COUNTS_MAX of fingerprint_window.h
 
 _KEY = os.urandom(16)
 _STATEFUL = re.compile(
@@ -24,12 +25,12 @@ _STATEFUL = re.compile(
     r"|lstm|(?<![a-z])(gru|rnn)|recurrent|(?<![a-z])sampl|multinomial|dropout|random",
     re.IGNORECASE,
 )
-# What the parts of an attention are called that read nothing but their inputs.
+# Names of the parts of an attention that read only their inputs.
 _PLAIN = re.compile(r"((.*_)?[qkvo]+|.*proj(ection)?|.*dense|.*norm|rotary.*|rope.*|out(put)?|add)", re.IGNORECASE)
 
 
 class Site(NamedTuple):
-    """Where numbers are compared; `layer` is -1 without one."""
+    """A place where fingerprints are compared; `layer` is -1 outside of layers."""
 
     kernel: str
     layer: int
@@ -37,13 +38,13 @@ class Site(NamedTuple):
 
 
 class WorkerNames(NamedTuple):
-    """What a worker's numbers stand for: names with the numbers of their categories, sites."""
+    """A worker's tables: names with the numbers of their categories, and sites."""
 
     names: Sequence[tuple[str, int] | None]
     sites: Sequence[tuple[int, int, int] | None]
 
     def site(self, number: int) -> Site:
-        """What a site is called."""
+        """The site with this number; a made-up name if it is unknown."""
         row = self.sites[number] if number < len(self.sites) else None
         if row is None:
             return Site(f"site#{number}", -1, "other")
@@ -51,7 +52,7 @@ class WorkerNames(NamedTuple):
         return Site(self.name(name), layer, self._category(name))
 
     def known(self, number: int) -> Site | None:
-        """The same; None of one that was never named."""
+        """The site with this number; None if it is unknown."""
         row = self.sites[number] if number < len(self.sites) else None
         named = row is not None and row[0] < len(self.names) and self.names[row[0]] is not None
         return self.site(number) if named else None
@@ -67,7 +68,7 @@ class WorkerNames(NamedTuple):
 
 
 def is_stateful(site: Site) -> bool:
-    """Whether its name suggests hidden state that decides its output: a cache, a random number."""
+    """Whether its name suggests that hidden state affects its output: a cache, a random number."""
     if _PLAIN.fullmatch(site.kernel.rpartition(".")[2]):
         return False
     return site.category.casefold() == "attention" or _STATEFUL.search(site.kernel) is not None
@@ -75,7 +76,7 @@ def is_stateful(site: Site) -> bool:
 
 @functools.lru_cache(maxsize=SITES_MAX)
 def digest(text: str) -> int:
-    """The digest of a text: any number of 64 bits but 0."""
+    """The digest of a text: 64 bits, never 0."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, key=_KEY).digest(), "little") or 1
 
 
@@ -85,7 +86,7 @@ def site_digest(kernel: str, layer: int) -> int:
 
 
 def plain(number: int) -> int:
-    """The digest of the site that a worker has this number for."""
+    """The digest in a site's number."""
     return number & ~_reader.SITE_STATEFUL
 
 
@@ -107,13 +108,13 @@ class Sites:
         return other
 
     def number(self, site: Site) -> int:
-        """The number of a site under this name: its digest, and whether a state decides there."""
+        """The number of a site: its digest with the flag for hidden state."""
         number = _number(site)
         if number not in self._known and len(self._known) < SITES_MAX:
             self._known[number] = site
         return number
 
     def __getitem__(self, number: int) -> Site:
-        """The site of this number, or else of the other one with the same digest."""
+        """The site of this number, or of the number that differs only in the flag for hidden state."""
         other = number ^ _reader.SITE_STATEFUL
         return self._known.get(number) or self._known.get(other) or Site(f"site#{number:x}", -1, "other")

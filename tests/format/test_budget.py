@@ -1,4 +1,4 @@
-"""What segments may cost: who gets less, in which order, and that what was measured holds."""
+"""The memory budget: which segment gets less, in which order, and the measured costs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_what_a_user_gets_is_never_more_than_the_limit_and_nothing_of_anothers(a
 
 
 def image(paths: int = 64, lanes: int = 1, used: int = 1, names: int = 2) -> bytes:
-    """A segment of which so many paths of so many lanes have totals."""
+    """A segment in which the first `used` paths of each lane have totals."""
     made = bytearray(forge.empty(lanes=lanes, paths=-(-paths // 64) * 64, names=-(-names // 64) * 64, sites=64))
     made += bytes(forge.header_value(made, "size") - len(made))
     put(made, "header", {"uuid": os.urandom(16), "service": b"made", "uid": os.geteuid()})
@@ -223,7 +223,7 @@ def test_a_segment_that_grows_while_it_is_read_gets_no_more_than_it_was_said_to_
             return 0
 
         pending(0)
-        # What waits is asked for between the look at its extent and the reading.
+        # The account calls `pending` after it has read the extent and before it reads the segment.
         account = Account(pending=lambda: pending(4096))
         with pytest.raises(SegmentOverBudget, match=r"^grows: takes 5\.\d MiB of memory: the limit for one segment"):
             account.read(segment, Budget(), 0)
@@ -262,7 +262,7 @@ def test_who_gets_nothing_is_refused_before_anything_is_read(monkeypatch: pytest
 
 
 def placed(prefix: str, name: str, content: bytes) -> Segment:
-    """A file of these bytes, of which the pages that hold zeros are holes."""
+    """A file of these bytes, in which pages of zeros are holes."""
     with (SHM / f"{prefix}{name}").open("wb") as made:
         made.truncate(len(content))
         for at in range(0, len(content), forge.PAGE):

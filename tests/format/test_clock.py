@@ -1,4 +1,4 @@
-"""Clocks that are not trusted, that go back, and that belong to another time namespace."""
+"""Clocks that are not trusted, that go back, or that belong to another time namespace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def clocks(compiled: Compile) -> Path:
 def test_the_length_of_a_tick_is_measured_until_a_segment_is_a_second_old_and_stays_from_then_on(
     compiled: Compile,
 ) -> None:
-    """So that the times of the same spans stay."""
+    """So the times of the same spans stay the same."""
     writer = (ROOT / "agent" / "src" / "writer" / name for name in ("clock.c", "memory_limit.c"))
     library = ctypes.CDLL(str(compiled("ticks.so", (NATIVE / "ticks.c", *writer), "-shared", "-fPIC")))
     library.tick_ns.restype = ctypes.c_double

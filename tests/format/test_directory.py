@@ -1,4 +1,4 @@
-"""Files that nobody publishes: looked at often for a while, then seldom, and removed where nobody lives in them."""
+"""Unpublished files: checked often, later seldom, and removed if no process holds them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.state.daemon_state import Memory
 
 NOBODY = 1234
-# Holds the lock of a worker in a file, and ends with its stdin.
+# Holds the worker's lock of a file until its stdin is closed.
 LIVES = (
     "import fcntl, sys; f = open({!r}, 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 0); print(flush=True); sys.stdin.read()"
 )
 
 
 class Looks:
-    """A directory whose files are all unpublished, and each time that one of them is opened."""
+    """A directory whose files are all unpublished, and the time of each attempt to open one."""
 
     def __init__(self, prefix: str) -> None:
         self.logged: list[str] = []
@@ -42,7 +42,7 @@ class Looks:
 
 @contextmanager
 def lived_in(file: Path) -> Iterator[None]:
-    """An unpublished file in which another process lives."""
+    """An unpublished file whose worker's lock another process holds."""
     file.write_bytes(bytes(64))
     with subprocess.Popen(
         [sys.executable, "-c", LIVES.format(str(file))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -67,7 +67,7 @@ def test_a_file_that_stays_unpublished_is_looked_at_as_often_as_the_others(prefi
             assert looks.directory.waits, "the other one is being made"
         looks.at(10 * SECOND)
     assert [now_ns for file, now_ns in looks.opened if file == f"{prefix}0"] == [10 * SECOND]
-    # Its worker has died.
+    # Its worker has ended.
     looks.at(15 * SECOND)
     assert not list(SHM.glob(f"{prefix}*"))
     assert (looks.logged, looks.directory.quarantined) == ([], {})
@@ -130,7 +130,7 @@ def test_a_file_of_another_user_is_looked_at_once(prefix: str) -> None:
 
 def test_the_next_look_waits_for_fifty_times_as_long_as_the_last_one_took(prefix: str) -> None:
     took_ns = SECOND // 100
-    times = iter(range(0, 100 * SECOND, took_ns))  # each look at the clock is so much later than the one before
+    times = iter(range(0, 100 * SECOND, took_ns))  # each reading of the clock is took_ns after the one before
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     loop.tick(0)
     (SHM / f"{prefix}0").write_bytes(b"no segment")

@@ -1,4 +1,4 @@
-"""Segments that lie: whatever their bytes are, they give data or SegmentRefused, and cost nobody but themselves."""
+"""Hostile segments: any bytes give data or SegmentRefused, and affect no other segment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def digest(segment: Segment) -> Reading | None:
-    """All that any verb reads of a segment: the reading, or None where it was refused as a whole."""
+    """Read everything that any verb reads of a segment. Returns the reading, or None if refused."""
     try:
         reading = segment.read()
     except SegmentRefused:
@@ -62,7 +62,7 @@ def digest(segment: Segment) -> Reading | None:
 
 
 def judged(image: bytes) -> Reading | None:
-    """As `digest`, of a segment of these bytes."""
+    """The `digest` of a segment of these bytes."""
     try:
         with segment_of(image) as segment:
             return digest(segment)
@@ -78,7 +78,7 @@ def refusal(image: bytes) -> str:
 
 @pytest.fixture
 def put_file(prefix: str) -> Callable[[bytes], str]:
-    """Puts a file of these bytes into /dev/shm."""
+    """A function that puts a file of the given bytes into /dev/shm."""
     numbers = itertools.count()
 
     def write(image: bytes) -> str:
@@ -105,7 +105,7 @@ def test_the_golden_segment_says_what_it_always_said(put_file: Callable[[bytes],
     wanted.setdefault("flops", {})
     wanted.setdefault("events", {number: {"first": 0, "records": []} for number in wanted["spans"]})
     for document in (wanted, seen):
-        del document["header"]["uid"], document["header"]["header_crc"]  # ours, whoever we are
+        del document["header"]["uid"], document["header"]["header_crc"]  # these depend on the user
     assert seen == wanted
 
 
@@ -115,7 +115,7 @@ def test_the_golden_segment_adds_up() -> None:
         assert reading is not None
         first, slots = segment.ring(0, events=False)
     ledger = ledger_of(reading)
-    # Its worker died inside the change of a summary: that one span is on its way; what it had open is abandoned.
+    # Its worker died while it changed a summary: that span is unpublished, and its open spans are abandoned.
     assert {term: n for term, n in ledger.spans.items() if n} == {
         **{"begun": 15, "summarized": 12, "abandoned": 2, "unpublished": 1, "unmatched": 1}
     }
@@ -123,7 +123,7 @@ def test_the_golden_segment_adds_up() -> None:
     assert (reading.service, reading.coordinates, reading.header["index"]) == ("golden", "0.tp3.pp1", 0)
     spans = dtypes.span_records(slots)
     assert first == 3
-    # Nine were wanted of a ring of eight before anything was consumed: the number of the ninth is missing.
+    # Nine spans were attempted on a ring of eight before anything was consumed: the ninth number is missing.
     assert spans["sequence"].tolist() == [4, 5, 6, 7, 8, 10, 11]
     assert set(spans["step"].tolist()) == {0, 7}
     assert ("\x1b[31m模", 0) in reading.names
@@ -138,7 +138,7 @@ def test_the_tables_of_a_segment_are_its_own_whichever_was_read_before_it() -> N
             names, sites = segment.tables()
             reported = [*names], segment.read().paths
             assert isinstance(names, list)
-            names.clear()  # it is whoever's asked for it
+            names.clear()  # the list belongs to the caller
             assert (segment.tables().names, segment.tables().sites) == (reported[0], sites)
         wanted = wanted or reported
         differ = [n for n, (one, another) in enumerate(zip(reported[0], wanted[0], strict=True)) if one != another]
@@ -205,7 +205,7 @@ def test_floating_point_operations_and_a_rate_of_its_own_came_with_format_1_5() 
 
 
 def stretches() -> dict[str, tuple[int, int, int]]:
-    """Name -> first byte, bytes, how many to step: 1 where every byte counts, else a sample."""
+    """Name -> first byte, bytes, step: 1 to change every byte, more for a sample."""
     at, image = forge.regions(golden()), golden()
     result = {name: (at[name], size, 1) for name, size in (("header", PAGE), ("consumer", 128), ("process", 128))}
     result["lane"] = (at["lane"], 2 * 384, 1)
@@ -229,7 +229,7 @@ STRETCHES = stretches()
 
 
 def mutate(stretch: str, step: int, values: Callable[[int], tuple[int, ...]]) -> tuple[int, int]:
-    """How many changed bytes were tried, and how many of them were refused."""
+    """The number of changed bytes, and the number of refused segments among them."""
     start, length, _ = STRETCHES[stretch]
     image = golden()
     fd = os.memfd_create("mutated")
@@ -299,7 +299,7 @@ def test_a_segment_that_is_longer_than_it_says_is_refused() -> None:
 
 
 COUNTS = ("lanes", "paths", "names", "buckets", "size")
-# Parts of whole pages: within the last page of one, other counts give a segment of the same size, and as good a one.
+# Parts that end at a page: another count that ends in the same last page gives a valid segment of the same size.
 PAGED = ("sites", "span_slots", "event_slots")
 WORD = st.sampled_from([0, 1, 2, 63, 64, 65, 1024, 1025, 65472, 65536, 2**24, 2**24 + 1, 2**31, 2**32 - 1])
 WORD |= st.integers(0, 2**32 - 1)
@@ -584,12 +584,12 @@ def test_what_a_worker_writes_into_the_consumers_lines_moves_no_total() -> None:
     assert ledger_of(scribbled).spans == ledger_of(honest).spans
 
 
-# ---- files that are none
+# ---- files that are not segments
 
 
 @pytest.fixture
 def odd_files(prefix: str) -> dict[str, str]:
-    """Everything that a name in /dev/shm may be besides a segment."""
+    """One of everything that a name in /dev/shm may be other than a segment."""
     names = {kind: f"{prefix}{kind}" for kind in ("link", "hard", "fifo", "folder", "real", "empty")}
     (SHM / names["real"]).write_bytes(golden())
     os.link(SHM / names["real"], SHM / names["hard"])
@@ -643,7 +643,7 @@ def test_a_file_of_an_exbibyte_is_refused_by_its_size(put_file: Callable[[bytes]
             open_segment(name)
 
 
-# ---- what it comes to
+# ---- results
 
 
 @pytest.mark.parametrize("value", [1, 2**63, U64])
@@ -665,7 +665,7 @@ def test_whatever_stands_in_the_consumers_lines_no_term_of_the_ledger_is_negativ
 
 
 def bounded(seconds_of_work: int, change: Callable[[int], None], look: Callable[[], None]) -> None:
-    """Look again and again while a thread changes something, a bounded number of times."""
+    """Look repeatedly, a bounded number of times, while a thread changes something."""
     done = threading.Event()
     failed: list[BaseException] = []
 
@@ -800,5 +800,5 @@ def test_a_name_that_is_renamed_all_the_time_leads_to_one_whole_file_or_none(pre
             reasons.add(refused.reason)
 
     bounded(700, change, look)
-    # Between a rename and our look the old file has no name any more.
+    # The old file may lose its name by a rename before we look at it.
     assert reasons <= {"is gone", "has 0 links, not 1"}

@@ -1,4 +1,4 @@
-"""Names and paths that workers have in common lie in memory once, and finding the same again costs no more of many."""
+"""Shared tables are in memory once, and finding one takes no longer among many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from brickd.shm.segment_codec import shared
 
 
 class Compared(tuple[str, int]):
-    """A row that counts how often any is compared."""
+    """A row; the class counts all comparisons of rows."""
 
     __slots__ = ()
     times = 0

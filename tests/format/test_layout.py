@@ -188,13 +188,13 @@ def bucket(compiled: Callable[..., Path]) -> Callable[[int], int]:
 
 
 def exact_bucket(ticks: int) -> int:
-    """The greatest i with ticks >= 2^(5 + i/4), that is ticks^4 >= 2^(20 + i), in whole numbers."""
+    """The greatest i with ticks >= 2^(5 + i/4), computed in integers as ticks^4 >= 2^(20 + i)."""
     return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
 
 
 def test_every_border_of_a_bucket_lies_where_the_format_says(bucket: Callable[[int], int]) -> None:
     for i in range(1, 4 * 59):
-        # The least whole number at or above 2^(5 + i/4).
+        # The least integer that is at least 2^(5 + i/4).
         low, high = 0, 2**64
         while low < high:
             middle = (low + high) // 2
@@ -242,7 +242,7 @@ def test_arrays_and_dictionaries_hold_the_same_spans(heads: list[tuple[int, int]
 
 def test_the_writer_is_clean_under_strict_warnings_and_the_headers_are_cpp_too() -> None:
     strict = ("-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-fsyntax-only", *INCLUDES)
-    alone = ("-Wno-unused-variable", "-x", "c", "-")  # a header defines what its reader may not use
+    alone = ("-Wno-unused-variable", "-x", "c", "-")  # a header defines constants that a reader may not use
     commands = [(("gcc", "-std=c11", *strict, *map(str, WRITER)), "")]
     for header in ("brick_shm", "brick_agent", "brick_graph"):
         commands.append((("gcc", "-std=c11", *strict, *alone), f'#include "{header}.h"\n'))

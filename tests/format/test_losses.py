@@ -1,4 +1,4 @@
-"""What is said of a worker's counters, on counters that were made up."""
+"""The losses of a worker, from made-up counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LANES, NAMES, PATHS, SITES = (header_value(golden(), what) for what in ("lanes",
 def lost(
     *, lanes_used: int = 1, lane: Mapping[str, Any] | None = None, drained: bool = False, **process: int
 ) -> list[Loss]:
-    """The losses of the golden segment, had it counted this."""
+    """The losses of the golden segment with these counters."""
     image = bytearray(golden())
     put(image, "process", process)
     for number in range(LANES):

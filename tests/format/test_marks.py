@@ -1,4 +1,4 @@
-"""Marks: what is launched, moved and needed is counted where it stands, without a time and without a daemon."""
+"""Marks: launches, transfers and needs are counted at their path, without time or daemon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNITS = {
 
 
 def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Reading:
-    """What a program left when it had done its work."""
+    """The reading of a program's segment after its work."""
     process: Worker = worker(source + "\npause()\n", **environment)
     process.paused()
     got = reading(prefix)
@@ -44,7 +44,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Rea
 
 
 def marks(of: Reading) -> dict[tuple[str, ...], int]:
-    """How often each mark was set, by the names and units on the way to it."""
+    """The count of each mark, by the names and units on the path to it."""
 
     def way(path: CallPath) -> tuple[str, ...]:
         above = of.paths[path.parent] if path.parent >= 0 else None

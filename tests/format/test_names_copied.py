@@ -1,4 +1,4 @@
-"""Names that come to be while they are copied."""
+"""Names that are written while the reader copies them."""
 
 from __future__ import annotations
 

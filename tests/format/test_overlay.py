@@ -1,4 +1,4 @@
-"""Deferred work among the totals: a bound is a row of its own and is never added to what was measured."""
+"""Deferred work in totals: a bound is a separate row, never added to measured time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 
 def host() -> Reading:
-    """A `forward` of 1000 with a path for the deferred `gemm` below it, and a `gemm` on the host of 50."""
+    """A `forward` of 1000, below it a path for a deferred `gemm` and a `gemm` of 50 on the host."""
     made = MadeUp()
     made.begin("forward")
     made.begin("gemm")

@@ -1,4 +1,4 @@
-"""Summaries in little room: they come back as they were, and what nobody packed is refused."""
+"""Packed summaries: unpacking returns the original, and an invalid form is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows(words: dict[int, int], count: int = 4) -> bytes:
 
 
 def unpacked(form: bytes) -> bytes | None:
-    """What packed.h says of a form, in plain Python; None: it is none."""
+    """The unpacking of summary_codec.h in plain Python; None: the form is invalid."""
     words, rest = bytearray(), iter(form)
     try:
         for present in rest:
@@ -72,7 +72,7 @@ def test_a_form_that_says_how_much_it_is_in_few_bytes_is_no_bomb() -> None:
 
 @pytest.mark.parametrize("text", ["A", "AAA", "AAAA AAAA", "\n", "é", "AI8=="])
 def test_text_that_nobody_made_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  (of two kinds)
+    with pytest.raises(ValueError):  # noqa: PT011  (two messages are possible)
         segment_codec.packed(text)
 
 

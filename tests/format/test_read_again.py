@@ -1,4 +1,4 @@
-"""What changes while a reader copies it is read again: a writer acts between any two of the reader's reads."""
+"""Data that changes while it is copied is read again: a writer acts between any two reads."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from brickd.shm import dtypes
 READER = ROOT / "brickd" / "reader"
 SOURCES = (NATIVE / "between.c", READER / "core" / "segment_copy.c", READER / "core" / "summary_math.c")
 PATHS, SLOTS = 128, 16
-TRIES = 16  # of copy.c
+TRIES = 16  # of segment_copy.c
 Writer = Callable[[int], None]  # acts before the reader's read of this number, from 1
 _CALL = ctypes.CFUNCTYPE(None)
 
 
 class Between:
-    """A reader of one segment, and what becomes of the segment between its reads."""
+    """A reader of one segment that calls a writer before each of its reads."""
 
     def __init__(self, library: ctypes.CDLL, made: Rings) -> None:
         self._library, self.rings = library, made
@@ -39,13 +39,13 @@ class Between:
         os.pwrite(self.rings.fd, struct.pack("<Q", number), at)
 
     def entry(self, path: int, count: int, *, total: int | None = None, buckets: int | None = None) -> None:
-        """An entry of spans of 10 ticks."""
+        """Write the entry of a path: spans of 10 ticks."""
         total = 10 * count if total is None else total
         self.rings.put("summary", path, count=count, total=total, squares=total * 10, min=10, max=10, elements=total)
         self.rings.put("summary", path, histogram=count if buckets is None else buckets)
 
     def summaries(self, writer: Writer) -> tuple[dtypes.Array | None, tuple[int, int]]:
-        """The copy, None if it was refused; how many entries were odd and how many moved."""
+        """The copy, or None if it was refused; the numbers of odd and of moving entries."""
         into, doubt = np.zeros(PATHS, dtypes.dtype("summary")), (ctypes.c_uint64 * 2)()
         whole = self._ask(self._library.between_summaries, writer, PATHS, into.ctypes, ctypes.byref(doubt))
         return into if whole else None, (doubt[0], doubt[1])
@@ -152,7 +152,7 @@ Words = ctypes.c_uint64 * WORDS
 
 
 class Own:
-    """A summary in this process, and a process that reads it: `test` is called before each load but the first."""
+    """A summary and its reader, which calls the writer before each load but the first."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -160,7 +160,7 @@ class Own:
         self.loads = 0
 
     def enter(self) -> None:
-        """A span ends: half of it is written."""
+        """Begin to record the end of a span: half of it is written."""
         self.sequence.value += 1
         self.words[: WORDS // 2] = [self.words[-1] + 1] * (WORDS // 2)
 
@@ -169,7 +169,7 @@ class Own:
         self.sequence.value += 1
 
     def copy(self, writer: Writer) -> tuple[bool, set[int]]:
-        """Whether it was still, and the numbers in the copy."""
+        """Whether the summary did not change meanwhile, and the numbers in the copy."""
         self.loads = 0
 
         def before() -> None:
@@ -209,7 +209,7 @@ def test_a_process_reads_its_own_summary_whole_whatever_a_thread_does_meanwhile(
 
 def test_a_process_that_finds_its_own_summary_changed_at_each_try_says_so(own: Own) -> None:
     own.enter()
-    once = WORDS - 1  # the squares are loaded as the number that they are; the sequence again only where it was even
+    once = WORDS - 1  # the squares are loaded without a call; the sequence is loaded again only if it was even
     assert own.copy(lambda _: None)[0] is False
     assert own.loads == OWN_TRIES * once
 

@@ -1,4 +1,4 @@
-"""One segment in the daemon's hands: what is believed, what is asked of its worker, what changes while it is read."""
+"""One segment in the daemon: validation, requests to the worker, changes during a reading."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_number_of_scans_that_are_wanted_begins_anew_after_the_greatest(pref
 
 
 class Changed:
-    """A copier after whose copy of the summaries the file is changed."""
+    """A copier that changes the file after it has copied the summaries."""
 
     def __init__(self, segment: Segment, change: Callable[[], None]) -> None:
         self._copier, self._change = segment._copier, change

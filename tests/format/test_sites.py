@@ -1,4 +1,4 @@
-"""Sites by number: what is known of them, and how much that may be."""
+"""Sites by number: what is known about them, and the limit of known sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments that claim more than they hold: what a reader reads and keeps follows what is there, not the claim."""
+"""Segments that claim more than they contain: a reader reads and keeps only the contents."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from brickd.shm.losses import losses
 from brickd.shm.segment import Segment, _shared_paths
 from brickd.shm.segment_copy import Reading
 
-LINES = 1024 * (384 + 64)  # of as many lanes as there can be, both lines
+LINES = 1024 * (384 + 64)  # both lines of the maximum number of lanes
 
 
 def summary(image: bytearray, path: int, lane: int, duration: int) -> None:
-    """One span on a path of a lane."""
+    """Write the summary of one span on a path of a lane."""
     histogram = [0] * 128
     histogram[1] = 1
     put(image, "summary", {"count": 1, "total": duration, "min": duration, "max": duration}, path, lane)
@@ -34,7 +34,7 @@ def summary(image: bytearray, path: int, lane: int, duration: int) -> None:
 
 
 def counts_of(reading: Reading) -> dict[str, Any]:
-    """All that a reading says, but for the rows behind the last one that is there."""
+    """Everything in a reading, except the rows after the last one that exists."""
     names = list(reading.names)
     while names and names[-1] is None:
         names.pop()

@@ -1,4 +1,4 @@
-"""Summaries that grow: spans and other summaries added by row, against what plain numpy makes of them."""
+"""Summaries that grow: spans and other summaries are added by row, as in plain numpy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_merging_is_adding_all_spans_of_both(
     wanted = folded(spans(*both))
     for name in wanted.dtype.names or ():
         got = of(merged)[name][: len(wanted)]
-        if name == "squares":  # a sum in another order
+        if name == "squares":  # floats, added in another order
             np.testing.assert_allclose(got, wanted[name], rtol=1e-12)
         else:
             np.testing.assert_array_equal(got, wanted[name], err_msg=name)
@@ -88,7 +88,7 @@ def test_what_was_added_since_is_what_is_left_of_a_sum(
     for at, (least, most) in enumerate(((both["min"], wanted["min"]), (wanted["max"], both["max"]))):
         bound = got[("min", "max")[at]][some]
         assert ((least[some] <= bound) & (bound <= most[some])).all(), "no wider than that of all of them"
-    width = np.maximum(wanted["max"][some] * 1.2, 38)  # of a bucket, but the last, which has no end
+    width = np.maximum(wanted["max"][some] * 1.2, 38)  # one bucket beyond; the last bucket has no end
     assert (got["max"][some] <= np.where(wanted["histogram"][some, -1] > 0, 2**48, width)).all()
     assert (wanted["min"][some] <= np.maximum(got["min"][some] * 1.2, 38)).all() or wanted["histogram"][some, -1].any()
 

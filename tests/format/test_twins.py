@@ -1,4 +1,4 @@
-"""Two files of our own with one uuid: at most one of them counts."""
+"""Two files of our own with the same uuid: at most one of them counts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from brickd.state.checkpoint import decode, save
 from brickd.state.daemon_state import Memory
 
 UUID = bytes(range(16))
-Hold = Callable[[str], Callable[[], None]]  # has a process live in a file; what it returns ends that
+Hold = Callable[[str], Callable[[], None]]  # starts a process that holds a file; returns the function that ends it
 
 
 class Life:
-    """One collector after another over one prefix; its checkpoint goes from each to the next."""
+    """Successive collectors of one prefix; each starts with its predecessor's checkpoint."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self.second = prefix, 0
@@ -51,7 +51,7 @@ class Life:
         return [each.segment.name.removeprefix(self.prefix) for each in self.loop.roster.drained()]
 
     def shown(self) -> tuple[list[str], dict[str, str]]:
-        """Which files count for a verb that asks the daemon, and why the others do not."""
+        """The files that count for a verb that asks the daemon, and why the others do not."""
         with self.loop.roster.lock:
             found = survey(self.prefix, self.loop.memory.background(), self.loop.roster.held())
         refused = {each.path.removeprefix(self.prefix): each.reason for each in found.refused}
@@ -60,7 +60,7 @@ class Life:
 
 @pytest.fixture
 def life(prefix: str) -> Iterator[Life]:
-    """The daemons of one test."""
+    """The collectors of one test."""
     one = Life(prefix)
     yield one
     one.loop.end(100 * SECOND)
@@ -75,7 +75,7 @@ def place(prefix: str, *names: str) -> None:
 
 
 def place_dead(prefix: str, name: str, spans: int) -> None:
-    """A dead segment of the same uuid with so many spans."""
+    """A dead segment of the same uuid with this number of spans."""
     draft = SHM / f".{prefix}{name}"
     draft.write_bytes(dead_image(UUID, spans))
     draft.rename(SHM / f"{prefix}{name}")
@@ -83,7 +83,7 @@ def place_dead(prefix: str, name: str, spans: int) -> None:
 
 @pytest.fixture
 def held(worker: Start, prefix: str) -> Hold:
-    """Has a process live in a file, and returns what ends it."""
+    """A function that starts a process which holds a file's lock; it returns one that ends it."""
 
     def hold(name: str) -> Callable[[], None]:
         file = os.fspath(SHM / f"{prefix}{name}")
@@ -170,7 +170,7 @@ def test_a_record_counts_what_an_earlier_copy_of_the_segment_does_not_show(life:
         assert sum(each.counts.spans for each in found.removed) == 4
         life.look()
     assert not (SHM / f"{prefix}copy").exists()
-    # As where the copy cannot be removed.
+    # The same if the copy cannot be removed.
     background = replace(life.loop.memory.background(), buried=frozenset({UUID.hex()}))
     assert sum(each.counts.spans for each in survey(prefix, background).removed) == 4
 
@@ -180,7 +180,7 @@ def test_a_copy_in_the_place_of_a_drained_copy_waits_until_that_one_is_gone(life
     place_dead(prefix, "b", 5)
     life.look()
     life.look()
-    place_dead(prefix, "a", 5)  # another file with the name of the one that is drained
+    place_dead(prefix, "a", 5)  # another file with the name of the drained one
     for _ in range(10):
         life.look()
     assert [each.ledger.spans["begun"] for each in survey(prefix, life.loop.memory.background()).workers] == [5]

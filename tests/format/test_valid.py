@@ -1,4 +1,4 @@
-"""Checks of values out of files: a value passes or is named, and nothing else is raised while a file is decoded."""
+"""Checks of values from files: an invalid value is named, and no other error is raised."""
 
 from __future__ import annotations
 
