@@ -1,1 +1,1 @@
-"""The daemon's API: HTTP with JSON over a unix socket. Imported by the daemon alone."""
+"""The daemon's API: HTTP with JSON over a unix socket. Only the daemon imports it."""

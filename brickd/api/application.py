@@ -1,9 +1,9 @@
-"""The application: which path answers what.
+"""The application: the endpoints and their answers.
 
-Owns: the paths, how a request becomes a query, where views are built. Must not know: sockets, how a daemon knows what
-it shows. Invariants: whatever may block runs in one of a few threads; each answer is a document or an error in JSON; a
-client with another prefix learns nothing of our segments; a client below a path's role is refused before anything else
-is done.
+Owns: the paths, how a request becomes a query, where views are built. Must not know: sockets, how a daemon gets its
+data. Invariants: whatever may block runs in one of a few threads; each answer is a document or an error in JSON; a
+client with another prefix learns nothing about our segments; a client without a path's role is refused before anything
+else happens.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ _KINDS = {
 
 
 class NoParameters(Query):
-    """A question without parameters."""
+    """A query without parameters."""
 
 
 class StreamQuery(Query):
-    """The status of which workers, and how often."""
+    """Parameters of the stream of statuses: the workers, and the interval."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), default=2.0)
@@ -83,7 +83,7 @@ class StreamQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A path, what may be asked there, and who answers."""
+    """A path, its parameters, and the function that answers."""
 
     method: str
     path: str
@@ -93,7 +93,7 @@ class Endpoint:
     role: Role = Role.READ
 
     def document(self) -> dict[str, Any]:
-        """As the index has it."""
+        """Its entry in the index."""
         asked = {
             key(name, parameter): {
                 "wanted": parameter.wanted,
@@ -172,11 +172,11 @@ class Application:
         self.asgi.router.redirect_slashes = False
 
     def end_streams(self) -> None:
-        """End what would never end by itself."""
+        """End the streams, which do not end by themselves."""
         self._streams.close()
 
     def close(self) -> None:
-        """Build no view any more."""
+        """Build no more views."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # ---- requests
@@ -199,7 +199,7 @@ class Application:
             )
 
     def _require_small_head(self, request: Request) -> None:
-        # uvicorn bounds what it keeps of a head that is not whole yet: one that came at once may be larger.
+        # uvicorn limits only the incomplete part of a head: a head that comes at once may be larger.
         spelled = sum(map(len, (request.scope["raw_path"], request.scope["query_string"])))
         if spelled + sum(len(key) + len(value) for key, value in request.scope["headers"]) > self._limits.head_bytes:
             most = self._limits.head_bytes
@@ -212,10 +212,10 @@ class Application:
             raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, f"segments {meant}… are not those of here, {ours}…")
 
     async def _pairs(self, request: Request) -> list[tuple[str, str]]:
-        """What is asked: in the query, in the path, and in the body of what changes anything."""
+        """The parameters: of the query, the path, and the body of a POST."""
         found = _pairs("query", request.scope["query_string"])
         if "name" in request.path_params:
-            # As the client spelled it: a name may hold a slash, or be no UTF-8.
+            # The bytes that the client sent: a name may contain a slash, or be invalid UTF-8.
             spelled = request.scope["raw_path"].removeprefix(f"{protocol.ROOT}/inspect/".encode("ascii"))
             found.append(("name", os.fsdecode(unquote_to_bytes(spelled))))
         if request.method == "POST":
@@ -240,7 +240,7 @@ class Application:
         return Endpoint("GET", f"/{path}", question, answered, help)
 
     def _verb(self, name: str) -> Endpoint:
-        """What a verb asks, answered by the view of the same name."""
+        """The endpoint of a verb's query, answered by the view of the same name."""
         question: type[Query] = getattr(queries, VERBS[name].query)
         others: dict[str, Callable[[Any], Awaitable[Response]]] = {"hang": self._hang, "events": self._events}
         if name in others:
@@ -272,7 +272,7 @@ class Application:
         async def document() -> bytes:
             return await self._in_thread(lambda: _with_words(status.answer(self._served, asked)))
 
-        await document()  # what cannot be answered is refused before the stream begins
+        await document()  # a query without an answer is refused before the stream begins
         return event_stream.EventStream(
             self._streams, lambda reader: event_stream.again(reader, question.seconds, "status", document)
         )
@@ -366,12 +366,12 @@ class Application:
 
 
 def _with_words(answer: Answer) -> bytes:
-    """The document and, in it, what is to be said beside it."""
+    """The document with the notes for a person."""
     return encoded({**answer.document, "words": answer.words})
 
 
 def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
-    """The pairs of a query, or of a body in this form; WrongQuestion if it has another form."""
+    """The pairs of a query or an encoded body; WrongQuestion if it has another form."""
     try:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
     except ValueError as error:

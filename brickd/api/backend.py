@@ -1,7 +1,7 @@
-"""What the API shows and obeys.
+"""What the API reads from a daemon, and asks it to do.
 
-Owns: what a daemon offers to it. Must not know: HTTP, how a daemon does any of it. Invariant: everything here may be
-called from any thread, while the daemon works.
+Owns: the interface of a daemon for the API. Must not know: HTTP, how a daemon implements any of it. Invariant:
+everything here may be called from any thread, while the daemon works.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.recording.session import Recorder
 
 
 class Served(World, Protocol):
-    """A daemon, as the API sees it: a world, its events, and what it can be told to do."""
+    """A daemon, as the API sees it: a world, its events, and its controls."""
 
     @property
     def events(self) -> Log:
@@ -25,7 +25,7 @@ class Served(World, Protocol):
 
     @property
     def shelf(self) -> Shelf:
-        """Recordings that are being written, or not fetched yet."""
+        """Recordings that are being written, or were not fetched yet."""
 
     def daemon(self) -> DaemonStatus:
         """The status of the daemon."""
@@ -35,22 +35,22 @@ class Served(World, Protocol):
         """The thresholds of alarms."""
 
     def set_thresholds(self, order: Setting) -> Thresholds:
-        """Change thresholds, and return all of them; WrongQuestion for an unknown name or a value out of range."""
+        """Change thresholds; returns all. WrongQuestion for an unknown name or a value out of range."""
 
     def set(self, order: Setting) -> Obeyed:
         """Set what a service records; NoSuchWorker if no worker has this service."""
 
     def rescan(self, order: Rescanning) -> list[str]:
-        """Have workers read their weights again; return which. NoSuchWorker for an unknown name."""
+        """Tell workers to read their weights again; returns their names. NoSuchWorker if unknown."""
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Silence a problem, or lift that; return the silenced ones. NoSuchProblem for an unknown id."""
+        """Silence a problem, or lift it; returns the silenced ones. NoSuchProblem for an unknown id."""
 
     def test_notify(self) -> list[dict[str, Any]]:
-        """Send a test to where alarms go; how each target answered. BrickdError if there is no target."""
+        """Send a test to the targets of alarms; returns their answers. BrickdError without targets."""
 
     def forget(self, order: Forgetting) -> int:
-        """Drop the totals of dead workers; return how many. NoSuchWorker for an unknown name."""
+        """Drop the totals of dead workers; returns their number. NoSuchWorker for an unknown name."""
 
     def record(self, order: Recording) -> Recorder:
         """Begin a recording; it ends when its last owner ends it.
@@ -64,4 +64,4 @@ class Served(World, Protocol):
         """End a recording soon; BrickdError if it is not running."""
 
     def down(self) -> None:
-        """End, soon: what is asked already is answered."""
+        """End the daemon soon; earlier requests are answered."""

@@ -1,9 +1,9 @@
-"""One client of the API, all of them together, and what a client may take of the daemon.
+"""The clients of the API: who is admitted, and what a client may use of the daemon.
 
-Owns: the limits, which clients are admitted, how long a client may take, which one is dropped when all places are
-taken. Must not know: requests and answers. Invariants: a connection carries one request; at any time it is either the
-client's turn, with a deadline, or ours; when all places are taken, the client whose turn began first loses its place,
-so that silent clients never keep others out; whatever a client sends, the answer is JSON or nothing.
+Owns: the limits, the admission of clients, their deadlines, which client is dropped when all places are taken. Must not
+know: requests and answers. Invariants: a connection carries one request; at any time it is either the client's turn,
+with a deadline, or ours; when all places are taken, the client whose turn began first loses its place, so silent
+clients never keep others out; whatever a client sends, the answer is JSON or nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from brickd.client import protocol
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of one server.
+    """The limits of one server.
 
     Attributes:
-        connections: of clients at once. Each is accepted alone, so that of a crowd a few are let in whose requests are
-            sent, but not read yet: none of these must be taken for a silent one.
-        backlog: clients that wait to be let in beyond those.
+        connections: clients at once. They are accepted one at a time: if many connect together, the first ones sent
+            requests that are not read yet, and must not be taken for silent clients.
+        backlog: more clients that wait to be accepted.
         streams: clients that may follow events or the status.
         threads: views that are built at once.
-        arrive_seconds: for a request to arrive.
-        take_seconds: for which a client may take nothing of its answer.
-        farewell_seconds: for answers once the server stops: less than the daemon may take.
+        arrive_seconds: the time in which a request must arrive.
+        take_seconds: how long a client may stop reading its answer.
+        farewell_seconds: the time for answers after the server stops: less than the daemon may take.
     """
 
     connections: int = CLIENTS_MAX
@@ -56,7 +56,7 @@ class Limits:
 
 
 class ClientPlaces:
-    """The places for clients; members of `group` may read, our user and root may control too."""
+    """The places for clients; members of `group` may read, our user and root may also control."""
 
     def __init__(self, limits: Limits, group: int | None) -> None:
         self.limits = limits
@@ -67,9 +67,9 @@ class ClientPlaces:
         self._closed = False
 
     def enter(self, newcomer: Connection) -> bool:
-        """Give a place to a newcomer, somebody else's if need be; whether it has one.
+        """Give a place to a new client, if need be another client's; returns whether it has one.
 
-        Those who only read have half of the places among themselves: the others stay for those who control.
+        Clients that only read share half of the places: the others stay free for those that control.
         """
         self._taken.add(newcomer)
         self._empty.clear()
@@ -86,18 +86,18 @@ class ClientPlaces:
         return True
 
     def leave(self, connection: Connection) -> None:
-        """Give the place back; harmless if it was given back already."""
+        """Give back the place; does nothing the second time."""
         self._taken.discard(connection)
         if not self._taken:
             self._empty.set()
 
     def shed(self) -> None:
-        """Have everybody leave at once."""
+        """Disconnect all clients at once."""
         for connection in tuple(self._taken):
             connection.abort()
 
     async def emptied(self, within_seconds: float) -> None:
-        """Admit no client, close those that are answered, and after this time the others too."""
+        """Admit no more clients, close answered ones, and after this time the others too."""
         self._closed = True
         for connection in tuple(self._taken):
             connection.finish()
@@ -110,7 +110,7 @@ class Connection(H11Protocol):
     """uvicorn's HTTP protocol, with a deadline for each turn of the client.
 
     Attributes:
-        waited_since: when the client's turn began, by the loop's clock; infinity if it is ours.
+        waited_since: when the client's turn began, by the loop's clock; infinity if the turn is ours.
     """
 
     def __init__(self, *arguments: Any, room: ClientPlaces, **more: Any) -> None:
@@ -122,11 +122,11 @@ class Connection(H11Protocol):
         self._turned_away = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Let the client in, or tell it why not."""
+        """Admit the client, or tell it why not."""
         super().connection_made(transport)
         self._wait(self._room.limits.arrive_seconds)
         self.role = peer(transport.get_extra_info("socket")).role(self._room.group)
-        self.app_state["role"] = self.role  # the application finds it as request.state.role
+        self.app_state["role"] = self.role  # the application reads it as request.state.role
         if self.role is Role.NONE:
             self._turn_away(
                 HTTPStatus.FORBIDDEN, protocol.STRANGER, "this daemon answers its own user, root and its group"
@@ -135,46 +135,46 @@ class Connection(H11Protocol):
             self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, protocol.BUSY, "too many clients at once: ask again")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the client."""
+        """Remove the client."""
         self._go_on()
         self._room.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what there is of the request; once that is whole, it is our turn."""
+        """Take the next bytes of the request; once it is complete, the turn is ours."""
         if self._turned_away:
-            return  # read and dropped: closed while it sends, the client might never see its answer
+            return  # read and drop them: if we close while it sends, the client may not get its answer
         super().data_received(data)
         if self.cycle is not None and not self.cycle.more_body and not self._turned_away:
             self._go_on()
 
     def send_400_response(self, msg: str) -> None:
-        """In JSON, where uvicorn has plain text."""
+        """Send JSON instead of uvicorn's plain text."""
         most = self._room.limits.head_bytes
         self._turn_away(HTTPStatus.BAD_REQUEST, "wrong_request", f"no HTTP request of at most {most} bytes of headers")
 
     def pause_writing(self) -> None:
-        """What was sent is not taken: the client's turn."""
+        """Begin the client's turn: it does not read what was sent."""
         super().pause_writing()
         self._wait(self._room.limits.take_seconds)
 
     def resume_writing(self) -> None:
-        """It was taken."""
+        """End the client's turn: it has read."""
         super().resume_writing()
         self._go_on()
 
     def on_response_complete(self) -> None:
-        """All is said; what the kernel has not taken yet is the client's turn."""
+        """Begin the client's turn: it must still read the end of the answer."""
         super().on_response_complete()
         self._wait(self._room.limits.take_seconds)
 
     def finish(self) -> None:
-        """Close, unless something is being answered: with that it ends by itself."""
+        """Close, unless an answer is under way: after that the connection ends by itself."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
     def abort(self) -> None:
-        """Drop the client with all that it was to be sent."""
+        """Drop the client, and what was not sent yet."""
         self._room.leave(self)
         self.transport.abort()
 

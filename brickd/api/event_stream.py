@@ -1,8 +1,8 @@
 """Streams of events, in the form of `text/event-stream`.
 
 Owns: what is sent when, what a slow reader misses, the number of readers. Must not know: the documents, sockets.
-Invariants: a slow reader delays no other and takes no memory: it misses events, and gets their number; closed streams
-end by themselves; a failure is sent as an error, as the last event.
+Invariants: a slow reader delays no other and uses no memory: it misses events, and gets their number; closed streams
+end by themselves; a failure is sent as an error, the last event.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ _PROGRESS_SECONDS = 1.0
 
 
 class Reader:
-    """A client that reads a stream: woken when something may be new, or when the stream ends."""
+    """A client that reads a stream: woken if something may be new, or the stream ends."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
         self.ended = False
 
     def waker(self) -> Callable[[], None]:
-        """A function that wakes it from any thread."""
+        """A function that wakes the reader from any thread."""
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is left to be woken
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing to wake
                 loop.call_soon_threadsafe(self.woken.set)
 
         return wake
 
     def end(self) -> None:
-        """Have its stream end."""
+        """End the reader's stream."""
         self.ended = True
         self.woken.set()
 
 
 class Streams:
-    """All streams that are open."""
+    """All open streams."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -67,18 +67,18 @@ class Streams:
             reader.end()
 
     def leave(self, reader: Reader) -> None:
-        """Count one less."""
+        """Remove a reader."""
         self._readers.discard(reader)
 
     def close(self) -> None:
-        """End them all, and those still to come."""
+        """End all streams, also those that open later."""
         self._closed = True
         for reader in self._readers:
             reader.end()
 
 
 class EventStream(StreamingResponse):
-    """A reply that goes on until its reader leaves or is ended."""
+    """A reply that continues until its reader leaves or the stream is ended."""
 
     def __init__(self, streams: Streams, parts: Callable[[Reader], AsyncGenerator[bytes]]) -> None:
         self._streams = streams
@@ -87,7 +87,7 @@ class EventStream(StreamingResponse):
         super().__init__(self._parts, headers=HEADERS, media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the reader has enough, or is to have no more."""
+        """Send until the reader leaves or the stream ends."""
         self._streams.enter(self._reader, scope["state"]["role"])
         try:
             await super().__call__(scope, receive, send)
@@ -95,7 +95,7 @@ class EventStream(StreamingResponse):
             self._streams.leave(self._reader)
 
     async def stream_response(self, send: Send) -> None:
-        """Send each part as it comes."""
+        """Send each part as soon as it exists."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with contextlib.aclosing(self._parts) as parts:
             async for part in parts:
@@ -104,7 +104,7 @@ class EventStream(StreamingResponse):
 
 
 async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
-    """The events since one, and all that come."""
+    """The events since a number, and all new ones."""
     with log.watched(reader.waker()):
         while not reader.ended:
             reader.woken.clear()
@@ -121,7 +121,7 @@ async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
 async def again(
     reader: Reader, seconds: float, name: str, document: Callable[[], Awaitable[bytes]]
 ) -> AsyncGenerator[bytes]:
-    """A document as it is now, and again every so many seconds, until there is none any more."""
+    """The current document, at an interval, until it can no longer be built."""
     loop = asyncio.get_running_loop()
     due = loop.time()
     while not reader.ended:
@@ -142,19 +142,19 @@ async def again(
 
 
 async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) -> AsyncGenerator[bytes]:
-    """Record for as long as the reader stays: progress each second, and the result."""
+    """Record while the reader stays; sends progress each second, and the result."""
     beginning = asyncio.ensure_future(begin())
     try:
         recorder = await asyncio.shield(beginning)
     except BrickdError as error:
         yield _event("error", error_body(error.kind, str(error)))
         return
-    except asyncio.CancelledError:  # the reader left while it began
+    except asyncio.CancelledError:  # the reader left before the recording began
         beginning.add_done_callback(_left)
         raise
     try:
         with recorder.watched(reader.waker()):
-            yield _event("begun", encoded(recorder.document()))  # also where it is over already
+            yield _event("begun", encoded(recorder.document()))  # also if it is over already
             while not recorder.over.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(reader.woken.wait(), _PROGRESS_SECONDS)
@@ -173,6 +173,6 @@ def _left(beginning: asyncio.Future[Recorder]) -> None:
 
 
 def _event(name: str, body: bytes, number: int | None = None) -> bytes:
-    """One event; what is encoded has no line end but its last."""
+    """One event; an encoded document has only one newline, at its end."""
     mark = b"" if number is None else b"id: %d\n" % number
     return mark + b"event: %s\ndata: %s\n" % (name.encode("ascii"), body)

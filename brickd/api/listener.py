@@ -1,8 +1,8 @@
-"""The socket where the API answers.
+"""The socket of the API.
 
-Owns: the file of the socket: mode, group, what it may replace, its removal. Must not know: HTTP, who answers.
-Invariants: the file is never, not for a moment, open to more than its mode says, and while it exists the socket
-listens; it replaces nothing but a socket, and only for the holder of the daemon's lock; only our own file is removed.
+Owns: the socket's file: its mode, its group, what it may replace, its removal. Must not know: HTTP, who answers.
+Invariants: the file never has a wider mode than intended, not even for a moment, and while it exists the socket
+listens; it replaces only a socket, and only for the holder of the daemon's lock; only our own file is removed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Self
 
 from brickd.errors import BrickdError
 
-_LONGEST = 107  # bytes of sun_path, less the zero behind it
+_LONGEST = 107  # bytes of sun_path without the final zero
 _DRAFT = ".new"
-_BACKLOG = 32  # clients that wait to be let in before the server sets its own limit
+_BACKLOG = 32  # clients that wait to be accepted before the server sets its own limit
 
 
 class Listener:
     """A listening unix socket and its file; members of `group`, our user and root may connect."""
 
     def __init__(self, path: Path, *, group: int | None = None, replace: bool = False) -> None:
-        """Make the file, or raise BrickdError; `replace`: a socket that is there is a dead daemon's."""
+        """Make the file, or raise BrickdError; `replace`: an existing socket is a dead daemon's."""
         draft = path.with_name(path.name + _DRAFT)
         if len(os.fsencode(draft)) > _LONGEST:
             most = _LONGEST - len(_DRAFT)
@@ -37,8 +37,8 @@ class Listener:
         self.path, self.group = path, group
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            # The kernel makes the file with the mode of the socket, less the umask: no moment of a wider one. It gets
-            # its name once it has its group and the socket listens; by renaming, so that clients always find one.
+            # The kernel creates the file with the mode of the socket, less the umask, so it is never wider. It gets its
+            # name when it has its group and the socket listens; a rename, so that clients always find a socket.
             os.fchmod(self.socket.fileno(), 0o600)
             with contextlib.suppress(FileNotFoundError):
                 draft.unlink()
@@ -61,13 +61,13 @@ class Listener:
         self.socket.close()
 
     def remove(self) -> None:
-        """Remove the file, if it is still ours: nobody finds us any more."""
+        """Remove the file, if it is still ours: no client finds us after that."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(self._made, self.path.lstat()):
                 self.path.unlink()
 
     def missing(self) -> bool:
-        """Whether the file was removed. Another file under its name is left alone."""
+        """Whether the file was removed. Another file with its name is left alone."""
         return not os.path.lexists(self.path)
 
     def __enter__(self) -> Self:

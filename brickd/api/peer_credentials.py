@@ -1,7 +1,7 @@
-"""Who is at the other end of a unix socket.
+"""The process at the other end of a unix socket.
 
-Owns: what the kernel says of a client, and its role. Must not know: HTTP, which path needs which role. Invariant: a
-client is believed for what it was when it connected, and for nothing that it says.
+Owns: the kernel's credentials of a client, and its role. Must not know: HTTP, which path needs which role. Invariant: a
+role depends only on what the client was when it connected, never on what it says.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 _UCRED = struct.Struct("iII")
 _SO_PEERGROUPS = 59  # Linux 4.13; Python has no name for it
-_GROUPS_BYTES = 1024  # the most that Python asks for: 256 groups
+_GROUPS_BYTES = 1024  # Python's limit: 256 groups
 
 
 class Role(IntEnum):
-    """What a client may do; each role may do what those below it may."""
+    """What a client may do; each role includes those below it."""
 
     NONE = 0
     READ = 1  # a member of the group
@@ -34,7 +34,7 @@ class Peer(NamedTuple):
     groups: frozenset[int]
 
     def role(self, group: int | None) -> Role:
-        """Its role, where members of `group` may read."""
+        """The client's role, if members of `group` may read."""
         if self.uid in (0, os.geteuid()):
             return Role.CONTROL
         return Role.READ if group in self.groups else Role.NONE
@@ -45,6 +45,6 @@ def peer(connection: socket.socket | TransportSocket) -> Peer:
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     try:
         listed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
-    except OSError:  # more groups than fit: then its first one counts alone
+    except OSError:  # more groups than fit: only the first one counts
         listed = b""
     return Peer(pid, uid, frozenset(struct.unpack(f"{len(listed) // 4}I", listed)) | {gid})

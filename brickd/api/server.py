@@ -1,8 +1,8 @@
-"""The server: an application on a socket, until it is told to stop.
+"""The server: an application on a socket, until it is stopped.
 
-Owns: the loop's end of the socket, and the shutdown. Must not know: what is served. Invariants: it wakes up for
-requests, and now and then to check that its file is still there; after the request to stop no new client finds it, and
-earlier requests are answered.
+Owns: the socket's place in the loop, and the shutdown. Must not know: what is served. Invariants: it wakes up for
+requests, and regularly to check that its file still exists; after a request to stop no new client finds it, and earlier
+requests are answered.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from brickd.api.connection_limits import ClientPlaces, Connection, Limits
 from brickd.api.listener import Listener
 from brickd.errors import BrickdError
 
-_FOUND_SECONDS = 5.0  # so often it is looked whether the socket has its name
+_FOUND_SECONDS = 5.0  # the interval of checks that the socket's file exists
 
 
 class Server:
     """A daemon's API on its socket.
 
-    Not uvicorn's own, which handles signals and looks ten times a second whether it should stop.
+    Not uvicorn's own server, which handles signals and checks ten times a second whether it should stop.
     """
 
     def __init__(self, served: Served, listen: Callable[[], Listener], limits: Limits) -> None:
-        """Listen, but answer nothing yet; `listen` makes the socket, now and if it is removed."""
+        """Listen, but do not answer yet; `listen` makes the socket, now and after its removal."""
         self._limits, self._listen = limits, listen
         self._listener = listen()
         self._application = Application(served, self._limits)
@@ -44,12 +44,12 @@ class Server:
         self._loop = asyncio.get_running_loop()
         try:
             server = await self._accept(self._loop)
-            while self._wanted:  # looked at behind the loop: `stop` does it the other way round
+            while self._wanted:  # read after the loop is set: `stop` writes it before it reads the loop
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopped.wait(), _FOUND_SECONDS)
                 if self._wanted and self._listener.missing():
                     server = await self._accept_again(self._loop, server)
-            self._listener.remove()  # first: a new client finds no daemon, not a silent one
+            self._listener.remove()  # first: a new client must find no daemon rather than a silent one
             server.close()
             self._application.end_streams()
             await self._room.emptied(self._limits.farewell_seconds)
@@ -58,15 +58,16 @@ class Server:
             self._listener.close()
 
     async def _accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        # One is accepted at a time: of a crowd that came at once none has a file before the ones too many are closed.
+        # Accept one client at a time: if many connect together, the excess ones are closed before the next gets a
+        # descriptor.
         server = await loop.create_unix_server(self._connection_factory(), sock=self._listener.socket, backlog=1)
-        self._listener.socket.listen(self._limits.backlog)  # asyncio takes the same number for both
+        self._listener.socket.listen(self._limits.backlog)  # asyncio uses one number for both
         return server
 
     async def _accept_again(self, loop: asyncio.AbstractEventLoop, before: asyncio.Server) -> asyncio.Server:
         try:
             listener = self._listen()
-        except (BrickdError, OSError):  # it cannot be made now
+        except (BrickdError, OSError):  # the socket cannot be made now
             return before
         before.close()
         self._listener.close()
@@ -74,14 +75,14 @@ class Server:
         return await self._accept(loop)
 
     def stop(self) -> None:
-        """Have `serve` end: from any thread, also before it began."""
+        """End `serve`; from any thread, also before it began."""
         self._wanted = False
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
                 self._loop.call_soon_threadsafe(self._stopped.set)
 
     def shed(self) -> None:
-        """Close all clients: their files are needed for what is more important. From any thread."""
+        """Close all clients, because the daemon needs their descriptors; from any thread."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._room.shed)
@@ -93,7 +94,7 @@ class Server:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level="critical",  # what goes wrong the application tells itself, escaped
+            log_level="critical",  # the application logs errors itself, escaped
             access_log=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=self._limits.head_bytes,
