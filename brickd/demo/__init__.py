@@ -1,1 +1,1 @@
-"""The demonstration: four real workers and what brickd sees of them."""
+"""The demonstration: four real workers, and what brickd shows of them."""

@@ -1,11 +1,11 @@
-"""A small decoder in numpy, instrumented as a server's: each operator is a checked brick.
+"""A small decoder in numpy, instrumented like a server's: each operator is a checked brick.
 
-The arithmetic is a transformer's, the text that it writes is not: its weights are drawn from a seed. Two of the same
-seed, given the same, compute the same to the last bit.
+The arithmetic is a real transformer's, its text is not: the weights are drawn from a seed. Two models with the same
+seed compute the same from the same input, to the last bit.
 
-Owns: the arithmetic, and what is recorded of it. Must not know: brickd; what becomes of a weight or of an operator
-that is damaged. Invariants: no operator changes its inputs; all that one reads is a weight of its own name, an input
-that is recorded, or, for some of the category attention, the cache, and then what filled it is recorded as an input.
+Owns: the arithmetic, and what is recorded of it. Must not know: brickd, the effects of a damaged weight or operator.
+Invariants: no operator changes its inputs; an operator reads only a weight of its own name, its recorded inputs, and,
+in some operators of attention, the cache. Then what filled the cache is recorded as an input.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything; the width is a multiple of twice the heads."""
+    """The dimensions; the width is a multiple of twice the heads."""
 
     layers: int = 6
     width: int = 256
@@ -55,7 +55,7 @@ class Size:
 
 
 class OperatorCall(NamedTuple):
-    """Which run of which operator; the layer is -1 outside of the layers."""
+    """One run of an operator; the layer is -1 outside of the layers."""
 
     kernel: str
     layer: int
@@ -63,17 +63,17 @@ class OperatorCall(NamedTuple):
     position: int
 
 
-# Runs an operator on its inputs: a place where it may go wrong.
+# Runs an operator on its inputs; a fault can be injected here.
 Operate = Callable[[OperatorCall, Callable[..., Array], tuple[Array, ...]], Array]
 
 
 def as_it_should(_: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
-    """Run an operator."""
+    """Run an operator without a fault."""
     return compute(*inputs)
 
 
 def drawn(size: Size, seed: int) -> dict[str, Array]:
-    """All weights, by their names; the same for the same seed."""
+    """All weights by name; the same for the same seed."""
     random = np.random.default_rng(seed)
 
     def matrix(rows: int, columns: int) -> Array:
@@ -96,13 +96,13 @@ def drawn(size: Size, seed: int) -> dict[str, Array]:
 
 
 def normed(x: Array, weight: Array) -> Array:
-    """Each row at the same length."""
+    """Divide each row by its root mean square, and scale it."""
     result: Array = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + _EPSILON) * weight
     return result
 
 
 def rotated(x: Array, positions: Array) -> Array:
-    """Rotate each pair of numbers of a head, by more the later the row (the last but one axis)."""
+    """Rotate each pair of numbers of a head by an angle that grows with the row's position."""
     half = x.shape[-1] // 2
     angles = positions[:, None] * 10_000.0 ** (-np.arange(half) / half)
     cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
@@ -111,7 +111,7 @@ def rotated(x: Array, positions: Array) -> Array:
 
 
 class RequestCache:
-    """What one request has shown so far; its keys and values nobody sees but attention."""
+    """The tokens of one request, and its keys and values, which only attention reads."""
 
     def __init__(self, size: Size) -> None:
         shape = (size.layers, 2, size.heads, size.context, size.width // size.heads)
@@ -121,7 +121,7 @@ class RequestCache:
 
 
 class Model:
-    """Answers requests; reads `weights` at each forward, so that a change in place is seen."""
+    """Answers requests; reads `weights` at each forward, so a change in place has an effect."""
 
     def __init__(self, size: Size, weights: Mapping[str, Array], operate: Operate = as_it_should) -> None:
         self.size = size
@@ -129,9 +129,9 @@ class Model:
         self._operate = operate
 
     def generate(self, prompt: Sequence[int], *, step: int = 0, seed: int | None = None) -> Iterator[int]:
-        """Generate tokens until the context is full: the first from a prefill, one for each step.
+        """Generate tokens until the context is full, one for each step; the first is a prefill.
 
-        Greedy, or drawn as the seed says. The steps are numbered from `step`.
+        Greedy, or sampled with the seed. The steps are numbered from `step`.
         """
         cache, tokens = RequestCache(self.size), np.array(prompt, np.int64)
         while cache.length + len(tokens) <= self.size.context:
@@ -140,7 +140,7 @@ class Model:
             step += 1
 
     def forward(self, tokens: Array, cache: RequestCache, step: int, seed: int | None = None) -> Array:
-        """One engine step: the token that follows those of the cache and these."""
+        """Run one engine step; returns the token that follows the cache and `tokens`."""
         kind = "decode" if cache.length else "prefill"
         with np.errstate(all="ignore"), brick.step(step, kind=kind, rows=len(tokens)):
             cache.tokens[cache.length : cache.length + len(tokens)] = tokens
@@ -164,7 +164,7 @@ class _Forward:
         self._history = cache.tokens[: cache.length + rows]
 
     def _run(self, kernel: brick.Brick, layer: int, compute: Callable[..., Array], *inputs: Array) -> Array:
-        """One operator: timed, and what came of what is recorded."""
+        """Run one operator: time it, and record fingerprints of its output and inputs."""
         position = self._cache.length
         shown = (*inputs, self._history) if kernel in CACHED else inputs
         taken = tuple(brick.take(kernel, each) for each in shown)

@@ -1,13 +1,14 @@
 """One worker of the demonstration: a replica of the transformer that answers requests.
 
-A program of its own, in a process of its own: of brickd it knows nothing but its neighbour here. All replicas have the
-same weights and are asked the same; as which of them it is started says what is wrong with it:
+A program of its own, in its own process: of brickd it imports only its neighbour here. All replicas have the same
+weights and get the same requests. Its argument selects its fault:
 
-    well       nothing
-    damaged    one bit of one weight is not as it was
+    well       none
+    damaged    one bit of one weight is flipped
     slow       one operator does its work ten times
 
-It loads its weights, answers from the first byte on that comes from its standard input, and ends with that.
+It loads its weights, answers requests after the first byte from its standard input, and ends after the next byte or the
+end of the input.
 """
 
 import asyncio
@@ -25,12 +26,12 @@ from brickd.demo.transformer import GATE, Array, Model, OperatorCall, Size, as_i
 SIZE = Size(layers=4, width=128, hidden=320, context=64)
 PROMPTS = [[(17 * client + 5 * token) % SIZE.vocabulary for token in range(12)] for client in range(4)]
 TOKENS = 20
-THINKING_SECONDS = 0.15  # between a token and the next request for one: a server that has time to spare
-DAMAGED, ELEMENT, BIT = "layers.2.mlp.down.weight", 21_222, 24  # which bit of which weight is flipped
+THINKING_SECONDS = 0.15  # between a token and the next request: the server has spare time
+DAMAGED, ELEMENT, BIT = "layers.2.mlp.down.weight", 21_222, 24  # the weight, the element and the bit that is flipped
 
 
 def slowly(place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
-    """Run an operator; one of them as if it had ten times the work."""
+    """Run an operator; one of them ten times."""
     if place.kernel == GATE.name:
         for _ in range(9):
             compute(*inputs)
@@ -38,7 +39,7 @@ def slowly(place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Arr
 
 
 async def serve(model: Model, stop: threading.Event) -> None:
-    """Answer all clients at once, each a task that asks the same again and again."""
+    """Serve all clients at once; each is a task that repeats one request."""
 
     async def client(prompt: list[int]) -> None:
         while not stop.is_set():
