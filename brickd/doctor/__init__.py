@@ -1,1 +1,1 @@
-"""Checks of this machine, each with its fix: facts apart from verdicts."""
+"""Checks of this machine, each with its fix; facts are separate from verdicts."""

@@ -1,8 +1,8 @@
-"""Whether the workers of a service make their checksums with one key.
+"""Whether the workers of a service use one key for their checksums.
 
-Owns: what is looked at of keys, and the judgement. Must not know: a key itself, of which a segment has the name alone,
-nor what was recorded. Invariants: only the living are compared, for a key may have been changed since the dead had
-theirs; who made no checksum needs none.
+Owns: what is observed of keys, and the verdict. Must not know: a key itself (a segment has only its name), what was
+recorded. Invariants: only live workers are compared, because the key may have changed since others died; a worker
+without checksums needs no key.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _WANTED = "one key for all workers of a service"
 
 
 def observe(state: Path) -> str:
-    """Where a worker with this environment looks for its key; `state`: the state directory."""
+    """The file where a worker in this environment looks for its key."""
     return os.environ.get("BRICKD_KEY_FILE") or os.fspath(state / "key")
 
 
 def judge(segments: Segments, file: str) -> list[CheckResult]:
-    """In which services are there several? `file`: one that all could have."""
+    """Find the services with several keys; `file`: a key that all could use."""
     services: dict[str, list[ReadSegment]] = {}
     for worker in segments.live:
         if worker.key is not None:
@@ -35,7 +35,7 @@ def judge(segments: Segments, file: str) -> list[CheckResult]:
 
 
 def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
-    """Against the key that most of them have; of several, that of whoever comes first."""
+    """Compare with the most frequent key; on a tie, with the first worker's."""
     ((most, _),) = Counter(worker.key for worker in workers).most_common(1)
     others = [worker for worker in workers if worker.key != most]
     if not others:

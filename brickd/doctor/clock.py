@@ -1,7 +1,7 @@
-"""The clock that workers read: the processor's own, where the kernel trusts it.
+"""The clock that workers read: the processor's counter, if the kernel trusts it.
 
-Owns: what the kernel says of its clocks, and what workers took. Must not know: what a segment holds beside its header.
-Invariant: the kernel's judgement is followed, never second-guessed.
+Owns: the kernel's report on its clocks, and the workers' choice. Must not know: what a segment contains besides its
+header. Invariant: the kernel's decision is followed, never judged again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from brickd.base.units import listed, plural
 from brickd.doctor.check import CheckResult, fine
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"
-# By architecture: what the kernel calls the processor's own counter.
+# By architecture: the kernel's name of the processor's counter.
 _COUNTERS = {"x86_64": "tsc", "aarch64": "arch_sys_counter"}
 _FLAGS = ("constant_tsc", "nonstop_tsc")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelClock:
-    """The clock sources of the kernel and the flags of the processor; `current` None: not known."""
+    """The kernel's clock sources and the processor's flags; `current` None: unknown."""
 
     machine: str
     current: str | None
@@ -31,25 +31,25 @@ class KernelClock:
 
     @property
     def counter(self) -> str | None:
-        """The name of this architecture's counter; None where workers know none."""
+        """The name of this architecture's counter; None: workers know none."""
         return _COUNTERS.get(self.machine)
 
     @property
     def trusted(self) -> bool:
-        """Whether a worker that starts now would take the counter."""
+        """Whether a worker that starts now would use the counter."""
         return self.current is not None and self.current == self.counter and not self.missing
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The flags that the processor should have and lacks."""
+        """The flags that the processor needs and lacks."""
         return tuple(flag for flag in _FLAGS if self.machine == "x86_64" and flag not in self.flags)
 
 
 def observe(machine: str, root: Path = Path("/")) -> KernelClock:
-    """Read what the kernel says; `machine` as uname has it."""
+    """Read the kernel's report; `machine` as in uname."""
     current = read(root / _FOLDER / "current_clocksource")
     available = read(root / _FOLDER / "available_clocksource") or ""
-    # The first processor's flags are everybody's; of hundreds of processors the rest is not read.
+    # The flags of the first processor hold for all; do not read the entries of hundreds of processors.
     lines = (read(root / "proc/cpuinfo", 8192) or "").splitlines()
     flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
     return KernelClock(
@@ -58,7 +58,7 @@ def observe(machine: str, root: Path = Path("/")) -> KernelClock:
 
 
 def judge_source(clock: KernelClock) -> CheckResult:
-    """Can workers read the processor's counter?"""
+    """Judge whether workers can read the processor's counter."""
     if clock.counter is None:
         return fine("clock", f"{clock.current or 'unknown'} on {clock.machine}", "the system's clock")
     wanted = " with ".join(filter(None, (clock.counter, " and ".join(_FLAGS) if clock.machine == "x86_64" else "")))
@@ -79,7 +79,7 @@ def judge_source(clock: KernelClock) -> CheckResult:
 
 
 def judge_choice(clock: KernelClock, counters: Mapping[str, bool]) -> CheckResult:
-    """Did each live worker take the clock that it should have? `counters`: by name."""
+    """Judge whether each live worker uses the right clock; `counters`: by name."""
     wanted = "the processor's counter" if clock.trusted else "the system's clock"
     slow = [name for name, reads_counter in counters.items() if clock.trusted and not reads_counter]
     wrong = [name for name, reads_counter in counters.items() if reads_counter and clock.current != clock.counter]

@@ -1,6 +1,6 @@
-"""Whether brickd runs in a container, how that is known, and how to change the container.
+"""Whether brickd runs in a container, the evidence, and how to change the container.
 
-Owns: the ways of each kind of container. Must not know: what is to be changed. Invariant: what is offered to be pasted
+Owns: the commands for each kind of container. Must not know: what must be changed. Invariant: a command to paste
 belongs to the place where the person is, a container or a machine.
 """
 
@@ -19,7 +19,7 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Where brickd runs; `kind` None: on the machine itself, as far as can be seen."""
+    """Where brickd runs; `kind` None: on the machine itself, as far as visible."""
 
     kind: Literal["kubernetes", "docker", "podman", "other"] | None
     evidence: str
@@ -31,7 +31,7 @@ class Container:
 
 
 def observe(environment: Mapping[str, str], root: Path = Path("/")) -> Container:
-    """Look for what container runtimes leave behind."""
+    """Look for the traces of container runtimes."""
     if "KUBERNETES_SERVICE_HOST" in environment:
         return Container("kubernetes", "KUBERNETES_SERVICE_HOST is set")
     if (root / "run/.containerenv").exists():
@@ -46,7 +46,7 @@ def observe(environment: Mapping[str, str], root: Path = Path("/")) -> Container
 
 
 def enlarged(container: Container, size_bytes: int) -> str:
-    """What gives /dev/shm at least this size, in whole GiB."""
+    """The command that gives /dev/shm at least this size, in whole GiB."""
     size = max(1, -(-size_bytes // _GIB))
     match container.kind:
         case None:
@@ -63,7 +63,7 @@ def enlarged(container: Container, size_bytes: int) -> str:
 
 
 def shared(container: Container) -> str:
-    """What makes two places have one /dev/shm."""
+    """The command that gives two places one /dev/shm."""
     match container.kind:
         case "kubernetes":
             return (
@@ -77,7 +77,7 @@ def shared(container: Container) -> str:
 
 
 def run_as(container: Container, user: str) -> str:
-    """What has brickd run as a user, who is a name or, with # before it, a number."""
+    """The command that runs brickd as a user, given as a name or as # and a number."""
     match container.kind:
         case None:
             return f"sudo -u {shlex.quote(user)} brickd status"
@@ -90,7 +90,7 @@ def run_as(container: Container, user: str) -> str:
 
 
 def more_memory(container: Container, group: str, limit_bytes: int) -> str:
-    """What raises the memory limit of this control group to so many bytes."""
+    """The command that raises the memory limit of this control group."""
     match container.kind:
         case None:
             return f"echo {limit_bytes} > {group}"

@@ -1,7 +1,7 @@
-"""The daemon, and the place where it keeps what it knows.
+"""The daemon, and the directory of its state.
 
-Owns: what is looked at of its runtime directory, and the judgement. Must not know: what a daemon does. Invariants: no
-daemon is no fault, for every verb can do without; looking changes nothing, and starts none.
+Owns: what is observed of the runtime directory, and the verdict. Must not know: what a daemon does. Invariants: the
+absence of a daemon is no fault, because every verb works without one; the check changes nothing, and starts no daemon.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from brickd.errors import BrickdError, CheckpointRefused
 from brickd.state import checkpoint
 
 MIB = 1 << 20
-# A checkpoint of 64 dead workers of 1,000 paths each has 6.8 MB, its draft lies beside it, and the living are to come.
+# A checkpoint of 64 dead workers with 1,000 paths each has 6.8 MB; add its draft, and the live workers.
 _ROOM_BYTES = 32 * MIB
 _OWN = "export BRICKD_RUNTIME_DIR=/a/directory/of/yours"
 
 
 class DaemonFacts(NamedTuple):
-    """The state of the runtime directory and of its daemon; "" where there is nothing to report.
+    """The state of the runtime directory and of its daemon; "": nothing to report.
 
     Attributes:
-        directory: where our daemon keeps its state.
-        owner: the other user who owns it, whose daemon answers us; None: it is ours.
+        directory: of our daemon's state.
+        owner: another user, who owns it and whose daemon answers us; None: it is ours.
         wrong: what is wrong with that directory.
         missing: why it cannot be created.
         pid: the process that holds the daemon's lock; 0: in another pid namespace; None: none.
-        ended: the socket of a daemon that was killed.
+        ended: the socket of a killed daemon.
         silence: why the daemon does not answer.
         trouble: why it cannot save its state, in its own words.
         checkpoint: its path.
         damage: why the checkpoint cannot be read.
-        free_bytes: in the directory's file system; None: not known.
+        free_bytes: in the directory's file system; None: unknown.
     """
 
     directory: str
@@ -55,7 +55,7 @@ class DaemonFacts(NamedTuple):
 
 
 def observe(place: Runtime, uid: int) -> DaemonFacts:
-    """Look at the place, and ask whoever is there."""
+    """Look at the directory, and query its daemon."""
     found = DaemonFacts(os.fspath(place.directory))
     try:
         status = place.directory.lstat()
@@ -96,7 +96,7 @@ def _damage(place: Runtime) -> str:
 
 
 def _ended(place: Runtime) -> str:
-    """The socket, if no process listens at it; outside of the directory it may be another's."""
+    """The socket, if no process listens on it; a socket elsewhere may be another daemon's."""
     try:
         client.ask("").document()
     except BrickdError as error:
@@ -115,7 +115,7 @@ def _asked(found: DaemonFacts) -> DaemonFacts:
 
 
 def judge(daemon: DaemonFacts) -> list[CheckResult]:
-    """Can one run here, does one, and does it keep what it knows?"""
+    """Judge whether a daemon can run here, whether it answers, and whether it saves its state."""
     return [_running(daemon), _directory(daemon), _kept(daemon)]
 
 

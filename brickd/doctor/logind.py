@@ -1,8 +1,8 @@
 """RemoveIPC: systemd-logind deletes a user's segments when their last session ends.
 
-Owns: whose segments that would take. Must not know: segments. Invariants: settings are read in systemd's own order
-(the first main file of /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a name in an earlier of
-these folders hides the same in a later one; the last assignment that is a boolean counts); system users are spared.
+Owns: whose segments that affects. Must not know: segments. Invariants: settings are read in systemd's own order (the
+first main file in /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a name in an earlier folder
+hides the same name in a later one; the last valid boolean counts); system users are not affected.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/syst
 _BOOLEANS = dict.fromkeys(("1", "yes", "y", "true", "t", "on"), True) | dict.fromkeys(
     ("0", "no", "n", "false", "f", "off"), False
 )
-_SYS_UID_MAX = 999  # where login.defs says nothing
+_SYS_UID_MAX = 999  # if login.defs does not set it
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user who has, or would have, segments here."""
+    """A user who has segments here, or would have."""
 
     name: str
     system: bool
@@ -35,7 +35,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Logind:
-    """What is set, and where: '' where it is systemd's default."""
+    """The setting and its file; "": systemd's default."""
 
     running: bool
     remove_ipc: bool = True
@@ -44,7 +44,7 @@ class Logind:
 
 
 def observe(uids: Iterable[int], root: Path = Path("/")) -> Logind:
-    """Read the settings, and what is to be known of these users."""
+    """Read the settings, and the facts about these users."""
     if not (root / "run/systemd/system").is_dir():
         return Logind(running=False)
     remove_ipc, source = True, ""
@@ -95,7 +95,7 @@ def _user(uid: int, system: bool, root: Path) -> User:
 
 
 def judge(logind: Logind) -> CheckResult:
-    """Does anybody lose segments by logging out?"""
+    """Judge whether a user loses segments by logging out."""
     wanted = "RemoveIPC=no, or lingering users"
     if not logind.running:
         return fine("logind", "systemd does not run here", wanted)

@@ -1,7 +1,7 @@
-"""What workers could not record, and what they need at their next start.
+"""What workers could not record, and the settings that they need at the next start.
 
-Owns: how the losses of many workers become few findings. Must not know: which counter shows a loss. Invariants: spans
-that were not recorded are broken, details are advice; what is to be set suits all workers that need it.
+Owns: how the losses of many workers become few findings. Must not know: which counter shows a loss. Invariants: lost
+spans are broken, lost details are advice; a setting in a fix is large enough for all workers of the finding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brickd.shm.losses import Kind, Loss
 
 
 def judge(segments: Segments, shm: ShmFacts, container: Container) -> list[CheckResult]:
-    """What could not be recorded: each cause once, with all workers that it cost something."""
+    """Report each cause of loss once, with all workers affected."""
     causes: dict[Kind, list[tuple[str, Loss]]] = {}
     for worker in segments.workers:
         for loss in worker.losses:
@@ -48,7 +48,7 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: ShmFacts, containe
 
 
 def _largest(many: Iterable[Loss]) -> list[str]:
-    """Of all settings each variable with the largest value that any worker needs."""
+    """The largest value of each variable that any worker needs."""
     values: dict[str, int] = {}
     for loss in many:
         for setting in loss.settings:

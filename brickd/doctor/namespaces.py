@@ -1,7 +1,7 @@
 """Workers that brickd cannot see: other mounts, prefixes, namespaces; removed files.
 
-Owns: why a process that should be a worker is none here. Must not know: /proc, what segments hold. Invariants: a
-process is judged by the segment that it owns; one that only maps its parent's is fine.
+Owns: why a process that loads brick_agent is not a visible worker. Must not know: /proc, what segments contain.
+Invariant: a process is judged by the segment that it owns; one that only maps its parent's is fine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _own(process: Process, place: Place) -> list[Mapped]:
 
 
 def judge_search(processes: Processes) -> CheckResult:
-    """Could the processes of our user be looked into?"""
+    """Report how many processes of our user could be inspected."""
     seen = f"{len(processes.found):,} of this user's {processes.seen:,} processes use brickd"
     if processes.left:
         seen += f"; {processes.left:,} more were skipped: too many"
@@ -43,7 +43,7 @@ def judge_search(processes: Processes) -> CheckResult:
 
 
 def judge_mounts(processes: Processes, segments: Segments, container: Container) -> CheckResult:
-    """Who writes to a /dev/shm that is not ours?"""
+    """Find processes that write to another /dev/shm."""
     away = [process for process in processes.found if _own(process, "elsewhere")]
     wanted = "one /dev/shm for brickd and its workers"
     if not away and container.kind is not None and segments.empty and not processes.found:
@@ -57,7 +57,7 @@ def judge_mounts(processes: Processes, segments: Segments, container: Container)
 
 
 def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[CheckResult]:
-    """Who names segments with another prefix? One finding for each prefix."""
+    """Find processes whose segments have another prefix; one finding for each prefix."""
     others: dict[str, list[Process]] = {}
     for process in processes.found:
         for segment in _own(process, "here"):
@@ -81,7 +81,7 @@ def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[
 
 
 def judge_removed(processes: Processes) -> CheckResult:
-    """Whose segment was taken away under them?"""
+    """Find processes whose segment was removed."""
     lost = [process for process in processes.found if _own(process, "removed") and not _own(process, "here")]
     wanted = "segments that only brickd removes"
     if not lost:
@@ -92,7 +92,7 @@ def judge_removed(processes: Processes) -> CheckResult:
 
 
 def judge_locks(processes: Processes, segments: Segments) -> CheckResult:
-    """Whose lock on their own segment was lost?"""
+    """Find processes that lost the lock on their own segment."""
     by_file = {worker.file: worker for worker in segments.workers}
     unlocked = [
         process
@@ -110,7 +110,7 @@ def judge_locks(processes: Processes, segments: Segments) -> CheckResult:
 
 
 def judge_silence(processes: Processes, container: Container) -> list[CheckResult]:
-    """Who has loaded brick_agent and no segment? Those with one reason are told together."""
+    """Find processes that load brick_agent without a segment; one finding for each reason."""
     alike: dict[tuple[str, str], list[Process]] = {}
     for process in processes.found:
         if not process.segments:
@@ -139,14 +139,14 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
 
 
 def judge_time(processes: Processes) -> CheckResult:
-    """Who is in another time namespace? That is fine: the kernel reports the offset."""
+    """Report workers in another time namespace, which is fine: the kernel reports the offset."""
     apart = [process for process in processes.found if process.our_time is False and _own(process, "here")]
     seen = f"{_who(apart)} in another" if apart else "all workers in this one"
     return fine("time-namespace", seen, "any: the kernel reports the offset of its clocks", _pids(apart))
 
 
 def judge_pids(segments: Segments) -> CheckResult:
-    """Who is in another pid namespace? That is fine: locks show which workers live."""
+    """Report workers in another pid namespace, which is fine: locks show which workers live."""
     apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
     seen = f"{listed(apart)} in another" if apart else "all workers in this one"
     return fine("pid-namespace", seen, "any: locks show which workers live", apart)

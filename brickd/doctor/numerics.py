@@ -1,7 +1,7 @@
 """Whether a daemon keeps fingerprints for long enough to compare them.
 
-Owns: the verdict. Must not know: how anything is compared. Invariant: no daemon, and one that is to compare nothing,
-is no fault.
+Owns: the verdict. Must not know: how anything is compared. Invariant: the absence of a daemon is no fault, nor is a
+daemon that compares nothing by its settings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickd.errors import BrickdError
 
 _WANTED_NS = 60_000_000_000
 _MOST_BYTES = 1 << 30
-_SHARE = 0.01  # of what could have been compared
+_SHARE = 0.01  # of the fingerprints that could have been compared
 
 
 class HeldFingerprints(NamedTuple):
@@ -24,7 +24,7 @@ class HeldFingerprints(NamedTuple):
     Attributes:
         bytes: its limit.
         age_ns: of the oldest fingerprint.
-        fingerprints: how many with inputs there were.
+        fingerprints: the number of all fingerprints with inputs.
         gone: how many of these were evicted before another worker had the same work.
     """
 
@@ -35,7 +35,7 @@ class HeldFingerprints(NamedTuple):
 
 
 def observe() -> HeldFingerprints | None:
-    """Ask the daemon; None where there is none, or nothing to compare."""
+    """Query the daemon; None: no daemon, or nothing to compare."""
     try:
         answer = client.ask("coverage").document()
     except BrickdError:
@@ -49,7 +49,7 @@ def observe() -> HeldFingerprints | None:
 
 
 def judge(window: HeldFingerprints | None) -> CheckResult:
-    """Is the window long enough for what comes?"""
+    """Judge whether the window is long enough."""
     name, wanted = "fingerprints", f"fingerprints kept for {duration(_WANTED_NS)}"
     if window is None:
         return fine(name, "no daemon keeps any", wanted)

@@ -1,9 +1,9 @@
 """The processes of our user that load brick_agent or map a segment.
 
-Owns: what /proc tells of them. Must not know: what that means. Invariants: other users' processes are not looked at,
-root's doctor included; a process that cannot be inspected, or ends meanwhile, affects no other, and is counted; the
-search ends after a second and reports how far it came; a process owns the segment whose lock it holds, whatever else it
-maps.
+Owns: what /proc reports about them. Must not know: what that means. Invariants: other users' processes are not
+inspected, not even by root's doctor; a process that cannot be inspected, or ends meanwhile, affects no other, and is
+counted; the search ends after a second and reports how far it came; a process owns the segment whose lock it holds,
+whatever else it maps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.base.machine import read
 
 _LONGEST_SECONDS = 1.0
 _EXTENSION = b"brick_agent/_core"
-# A line of /proc/PID/maps: device, inode and path of a file right below the folder whose name ends as a segment's does.
+# A line of /proc/PID/maps: device, inode and path of a file directly in the folder, with the name of a segment.
 _SEGMENT = re.compile(
     rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) (\d+) +/dev/shm/([^/\n]{0,39}[0-9a-f]{32})( \(deleted\))?$", re.MULTILINE
 )
@@ -39,14 +39,14 @@ class Mapped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process; None: not known.
+    """One process; None: unknown.
 
     Attributes:
         pid: in our pid namespace.
         command: its short name.
-        settings: its environment variables that begin with BRICKD, as it was started.
+        settings: its environment variables that begin with BRICKD, at its start.
         our_time: whether it is in our time namespace.
-        free_bytes: what is free in its /dev/shm.
+        free_bytes: free space in its /dev/shm.
     """
 
     pid: int
@@ -59,12 +59,12 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """What the search found, and how far it came.
+    """The result of the search, and how far it came.
 
     Attributes:
-        seen: how many processes of our user there were.
-        closed: how many of them could not be looked into.
-        left: how many processes, of any user, were left out.
+        seen: the number of our user's processes.
+        closed: how many of them could not be inspected.
+        left: the number of skipped processes, of any user.
     """
 
     found: tuple[Process, ...]
@@ -74,7 +74,7 @@ class Processes:
 
 
 def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
-    """Inspect every process of our user, the youngest first: the one in question is often new."""
+    """Inspect every process of our user, the newest first: the one in question is often new."""
     pids = sorted((int(name) for name in os.listdir(proc) if name.isdigit()), reverse=True) if proc.is_dir() else []
     owners = _owners(read(proc / "locks", 1 << 24) or "")
     found: list[Process] = []
@@ -90,7 +90,7 @@ def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
         try:
             maps = (proc / str(pid) / "maps").read_bytes()
         except PermissionError:
-            closed += bool(read(proc / str(pid) / "cmdline", 1))  # a thread of the kernel has none
+            closed += bool(read(proc / str(pid) / "cmdline", 1))  # a kernel thread has none
             continue
         except OSError:
             continue
@@ -103,12 +103,12 @@ def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
 def _owner(process: Path) -> int | None:
     try:
         return process.stat().st_uid
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return None
 
 
 def _owners(locks: str) -> set[tuple[int, File]]:
-    """Who holds a write lock on a worker's byte of which file, as /proc/locks has it."""
+    """The (pid, file) pairs of write locks on a worker's byte, from /proc/locks."""
     owners = set()
     for line in locks.splitlines():
         fields = line.replace("-> ", "").split()

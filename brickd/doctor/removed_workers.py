@@ -1,7 +1,7 @@
-"""The file of records of removed segments: whether it is writable, and each record whole.
+"""The file of records of removed segments: whether it is writable, and each record is whole.
 
-Owns: what can be wrong with that file, and the fix. Must not know: segments, what the records hold. Invariant: a fix
-keeps the records where it can.
+Owns: what can be wrong with that file, and the fix. Must not know: segments, the content of records. Invariant: a fix
+keeps the records if possible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STAY = "without a record no segment of a worker that ended or died is removed"
 
 
 class RecordsFile(NamedTuple):
-    """The file: what was read, whether this user owns it, and whether its mode alone is wrong."""
+    """The file: its content, whether this user owns it, and whether only its mode is wrong."""
 
     path: str
     found: RemovedRecords = RemovedRecords()
@@ -33,7 +33,7 @@ NO_RECORDS = RecordsFile("")
 
 
 def observe(prefix: str) -> RecordsFile:
-    """Read it, and look at its owner and mode."""
+    """Read the file, its owner and its mode."""
     path, found = removed_file.path(prefix), removed_file.look(prefix)
     try:
         status = os.lstat(path)
@@ -44,7 +44,7 @@ def observe(prefix: str) -> RecordsFile:
 
 
 def judge(records: RecordsFile) -> CheckResult:
-    """Does the file take records, and is each of them whole?"""
+    """Judge whether the file takes records, and whether each record is whole."""
     name, found = "segments-removed", records.found
     if found.refused:
         return CheckResult(name, "advice", f"{records.path}: {found.refused}", _WANTED, _remedy(records), _STAY)

@@ -1,7 +1,7 @@
 """The whole examination: all facts first, then all findings.
 
-Owns: which checks there are, and their order. Must not know: what any of them looks at, screens. Invariants: `judge`
-depends on its facts alone; a part of the machine that cannot be looked at costs its own facts and no others.
+Owns: the list of checks, and their order. Must not know: what any check looks at, screens. Invariants: `judge` depends
+only on its facts; if a part of the machine cannot be observed, only its own facts are missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from brickd.shm.segment_files import prefix
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """All that was seen of this machine."""
+    """All observed facts about this machine."""
 
     prefix: str
     versions: installed.Versions
@@ -54,15 +54,15 @@ class MachineFacts:
 
 
 def examine() -> list[CheckResult]:
-    """Look at this machine and say what is found."""
+    """Check this machine; returns the findings."""
     return judge(observe())
 
 
 def observe() -> MachineFacts:
-    """Look at everything once."""
+    """Observe everything once."""
     try:
         found = segments.observe(survey())
-    except OSError:  # the folder cannot be listed: that is a finding of its own
+    except OSError:  # the folder cannot be listed: another check reports that
         found = segments.Segments()
     return MachineFacts(
         prefix=prefix(),

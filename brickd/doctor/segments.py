@@ -1,7 +1,7 @@
-"""The segments of this machine: dead ones, refused ones, those of others.
+"""The segments of this machine: dead ones, refused ones, those of other users.
 
-Owns: what is known of each, and what becomes of those that are of no use. Must not know: processes, what was recorded.
-Invariants: broken is what somebody records and nobody can read; a fix is offered to whoever may carry it out.
+Owns: what is known of each, and the fix for useless ones. Must not know: processes, what was recorded. Invariants:
+broken means recorded but unreadable; a fix is offered only to a person who can carry it out.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from brickd.shm import _reader, records
 from brickd.shm.losses import Loss, losses
 from brickd.shm.segment_files import open_file
 
-_USUAL = "BRICKD_LANES=32 BRICKD_PATHS=1024"  # what brick_agent takes unless it is told otherwise
+_USUAL = "BRICKD_LANES=32 BRICKD_PATHS=1024"  # the defaults of brick_agent
 
 
 class ReadSegment(NamedTuple):
     """A worker whose segment was read.
 
     Attributes:
-        pid: the holder of its lock in our pid namespace; 0: in another one; None: no process has it, nothing moves.
+        pid: the holder of its lock in our pid namespace; 0: in another namespace; None: no holder, and nothing moves.
         own_pid: in its own pid namespace.
         reads_counter: its clock is the processor's counter.
-        taken_bytes: the memory that the segment takes.
-        most_bytes: the memory that it may take.
+        taken_bytes: the memory that the segment uses.
+        most_bytes: the memory that it may use.
         unread: it keeps each span in detail, and no process reads them.
-        thinned_for_nobody: it records checksums as set by a daemon that was killed.
-        key: the name of the key of its checksums; 0: made without one; None: there are none, or it is not known.
+        thinned_for_nobody: a killed daemon set which fingerprints it records.
+        key: the name of the key of its checksums; 0: made without a key; None: no checksums, or unknown.
     """
 
     name: str
@@ -58,9 +58,9 @@ class RefusedSegment(NamedTuple):
     """A file with a segment's name that was refused.
 
     Attributes:
-        alive: whether a live worker has its lock.
-        regular: whether it is a file at all: not a link, a folder, a FIFO.
-        costly: whether it is valid and only too large to be read.
+        alive: whether a live worker holds its lock.
+        regular: whether it is a regular file: not a link, a folder, a FIFO.
+        costly: whether it is valid but too large to read.
     """
 
     file: str
@@ -72,11 +72,11 @@ class RefusedSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What was found in /dev/shm.
+    """The files found in /dev/shm.
 
     Attributes:
         foreign: how many files with a segment's name each other user has, by uid.
-        shared: our own segments that others than our user may open.
+        shared: our own segments that other users may open.
     """
 
     workers: tuple[ReadSegment, ...] = ()
@@ -86,12 +86,12 @@ class Segments:
 
     @property
     def live(self) -> tuple[ReadSegment, ...]:
-        """The workers that can be watched from here."""
+        """The workers that are alive."""
         return tuple(worker for worker in self.workers if worker.pid is not None)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of our user was found."""
+        """Whether our user has no files."""
         return not (self.workers or self.refused)
 
     @property
@@ -101,7 +101,7 @@ class Segments:
 
 
 def observe(survey: Survey) -> Segments:
-    """What `survey` found, and whose it is."""
+    """Extract the facts from a survey."""
     return Segments(
         workers=tuple(map(_known, survey.workers)),
         refused=tuple(map(_refused, survey.refused)),
@@ -117,7 +117,7 @@ def _path(file: str) -> str:
 def _open_to_others(file: str) -> bool:
     try:
         return os.lstat(_path(file)).st_mode & 0o077 != 0
-    except OSError:  # its worker is gone, and its segment with it
+    except OSError:  # its worker is gone, and its segment too
         return False
 
 
@@ -141,9 +141,9 @@ def _known(worker: Worker) -> ReadSegment:
 
 
 def _made_without(worker: Worker) -> bool:
-    """Whether a worker whose segment names no key made a checksum all the same.
+    """Whether a worker without a key in its segment made a checksum nevertheless.
 
-    Each site that is not off had one, or one that was counted as lost.
+    Each site that is not off had a checksum, or a loss was counted.
     """
     reading, ledger = worker.reading, worker.ledger
     lost = reading.process["tensors_refused"] + ledger.events_dropped[records.kind_name(_reader.KIND_CHECKED)]
@@ -161,7 +161,7 @@ def _refused(error: SegmentRefused) -> RefusedSegment:
 
 
 def judge_dead(segments: Segments) -> CheckResult:
-    """How much have dead workers left?"""
+    """Report the segments that dead workers left."""
     dead = [worker for worker in segments.workers if worker.pid is None]
     wanted = "no segments of workers that ended or died"
     if not dead:
@@ -173,14 +173,14 @@ def judge_dead(segments: Segments) -> CheckResult:
 
 
 def judge_unread(segments: Segments) -> CheckResult:
-    """Who keeps spans in detail for nobody?"""
+    """Find workers that keep spans in detail without a reader."""
     unread = [worker.name for worker in segments.workers if worker.unread]
     wanted = "spans in detail only while a daemon reads them"
     return _without_reader("spans-unread", unread, wanted, "no worker keeps spans in detail without a reader")
 
 
 def judge_thinned(segments: Segments) -> CheckResult:
-    """Who records checksums as nobody wants it any more?"""
+    """Find workers whose fingerprints are still set by a killed daemon."""
     thinned = [worker.name for worker in segments.workers if worker.thinned_for_nobody]
     wanted = "the configured fingerprints, unless a daemon has set others"
     return _without_reader("fingerprints-set", thinned, wanted, "every worker records the fingerprints that are set")
@@ -194,7 +194,7 @@ def _without_reader(name: str, workers: list[str], wanted: str, well: str) -> Ch
 
 
 def judge_refused(segments: Segments) -> list[CheckResult]:
-    """Which files were refused, and what is the fix? Those with one fix are one finding."""
+    """Report refused files; those with the same fix are one finding."""
     if not segments.refused:
         return [fine("segments-refused", "no segment was refused", "valid segments")]
     alike: dict[tuple[State, str, str], list[RefusedSegment]] = {}
@@ -229,20 +229,20 @@ def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
 
 
 def judge_foreign(segments: Segments, container: Container) -> CheckResult:
-    """How many segments do other users have? Each user's brickd reads its own alone."""
+    """Report other users' segments; each user's brickd reads only that user's."""
     wanted = "each user's brickd reads that user's segments"
     if not segments.foreign:
         return fine("segments-foreign", "no other user has any", wanted)
     by_count = sorted(segments.foreign.items(), key=lambda each: (-each[1], each[0]))
     seen = listed([f"{user_name(uid)} has {count:,}" for uid, count in by_count])
     about = [user_name(uid) for uid, _ in by_count]
-    # Never more than a remark: other users change no exit code.
+    # Only a remark: other users change no exit code.
     hint = "" if segments.workers else f"; this user has none (to ask as {about[0]}: {run_as(container, about[0])})"
     return fine("segments-foreign", f"not read: {seen}{hint}", wanted, about)
 
 
 def judge_shared(segments: Segments) -> CheckResult:
-    """Which segments may others than their user open?"""
+    """Find our segments that other users may open."""
     wanted = "segments of mode 0600"
     if not segments.shared:
         return fine("segments-mode", "no other user can open one", wanted)

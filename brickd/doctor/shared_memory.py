@@ -1,8 +1,8 @@
 """Memory for segments: /dev/shm, its access and room, and the room of the control group.
 
-Owns: what a worker needs of both. Must not know: what segments hold; the workers' control groups: one that is short of
-memory shows as refused memory in its worker's segment. Invariant: a problem that follows from another one is not
-reported a second time.
+Owns: what a worker needs of both. Must not know: what segments contain, the workers' control groups: if one is short of
+memory, its worker's segment counts refused memory. Invariant: a problem that follows from another one is not reported a
+second time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brickd.base.machine import read
 from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged, more_memory
 
-# docs/explanation/benchmarks.md: a segment at its birth, and one with 32 threads and all 1,024 paths.
+# docs/explanation/benchmarks.md: a new segment, and one with 32 threads and all 1,024 paths.
 LEAST_BYTES = 400 << 10
 MOST_BYTES = 44 << 20
 
@@ -27,7 +27,7 @@ _MODE = 0o1777
 
 
 class Demand(NamedTuple):
-    """What one live worker's segment takes now, and what it may take."""
+    """The memory that a live worker's segment uses now, and may use."""
 
     taken_bytes: int
     most_bytes: int
@@ -35,12 +35,12 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShmFacts:
-    """What the kernel reports of the folder.
+    """The kernel's report on the folder.
 
     Attributes:
-        filesystem: its type; None: there is no such folder.
+        filesystem: its type; None: the folder does not exist.
         usable: whether we may list it and create files in it.
-        size_bytes: 0: without a limit.
+        size_bytes: 0: no limit.
         more_files: whether one more file fits.
     """
 
@@ -56,7 +56,7 @@ class ShmFacts:
 
 
 def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
-    """Ask the kernel."""
+    """Query the kernel."""
     try:
         status, room = os.stat(path), os.statvfs(path)
     except OSError:
@@ -72,13 +72,13 @@ def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
         usable=os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True),
         size_bytes=room.f_blocks * room.f_frsize,
         free_bytes=room.f_bavail * room.f_frsize,
-        # A tmpfs without a limit says 0 of 0.
+        # A tmpfs without a limit reports 0 of 0.
         more_files=room.f_files == 0 or room.f_favail > 0,
     )
 
 
 def _filesystem(path: str, mounts: str) -> str:
-    """The type of the mount that holds a path: the longest mount point, of several the last."""
+    """The type of the mount that contains a path: the longest mount point, and of equals the last."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -91,7 +91,7 @@ def _filesystem(path: str, mounts: str) -> str:
 
 
 def judge_place(shm: ShmFacts) -> CheckResult:
-    """Is it there, in memory, and writable at all?"""
+    """Judge whether the folder exists, in memory, and is writable."""
     wanted = "a writable tmpfs"
     mount = f"mkdir -p {shm.path} && mount -t tmpfs -o mode=1777 tmpfs {shm.path}"
     if shm.filesystem is None:
@@ -106,14 +106,14 @@ def judge_place(shm: ShmFacts) -> CheckResult:
 
 
 def judge_access(shm: ShmFacts, container: Container) -> list[CheckResult]:
-    """May a user, this one and others, make files there?"""
+    """Judge whether this user and others can create files there."""
     if shm.filesystem is None or shm.read_only:
         return []
     seen, wanted, fix = f"mode {shm.mode:04o} of user {shm.owner}", f"mode {_MODE:04o}", f"chmod {_MODE:04o} {shm.path}"
     if not shm.usable:
         why = "this user can neither create nor find segments there"
         return [CheckResult("shm-access", "broken", seen, wanted, fix, why)]
-    # A volume of a pod's has no sticky bit and is the pod's alone.
+    # A pod's volume has no sticky bit and belongs only to the pod.
     if shm.mode != _MODE and not (container.kind == "kubernetes" and shm.mode & 0o777 == 0o777):
         why = "other users cannot write to it, or can delete our segments"
         return [CheckResult("shm-access", "advice", seen, wanted, fix, why)]
@@ -121,7 +121,7 @@ def judge_access(shm: ShmFacts, container: Container) -> list[CheckResult]:
 
 
 def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -> list[CheckResult]:
-    """Is there room for another worker, and for those that are there to grow?"""
+    """Judge whether there is room for another worker, and for existing ones to grow."""
     if shm.filesystem is None:
         return []
     if shm.size_bytes == 0:
@@ -143,7 +143,7 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
 
 
 def judge_group(limit: Limit | None, container: Container) -> CheckResult:
-    """Has the control group of this process room for one more worker that starts from here?"""
+    """Judge whether this process's control group has room for one more worker."""
     name, wanted = "memory-group", f"{mib(MOST_BYTES)}, the most that one worker takes"
     if limit is None:
         return fine(name, "no limit", wanted)

@@ -1,7 +1,7 @@
-"""Recordings that nobody has fetched.
+"""Recordings that were not fetched.
 
-Owns: what is observed of them, and the verdict. Must not know: how they are found or fetched. Invariants: one that is
-being written is no finding; a daemon that does not answer is reported by its own check.
+Owns: what is observed of them, and the verdict. Must not know: how they are found or fetched. Invariants: a recording
+that is still being written is no finding; a daemon that does not answer is reported by its own check.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.recording.library import ROOM, unfetched
 
 
 class UnfetchedRecording(NamedTuple):
-    """One of them: its id, its directory, and the bytes of all its files."""
+    """A recording: its id, its directory, and the bytes of all its files."""
 
     recording: str
     directory: str
@@ -25,7 +25,7 @@ class UnfetchedRecording(NamedTuple):
 
 
 def observe() -> tuple[UnfetchedRecording, ...]:
-    """Those that are not being written, the oldest first."""
+    """The recordings that are complete, the oldest first."""
     try:
         found = unfetched()
     except BrickdError:
@@ -38,7 +38,7 @@ def observe() -> tuple[UnfetchedRecording, ...]:
 
 
 def judge(left: tuple[UnfetchedRecording, ...]) -> CheckResult:
-    """How many are there, and how are they fetched?"""
+    """Report the recordings, and how to fetch them."""
     name, wanted = "recordings", "every recording fetched"
     if not left:
         return fine(name, "all were fetched", wanted)
