@@ -78,7 +78,7 @@ def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
 
 
 def _filesystem(path: str, mounts: str) -> str:
-    """The type of the mount that contains a path: the longest mount point, and of equals the last."""
+    """The type of the mount that contains a path: the longest mount point, else the last."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split(" ")

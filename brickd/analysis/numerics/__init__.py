@@ -1,1 +1,1 @@
-"""Verdicts on computed tensors: matched, judged, blamed, while workers run and afterwards."""
+"""Verdicts on computed tensors, while workers run and afterwards."""

@@ -1,9 +1,9 @@
-"""What is reported of a place where workers differ: the sentence, the event, and how often.
+"""Reports of a place where workers differ: the sentence, the event, and how often.
 
-Owns: those sentences, the workers' names in them, the next command, and which findings have an event of their own. Must
-not know: how a finding comes about, screens. Invariants: a sentence rests on the two fingerprints that are kept of a
-case, whoever looks and however late; no worker is called by a name that is now another's; the first place at which a
-worker is named is reported; however many there are, what is reported of one worker is bounded.
+Owns: those sentences, the workers' names in them, the next command, which findings get their own event. Must not know:
+how a finding is reached, screens. Invariants: a sentence depends only on the two stored fingerprints of a case, so it
+is the same for every reader at any time; no worker has a name that now belongs to another; the first place that names a
+worker is reported; the number of reports about one worker is bounded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class JudgedCase(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
-    """Judge a case; None if its evidence is not kept or cannot be read."""
+    """Judge a case; None if its evidence was not kept or cannot be read."""
     if not case.whole:
         return None
     fingerprints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
@@ -49,18 +49,18 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
 
 
 class Called(NamedTuple):
-    """What workers are called in sentences.
+    """The names of workers in sentences.
 
     Attributes:
-        names: of the known workers, by uuid; unique now, which they may not have been at the time of a finding.
-        ended: the uuids of those that do not live.
+        names: of the known workers, by uuid; unique now, but perhaps not at the time of a finding.
+        ended: the uuids of workers that are not alive.
     """
 
     names: Mapping[str, str]
     ended: Collection[str] = ()
 
     def name(self, finding: DivergentSite, uuid: str) -> str:
-        """The current name; of an unknown worker the earlier one with a mark, which makes it unique."""
+        """The current name; an unknown worker's earlier name gets a mark that makes it unique."""
         if now := self.names.get(uuid):
             return now
         then, mark = finding.workers.get(uuid), f"~{uuid[:6]}"
@@ -103,7 +103,7 @@ def what(finding: DivergentSite) -> str:
 
 
 def command(finding: DivergentSite, called: Called) -> str:
-    """What to do next: two are compared where each has a name of its own."""
+    """The next command: compare the two workers if both have a name, else show the coverage."""
     pair = [finding.newest.against.worker, finding.newest.other.worker]
     names = list(dict.fromkeys(called.names.get(uuid, "") for uuid in pair))
     if not all(names) or len(names) < 2:
@@ -112,7 +112,7 @@ def command(finding: DivergentSite, called: Called) -> str:
 
 
 def headlines(findings: Iterable[DivergentSite], called: Called, now_ns: int) -> list[tuple[DivergentSite, str]]:
-    """Of all that are about the same workers the first one, and a sentence on all of them."""
+    """The first finding of those on the same workers, and a sentence about all of them."""
     about: dict[tuple[str, tuple[str, ...]], list[DivergentSite]] = {}
     for finding in findings:
         about.setdefault((finding.place.service, tuple(sorted(finding.named))), []).append(finding)
@@ -135,7 +135,7 @@ def announce_finding(log_event: LogEvent, finding: DivergentSite) -> None:
 
 
 def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence[str]) -> None:
-    """Report further outliers of a known finding."""
+    """Report more outliers of a known finding."""
     called = Called(finding.workers)
     for uuid in fresh:
         text = f"{called.name(finding, uuid)} differs from the others: {where(finding.place)}"
@@ -144,7 +144,7 @@ def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence
 
 
 def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[str], places: int) -> None:
-    """Report how many places a worker, or two that disagree, have by now."""
+    """Report the number of places of a worker, or of two that disagree."""
     called = Called(finding.workers)
     names = [called.name(finding, uuid) for uuid in who]
     verdict = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
@@ -164,7 +164,7 @@ def announce_withdrawn(log_event: LogEvent, place: ServiceSite, why: str) -> Non
     log_event("diverged_withdrawn", f"{where(place)} {why}", service=place.service, command=command)
 
 
-_EACH_MAX = 8  # places of a worker of which each is told; then their number is, whenever it has doubled
+_EACH_MAX = 8  # places of a worker that are reported one by one; then their number, each time it has doubled
 
 
 def announce_news(
@@ -173,7 +173,7 @@ def announce_news(
     new: Sequence[DivergentSite],
     joined: Sequence[tuple[DivergentSite, Sequence[str]]],
 ) -> None:
-    """Report new findings, and earlier ones with the uuids of their new outliers."""
+    """Report new findings, and earlier findings with the uuids of their new outliers."""
     if not new and not joined:
         return
     known = Counter(who for finding in before for who in _whose(finding))

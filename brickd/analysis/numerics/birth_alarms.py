@@ -1,8 +1,8 @@
-"""What is reported of NaN and infinities that are born in a worker: an event, an alarm while it goes on, a problem.
+"""Reports of NaN and infinities that are born in a worker: an event, an alarm, a problem.
 
-Owns: those sentences, for how long a birth is an alarm, how many sites of a worker have an event. Must not know: when a
-birth is a finding, screens. Invariants: the text names the worker, the kind and the first site; a worker has one alarm,
-however many its sites are.
+Owns: those sentences, how long a birth is an alarm, how many sites of a worker get an event. Must not know: when a
+birth is a finding, screens. Invariants: the text names the worker, the kind and the first site; a worker has one alarm
+for all of its sites.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from brickd.base.units import plural
 from brickd.model.event_log import LogEvent
 from brickd.model.worker_names import as_argument
 
-ACTIVE_NS = 600_000_000_000  # an alarm ends when nothing was born for so long
-EVENTS_MAX = 8  # sites of a worker that have an event of their own
+ACTIVE_NS = 600_000_000_000  # an alarm ends after this time without a birth
+EVENTS_MAX = 8  # sites of a worker that get their own event
 
 
 def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], names: Mapping[str, str]) -> None:
-    """Log new findings; of many in one worker the first ones."""
+    """Log new findings, but only the first EVENTS_MAX of each worker."""
     new = list(born)
     known = Counter(at.worker for at in births)
     known.subtract(at.worker for at in new)
@@ -38,7 +38,7 @@ def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], name
 
 
 def alarms(births: Births, names: Mapping[str, str], now_ns: int) -> list[Alarm]:
-    """One alarm for each worker in which anything was born lately."""
+    """One alarm for each worker with a recent birth."""
     return [
         _alarm(service, uuid, names.get(uuid) or uuid[:8], found, now_ns)
         for (service, uuid), found in _of_workers(births).items()
@@ -47,7 +47,7 @@ def alarms(births: Births, names: Mapping[str, str], now_ns: int) -> list[Alarm]
 
 
 def problems(births: Births, names: Mapping[str, str], now_ns: int) -> list[Problem]:
-    """One problem for each worker in which anything was born; it is seen again when anything is born again."""
+    """One problem for each worker with a birth; each new birth counts as seen again."""
     return [
         Problem(
             alarm.kind,

@@ -1,8 +1,8 @@
-"""One row judged: what it comes to, and whose fault it is.
+"""The judgement of one row: the verdict, and where the difference was born.
 
-Owns: the words for both, and the rules that lead to them. Must not know: how rows come about, workers' names, screens.
-Invariants: nobody is blamed where the inputs are not known to be equal, or so nearly equal that they explain nothing;
-what an operator may have read beside them, even where what filled it is known, is said.
+Owns: the words for both, and their rules. Must not know: how rows are made, workers' names, screens. Invariants: a
+worker is blamed only if the inputs are known to be equal, or so nearly equal that they explain nothing; if an operator
+may have read other state, the judgement says so, even if the source of that state is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.analysis.numerics.match import Class, MatchRow
 from brickd.shm import _reader, records
 from brickd.shm.sites import Site, is_stateful
 
-# So many times the error of its inputs is no operator's usual amplification.
+# No operator usually amplifies the error of its inputs by this factor.
 _MANY_TIMES = 8.0
 
 _INTEGERS = frozenset(range(records.DTYPES.index("int8"), records.DTYPES.index("uint64") + 1))
@@ -30,13 +30,13 @@ class Verdict(StrEnum):
     IDENTICAL = "identical"
     WITHIN = "within"
     DIVERGED = "diverged"
-    ROUTING = "routing"  # the experts that were chosen are others: what follows was computed by others
+    ROUTING = "routing"  # other experts were chosen, so other experts computed what follows
     NOT_COMPARABLE = "not_comparable"
-    INCOMPLETE = "incomplete"  # records were lost, and what is left says nothing for sure
+    INCOMPLETE = "incomplete"  # records were lost, and the rest decides nothing
 
     @property
     def differs(self) -> bool:
-        """Whether two that should be equal are not: more than rounding, and for sure."""
+        """Whether two results that should be equal differ for certain, by more than rounding."""
         return self in (Verdict.DIVERGED, Verdict.ROUTING)
 
 
@@ -44,13 +44,13 @@ class Blame(StrEnum):
     """Where a difference was born."""
 
     CULPRIT = "culprit"  # here: the inputs were equal
-    HERE_OR_CACHE = "here_or_cache"  # here, or in what it reads that no input shows
+    HERE_OR_CACHE = "here_or_cache"  # here, or in state that no input shows
     PROPAGATED = "propagated"  # before: the inputs differ
     UNKNOWN = "unknown"
 
 
 class NotFinite(StrEnum):
-    """Where NaN and infinities come from that only one of two has."""
+    """The origin of NaN and infinities that only one of two outputs has."""
 
     BORN = "born"
     PASSED_ON = "passed_on"
@@ -58,7 +58,7 @@ class NotFinite(StrEnum):
 
 
 class DecodedFingerprint(NamedTuple):
-    """A record of `records.events`, its worker's number, and that worker's number for the site."""
+    """A decoded record, its worker's number, and that worker's number of the site."""
 
     worker: int
     site: int
@@ -77,7 +77,7 @@ class DecodedFingerprint(NamedTuple):
         return tensors[1:]
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it, without its worker."""
+        """The JSON of the fingerprint, without its worker."""
         record, shown = self.record, records.tensor_document(self.output)
         has_step = record["step"] != 0 or record["flags"] & _reader.CHECKED_STEP != 0
         return {
@@ -101,15 +101,15 @@ def read(fingerprints: _reader.Fingerprints, number: int) -> DecodedFingerprint 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a row comes to.
+    """The judgement of a row.
 
     Attributes:
         reason: why it is not comparable; None if it is.
-        blame: of what differs; None if nothing does.
-        not_finite: the origin of NaN and infinities that only one of them has; None: there are none.
-        error: relative and estimated; None: not known.
-        inputs_error: the largest of the inputs'; 0: these are equal; None: not known.
-        rounding: whether the same numbers, added up in another order, may be so far apart.
+        blame: of a difference; None if there is none.
+        not_finite: the origin of NaN and infinities that only one output has; None: there are none.
+        error: relative and estimated; None: unknown.
+        inputs_error: the largest of the inputs; 0: they are equal; None: unknown.
+        rounding: whether the same numbers, added up in another order, can differ by this much.
     """
 
     verdict: Verdict
@@ -122,7 +122,7 @@ class Judgement:
 
 
 def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: DecodedFingerprint) -> Judgement:
-    """Judge a row by the member that the others are compared with, and the one furthest from it."""
+    """Judge a row by the reference and the member furthest from it."""
     class_ = Class(row.class_)
     if class_ == Class.LOST:
         return Judgement(Verdict.INCOMPLETE)
@@ -132,7 +132,7 @@ def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: Decode
         return Judgement(Verdict.IDENTICAL, error=0.0, inputs_error=row.inputs_error)
     verdict = Verdict.WITHIN
     if class_ == Class.DIVERGED:
-        # Whole numbers that a router computes say which experts are to compute what follows.
+        # The integers that a router computes name the experts that compute what follows.
         routes = against.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
         verdict = Verdict.ROUTING if routes else Verdict.DIVERGED
     return Judgement(
@@ -153,11 +153,11 @@ def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: M
     if _equal(one.inputs, other.inputs):
         return here
     if row.inputs_error is None:
-        # Of the last one beyond those that a record has room for there is a checksum and no sketch.
+        # Of inputs beyond those that fit in a record, only the checksum of the last one is kept, without a sketch.
         return Blame.UNKNOWN if _more(one) or _more(other) else Blame.PROPAGATED
     if row.tolerance is None or row.inputs_error > row.tolerance:
         return Blame.PROPAGATED
-    # The inputs are equal but for rounding. What picks one of many may pick another one for less than that.
+    # The inputs are equal except for rounding. An operator that picks one of many may pick another for less than that.
     chooses = one.output["dtype"] in _INTEGERS
     explained = chooses or _more(one) or _more(other)
     far = row.error is None or row.error > _MANY_TIMES * row.inputs_error
@@ -165,7 +165,7 @@ def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: M
 
 
 def not_finite(one: DecodedFingerprint, other: DecodedFingerprint) -> NotFinite | None:
-    """Where NaN and infinities come from that only one of two outputs has, or more of."""
+    """The origin of NaN and infinities if two outputs have different numbers of them."""
     if _odd(one.output) == _odd(other.output):
         return None
     if not (_given(one) and _given(other)) or len(one.inputs) != len(other.inputs):
@@ -185,7 +185,7 @@ def _more(one: DecodedFingerprint) -> bool:
 
 
 def _stateful(site: Site, one: DecodedFingerprint) -> bool:
-    """Whether a state may have decided: what the worker reports of the call counts, else the name of the site."""
+    """Whether state may have decided: the flag of the call counts, else the site's name."""
     flags = one.record["flags"]
     return bool(flags & _reader.CHECKED_STATEFUL or (is_stateful(site) and not flags & _reader.CHECKED_STATELESS))
 

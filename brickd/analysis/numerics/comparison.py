@@ -1,8 +1,8 @@
-"""Workers compared by one kind of evidence: the counts, what differs, what differs first.
+"""The comparison of workers by one kind of evidence: the counts, and the differences.
 
-Owns: what lost records make of a difference, who is the outlier, what follows from what. Must not know: where workers
-come from, documents, screens. Invariants: verdicts are formed within one kind of evidence; what records that were lost
-may explain is never called diverged; with two nobody is the outlier.
+Owns: the effect of lost records on a difference, the choice of the outlier, which differences follow from others. Must
+not know: where workers come from, documents, screens. Invariants: a verdict uses only one kind of evidence; a
+difference that lost records may explain is never called diverged; of two workers neither is the outlier.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BORN = (Blame.CULPRIT, Blame.HERE_OR_CACHE)
 
 
 class EvidenceClass(StrEnum):
-    """Why two must agree, the strongest first."""
+    """Why two fingerprints must agree, the strongest reason first."""
 
     WEIGHTS = "weights"
     INPUT = "input"
@@ -36,9 +36,9 @@ class Party(NamedTuple):
 
     Attributes:
         number: of its producer.
-        since: ticks before which its fingerprints do not count.
-        lost: how many of the records that count were lost.
-        worn: whether its first fingerprints may have left for want of room.
+        since: ticks; earlier fingerprints do not count.
+        lost: the number of lost records.
+        worn: whether its oldest fingerprints may have been evicted.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Party(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A row in which not all is identical, with the fingerprints, which are still here."""
+    """A row that is not all identical, with its fingerprints, which are still in the window."""
 
     row: MatchRow
     site: int
@@ -59,7 +59,7 @@ class Difference(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether it is more than rounding, and sure."""
+        """Whether the difference is certain, and more than rounding."""
         return self.judgement.verdict.differs
 
     def members(self, *classes: Class) -> list[int]:
@@ -68,18 +68,18 @@ class Difference(NamedTuple):
 
     @property
     def agree(self) -> list[int]:
-        """The parties that agree against the worst; only equal ones, if one within cannot tell."""
+        """The parties that agree with the reference; only equal ones, if a near one is undecided."""
         both = self.members(Class.IDENTICAL, Class.WITHIN)
         return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
 
     @property
     def expected(self) -> int:
-        """The party that the others are compared with."""
+        """The reference of the row."""
         return self.row.members[self.row.against].worker
 
     @property
     def actual(self) -> int:
-        """The one that is furthest from it."""
+        """The party furthest from the reference."""
         return self.row.members[self.row.worst].worker
 
 
@@ -94,7 +94,7 @@ class Comparison:
 
     @cached_property
     def counts(self) -> Counter[Class]:
-        """How many comparisons are of each class."""
+        """The number of comparisons of each class."""
         counts: Counter[Class] = Counter()
         for site in self.matched.sites:
             counts.update({Class(class_): count for class_, count in enumerate(site.classes) if count})
@@ -102,28 +102,28 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """The comparisons that could be made."""
+        """The number of comparisons that were possible."""
         return sum(count for class_, count in self.counts.items() if class_.comparable)
 
     @property
     def diverged(self) -> int:
-        """Those that differ by more than rounding, for sure."""
+        """The number of certain differences beyond rounding."""
         return self.counts[Class.DIVERGED]
 
     @property
     def incomplete(self) -> int:
-        """The comparisons that could not be made, or say nothing, for what was lost."""
+        """The number of comparisons that lost records made impossible or undecided."""
         workers = zip(self.parties, self.matched.workers, strict=True)
         return self.counts[Class.LOST] + sum(max(party.lost, found.missing) for party, found in workers if party.lost)
 
     @property
     def not_comparable(self) -> dict[str, int]:
-        """The comparisons that could not be made, by reason."""
+        """The numbers of impossible comparisons, by reason."""
         return {class_.name.lower(): n for class_, n in sorted(self.counts.items()) if not class_.comparable}
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on all of it: if something differs, that of the first difference."""
+        """The verdict on everything: if something differs, that of the first difference."""
         if self.diverged > 0:
             return Verdict.DIVERGED if self.first is None else self.first.judgement.verdict
         if self.incomplete:
@@ -134,12 +134,12 @@ class Comparison:
 
     @property
     def first(self) -> Difference | None:
-        """The first that differs."""
+        """The first certain difference."""
         return next((each for each in self.differences if each.differs), None)
 
     @property
     def outlier(self) -> int | None:
-        """The one party that the others, at least two, agree against."""
+        """The one party that differs from at least two others that agree."""
         first = self.first
         if first is None:
             return None
@@ -147,13 +147,13 @@ class Comparison:
         return apart[0] if len(apart) == 1 and len(first.agree) >= 2 else None
 
     def born(self) -> list[int]:
-        """The sites where a difference was born, in order; what reads a cache may follow another."""
+        """The sites where a difference was born, in order; one at a cache may follow from another."""
         found = [each for each in self.differences if each.differs and each.judgement.blame in _BORN]
         sure = (each.site for each in found if each is self.first or each.judgement.blame == Blame.CULPRIT)
         return list(dict.fromkeys(sure))
 
     def missing(self) -> tuple[int, int]:
-        """How often the first party, and how often another, lacks what was not lost."""
+        """How often the first party, and how often the others, lack a fingerprint that was not lost."""
         lacks = [
             0 if party.lost else found.missing for party, found in zip(self.parties, self.matched.workers, strict=True)
         ]
@@ -194,5 +194,5 @@ def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:
-    """The number of sites that differ by run and are none of these."""
+    """The number of other sites that differ by run."""
     return sum(site.classes[Class.DIVERGED] > 0 and site.site not in born for site in run.matched.sites)

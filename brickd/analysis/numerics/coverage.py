@@ -1,7 +1,7 @@
 """What was compared of the workers' numbers, site by site, and what cannot be.
 
-Owns: in which state a site is, and the sums of a service. Must not know: screens, JSON, how a finding comes about.
-Invariant: what was not compared is counted by the reason.
+Owns: the state of a site, and the sums of a service. Must not know: screens, JSON, how a finding is reached. Invariant:
+what was not compared is counted by its reason.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 
-_CLOSED = "closed"  # what a worker says of such a site's kernel in place of a category
+_CLOSED = "closed"  # the category that a worker gives to the kernel of such a site
 
 
 class SiteState(StrEnum):
-    """How far a site is compared, what matters most first."""
+    """How far a site is compared, the most important state first."""
 
     DIFFERS = "differs"
-    UNJUDGED = "not_judged"  # outputs are unlike, and nobody has looked at any of them yet, or had room for it
-    UNREPEATED = "does_not_repeat"  # workers contradict themselves: they, or the kernel
-    OFF = "off"  # it is not recorded, for what customers wrote can be told from it
-    LEFT_OUT = "left_out"  # the operator wants nothing recorded there
-    CLOSED = "closed"  # it is within what torch compiles, or copies to several devices: only what is around it is seen
-    SILENT = "silent"  # it is known, and nothing was recorded there
-    NO_INPUTS = "no_inputs"  # nobody knows what is to be compared with what
-    STATEFUL = "stateful"  # something decides that no input shows
-    ALONE = "alone"  # no two workers had the same to do
+    UNJUDGED = "not_judged"  # outputs are unlike, but none was judged yet, or there was no room
+    UNREPEATED = "does_not_repeat"  # workers contradict themselves: the workers or the kernel may be the cause
+    OFF = "off"  # not recorded, because it would reveal what customers wrote
+    LEFT_OUT = "left_out"  # the operator excluded it from recording
+    CLOSED = "closed"  # inside what torch compiles, or copies to several devices: only the outside is visible
+    SILENT = "silent"  # known, but nothing was recorded there
+    NO_INPUTS = "no_inputs"  # without inputs, the counterparts are unknown
+    STATEFUL = "stateful"  # state that no input shows decides the output
+    ALONE = "alone"  # no two workers had the same work
     COMPARED = "compared"
 
 
@@ -55,12 +55,12 @@ class ServiceSeen:
         off: sites that are not recorded.
         closed: sites at which nothing can be recorded.
         no_inputs: sites without inputs.
-        lost: checksums for which a worker found no room.
-        unreadable: tensors that a worker could not read.
+        lost: checksums for which workers had no room.
+        unreadable: tensors that workers could not read.
         differ: places where workers differ.
         classes: the largest number of numeric classes at a place.
         unkept: findings without room.
-        compared_ns: the last growth of comparisons, since 1970; None: there were none.
+        compared_ns: when a comparison was last added, since 1970; None: never.
     """
 
     service: str
@@ -78,7 +78,7 @@ class ServiceSeen:
 
 
 def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
-    """The services of these workers of which anything is known."""
+    """The services of these workers with any sites or counts."""
     found = []
     by_service: dict[str, list[Sequence[Sequence[str]]]] = {}
     for place, classes in _classes(compared, workers).items():
@@ -113,7 +113,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
 
 
 def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[ServiceSite, list[list[str]]]:
-    """The numeric classes of these workers, at places that have several."""
+    """The numeric classes of these workers, at places with several."""
     uuids: dict[str, list[str]] = {}
     for worker in workers:
         uuids.setdefault(worker.service, []).append(worker.reading.uuid)
@@ -126,7 +126,7 @@ def _closed(reading: Reading) -> int:
 
 
 def lost(reading: Reading) -> int:
-    """The checksums for which a worker found no room."""
+    """The checksums for which a worker had no room."""
     return sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in reading.lanes)
 
 
@@ -168,7 +168,7 @@ def state_of(
 ) -> SiteState:
     """The state of a place.
 
-    Sites are `off` if they reveal what customers wrote, `left_out` if the operator wants nothing recorded there.
+    Sites are `off` if they reveal what customers wrote, `left_out` if the operator excluded them from recording.
     """
     if place in compared.findings:
         return SiteState.DIFFERS
@@ -190,7 +190,7 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """The thinnest rate, whether of instrumented models alone, its workers, and all live ones."""
+    """The lowest rate, whether only instrumented models have it, its workers, and all live ones."""
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))
@@ -198,7 +198,7 @@ def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
 
 
 def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
-    """The bricks, by service, without a site that checks what they compute."""
+    """The bricks, by service, without a site that records fingerprints of their output."""
     bricks: dict[tuple[str, str], None] = {}
     checked: set[tuple[str, str]] = set()
     for worker in workers:

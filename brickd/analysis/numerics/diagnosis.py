@@ -1,8 +1,8 @@
 """The result of a comparison in sentences.
 
-Owns: their words. Must not know: how verdicts come about, screens. Invariants: a sentence is raw, the caller that
-prints it escapes it; what is expected is the side that the others are compared with, and the actual value is the
-other's; a sentence that nothing differs says how much was compared.
+Owns: their words. Must not know: how verdicts are reached, screens. Invariants: sentences are raw, and the caller that
+prints them escapes them; the expected value is the reference's, the actual value is the other's; a sentence that
+nothing differs says how much was compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brickd.shm._reader import CONTENTS_MIN
 from brickd.shm.sites import Site
 
 _NAMED = 3
-_HASHED = 1 << 40  # no engine counts its steps so far
+_HASHED = 1 << 40  # no engine has counted so many steps yet
 _NOT_FINITE = {
     NotFinite.BORN: "NaN or infinities are born there",
     NotFinite.PASSED_ON: "NaN or infinities are passed on",
@@ -29,7 +29,7 @@ _ROUNDING = "as rounding makes it: another number of threads, or compiled?"
 
 
 def listed(names: Sequence[str], most: int = _NAMED) -> str:
-    """Some names in a row.
+    """Join some names.
 
     >>> listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
     ('a and b', 'a, b, c and 2 more')
@@ -39,7 +39,7 @@ def listed(names: Sequence[str], most: int = _NAMED) -> str:
 
 
 def step(number: int) -> str:
-    """A step's number; of a step that was text, its digest.
+    """The number of a step; for a step that was text, its digest.
 
     >>> step(17), step(0xFEDCBA9876543210)
     ('step 17', 'step fedcba9876543210')
@@ -55,7 +55,7 @@ def place(site: Site, difference: Difference) -> str:
 
 
 def headline(of: Comparison, site: Site | None) -> str:
-    """The verdict, and its evidence; `site`: of the first difference, if there is one."""
+    """The verdict and its evidence; `site`: of the first difference, if any."""
     names = [party.name for party in of.parties]
     first = of.first
     match of.verdict:
@@ -75,7 +75,7 @@ def headline(of: Comparison, site: Site | None) -> str:
 
 
 def _who(first: Difference, names: Sequence[str]) -> str:
-    """The workers that differ from the majority; without one, those that disagree."""
+    """The workers that differ from the majority; without a majority, those that disagree."""
     apart, agree = first.members(Class.DIVERGED), first.agree
     if len(agree) <= len(apart):
         return f"{listed([names[each] for each in sorted(agree + apart)])} disagree"
@@ -100,7 +100,7 @@ def explained(difference: Difference) -> str:
 
 
 def _rounding(difference: Difference) -> str:
-    """A note that rounding may explain it, and how to know; few contents do not prove it."""
+    """A note that rounding may explain it, and how to find out; too few contents prove nothing."""
     contents = difference.row.contents
     known = "Say so by backend="
     if contents:
@@ -137,7 +137,7 @@ def _born(difference: Difference) -> str:
 
 
 def diagnosis(of: Comparison, site: Site, difference: Difference) -> str:
-    """One difference in a line: what was expected, of whom, and what is there."""
+    """One difference in a line: the expected and the actual value, each with its worker."""
     expected, actual = of.parties[difference.expected].name, of.parties[difference.actual].name
     return (
         f"{place(site, difference)}: expected {difference.against.output['checksum']:016x} ({expected}), actual"
@@ -150,7 +150,7 @@ def _error(value: float | None) -> str:
 
 
 def after(follow: int | None, born: int) -> str | None:
-    """What follows the first difference; `born`: sites at which another one was born."""
+    """What follows the first difference; `born`: other sites where a difference was born."""
     parts = [f"{plural(follow, 'other site follows', 'other sites follow')} from it"] if follow else []
     parts += [f"something was born at {plural(born, 'other site')} as well"] if born else []
     return "; ".join(parts) or None
@@ -184,7 +184,7 @@ def outputs_not_compared(tried: Comparison) -> str:
 
 
 def _next(tried: Comparison) -> str:
-    """The next command: steps are paired only if a person says that the workers did the same."""
+    """The next command: only a person can say that the steps were the same work."""
     return "" if tried.evidence == EvidenceClass.RUN else " (did they do the same work? --by run)"
 
 

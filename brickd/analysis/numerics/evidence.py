@@ -1,7 +1,7 @@
-"""Kept evidence, added to a window again after its fingerprints have left it.
+"""Stored evidence, added to a window again after its fingerprints were evicted.
 
-Owns: how a kept fingerprint becomes one of those that are compared. Must not know: how a difference was found, who
-asks. Invariants: it has the names that it had; what is still in the window is not added twice.
+Owns: how a stored fingerprint becomes comparable again. Must not know: how a difference was found, who asks.
+Invariants: it keeps its names; fingerprints that are still in the window are not added twice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from brickd.shm.sites import Site, WorkerNames, digest, plain
 def add(
     fingerprints: _reader.Fingerprints, evidence: KeptEvidence, worker: int, service: int, site: int, shard: int = 0
 ) -> None:
-    """Add a kept fingerprint as a worker's at a site.
+    """Add a stored fingerprint as a worker's at a site.
 
-    It was compared once: no worker's name for the site says of it, unless the host knew better, that it cannot be.
+    It was comparable once, so the site's stateful flag is removed. A record that the host called stateless ignores it.
     """
     events, _ = records.events(evidence.slots)
     for record in events:
@@ -33,7 +33,7 @@ def add(
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
-    """Add the evidence on workers, by uuid with shards, of cases that have left the window."""
+    """Add the stored evidence on workers (uuid: shard) of cases that were evicted."""
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
         oldest_ns = compared.oldest.get(place.service)

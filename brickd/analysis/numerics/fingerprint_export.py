@@ -1,7 +1,7 @@
 """Fingerprints exported by a daemon, and imported where they are compared with others.
 
-Owns: their form. Must not know: HTTP, who asks. Invariant: the importer knows of them what the daemon knows:
-fingerprints, names, what was lost.
+Owns: their form. Must not know: HTTP, who asks. Invariant: the importer knows what the daemon knows of them: the
+fingerprints, the names, the losses.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from brickd.analysis.numerics.fingerprints import GONE, Numerics
 from brickd.analysis.weights import codec
 from brickd.shm.sites import WorkerNames
 
-_NOWHERE = ""  # weights on their way are of no file
+_NOWHERE = ""  # exported weights have no prefix
 
 
 def document(numerics: Numerics) -> dict[str, Any]:
-    """All fingerprints, as JSON has them."""
+    """The JSON of all fingerprints."""
     records: dict[int, list[bytes]] = {}
     for number in range(numerics.fingerprints.first, numerics.fingerprints.end):
         if (found := numerics.fingerprints.read(number)) is not None:
@@ -45,7 +45,7 @@ def document(numerics: Numerics) -> dict[str, Any]:
 
 
 def add_exported(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
-    """Add a document's fingerprints, under uuids with a mark before them."""
+    """Add a document's fingerprints; `mark` goes before their uuids."""
     numerics.gone += document["evicted"]
     for each in document["workers"]:
         tables = partial(WorkerNames, _rows(each["names"]), _rows(each["sites"]))

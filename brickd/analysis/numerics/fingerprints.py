@@ -1,9 +1,9 @@
 """The newest fingerprints of many workers.
 
-Owns: the producers of fingerprints, and how the numbers in a worker's records become those that mean the same for all.
-Must not know: where records come from, what is made of fingerprints that differ. Invariants: a record is taken once;
-what it refers to is known by name, or by its number if the worker never named it; fingerprints are bounded by bytes;
-with shares, no service makes another one lose fingerprints that fit into an equal part of the bytes.
+Owns: the producers of fingerprints, and the translation of the numbers in a worker's records into numbers that all
+workers share. Must not know: where records come from, what is done about differences. Invariants: a record is taken
+once; its references are resolved by name, or by number if the worker never named it; fingerprints are bounded by bytes;
+with shares, no service evicts another's fingerprints that fit in an equal share of the bytes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from brickd.shm import _reader
 from brickd.shm.sites import Site, Sites, WorkerNames, digest
 
 WINDOW_BYTES = 64 << 20
-ALL_BYTES = 1 << 30  # of what is received for one question
+ALL_BYTES = 1 << 30  # of the fingerprints received for one query
 PRODUCERS_MAX = 4_096
-GONE = -1  # of a worker of whose first fingerprints some had gone before it was known
+GONE = -1  # `began` of a worker whose first fingerprints were evicted before it was known
 _VAIN_MAX = 1_023
-_UNKNOWN = 2**32 - 2  # the number of no service
+_UNKNOWN = 2**32 - 2  # a number that no service has
 
 
 class Learned(NamedTuple):
@@ -39,14 +39,14 @@ class FingerprintProducer:
     """A worker that sends fingerprints.
 
     Attributes:
-        shard: which one of a model it holds, or "".
+        shard: the part of the model that it holds, or "".
         shard_digest: 0: no shard.
         number: of its fingerprints.
-        lost: checksums that it found no room for.
-        lost_before: how many fingerprints its service had had, in all, when that last grew.
-        newest_end: how many its service had had with its last one; 0: it never had one.
-        latest: how many there had been of all services with its last one.
-        began: how many its service had had before its first; below 0: some of its own had gone then.
+        lost: checksums for which it had no room.
+        lost_before: the number of all fingerprints of its service so far, when `lost` last grew.
+        newest_end: the same number at its last fingerprint; 0: it never had one.
+        latest: the number of fingerprints of all services at its last one.
+        began: the number of its service before its first one; below 0: some of its own were evicted before.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class FingerprintProducer:
         self._numerics, self._tables = numerics, tables
         self.shard_digest = digest(shard) if shard else 0
         self._learned = _NOTHING
-        self._vain = self._vain_left = 0  # looks that are spared, since the last one was in vain
+        self._vain = self._vain_left = 0  # the number of look-ups to skip after one in vain
 
     def receive(self, records: bytes) -> None:
-        """Take whole records in order."""
+        """Take whole records, in order."""
         if not records:
             return
         left = self._add(records, named=True)
         if left and self._vain_left == 0:
             self.learn()
             left = self._add(left, named=True)
-            # One that refers to what it never names is not asked each time.
+            # A record may refer to something that the worker never names: look that up less and less often.
             self._vain = min(2 * self._vain + 1, _VAIN_MAX) if left else 0
             self._vain_left = self._vain
         elif left:
@@ -77,7 +77,7 @@ class FingerprintProducer:
             self._add(left, named=False)
 
     def _add(self, records: bytes, *, named: bool) -> bytes:
-        """Add records up to the first that refers to an unknown name; return the rest."""
+        """Add records up to the first one with an unknown name; returns the rest."""
         numerics = self._numerics
         service = numerics.service_number(self.service)
         _, names, sites = self._learned
@@ -85,7 +85,7 @@ class FingerprintProducer:
         taken, weights = numerics.fingerprints.add(
             self.number, service, self.shard_digest, sites, names, records, named
         )
-        if numerics.fingerprints.end != before:  # of weights none is kept
+        if numerics.fingerprints.end != before:  # records of weights are not kept in this window
             self.newest_end, self.latest = numerics.extent(self.service).end, numerics.fingerprints.end
         numerics.producers[self.uuid] = self
         if weights:
@@ -93,12 +93,12 @@ class FingerprintProducer:
         return records[taken:]
 
     def lose(self, lost: int) -> None:
-        """Note the number of records that it has lost so far."""
+        """Note the number of records that the worker has lost so far."""
         if lost > self.lost:
             self.lost, self.lost_before = lost, self._numerics.gone + self._numerics.extent(self.service).end
 
     def for_another(self, numerics: Numerics) -> FingerprintProducer:
-        """Make a copy of this producer in another window, with a number of its own there."""
+        """Copy this producer into another window, where it gets another number."""
         learned = self._learned
         other = numerics.producer(self.uuid, self.service, lambda: learned.tables, self.shard)
         other._learned = learned
@@ -109,12 +109,12 @@ class FingerprintProducer:
 
     @property
     def tables(self) -> WorkerNames:
-        """Its names and sites, as far as they were looked up."""
+        """Its names and sites as last looked up."""
         return self._learned.tables
 
     @property
     def digests(self) -> array[int]:
-        """The digests of its sites by number, as far as they were looked up; 0: never named."""
+        """The digests of its sites by number, as last looked up; 0: never named."""
         return self._learned.sites
 
     def known(self, number: int) -> Site | None:
@@ -127,7 +127,7 @@ class FingerprintProducer:
 
 
 class WindowExtent(NamedTuple):
-    """How many fingerprints have left a service's window, and how many there ever were in it."""
+    """The number of a window, its evicted fingerprints, and all it ever had."""
 
     window: int
     first: int
@@ -135,9 +135,9 @@ class WindowExtent(NamedTuple):
 
 
 class Numerics:
-    """Fingerprints of many workers; `gone`: those that had left the window before the copy.
+    """The fingerprints of many workers; `gone`: those evicted before this copy was made.
 
-    With `shares` each service has a window of its own, and an equal part of the bytes. Only a copy can be compared.
+    With `shares` each service has its own window, and an equal share of the bytes. Only a copy can be compared.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -154,7 +154,7 @@ class Numerics:
 
     @property
     def evicted(self) -> int:
-        """The number of fingerprints, of any worker, that have left the window."""
+        """The number of evicted fingerprints, of all workers."""
         return self.gone + self.fingerprints.first
 
     def extent(self, service: str) -> WindowExtent:
@@ -162,18 +162,18 @@ class Numerics:
         return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN)))
 
     def lost(self, producer: FingerprintProducer) -> int:
-        """The number of lost records of a worker that would be in the window."""
+        """The number of a worker's lost records, if the window still reaches back to them."""
         return producer.lost if producer.lost_before >= self._evicted_of(producer) else 0
 
     def worn(self, producer: FingerprintProducer) -> bool:
-        """Whether the first fingerprints of a worker may have left the window."""
+        """Whether the first fingerprints of a worker may have been evicted."""
         return self._evicted_of(producer) > producer.began
 
     def _evicted_of(self, producer: FingerprintProducer) -> int:
         return self.gone + self.extent(producer.service).first
 
     def learned(self, service: str, tables: WorkerNames) -> Learned:
-        """The digests of a worker's names and sites, made once for workers of a service that agree."""
+        """The digests of a worker's names and sites, made once for a service's equal tables."""
         learned = self._learned.get(service)
         if learned is None or learned.tables != tables:
             names = array("Q", (0 if row is None else digest(row[0]) for row in tables.names))
@@ -183,7 +183,7 @@ class Numerics:
         return learned
 
     def producer(self, uuid: str, service: str, tables: Callable[[], WorkerNames], shard: str) -> FingerprintProducer:
-        """Add a worker; `shard`: the one of the model that it holds (shards.shard_of), or ""."""
+        """Add a worker; `shard`: the part of the model that it holds (shards.shard_of), or ""."""
         if len(self.producers) >= PRODUCERS_MAX:
             longest = sorted(self.producers.values(), key=lambda each: each.latest)[: PRODUCERS_MAX // 4]
             self.forget([each.uuid for each in longest])
@@ -192,7 +192,7 @@ class Numerics:
         return self.producers[uuid]
 
     def forget(self, uuids: Iterable[str]) -> None:
-        """Drop the fingerprints of some workers, and the names of services that no other one is of."""
+        """Drop the fingerprints of some workers, and services without a worker."""
         self.fingerprints.mute([self.producers.pop(uuid).number for uuid in uuids if uuid in self.producers])
         left = {each.service for each in self.producers.values()}
         for number in [number for service, number in self._services.items() if service not in left]:
@@ -201,10 +201,9 @@ class Numerics:
         self._learned = {service: learned for service, learned in self._learned.items() if service in left}
 
     def about(self, uuids: Collection[str]) -> Numerics:
-        """A copy of the window with some of the workers.
+        """Copy the window with some of the workers.
 
-        They are numbered there as they come in, like workers that are added later: no number that was given here means
-        anything, and nothing that changes is shared.
+        The copy numbers them anew, in order: no number of this window is valid there. Nothing that changes is shared.
         """
         other = Numerics(weights=self.weights.about(uuids))
         theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
@@ -222,7 +221,7 @@ class Numerics:
         return other
 
     def service_number(self, service: str) -> int:
-        """The number of a service; none is given twice, for old fingerprints may still have it."""
+        """The number of a service; never reused, because old fingerprints may still have it."""
         number = self._services.get(service)
         if number is None:
             number = self._services[service] = self._services_added

@@ -1,6 +1,6 @@
-"""Groups of fingerprints, as the reader compares them.
+"""The reader's comparison of fingerprints, with names for its numbers.
 
-Owns: what the reader's numbers are called. Must not know: how rows come about, what is made of them.
+Owns: those names. Must not know: how rows are made, what is done with them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brickd.shm import _reader
 
 
 class Class(IntEnum):
-    """The classes of `match.h` in its order; all beyond DIVERGED are reasons for no comparison."""
+    """The classes of `match.h` in its order; each after DIVERGED is a reason not to compare."""
 
     IDENTICAL = 0
     WITHIN = 1
@@ -41,7 +41,7 @@ class Class(IntEnum):
 
 
 class Member(NamedTuple):
-    """A fingerprint in a row; `worker`: the index among those that were asked for."""
+    """A fingerprint in a row; `worker`: the index in the workers that were named."""
 
     worker: int
     number: int
@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Before(NamedTuple):
-    """How many comparisons came to what before one, in the order of execution."""
+    """The numbers of comparisons by result before another one, in the order of execution."""
 
     identical: int
     within: int
@@ -60,17 +60,17 @@ class MatchRow(NamedTuple):
     """Fingerprints of several workers, one of each, that are not all identical.
 
     Attributes:
-        class_: diverged if any of them is, else the last of theirs.
-        against: the index of the member that the others are compared with.
-        worst: the index of the member that is furthest from that one.
-        agree: how many agree against the worst.
-        error: of the worst, relative and estimated; None: not known.
-        inputs_error: the largest of its inputs'; 0: these are equal; None: not known.
-        tolerance: up to which error it would be within.
-        rounding: which error rounding leads to expect, of the worst, though by input it is no excuse.
-        contents: by input: at how many contents the worst and `against` are apart as those of two numeric classes are;
-            below CONTENTS_MIN that is not known yet; 0: they are not.
-        before: if this is the first row that differs: what came before it.
+        class_: diverged if any member is, else the greatest of the members' classes.
+        against: the index of the reference.
+        worst: the index of the member furthest from it.
+        agree: the number of members that agree with the reference.
+        error: of the worst, relative and estimated; None: unknown.
+        inputs_error: the largest of its inputs; 0: they are equal; None: unknown.
+        tolerance: the largest error within tolerance.
+        rounding: the error that rounding leads to expect; by input it excuses nothing.
+        contents: by input: the contents at which the worst and the reference differ like two numeric classes; below
+            CONTENTS_MIN: undecided; 0: not two classes.
+        before: if this is the first row that differs: the comparisons before it.
     """
 
     class_: int
@@ -91,15 +91,15 @@ class SiteFound(NamedTuple):
 
     Attributes:
         site: its digest.
-        moment: where it first stands in the order of execution.
-        fingerprints: how many were looked at.
-        compared: how many comparisons these gave.
-        classes: how many of each class.
+        moment: its first place in the order of execution.
+        fingerprints: the number of its fingerprints.
+        compared: the number of comparisons.
+        classes: the number of comparisons of each class.
         lone: fingerprints without a counterpart in another worker.
-        bare: fingerprints without inputs, if it is by these that they are compared.
+        bare: by input: fingerprints without inputs.
         missing: how often a worker lacks a step that another has.
-        uncertain: the same, if it may be still to come, or may have been there before.
-        error: the largest that is within the tolerance.
+        uncertain: the same for a step that may still come, or may have been evicted.
+        error: the largest within tolerance.
     """
 
     site: int
@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """The numbers of steps: shared by some workers, of one alone, of other work."""
+    """The numbers of steps: shared by workers, of only one worker, of other work."""
 
     shared: int
     lone: int
@@ -131,14 +131,14 @@ class StepOverlap(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The result for workers that were compared.
+    """The result for all workers.
 
     Attributes:
-        fingerprints: how many were looked at.
-        rows: the first of those that are not identical throughout, in the order of execution; comparable ones first.
-        rows_count: how many of these there are.
+        fingerprints: the number of all their fingerprints.
+        rows: the first rows that are not all identical, in the order of execution; comparable ones first.
+        rows_count: the number of all such rows.
         sites: in no order.
-        workers: in the order in which they were asked for.
+        workers: in the order in which they were named.
         steps: by run; otherwise zeros.
     """
 
@@ -165,15 +165,15 @@ def match(
     """Compare workers.
 
     Args:
-        fingerprints: the fingerprints, in a copy that nobody else uses: it is locked meanwhile.
-        workers: their numbers; the first one leads if there is no majority.
-        since: of each: no fingerprints before these ticks.
-        by_input: those with the same inputs, whenever they came; else those of the same site, step and position.
-        step: this one alone.
-        rtol: up to which relative error two are within tolerance; None: what their dtype and reduction lead to expect.
-        rows_max: the number of rows that are returned.
-        lost: by run: of each worker: how many of its records are not here; empty: none.
-        worn: by run: of each worker: whether its first fingerprints may have left for want of room; empty: of none.
+        fingerprints: a copy that nothing else uses, because it is locked meanwhile.
+        workers: their numbers; without a majority the first one is the reference.
+        since: per worker: only fingerprints from these ticks on.
+        by_input: compare fingerprints with equal inputs, whenever they came; else those of one site, step and position.
+        step: only this one.
+        rtol: the largest relative error within tolerance; None: derived from the dtype and the size of the reduction.
+        rows_max: the largest number of rows in the result.
+        lost: by run, per worker: the number of lost records; empty: none.
+        worn: by run, per worker: whether its oldest fingerprints may have been evicted; empty: no.
     """
     limit = -1.0 if rtol is None else rtol
     found = fingerprints.match(

@@ -1,12 +1,12 @@
-"""NaN and infinities that are born at a site: found in one worker, without another that had the same inputs.
+"""NaN and infinities that are born at a site, found without a worker to compare with.
 
 Owns: when a birth is a finding, and the findings as values that outlive a daemon. Must not know: how births are
-counted, screens. Invariants: a site that gives the same kind from its first fingerprints on in all workers does so by
-design, as a mask does; the findings are bounded, and those of unknown workers leave; what found no room is counted.
+counted, screens. Invariants: a site that gives a kind from the first fingerprints of all workers does so by design, as
+a mask does; findings are bounded, and those of unknown workers are dropped; findings without room are counted.
 
 A birth of a kind is a finding in a worker if it began after the worker's first fingerprints at the site, or if another
-worker of the service has as many fingerprints there and none of that kind. Counts begin anew with the daemon, and where
-the window has none of the worker's fingerprints any more: what was by design before remains so.
+worker of the service has as many fingerprints there and none of that kind. Counts restart with the daemon, and when the
+window has no more fingerprints of the worker there: what was by design before remains so.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.base.json_values import I32_MAX, listed, require, unicode, whole
 
 KINDS = ("NaN", "Inf", "-Inf")
-# How many first fingerprints of a worker at a site say what it gives by design. Masks, logarithms of zero and choices
-# of the largest logits give -Inf now and then in healthy models.
+# The number of a worker's first fingerprints at a site that show what it gives by design. Masks, logarithms of zero and
+# choices of the largest logits give -Inf occasionally in healthy models.
 FIRST = {"NaN": 16, "Inf": 16, "-Inf": 1_024}
 BIRTHS_MAX = 1_024
 BY_DESIGN_MAX = 4_096
 
 
 class BornAt(NamedTuple):
-    """A kind at a site of a worker, which is known by its uuid; the layer is -1 without one."""
+    """A kind at a site of a worker (its uuid); the layer is -1 without one."""
 
     service: str
     kernel: str
@@ -37,7 +37,7 @@ class BornAt(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """How often it was born there, and when it was seen first and last, since 1970."""
+    """How often it was born there, and when it was first and last seen, since 1970."""
 
     times: int
     since_ns: int
@@ -48,7 +48,7 @@ Births = Mapping[BornAt, Birth]
 
 
 class CountedBirths(NamedTuple):
-    """What was counted of one worker at one site; of each of KINDS the first fingerprint that had it, and how often."""
+    """The counts of one worker at one site; per kind: the first fingerprint with it, how many."""
 
     service: int
     site: int
@@ -57,12 +57,12 @@ class CountedBirths(NamedTuple):
     kinds: tuple[tuple[int, int], ...]
 
 
-# A kind of a worker at a site, by the numbers that they have in a window.
+# A kind of a worker at a site, by their numbers in a window.
 _Key = tuple[int, int, str]
 
 
 def found(rows: Sequence[CountedBirths], by_design: Collection[_Key] = ()) -> Iterator[tuple[CountedBirths, str, int]]:
-    """The births that are no design: whose, of which kind, how often; `by_design`: what was one when counted before."""
+    """The births that are not by design: the row, the kind, how often; `by_design`: known ones."""
     at_site: dict[tuple[int, int], list[CountedBirths]] = defaultdict(list)
     for row in rows:
         at_site[row.service, row.site].append(row)
@@ -78,12 +78,13 @@ def found(rows: Sequence[CountedBirths], by_design: Collection[_Key] = ()) -> It
 
 
 class Known(NamedTuple):
-    """What is known of all births.
+    """All known births.
 
     Attributes:
-        by_design: what began with a worker's first fingerprints; a count that begins anew may not show that again.
-        new: the findings of this look that had not been any.
-        unkept: how many findings found no room.
+        by_design: births since a worker's first fingerprints; kept, because counts that restart may not show that
+            again.
+        new: new findings of this look.
+        unkept: the number of findings without room.
     """
 
     births: dict[BornAt, Birth]
@@ -133,7 +134,7 @@ class BirthsWatch:
         return Known(births, frozenset(designs), new, len(unkept))
 
     def _places(self, rows: Sequence[CountedBirths], known: Collection[str]) -> dict[_Key, tuple[BornAt, _Counted]]:
-        """What was born in known workers: its place, and how often."""
+        """The births in known workers: the place, and how often."""
         producers = {each.number: each for each in self._numerics.producers.copy().values()} if rows else {}
         places: dict[_Key, tuple[BornAt, _Counted]] = {}
         for row in rows:
@@ -149,22 +150,22 @@ class BirthsWatch:
 
 
 def plain(births: Births) -> list[list[Any]]:
-    """As JSON has it."""
+    """The JSON of births."""
     return [[*at, *birth] for at, birth in births.items()]
 
 
 def of_document(rows: Any) -> dict[BornAt, Birth]:
-    """What `plain` wrote."""
+    """Decode the output of `plain`."""
     return dict(_of_row(*row) for row in listed(rows, BIRTHS_MAX))
 
 
 def plain_places(places: Collection[BornAt]) -> list[list[Any]]:
-    """As JSON has them."""
+    """The JSON of places."""
     return [[*at] for at in sorted(places)]
 
 
 def places_of_document(rows: Any) -> frozenset[BornAt]:
-    """What `plain_places` wrote."""
+    """Decode the output of `plain_places`."""
     return frozenset(_place_of(*row) for row in listed(rows, BY_DESIGN_MAX))
 
 

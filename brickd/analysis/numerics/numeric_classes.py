@@ -1,9 +1,9 @@
 """Numeric classes: which workers compute the same numbers, added up in another order.
 
-Owns: what is known of that, when it is asked, and which of a group is judged. Must not know: the rule
-(match_classes.c), what becomes of a worker that differs. Invariants: until two workers were seen to be of two classes,
-nothing is known of them, nobody is named, and it is not said that anything was judged; a look asks a bounded number of
-times, and no place waits for ever; a worker of another class never decides which of two is right; all is bounded.
+Owns: the known classes, when they are checked, which members of a group are judged. Must not know: the rule
+(match_classes.c), the report on a worker that differs. Invariants: until two workers are known to be of two classes,
+they are undecided: no worker is named, and nothing counts as judged; a look makes a bounded number of checks, and no
+place waits forever; a worker of another class never decides which of two is right; all state is bounded.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.online_state import CLASSES_MAX, WORKERS_MAX, Apart, Case, ServiceSite
 from brickd.shm import _reader
 
-QUESTIONS_MAX = 4  # of a look: each goes through all fingerprints once
-_OUTPUTS_MAX = 4  # of a group, that may be of other classes: what is judged, and what most say
-_NEAR_MAX = 16  # of a group, that are looked at for whether they may be
+QUESTIONS_MAX = 4  # of one look: each goes through all fingerprints once
+_OUTPUTS_MAX = 4  # compared outputs of a group: the most frequent, and the judged one
+_NEAR_MAX = 16  # outputs of a group that are checked for that
 _WAITING_MAX = 1_024
 
-# Of each worker and output: how often, and the number of the newest such fingerprint.
+# Per worker and output: how often, and the number of the newest fingerprint.
 Group = Sequence[tuple[int, int, int, int]]
 
 
 class JudgeTurns:
-    """What waits to be judged, and whose turn it is: the place that waits for longest.
+    """The queue of places to judge; the place that waited longest is next.
 
-    At a place one fingerprint waits that differs in at most one place of the sketch, and one that differs in several:
-    what two classes come to keeps no flipped bit from waiting. `denied`: a place found no turn in this look.
+    At a place two fingerprints wait: one that differs in at most one place of the sketch, and one that differs in
+    several. So a difference of classes never displaces a flipped bit. `denied`: a place got no turn in this look.
     """
 
     def __init__(self, questions: int = QUESTIONS_MAX) -> None:
         self._questions = questions
         self._waiting: dict[tuple[ServiceSite, bool], int] = {}
-        self._left: Counter[ServiceSite] = Counter()  # of whom it is the turn
+        self._left: Counter[ServiceSite] = Counter()  # turns of this look
         self._asked = set[ServiceSite]()
         self._others = 0
         self.denied = False
 
     def begin(self) -> list[int]:
-        """Begin another look; return the fingerprints whose turn it is."""
-        waiting = sorted(self._waiting.items(), key=lambda each: each[0][0] in self._asked)  # else in their order
+        """Begin another look; returns the fingerprints that are next."""
+        waiting = sorted(self._waiting.items(), key=lambda each: each[0][0] in self._asked)  # sorting is stable
         first, self._waiting = waiting[: self._questions], dict(waiting[self._questions :])
         self._left = Counter(place for (place, _), _ in first)
         self._others, self._asked, self.denied = self._questions - len(first), set(), False
         return [number for _, number in first]
 
     def take(self, place: ServiceSite) -> bool:
-        """Take a turn at a place, if there is one."""
+        """Take a turn at a place; False: there is none left."""
         if self._left[place]:
             self._left[place] -= 1
         elif self._others:
@@ -64,18 +64,18 @@ class JudgeTurns:
         return True
 
     def wait(self, place: ServiceSite, number: int, *, once: bool) -> None:
-        """Let a fingerprint wait there whose judgement is not known yet."""
+        """Queue a fingerprint whose judgement is undecided."""
         if len(self._waiting) < _WAITING_MAX:
             self._waiting.setdefault((place, once), number)
 
 
 class GroupToJudge(NamedTuple):
-    """A group as it is to be judged.
+    """A group prepared for judgement.
 
     Attributes:
-        group: the outputs of workers that can tell; those of other classes count as the same.
-        whole: whether all of it is known.
-        once: whether the unknown part may be one flipped bit.
+        group: the outputs of workers that can decide; outputs of different classes count as the same.
+        whole: whether all of it is decided.
+        once: whether the undecided part may be one flipped bit.
     """
 
     group: Group
@@ -84,7 +84,7 @@ class GroupToJudge(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """One output of workers that repeat: the newest fingerprint that has it, and their uuids."""
+    """One output of workers that repeat: its newest fingerprint, and their uuids."""
 
     output: int
     newest: int
@@ -93,7 +93,7 @@ class _Output(NamedTuple):
 
 @dataclass
 class Learning:
-    """What a look learns; `fresh` are the places at which it learned something."""
+    """What a look learns; `fresh`: the places where it learned something."""
 
     fingerprints: _reader.Fingerprints
     turns: JudgeTurns
@@ -102,7 +102,7 @@ class Learning:
     fresh: set[ServiceSite] = field(default_factory=set)
 
     def read(self, place: ServiceSite, group: Group, uuids: Mapping[int, str], who: int) -> GroupToJudge:
-        """Judge what a group of fingerprints says; `who`: the worker whose fingerprint is judged."""
+        """Prepare a group of fingerprints for judgement; `who`: the worker to judge."""
         times = Counter(worker for worker, *_ in group)
         steady = {worker: output for worker, output, *_ in group if times[worker] == 1}
         outputs = _outputs(group, steady, uuids, who)
@@ -124,12 +124,12 @@ class Learning:
         return GroupToJudge(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
 
     def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
-        """Whether rounding may have made this output from any of some."""
+        """Whether rounding may explain the difference from any of these outputs."""
         found = (self.fingerprints.rounded(one.newest, other.newest) for other in outputs)
         return next(filter(None, found), _reader.ROUNDED_NOT)
 
     def _are_two(self, place: ServiceSite, one: _Output, other: _Output) -> bool | None:
-        """Whether two that rounding may explain are of two classes; None: not known yet."""
+        """Whether two outputs that rounding may explain are of two classes; None: undecided."""
         known = self.apart.get(place, ())
         if not are_two(known, one.workers, other.workers):
             if not self.turns.take(place):
@@ -143,7 +143,7 @@ class Learning:
         return True
 
     def explains(self, place: ServiceSite, case: Case) -> bool:
-        """Whether two classes explain a kept case."""
+        """Whether two classes explain a stored case."""
         one, other = case.against, case.other
         if not case.whole or not are_two(self.apart.get(place, ()), {one.worker}, {other.worker}):
             return False
@@ -154,7 +154,7 @@ class Learning:
 
 
 def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], who: int) -> list[_Output]:
-    """The outputs, the most frequent first; that of `who` among those that are compared."""
+    """The outputs, the most frequent first; that of `who` is always among those compared."""
     found: dict[int, list[tuple[int, int]]] = {}
     for worker, output, _, newest in group:
         if worker in steady and worker in uuids:
@@ -181,9 +181,9 @@ def _folded(
     apart: Mapping[int, set[int]],
     near: Collection[int],
 ) -> Group:
-    """Make outputs that are apart from the same others one; drop rows that cannot tell.
+    """Merge outputs that differ from the same others; drop rows that decide nothing.
 
-    A worker that is apart from none, while any are, cannot tell; nor can one that is near any of them.
+    If some outputs differ, one that differs from none decides nothing; nor does one that is near any of them.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}
@@ -206,7 +206,7 @@ _UUIDS_MAX = 4 * WORKERS_MAX
 
 
 def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> bool:
-    """Whether any of some is known to be of another class than any of others.
+    """Whether any of `some` is known to be of another class than any of `others`.
 
     >>> known = ((frozenset("ab"), frozenset("c")),)
     >>> are_two(known, {"a"}, {"c", "d"}), are_two(known, {"a"}, {"b"}), are_two(known, {"a"}, {"d"})
@@ -216,7 +216,7 @@ def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> b
 
 
 def with_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str], living: Collection[str]) -> Apart:
-    """Add that all of some are of one class, and all of others of another.
+    """Add that `some` are of one class, and `others` of another.
 
     Without room, workers that have ended are dropped.
 

@@ -1,8 +1,8 @@
 """The results of comparing fingerprints of equal inputs: counts by place, and findings.
 
 Owns: that state as a value, which outlives a daemon, and its form as a document. Must not know: how it changes, files,
-screens. Invariants: it is replaced as a whole and never changed, so that any thread may read it; it is bounded; a
-place is known by its names, a worker by its uuid, so that both mean the same to every daemon.
+screens. Invariants: it is replaced as a whole and never changed, so any thread may read it; it is bounded; places are
+known by names and workers by uuids, so they mean the same to every daemon.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from brickd.base.json_values import I32_MAX, pieces, plain, require, unicode, wh
 from brickd.shm import _reader
 from brickd.shm.records import events
 
-SITES_MAX = 4_096  # whose counts are kept apart; those of others stand together
-OTHERS = ("", -1)  # the kernel and the layer of what stands for those
+SITES_MAX = 4_096  # sites with counts of their own; all others share one count
+OTHERS = ("", -1)  # the kernel and the layer of that count
 FINDINGS_MAX = SITES_MAX
-EVIDENCE_MAX = 64  # findings of a service of which what both said is kept
+EVIDENCE_MAX = 64  # findings of a service whose fingerprints are kept
 ALL_EVIDENCE_MAX = 256
 DOUBTS_MAX = 1_024
 _EQUAL_MIN, _EQUAL_TIMES = 100, 20
-CLASSES_MAX = SITES_MAX  # places of which it is known who computes in which class
-WORKERS_MAX = 64  # that are named in one finding; of outliers twice as many
+CLASSES_MAX = SITES_MAX  # places with known classes
+WORKERS_MAX = 64  # named in one finding; twice as many outliers
 
 
-Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of those of one numeric class, and of another one
+Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of one numeric class, and of another one
 
 
 class ServiceSite(NamedTuple):
-    """A site of a service; the kernel is "" for the sum of all that there was no room for."""
+    """A site of a service; the kernel is "" for the sum of all sites without room."""
 
     service: str
     kernel: str
     layer: int
 
     def is_of(self, services: Collection[str]) -> bool:
-        """Whether it is of one of these services, or the sum of all without one."""
+        """Whether it is of one of these services, or the sum of sites without a service."""
         return self.service in services or not (self.service or self.kernel)
 
 
@@ -51,12 +51,12 @@ class SiteCounts(NamedTuple):
 
     Attributes:
         category: of its kernel.
-        bare: without inputs, so that they cannot be compared.
+        bare: without inputs, so not comparable.
         met: another worker had the same inputs.
         unlike: the same inputs gave another output.
-        gone: left the window before another worker had the same inputs.
-        stateful: a state decides that the inputs do not show, so that workers need not agree.
-        judged: of the unlike: those with a known judgement.
+        gone: evicted before another worker had the same inputs.
+        stateful: state that no input shows decides the output, so workers need not agree.
+        judged: the unlike ones with a judgement.
     """
 
     category: str
@@ -69,18 +69,18 @@ class SiteCounts(NamedTuple):
     judged: int = 0
 
     def and_(self, *more: int) -> SiteCounts:
-        """With more of each, in the order of the fields; the last ones may be left out."""
+        """Add to each count, in the order of the fields; the last ones may be omitted."""
         return SiteCounts(self.category, *map(sum, zip_longest(self[1:], more, fillvalue=0)))
 
     @property
     def repeats(self) -> bool:
-        """Whether so many comparisons came out equal that a contradiction is no fault of the kernel."""
+        """Whether enough comparisons were equal that a contradiction is not the kernel's fault."""
         equal = self.met - self.unlike
         return equal >= _EQUAL_MIN and equal >= _EQUAL_TIMES * self.unlike
 
     @property
     def alone(self) -> int:
-        """The fingerprints that could have been compared, and met no other worker's."""
+        """The comparable fingerprints that met no other worker's."""
         return max(0, self.fingerprints - self.bare - self.stateful - self.met)
 
 
@@ -94,7 +94,7 @@ class KeptEvidence(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Two fingerprints of equal inputs that differ; `against` is that of the majority, if any."""
+    """Two fingerprints of equal inputs that differ; `against` is the majority's, if any."""
 
     at_ns: int
     against: KeptEvidence
@@ -117,11 +117,11 @@ class DivergentSite:
 
     Attributes:
         category: of its kernel.
-        cases: how many were looked at; there may have been more, which are counted at the place.
+        cases: the number of judged cases; the place's counts may include more.
         workers: the names of the first workers in these cases, by uuid.
-        outliers: how often each worker was not with the majority; empty if there is none.
+        outliers: how often each worker was not with the majority; empty without a majority.
         contradict: the workers that contradict themselves.
-        newest: the last case; of both, the fingerprints are kept for a limited number of findings.
+        newest: the last case; the fingerprints of both cases are kept for a limited number of findings.
     """
 
     place: ServiceSite
@@ -141,7 +141,7 @@ class DivergentSite:
 
     @property
     def shown(self) -> Case:
-        """The first case with both fingerprints, if there is one."""
+        """The first case if both its fingerprints are kept, else the newest."""
         return self.first if self.first.whole else self.newest
 
     def bare(self) -> DivergentSite:
@@ -149,7 +149,7 @@ class DivergentSite:
         return replace(self, first=self.first.bare(), newest=self.newest.bare())
 
     def without(self, workers: Collection[str]) -> DivergentSite | None:
-        """The finding without some workers; None: it was about them alone."""
+        """The finding without some workers; None: nothing is left."""
         outliers = {uuid: times for uuid, times in self.outliers.items() if uuid not in workers}
         if self.outliers and not outliers:
             return None
@@ -157,12 +157,12 @@ class DivergentSite:
 
 
 class Doubt(NamedTuple):
-    """A place where workers contradict themselves: most, or it is not known if others would.
+    """A place where most workers contradict themselves, or some do and others may.
 
     Attributes:
-        workers: the uuids of those that were looked at.
-        contradict: of those that do.
-        case: both outputs of one of these; None: they had left.
+        workers: the uuids of the compared workers.
+        contradict: the uuids of those that contradict themselves.
+        case: two outputs of one of these; None: they were evicted.
     """
 
     workers: frozenset[str]
@@ -170,14 +170,14 @@ class Doubt(NamedTuple):
     case: Case | None = None
 
     def without(self, workers: Collection[str]) -> Doubt | None:
-        """The doubt without some workers; None: it was about them alone."""
+        """The doubt without some workers; None: nothing is left."""
         contradict = self.contradict.difference(workers)
         case = None if self.case is None or self.case.other.worker in workers else self.case
         return Doubt(self.workers.difference(workers), contradict, case) if contradict else None
 
 
 class Latest(NamedTuple):
-    """The last growth of a service's comparisons: their number then, and when, since 1970."""
+    """The last growth of a service's comparisons: their number then, and the time, since 1970."""
 
     met: int
     at_ns: int
@@ -185,22 +185,22 @@ class Latest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All of it.
+    """The whole state.
 
     Attributes:
         since_ns: the begin of the counts, since 1970; 0: nothing was counted.
-        window_bytes: how many may be held; 0: nothing is compared.
+        window_bytes: the limit of the window; 0: nothing is compared.
         window_since_ns: the begin of the window.
-        held: how many fingerprints are in the window: what has left it is not compared any more.
-        oldest: by service when the oldest of these came, since 1970, or later.
+        held: the number of fingerprints in the window: evicted ones are not compared any more.
+        oldest: by service a time, since 1970, at or after the arrival of its oldest fingerprint in the window.
         apart: by place the workers of two numeric classes, if any are known.
         latest: by service.
         recent: by service, the counts of the last hour.
         births: NaN and infinities that began in a worker.
-        by_design: what a worker gives since its first fingerprints.
-        births_unkept: how many of these, and fingerprints that may hold any, found no room.
-        unlooked: how many that differ were not looked at: more of one place than are, or they had left.
-        unkept: by service how often a finding was not kept, or left, for want of room.
+        by_design: NaN and infinities that a worker gives since its first fingerprints.
+        births_unkept: the number of births, and of fingerprints that may hold one, without room.
+        unlooked: the number of unlike fingerprints that were not judged: too many of one place, or evicted.
+        unkept: by service the number of findings that were not kept, or dropped, for lack of room.
     """
 
     since_ns: int = 0
@@ -249,8 +249,8 @@ class Compared:
         )
 
     def pieces(self) -> Iterator[str]:
-        """As JSON, piece by piece."""
-        names: dict[tuple[str, str], int] = {}  # the same workers are beside each other at many places
+        """The JSON of the state, in pieces."""
+        names: dict[tuple[str, str], int] = {}  # many places have the same workers
         findings = [_finding(each, names) for each in self.findings.values()]
         doubts = [
             [*place, sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
@@ -281,7 +281,7 @@ class Compared:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Compared:
-        """What `pieces` wrote."""
+        """Decode the output of `pieces`."""
         findings = (_finding_of(row, document.get("names")) for row in document["findings"])
         return cls(
             since_ns=whole(document["since_ns"]),
@@ -292,10 +292,10 @@ class Compared:
             latest={unicode(service): Latest(*map(whole, each)) for service, each in document["latest"].items()},
             unlooked=whole(document["unlooked"]),
             unkept={unicode(service): whole(count) for service, count in document["unkept"].items()},
-            # Older documents have none.
+            # Older documents lack these.
             births=not_finite.of_document(document.get("births", [])),
             by_design=not_finite.places_of_document(document.get("by_design", [])),
-            # Older documents do not say when what was counted.
+            # Older documents lack the times of their counts.
             recent={
                 unicode(service): recent_counts.of_document(rows)
                 for service, rows in document.get("recent", {}).items()
@@ -309,7 +309,7 @@ def _without(apart: Apart, workers: Collection[str]) -> Apart:
 
 
 def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
-    """Decode the numeric classes; an older document has none."""
+    """Decode the numeric classes; older documents have none."""
     uuids = [unicode(uuid) for uuid in document.get("uuids", ())]
 
     def named(numbers: Sequence[int]) -> frozenset[str]:
@@ -327,7 +327,7 @@ def _place_of(service: Any, kernel: Any, layer: Any) -> ServiceSite:
 
 def _counts_of(category: Any, *numbers: Any) -> SiteCounts:
     counts = SiteCounts(unicode(category), *map(whole, numbers))
-    # Older ones do not say what was judged: nothing that they counted is told as overlooked.
+    # Older documents lack this count: report nothing of theirs as not judged.
     return counts if len(numbers) == len(SiteCounts._fields) - 1 else counts._replace(judged=counts.unlike)
 
 

@@ -1,7 +1,7 @@
-"""Room for a limited number of places, shared fairly by workers.
+"""A limited number of places, shared fairly by workers.
 
-Owns: which place has room, and which one leaves for it. Must not know: what it is room for. Invariants: it is
-bounded, of a service and of all; a worker without a place gets one, as long as another has two.
+Owns: which place has room, and which one is dropped for another. Must not know: what the room is for. Invariants: it is
+bounded, per service and in total; a worker without a place gets one if another worker has two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brickd.analysis.numerics.online_state import ServiceSite
 
 
 class PlaceQuota:
-    """A limited number of places, each of a worker."""
+    """A limited number of places; each belongs to a worker."""
 
     def __init__(self, of_a_service: int, of_all: int, taken: Iterable[tuple[ServiceSite, str]]) -> None:
         self._of_a_service, self._of_all = of_a_service, of_all
@@ -43,9 +43,9 @@ class PlaceQuota:
             self._shares[place.service, worker] -= 1
 
     def make(self, place: ServiceSite, worker: str) -> ServiceSite | None:
-        """Make room for a place; return the one that leaves, or None if no worker has two more.
+        """Make room for a place; returns the dropped place, or None if no worker has two more.
 
-        The worker with the most places gives its newest.
+        The worker with the most places loses its newest.
         """
         full_service = self._services[place.service] >= self._of_a_service
         shares = {who: n for who, n in self._shares.items() if not full_service or who[0] == place.service}

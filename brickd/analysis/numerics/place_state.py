@@ -1,9 +1,9 @@
 """The state of a place at which workers computed different numbers from equal inputs.
 
-Owns: the states, when a place goes from one into another, and the rule of majority. Must not know: fingerprints, what
-is reported, how much is kept. Invariants: all that a look brings of a place is put together before its state changes,
-so that the order does not matter; where most workers contradict themselves, where first one and then another differs,
-or where no more than half agree, no worker is named; a worker that agrees with all others is never named.
+Owns: the states, their transitions, and the rule of majority. Must not know: fingerprints, reports, how much is kept.
+Invariants: all results of a look at a place are combined before its state changes, so their order does not matter; if
+most workers contradict themselves, or the outlier keeps changing, or no more than half agree, no worker is named; a
+worker that agrees with all others is never named.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Fate(Enum):
     """The state of a place."""
 
     COMPARABLE = auto()  # nothing is wrong there
-    DOUBTED = auto()  # workers contradict themselves: they, or the kernel
+    DOUBTED = auto()  # workers contradict themselves: the workers or the kernel may be the cause
     FOUND = auto()  # workers differ
 
 
@@ -30,14 +30,14 @@ class PlaceLook:
     """What a look found at a place.
 
     Attributes:
-        fingerprints: how many were judged.
-        workers: the uuids of those that were compared.
-        contradict: of those that contradict themselves.
-        odd: of those that are not with the others.
-        cases: how many had not been counted.
-        times: how often each was odd in these, and in those that had been counted without a majority.
+        fingerprints: the number of judged fingerprints.
+        workers: the uuids of the compared workers.
+        contradict: the uuids of those that contradict themselves.
+        odd: the uuids of those that are not with the majority.
+        cases: the number of new cases.
+        times: how often each was odd in these, and in earlier cases that had no majority then.
         case: the first of them, or the first with a majority.
-        contradiction: both outputs of one that contradicts itself.
+        contradiction: two outputs of a worker that contradicts itself.
     """
 
     fingerprints: int = 0
@@ -52,10 +52,10 @@ class PlaceLook:
     def doubt(
         self, finding: DivergentSite | None, doubt: Doubt | None, present: Collection[str], living: Collection[str]
     ) -> Doubt:
-        """Add this look to what was known before of the workers there.
+        """Combine this look with what was known of the workers there.
 
-        `present` are those with a fingerprint in the window. Only the `living` count: a bad machine has been several
-        workers, if it was started again.
+        `present`: the workers with a fingerprint in the window. Only the `living` count: a bad machine may have been
+        several workers, if it was restarted.
         """
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:
@@ -64,12 +64,12 @@ class PlaceLook:
         contradict = before.contradict.union(self.contradict & workers)
         odd = workers & self.odd.union(finding.outliers if finding is not None else ())
         if 2 * len(odd.intersection(living)) > len(workers.union(present).intersection(living)):
-            contradict |= odd  # now one, now another is not with the others: that is the kernel
+            contradict |= odd  # the outlier keeps changing: the kernel is the cause
         return Doubt(workers, contradict, before.case or self.contradiction)
 
 
 def _more(known: frozenset[str], others: Collection[str], most: int) -> frozenset[str]:
-    """With others, as far as there is room."""
+    """Add others, if there is room."""
     return known.union(sorted(set(others) - known)[: max(0, most - len(known))])
 
 
@@ -89,10 +89,10 @@ class GroupVerdict(NamedTuple):
     """The verdict on a group.
 
     Attributes:
-        outliers: the workers that are not with the majority; empty if there is none.
+        outliers: the workers that are not with the majority; empty without a majority.
         against: a fingerprint of the majority, else of the first worker; None: nothing can be compared.
         other: a fingerprint that differs; None with `against`.
-        contradiction: of a worker that contradicts itself the most frequent fingerprint, and another one.
+        contradiction: the most frequent fingerprint of a worker that contradicts itself, and another one.
     """
 
     workers: frozenset[int]
@@ -104,7 +104,7 @@ class GroupVerdict(NamedTuple):
 
 
 def judge_group(group: Sequence[tuple[int, int, int, int]]) -> GroupVerdict:
-    """Judge a group: of each worker and output the count, and the newest fingerprint's number."""
+    """Judge a group: per worker and output the count, and the newest fingerprint's number."""
     rows_of: dict[int, list[tuple[int, int, int]]] = {}
     for worker, output, times, newest in group:
         rows_of.setdefault(worker, []).append((output, times, newest))
@@ -112,7 +112,7 @@ def judge_group(group: Sequence[tuple[int, int, int, int]]) -> GroupVerdict:
     workers, contrary = frozenset(rows_of), frozenset(rows_of.keys() - steady.keys())
     contradiction = _contradiction(rows_of[min(contrary)]) if contrary else None
     undecided = GroupVerdict(workers, contrary, contradiction=contradiction)
-    once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # whether that one would repeat nobody knows
+    once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # unknown whether that worker repeats
     if len(workers) < 2 or 2 * len(contrary) > len(workers) or once:
         return undecided
     right = _right([output for output, _, _ in steady.values()])
@@ -134,6 +134,6 @@ def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
 
 
 def _right(outputs: Sequence[int]) -> int | None:
-    """The output of all workers that repeat; else that of more than half of them."""
+    """The output of more than half of the workers that repeat."""
     ((output, votes),) = Counter(outputs).most_common(1)
     return output if 2 * votes > len(outputs) else None

@@ -1,8 +1,7 @@
 """Counts of a service's fingerprints over the last hour, in slots of five minutes.
 
-Owns: how long a comparison proves anything, and the counts that tell. Must not know: sites, screens. Invariants: a
-service has at most SLOTS slots, whatever the clock does; what is older than the window, or lies in the future, does not
-count.
+Owns: how long a comparison proves anything, and its counts. Must not know: sites, screens. Invariants: a service has at
+most SLOTS slots, whatever the clock does; slots older than the window, or in the future, do not count.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ class FingerprintCounts(NamedTuple):
 
     Attributes:
         fingerprints: all of them.
-        without_inputs: nothing shows what they must be compared with.
-        stateful: a state that no input shows decides their output.
+        without_inputs: without inputs, so the counterparts are unknown.
+        stateful: state that no input shows decides the output.
         met: another worker had the same inputs.
     """
 
@@ -37,17 +36,17 @@ class FingerprintCounts(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """How many were compared: never more than could be, though some met another worker's after their slot."""
+        """How many were compared, at most the comparable ones: some meet another's after their slot."""
         return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful))
 
     @property
     def alone(self) -> int:
-        """How many could be compared, and met no other worker's."""
+        """The comparable fingerprints that met no other worker's."""
         return max(0, self.fingerprints - self.without_inputs - self.stateful - self.compared)
 
 
 class RecentSlot(NamedTuple):
-    """What was counted in one slot; `number`: its begin since 1970, in lengths of a slot."""
+    """The counts of one slot; `number`: its begin since 1970, in lengths of a slot."""
 
     number: int
     counts: FingerprintCounts
@@ -57,7 +56,7 @@ Recent = tuple[RecentSlot, ...]
 
 
 def added(recent: Recent, at_ns: int, counts: FingerprintCounts) -> Recent:
-    """The slots with further counts, without those that do not count any more."""
+    """Add counts to the slots, and drop slots that no longer count."""
     number = at_ns // SLOT_NS
     kept = _current(recent, number)
     if kept and kept[-1].number == number:
@@ -78,12 +77,12 @@ def _current(recent: Recent, number: int) -> Recent:
 
 
 def plain(recent: Recent) -> list[list[int]]:
-    """As JSON has it."""
+    """The JSON of the slots."""
     return [[each.number, *each.counts] for each in recent]
 
 
 def of_document(rows: Any) -> Recent:
-    """What `plain` wrote."""
+    """Decode the output of `plain`."""
     slots = (
         RecentSlot(whole(number), FingerprintCounts._make(map(whole, counts)))
         for number, *counts in listed(rows, SLOTS)

@@ -1,8 +1,8 @@
 """Counts at each place, from look to look and from daemon to daemon.
 
-Owns: which sites are counted apart, and how counts continue those of an earlier daemon. Must not know: what becomes
-of differences. Invariants: a look costs what changed since the last one; services without a known worker are not
-counted.
+Owns: which sites have counts of their own, and how counts continue those of an earlier daemon. Must not know: what
+follows from differences. Invariants: the cost of a look depends only on the changes since the last one; services
+without a known worker are not counted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tally:
         return self._sites.copy()
 
     def take(self, services: Collection[str]) -> Mapping[str, FingerprintCounts]:
-        """Add what was counted since the last look; return that, by service."""
+        """Add the counts since the last look; returns these, by service."""
         if nobody := self._services.difference(services):
             self._services -= nobody
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in nobody}
@@ -52,7 +52,7 @@ class Tally:
                 strangers.add(number)
                 continue
             before = self._sites.get(place) or SiteCounts(category)
-            if before.category != category and site == plain(site):  # it is what is compared
+            if before.category != category and site == plain(site):  # the unflagged site is the one that is compared
                 before = before._replace(category=category)
             self._sites[place] = before.and_(*more)
             new = SiteCounts(category, *more)

@@ -1,8 +1,8 @@
-"""Workers compared as they run: a difference is judged, reported once, kept with evidence.
+"""The comparison of running workers: differences are judged, reported once, kept as evidence.
 
-Owns: when a look is due, what of it is kept, and of which findings the evidence. Must not know: where fingerprints come
-from, how a place is judged, how the state is kept. Invariants: a case is counted once; a look costs what its bounds
-allow, whatever comes; what was not looked at, or found no room, is counted.
+Owns: when a look is due, what is kept of it, which findings keep evidence. Must not know: where fingerprints come from,
+how a place is judged, how the state is saved. Invariants: a case is counted once; the cost of a look is bounded,
+whatever comes; what was not judged, or had no room, is counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Roll(NamedTuple):
 
 
 class Watch:
-    """Compares the fingerprints of running workers; `compared` is the state as of the last look."""
+    """Compares the fingerprints of running workers; `compared` is the state of the last look."""
 
     def __init__(
         self,
@@ -75,18 +75,18 @@ class Watch:
         self._turns = JudgeTurns(questions)
         self._births = BirthsWatch(numerics)
         self._judged_end = self._looked = 0
-        # Cases that the last look met: the reader reports a group again whenever any of it comes again.
+        # Cases of the last look: the reader reports a group again whenever any of its fingerprints comes again.
         self._seen = frozenset[tuple[int, bool]]()
-        self._marks: dict[str, deque[tuple[int, int]]] = {}  # how many fingerprints a service had had, and when
+        self._marks: dict[str, deque[tuple[int, int]]] = {}  # (number of a service's fingerprints so far, time)
         self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
     @property
     def waits(self) -> bool:
-        """Whether the last look reached its limit, and left something to the next one."""
+        """Whether the last look reached its limit, and left work for the next one."""
         return self._turns.denied
 
     def forget(self, workers: Collection[str], meant: Callable[[DivergentSite], bool]) -> None:
-        """Drop findings and the fingerprints of workers, at the next look; from any thread."""
+        """Drop findings, and the fingerprints of workers, at the next look; from any thread."""
         self._forgotten.append((workers, meant))
 
     def look(self, call: Callable[[], Roll]) -> Compared:
@@ -138,7 +138,7 @@ class Watch:
         return self.compared
 
     def _oldest(self, services: Collection[str], at_ns: int) -> dict[str, int]:
-        """When the oldest fingerprint of each service came that its window holds."""
+        """When the oldest fingerprint in each service's window came."""
         self._marks = {service: marks for service, marks in self._marks.items() if service in services}
         for service in services:
             _, first, end = self._numerics.extent(service)
@@ -168,13 +168,13 @@ class _Round:
         self._looks: dict[ServiceSite, PlaceLook] = {}
         self._sites: dict[ServiceSite, int] = {}
         self._producers = {each.number: each for each in self.numerics.producers.copy().values()}
-        self._present: dict[str, set[str]] = {}  # of each service those of whom anything is held
+        self._present: dict[str, set[str]] = {}  # per service, the workers with a fingerprint in the window
         for producer in self._producers.values():
             if producer.newest_end > self.numerics.extent(producer.service).first:
                 self._present.setdefault(producer.service, set()).add(producer.uuid)
 
     def judge(self, number: int) -> bool:
-        """Judge the group of a fingerprint; False: it has left, or not all is known of it."""
+        """Judge the group of a fingerprint; False: it was evicted, or is not fully decided."""
         fingerprints = self.numerics.fingerprints
         print_, group = fingerprints.read(number), fingerprints.group(number)
         if print_ is None or not group or print_[0] not in self._producers:
@@ -200,7 +200,7 @@ class _Round:
         return read.whole
 
     def _add_case(self, look: PlaceLook, verdict: GroupVerdict, against: int, other: int) -> None:
-        """Keep one case of a place in a look: one with a majority, if there is any."""
+        """Keep one case of a place per look: one with a majority, if there is one."""
         if (other, bool(verdict.outliers)) in self.seen:
             self.met.add((other, bool(verdict.outliers)))
             return
@@ -209,7 +209,7 @@ class _Round:
             if case is None:
                 return
             look.case = case
-        look.cases += (other, False) not in self.seen  # of two that disagreed a third says, later, who is right
+        look.cases += (other, False) not in self.seen  # later, a third worker may decide between two that disagreed
         look.times.update(sorted(self._uuids(verdict.outliers)))
         fresh = {(other, True)} if verdict.outliers else {(other, False), (against, False)}
         self.seen |= fresh
@@ -270,7 +270,7 @@ class _Round:
         )
 
     def _finding(self, place: ServiceSite) -> DivergentSite | None:
-        """The earlier finding, unless it is known now to be no more than another numeric class."""
+        """The earlier finding, unless it proved to be only another numeric class."""
         finding = self.before.findings.get(place)
         if finding is None or place not in self.learning.fresh:
             return finding
@@ -284,7 +284,7 @@ class _Round:
     ) -> DivergentSite | None:
         """The finding with this look's cases; without any, a worker that contradicts itself is odd.
 
-        None: its contradiction has left.
+        None: its contradiction was evicted.
         """
         outliers = Counter(before.outliers if before is not None else {})
         if look.case is not None:
@@ -315,7 +315,7 @@ class _Round:
 
 
 class _Kept:
-    """What is kept of all places, within limits: each method returns whether there was room."""
+    """What is kept of all places, within limits; each method returns whether there was room."""
 
     def __init__(self, before: Compared, tally: Tally) -> None:
         self.findings, self.doubts = dict(before.findings), dict(before.doubts)
@@ -327,7 +327,7 @@ class _Kept:
         )
 
     def find(self, found: DivergentSite) -> bool:
-        """Workers differ there."""
+        """Keep a finding: workers differ there."""
         place = found.place
         self.doubts.pop(place, None)
         if not self._places.take(place, _whose(found)):
@@ -350,7 +350,7 @@ class _Kept:
         return leaves is not None
 
     def doubt(self, place: ServiceSite, doubt: Doubt) -> bool:
-        """Workers contradict themselves there."""
+        """Keep a doubt: workers contradict themselves there."""
         self._trust(place)
         if place not in self.doubts and len(self.doubts) >= DOUBTS_MAX:
             return False
@@ -358,7 +358,7 @@ class _Kept:
         return True
 
     def trust(self, place: ServiceSite) -> bool:
-        """Nothing is wrong there."""
+        """Drop the place: nothing is wrong there."""
         self._trust(place)
         self.doubts.pop(place, None)
         return True
@@ -370,5 +370,5 @@ class _Kept:
 
 
 def _whose(finding: DivergentSite) -> str:
-    """The worker that a place counts for: the one that is apart in the newest case."""
+    """The worker to which a place is counted: the one that differs in the newest case."""
     return finding.newest.other.worker
