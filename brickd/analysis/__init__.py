@@ -1,1 +1,1 @@
-"""Verdicts: what the comparison of workers comes to. Knows nothing of where data comes from."""
+"""Verdicts: what a comparison of workers finds. Knows nothing of the origin of the data."""

@@ -1,8 +1,8 @@
 """A problem: what is wrong, in which workers of a service, and the next command.
 
 Owns: its form, its id, how equal problems of several workers become one. Must not know: how a problem is found, how
-long it lasts, screens. Invariants: the id depends on kind, service and subject alone, so that it is the same after a
-restart of the daemon and whichever workers were asked for; the number of names in a problem is bounded.
+long it lasts, screens. Invariants: the id depends only on kind, service and subject, so it is the same after a restart
+of the daemon and for any choice of workers; the number of names in a problem is bounded.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem, as it is at one time.
+    """One problem at one time.
 
     Attributes:
-        workers: the names of the first of its workers, the worst first; empty: it is about no worker.
-        text: a sentence, what to do first.
+        workers: the names of the first of its workers, the worst first; empty: it concerns no worker.
+        text: a sentence.
         command: the next one to run.
-        subject: what tells it from other problems of the same kind and service.
+        subject: distinguishes it from other problems of the same kind and service.
         mark: a number that grows when the cause is seen again; None: the condition holds now.
-        first_ns: when the cause was first seen, since 1970; None: not known.
-        last_ns: likewise, when it was last seen.
+        first_ns: when the cause was first seen, since 1970; None: unknown.
+        last_ns: when it was last seen; None: unknown.
     """
 
     kind: Kind
@@ -59,7 +59,7 @@ class Problem:
 
 
 def merged(found: Iterable[Problem]) -> list[Problem]:
-    """One problem for each id: that of the worst worker, which comes first, with the number of the others."""
+    """One problem for each id: the worst worker's, which comes first, with the number of others."""
     alike: dict[str, list[Problem]] = {}
     for each in found:
         alike.setdefault(each.id, []).append(each)

@@ -1,8 +1,8 @@
-"""The book of problems: since when each lasts, when its cause was last seen, which are silenced.
+"""The book of problems: when each began, when its cause was last seen, which are silenced.
 
 Owns: when a problem begins, is active and ends, the silences, the form as a document. Must not know: how a problem is
-found, where the book is kept, screens. Invariants: a book is never changed, only replaced, so that any thread may read
-it; it is bounded, and what finds no room is counted; that a problem's workers or their peers ended is no recovery.
+found, where the book is saved, screens. Invariants: a book is replaced, never changed, so any thread may read it; it is
+bounded, and what has no room is counted; if a problem's workers or their peers end, that is no recovery.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from brickd.base.units import duration, plural
 
 SECOND = 1_000_000_000
 ACTIVE_NS = 600 * SECOND  # after its cause was last seen
-# A condition that does not hold at one look may hold at the next: stragglers are judged anew after a restart, too.
+# A condition may be absent in one look and return in the next: stragglers also need time after a restart.
 AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # an ended problem whose cause is gone
 ENTRIES_MAX = 512
 SILENCES_MAX_NS = 31_536_000 * SECOND
 
-# They are about what a process does or holds now: they end with it.
+# Kinds about what a process does or holds now: they end with the process.
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
-# They are seen again when a counter grows, which begins anew where other workers have it.
+# Kinds that are seen again when a counter grows; the counter restarts for other workers.
 _COUNTED = frozenset({"died", "lost", "uncounted"})
-# A silence covers the workers that the problem names then: another wrong worker is news.
+# A silence covers only the workers that the problem names then: another wrong worker ends it.
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
 WORKERS_ENDED = "its workers ended"
@@ -44,9 +44,9 @@ class Entry:
     """A problem in the book; times are since 1970.
 
     Attributes:
-        problem: as it was last found.
+        problem: as last found.
         ended_ns: None: it is active.
-        notified: its begin was sent, so that its end is to be sent, too.
+        notified: its begin was sent, so its end must be sent, too.
         silenced_until_ns: None: it is not silenced.
         covered: the workers that it named when it was silenced.
     """
@@ -64,16 +64,16 @@ class Entry:
         return self.silenced_until_ns is not None and now_ns < self.silenced_until_ns
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON of the entry."""
         return problem_document(self.problem, self.since_ns, self.seen_ns, self.silenced_until_ns)
 
 
 class Change(NamedTuple):
-    """What happened to a problem, and why.
+    """A change of a problem, and the reason.
 
     Attributes:
-        news: false if it began earlier, and only now is to be sent.
-        send: whether it is to be sent to where alarms go.
+        news: False: it began earlier, and is only sent now.
+        send: whether it must be sent to the targets of alarms.
     """
 
     state: State
@@ -86,7 +86,7 @@ class Change(NamedTuple):
 def problem_document(
     problem: Problem, since_ns: int | None, seen_ns: int | None, silenced_until_ns: int | None
 ) -> dict[str, Any]:
-    """A problem as JSON has it; a time that is not known is None."""
+    """The JSON of a problem; an unknown time is None."""
     until = silenced_until_ns
     return {
         "id": problem.id,
@@ -102,13 +102,13 @@ def problem_document(
 
 
 def ended_with_its_workers(problem: Problem, living: Collection[str]) -> bool:
-    """Whether it is about workers that have all ended."""
+    """Whether all of its workers have ended."""
     return problem.kind in _OF_LIVING and bool(problem.workers) and not any(map(living.__contains__, problem.workers))
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """All problems that a daemon knows, by id; `unkept`: how many found no room in it at the last look."""
+    """All known problems, by id; `unkept`: the number of problems without room in the last look."""
 
     entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
     unkept: int = 0
@@ -133,14 +133,14 @@ class Book:
         equal: Collection[str] = (),
         sends: bool = False,
     ) -> tuple[Book, list[Change]]:
-        """The book after a look, and what has changed.
+        """The book after a look, and the changes.
 
         Args:
             found: every problem of this look.
             living: the names of the live workers.
             now_ns: since 1970.
             equal: the names of the workers whose weights are equal to a replica's.
-            sends: whether changes are sent to where alarms go.
+            sends: whether changes are sent to targets of alarms.
         """
         entries, here, unkept = dict(self.entries), set[str](), 0
         for problem in found:
@@ -166,7 +166,7 @@ class Book:
         return Book(MappingProxyType(kept), unkept), changes
 
     def silenced(self, id_: str, until_ns: int | None) -> Book:
-        """The book with a problem silenced until then, or no longer; KeyError if it has no such problem."""
+        """The book with a problem silenced until a time, or no longer; KeyError if unknown."""
         entry = self.entries[id_]
         covered = () if until_ns is None else entry.problem.workers
         return replace(
@@ -177,7 +177,7 @@ class Book:
         )
 
     def rows(self) -> list[list[Any]]:
-        """As a checkpoint has it."""
+        """The rows for a checkpoint."""
         return [
             [
                 *(getattr(each.problem, name) for name in _PROBLEM),
@@ -188,7 +188,7 @@ class Book:
 
     @classmethod
     def of(cls, rows: Any) -> Book:
-        """Decode what `rows` encoded; raises any exception if it is something else."""
+        """Decode the output of `rows`; raises any exception if it is something else."""
         entries = [_entry(row) for row in listed(rows, ENTRIES_MAX)]
         return cls(MappingProxyType({each.problem.id: each for each in entries}))
 
@@ -198,7 +198,7 @@ _ENTRY = ("since_ns", "seen_ns", "ended_ns", "notified", "silenced_until_ns", "c
 
 
 def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
-    """Drop the problem that ended first of those that are not found any more."""
+    """Drop the problem that ended first, of those that are no longer found."""
     over = [
         (each.ended_ns, id_)
         for id_, each in entries.items()
@@ -210,7 +210,7 @@ def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
 
 
 def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
-    """An entry whose silence ends in time, or at another worker."""
+    """End the silence of an entry when its time is over, or for another worker."""
     if entry.silenced_until_ns is None:
         return entry
     news = [name for name in entry.problem.workers if name not in entry.covered]
@@ -239,7 +239,7 @@ def _why_over(entry: Entry, living: Collection[str], now_ns: int, equal: Collect
 
 
 def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Change], *, sends: bool) -> Entry:
-    """An active entry; that it is, is sent once, and not while it is silenced."""
+    """The active entry; its begin is sent once, and not while it is silenced."""
     begins = before is None or before.ended_ns is not None
     send = sends and not entry.notified and not entry.silenced(now_ns)
     since_ns = now_ns if begins and before is not None else entry.since_ns
@@ -250,8 +250,8 @@ def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Chang
 
 
 def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: list[Change]) -> Entry:
-    """An entry that is not active; that it ended, is sent if its begin was."""
-    if before is None:  # a cause from before the book
+    """The ended entry; its end is sent if its begin was."""
+    if before is None:  # its cause is older than the book
         return replace(entry, ended_ns=entry.seen_ns)
     if before.ended_ns is not None:
         return entry
@@ -261,7 +261,7 @@ def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: li
 
 
 def _is_forgotten(entry: Entry, now_ns: int) -> bool:
-    """Whether a problem that is not found any more leaves the book."""
+    """Whether a problem that is no longer found is dropped."""
     over_ns = 0 if entry.ended_ns is None else now_ns - entry.ended_ns
     return over_ns > KEPT_NS and entry.silenced_until_ns is None
 

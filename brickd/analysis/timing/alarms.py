@@ -1,8 +1,8 @@
-"""Alarms that need no other worker: those that hold now, and the events of their beginning and end.
+"""Alarms that need no other worker: the active ones, and the events of their begin and end.
 
-Owns: the form of an alarm, which ones hold, their events. Must not know: how a worker is judged, who takes snapshots.
-Invariants: what holds is replaced as a whole, so that any thread may read it; an alarm that goes on logs one event at
-its beginning and one at its end.
+Owns: the form of an alarm, which ones are active, their events. Must not know: how a worker is judged, what takes
+snapshots. Invariants: the active alarms are replaced as a whole, so any thread may read them; an alarm that lasts logs
+one event at its begin and one at its end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _GONE: Mapping[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One thing that is wrong.
+    """One alarm.
 
     Attributes:
-        subject: tells it from other alarms of its kind in its service, and stays the same while it holds.
+        subject: distinguishes it from other alarms of its kind and service, and stays the same while it is active.
         command: the next one to run.
     """
 
@@ -44,11 +44,11 @@ class Alarm:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Tells it from all other alarms."""
+        """The identity of the alarm."""
         return self.kind, self.service, self.subject
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON of the alarm."""
         return {
             "kind": self.kind,
             "service": self.service,
@@ -59,7 +59,7 @@ class Alarm:
 
 
 def of_services(alarms: Sequence[Alarm]) -> list[Alarm]:
-    """The same with one alarm of stuck workers for each service, whose text has all places."""
+    """The alarms, with those of a service's stuck workers merged into one that names all places."""
     stuck: dict[str, list[Alarm]] = {}
     for each in alarms:
         if each.kind == "stuck":
@@ -79,11 +79,11 @@ class Detector(Protocol):
     """Finds alarms of one kind."""
 
     def look(self, snapshot: Snapshot, thresholds: Thresholds) -> Sequence[Alarm]:
-        """All that hold at the next snapshot."""
+        """All alarms that are active at the next snapshot."""
 
 
 class Alarms:
-    """Takes snapshots, and knows the alarms that hold."""
+    """Takes snapshots, and keeps the active alarms."""
 
     def __init__(
         self, log_event: LogEvent, thresholds: Callable[[], Thresholds], detectors: Sequence[Detector]
@@ -93,7 +93,7 @@ class Alarms:
         self._hold: tuple[Alarm, ...] = ()
 
     def hold(self) -> tuple[Alarm, ...]:
-        """The alarms that held at the last snapshot."""
+        """The alarms that were active at the last snapshot."""
         return self._hold
 
     def take(self, snapshot: Snapshot) -> None:

@@ -1,7 +1,7 @@
-"""One brick over the last slots: the work of each worker, and how far it differs from the others.
+"""One brick over the last slots: each worker's work, and its difference from the others.
 
-Owns: which standing of a worker counts, the rows of a brick. Must not know: who is named for it. Invariants: a worker
-that ran longer and took no longer does not stand out; of two processes with the same name only the last one counts.
+Owns: which standing of a worker counts, the rows of a brick. Must not know: which worker is named. Invariants: a worker
+that ran longer but took no longer does not stand out; of two processes with the same name only the last one counts.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Total:
 
 
 class Ran(NamedTuple):
-    """What the processor time of a worker says of a brick, if all that is unusual in it is in this brick.
+    """What a worker's processor time shows of a brick, if all of its excess is in this brick.
 
     Attributes:
-        standing: of a call's processor time.
-        most: the largest excess that is likely.
-        here: whether the times of all bricks say that it is in this one.
+        standing: of the processor time of a call.
+        most: the largest likely excess.
+        here: whether the times of all bricks place the excess in this one.
     """
 
     standing: Standing
@@ -62,8 +62,8 @@ class ComparedBrick:
     Attributes:
         key: its service and name.
         field: the workers that can be compared.
-        median_ns: of the means of all.
-        ran: what the processor time of its workers says, as far as it is known.
+        median_ns: the median of all workers' means.
+        ran: what its workers' processor time shows, if known.
     """
 
     key: Key
@@ -105,7 +105,7 @@ class ComparedBrick:
         return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call, excess, standing.score)
 
     def rows(self) -> tuple[WorkerRow, ...]:
-        """The rows of all workers: the ones that stand out most first, unknown ones last."""
+        """The rows of all workers: those that stand out most first, unknown ones last."""
         rows = map(self.row, self.totals)
         return tuple(sorted(rows, key=lambda row: (-math.inf if row.score is None else -row.score, row.worker)))
 
@@ -125,6 +125,6 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
 
 
 def _apart(sides: Sequence[Beside | None]) -> list[float | None]:
-    """The distance in each slot; one with less than half the usual calls says too little."""
+    """The distance in each slot; None for a slot with less than half the usual calls."""
     usual = median([side.calls for side in sides if side is not None])
     return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

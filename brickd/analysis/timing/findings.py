@@ -1,7 +1,7 @@
 """Findings of a comparison of workers: stragglers, workers passed over, what was compared.
 
-Owns: the form of a finding in JSON and in a sentence. Must not know: how one comes about, screens. Invariant: without
-a straggler the verdict says what was compared.
+Owns: the form of a finding in JSON and in a sentence. Must not know: how a finding is reached, screens. Invariant:
+without a straggler the verdict says what was compared.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class WorkerRow:
 
     Attributes:
         mean_ns: self time of a call.
-        excess_percent: how much slower than the median it is; in a collective how much less it waits, of the time
-            between two calls. None: too little is known.
-        score: that over what chance and the usual differences explain.
+        excess_percent: how much slower than the median it is; in a collective how much less it waits, as a part of the
+            time between two calls. None: too little is known.
+        score: the excess divided by what chance and the usual differences explain.
     """
 
     worker: str
@@ -47,7 +47,7 @@ class WorkerRow:
     score: float | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON of the row."""
         return {
             "worker": self.worker,
             "mean_ns": round(self.mean_ns),
@@ -60,18 +60,17 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A worker that is slow.
+    """A slow worker.
 
     Attributes:
-        outside: the brick is a collective, in which the others wait for the worker, and nothing that was recorded says
-            why.
+        outside: the brick is a collective in which the others wait for the worker, and no record shows why.
         row: the worker's own.
         median_ns: of all workers' means.
-        cost_ns_per_s: of each second on the wall.
-        since: the beginning of the first slot in which it was so without a break.
+        cost_ns_per_s: per second of wall time.
+        since: the begin of the first slot since which it is slow without a break.
         confidence: low with only four slots, three workers or fewer than 100 calls of one of them; high with six
             slots, five workers, 500 calls of each and twice the threshold of the score.
-        rows: of all workers, the slowest first; in a collective, who waits least.
+        rows: of all workers, the slowest first; in a collective, the one that waits least first.
         corroborated_by: collectives in which the others wait for the worker.
     """
 
@@ -87,7 +86,7 @@ class Straggler:
     corroborated_by: tuple[str, ...] = ()
 
     def document(self, *, rows: bool = True) -> dict[str, Any]:
-        """As JSON has it, with the rows of all workers or without."""
+        """The JSON of the finding, with or without the rows of all workers."""
         return {
             **self.about._asdict(),
             "category": self.category,
@@ -106,14 +105,14 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class WaitingWorker:
-    """A worker that waits for a processor: for longer than the others of its service, or by itself for long.
+    """A worker that waits for a processor: longer than the others, or long by itself.
 
     Attributes:
-        waited: its threads together, as a part of the time.
+        waited: the sum over its threads, as a part of the time.
         others: the median of all workers; None: they were not compared.
         since: as in a straggler.
-        sharing: the only processor that it may use, and which process runs there; None: it may use several.
-        throttled: how long its control group was throttled, as a part of the time; None: not known.
+        sharing: the only processor that it may use, and the process that runs there; None: it may use several.
+        throttled: how long its control group was throttled, as a part of the time; None: unknown.
     """
 
     service: str
@@ -126,12 +125,12 @@ class WaitingWorker:
 
     @property
     def about(self) -> About:
-        """The worker, in no brick."""
+        """The worker, without a brick."""
         return About(self.service, self.worker, "")
 
     @property
     def text(self) -> str:
-        """A sentence."""
+        """The sentence about it."""
         text = f"{self.worker} waits for a processor {percent(100 * self.waited)} of its time"
         if self.others is not None:
             text += f" (median of all: {percent(100 * self.others)})"
@@ -144,7 +143,7 @@ class WaitingWorker:
         return text
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON of the finding."""
         return {
             "service": self.service,
             "worker": self.worker,
@@ -160,29 +159,29 @@ class WaitingWorker:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A worker that stands out in a brick; `reason`: why it is not named for that, or ''."""
+    """A worker that stands out in a brick; `reason`: why it is not named, or ""."""
 
     finding: Straggler
     reason: str
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON of the suspect."""
         return {**self.finding.about._asdict(), **self.finding.row.document(), "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What of a service was compared.
+    """What was compared of a service.
 
     Attributes:
-        workers: how many live.
+        workers: the number of live ones.
         judged: bricks in which they were compared.
-        few_workers: bricks that fewer than three of them do.
-        few_samples: bricks of which too little was seen.
-        small: bricks in which little time is spent: too little to matter, or less than in as many as are looked at.
-        unjudged: bricks whose category says that their time says nothing of a worker.
-        bounded: bricks of which nothing was measured, and only bounds are known.
-        waits_unknown: workers of which it is not known how long they wait for a processor.
+        few_workers: bricks with fewer than three workers.
+        few_samples: bricks with too few calls.
+        small: bricks with too little time to matter, or beyond the limit of bricks.
+        unjudged: bricks whose category says that their time shows nothing about a worker.
+        bounded: bricks with only bounds, and no measurement.
+        waits_unknown: workers whose waiting for a processor is unknown.
     """
 
     service: str
@@ -196,7 +195,7 @@ class Coverage:
     bounded: int = 0
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON of the counts."""
         document = asdict(self)
         head = {name: document.pop(name) for name in ("service", "workers", "waits_unknown")}
         return head | {f"bricks_{why}": count for why, count in document.items()}
@@ -204,11 +203,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class StragglerVerdict:
-    """All that a comparison found.
+    """The result of a comparison.
 
     Attributes:
         findings: the costliest first.
-        passed: workers that stand out and are not named.
+        passed: workers that stand out but are not named.
         slots_wanted: the minimum for a verdict.
         waiting: workers that wait for a processor, the one that waits most first.
         age_ns: the time since the last look.
@@ -226,11 +225,11 @@ class StragglerVerdict:
 
     @property
     def current(self) -> bool:
-        """Whether it is recent enough to say anything of now."""
+        """Whether it is recent enough to be true now."""
         return self.age_ns < STALE_NS
 
     def at(self, now_ns: int) -> StragglerVerdict:
-        """The verdict at a time: without stragglers if the last look is too long ago."""
+        """The verdict at a later time: without findings if the last look is too old."""
         aged = replace(self, age_ns=max(0, now_ns - self.ended.now_ns))
         return aged if aged.current else replace(aged, findings=(), passed=(), waiting=())
 
@@ -242,7 +241,7 @@ class StragglerVerdict:
         return replace(self, findings=findings, passed=passed, waiting=waiting)
 
     def headlines(self) -> list[tuple[Straggler, str]]:
-        """For each straggler its costliest finding, and a sentence on all of its findings."""
+        """Each straggler's costliest finding, with a sentence on all of its findings."""
         return [(found[0], _headline(found, self.ended.at_ns)) for found in of_workers(self.findings).values()]
 
 
@@ -261,7 +260,7 @@ def _what(finding: Straggler) -> str:
 
 
 def of_workers(findings: Iterable[Straggler]) -> dict[tuple[str, str], list[Straggler]]:
-    """The findings of each worker, in the order of their first ones."""
+    """The findings by worker, in the order of their first ones."""
     found: dict[tuple[str, str], list[Straggler]] = {}
     for finding in findings:
         found.setdefault(finding.about[:2], []).append(finding)

@@ -1,15 +1,16 @@
 """Workers whose memory only grows.
 
 Owns: what counts as growth, its slope, the time until the memory is full. Must not know: how the memory of a process is
-read, screens. Invariants: a worker is named only at a level that it never had in the last hour, so that no sawtooth is
-named after its first fall; one that grew and stays is not named; the history of a worker has at most `_KEPT` values.
+read, screens. Invariants: a worker is named only at a level that it never had in the last hour, so a sawtooth is not
+named after its first fall; one that grew and then stays is not named; a worker's history has at most `_KEPT` values.
 
-The resident memory of each part of the time (a tenth of `memory_over`) is the least that was seen in it: what is freed
-again within it leaves no trace. The slope is that of Theil and Sen over the last ten parts. A worker is named where
+The time is divided into parts (a tenth of `memory_over`). The resident memory of a part is the least that was seen in
+it: what is freed within the part leaves no trace. The slope is that of Theil and Sen over the last ten parts. A worker
+is named if
 
-- the slope is at least `memory_growth`, also in the second half alone (half of it, which is the noise of five parts),
-- no part is below an earlier one by more than a tenth of all growth,
-- the last part is above everything that was seen before these ten, up to six times `memory_over` ago.
+- the slope is at least `memory_growth`, also in the second half alone (half of it: five parts are noisier),
+- no part is below an earlier one by more than a tenth of the whole growth,
+- the last part is above all memory seen before these ten, up to six times `memory_over` ago.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from brickd.model.workers import Worker
 
 _PARTS = 10
 _KEPT = 6 * _PARTS
-_STAYS = 0.5  # so much of the slope is enough to stay named
-_FALLS = 0.1  # so much of all growth may be lost again
+_STAYS = 0.5  # the part of the slope that is enough to stay named
+_FALLS = 0.1  # the part of the growth that may be lost again
 _MIB = 1 << 20
 _MINUTE_NS = 60_000_000_000
 
 
 @dataclass(slots=True)
 class _History:
-    """The least resident memory in each part of the time; the last part goes on.
+    """The least resident memory in each part of the time; the last part is not over.
 
     Attributes:
         part: the number of the last part.
@@ -48,7 +49,7 @@ class _History:
     least: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT + 1))
 
     def add(self, part: int, rss_bytes: int) -> None:
-        """Take the next value; after a part without any, everything begins again."""
+        """Add a value; after a part without any, restart the history."""
         if self.least and part == self.part:
             self.least[-1] = min(self.least[-1], rss_bytes)
             return
@@ -59,7 +60,7 @@ class _History:
 
 
 class GrowingMemory:
-    """Finds workers whose memory only grows in snapshots that are taken in turn; `room`: what is left for a process."""
+    """Finds workers whose memory only grows, from snapshots; `room`: what is left for a process."""
 
     def __init__(self, room: Callable[[int], Room | None] = room) -> None:
         self._room = room
@@ -82,7 +83,7 @@ class GrowingMemory:
             history.add(part, worker.usage.rss_bytes)
             ease = _STAYS if uuid in self._named else 1.0
             *least, now = history.least
-            slope = grows(least, now)  # bytes each part
+            slope = grows(least, now)  # bytes per part
             if slope * _MINUTE_NS / part_ns >= ease * thresholds.memory_growth * _MIB:
                 found.append((worker, slope / part_ns))
         self._histories = histories
@@ -104,7 +105,7 @@ class GrowingMemory:
 
 
 def grows(least: Sequence[int], now: int) -> float:
-    """The slope of the last ten parts if the values only grow up to the part that goes on, else 0.
+    """The slope of the last ten parts if the values only grow until `now`, else 0.
 
     >>> grows([5] * 3 + list(range(10)), 9), grows(range(10), 9), grows(range(10), 7), grows(range(9), 9)
     (1.0, 1.0, 0.0, 0.0)
@@ -122,5 +123,5 @@ def grows(least: Sequence[int], now: int) -> float:
 
 
 def _slope(values: Iterable[int]) -> float:
-    """Theil and Sen: the median of the slopes of all pairs."""
+    """The median of the slopes of all pairs (Theil and Sen)."""
     return median([(after - before) / (j - i) for (i, before), (j, after) in combinations(enumerate(values), 2)])

@@ -1,8 +1,8 @@
 """Hangs: what two looks at the same workers show, and which worker is the odd one out.
 
-Owns: when a lane is stuck, and which workers of a service stand apart. Must not know: how the looks came about,
-screens. Invariants: a lane in which anything was recorded between the looks is not stuck; nobody is named where all are
-alike, nor among fewer than three; a place where everybody stands hides nobody; the order of workers changes nothing.
+Owns: when a lane is stuck, and which workers of a service stand apart. Must not know: how the looks were taken,
+screens. Invariants: a lane with any record between the looks is not stuck; no worker is named if all are alike, or if
+there are fewer than three; a place where all workers are hides no other; the order of workers changes nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from brickd.shm.segment_copy import Reading
 State = Literal["stuck", "moving", "idle", "died"]
 Kind = Literal["most_wait", "some_stuck", "all_wait", "none_stuck", "no_majority", "too_few"]
 
-Age = int | None  # in ns; None where it is not known
+Age = int | None  # in ns; None: unknown
 
 _FEWEST = 3
 
 
 class LanePosition(NamedTuple):
-    """The position of a lane: workers that do the same have the same.
+    """The position of a lane, to compare workers.
 
-    What is further out does not count: one of many may well have a wrapper of its own.
+    Spans further out do not count: one of many workers may have a wrapper of its own.
 
     Attributes:
         layer: of the brick; None outside of layers.
-        within: the brick directly around.
+        within: the brick directly around it.
     """
 
     brick: str
@@ -43,10 +43,10 @@ class LaneLook(NamedTuple):
     """One lane at one time.
 
     Attributes:
-        thread: the one that records in it, 0 without one.
-        activity: numbers of which one changes whenever a span begins or ends.
-        spans: how many are open.
-        youngest: of these the one that began last.
+        thread: the thread that records in it; 0: none.
+        activity: counters; one of them changes whenever a span begins or ends.
+        spans: the number of open spans.
+        youngest: the one that began last.
     """
 
     thread: int
@@ -59,7 +59,7 @@ Looks = Mapping[int, LaneLook]
 
 
 class Lane(NamedTuple):
-    """One lane as two looks show it: the later look, and what it does."""
+    """One lane in two looks: the later look, and what the lane does."""
 
     number: int
     look: LaneLook
@@ -68,7 +68,7 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One worker as two looks show it."""
+    """One worker in two looks."""
 
     name: str
     service: str
@@ -82,7 +82,7 @@ class Watched:
 
     @property
     def stuck(self) -> dict[LanePosition, Age]:
-        """The places where its lanes are stuck, each with the age of the oldest such span."""
+        """The places where its lanes are stuck, each with the age of the oldest span."""
         found: dict[LanePosition, Age] = {}
         for lane in self.lanes:
             if lane.state == "stuck" and lane.look.youngest is not None:
@@ -93,7 +93,7 @@ class Watched:
 
     @property
     def state(self) -> State:
-        """What the worker does as a whole: it moves if any of its lanes does."""
+        """What the worker does as a whole: it moves if any lane does."""
         if not self.alive:
             return "died"
         return "moving" if self.moves else "stuck" if self.stuck else "idle"
@@ -114,11 +114,11 @@ class HangVerdict:
 
     Attributes:
         kind: most_wait: more than half are stuck in the place, and the odd ones are not. some_stuck: the odd ones are
-            stuck where fewer than half are, while most move or are idle. all_wait: all that live are stuck in the
+            stuck where fewer than half are, while most move or are idle. all_wait: all live ones are stuck in the
             place. none_stuck, no_majority, too_few: as they say.
-        place: where most or all wait, or the one that is stuck the longest.
-        since_ns: the shortest time that all of these have been there.
-        odd: the workers that stand apart, the ones that are stuck the longest first.
+        place: where most or all wait, or where the longest stuck one is.
+        since_ns: how long all of these have been there, at least.
+        odd: the workers that stand apart, the longest stuck first.
         stuck: for each place the number of workers, and the shortest time; most workers first.
         states: the number of other workers in each state.
     """
@@ -156,7 +156,7 @@ def _looks(reading: Reading) -> Looks:
 
 
 def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[Lane, ...]:
-    """The state of each lane, by two looks at a worker and whether it lived at the later one."""
+    """The state of each lane, from two looks; `alive`: the worker lived at the later one."""
     return tuple(
         Lane(number, look, _state(before.get(number), look, longer_ns) if alive else "died")
         for number, look in after.items()
@@ -187,7 +187,8 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
     living = [worker for worker in workers if worker.alive]
     everywhere = [place for place in stuck if stuck[place][0] == len(living)]
     elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
-    # Where those that live go on elsewhere, that all stand in one place is their way of life: no dead one is missed.
+    # If live workers also move elsewhere, then it is normal that all are in one place: a dead worker is not missed
+    # there.
     candidates = elsewhere if any(worker.moves for worker in living) else stuck
     for place, (inside, _) in candidates.items():
         if len(workers) < 2 * inside < 2 * len(workers):
@@ -214,7 +215,7 @@ def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
 
 
 def _odd(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Age]]) -> list[HangOutlier]:
-    """How these stand apart: stuck in the rarest place, else by state; the oldest first."""
+    """How these stand apart: stuck in the rarest place, else by state; the longest first."""
     odd = []
     for worker in workers:
         mine = [place for place in worker.stuck if place in places]
@@ -230,10 +231,10 @@ def _odd(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Ag
 
 
 def _length(age: Age) -> int:
-    """An age for comparison: an unknown one is the shortest, so that it is not overstated."""
+    """An age for comparison: an unknown one is the shortest, so it is never overstated."""
     return -1 if age is None else age
 
 
 def _order(place: LanePosition) -> tuple[str, int, str]:
-    """An order of places: a layer may be None."""
+    """A sort key of places: a layer may be None."""
     return place.brick, -1 if place.layer is None else place.layer, place.within or ""

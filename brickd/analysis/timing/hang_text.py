@@ -1,7 +1,7 @@
 """A verdict of `hang` in one sentence.
 
-Owns: its words. Must not know: how a verdict comes about. Invariants: the sentence is raw, the caller that prints it
-escapes it; a place is named as shortly as tells it from the other places of the sentence.
+Owns: its words. Must not know: how a verdict is reached. Invariants: the sentence is raw, and the caller that prints it
+escapes it; the name of a place is only as long as needed to distinguish the places of the sentence.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def sentence(verdict: HangVerdict) -> str:
 
 
 def _named(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, str]:
-    """The names of places: the brick, and all that tells it from others of that brick."""
+    """The names of places: the brick, and what distinguishes it from others of that brick."""
     alike: dict[str, list[LanePosition]] = {}
     for place in places:
         if place is not None:
@@ -83,7 +83,7 @@ def _states(verdict: HangVerdict, *states: State) -> list[str]:
 
 
 def _counted(verdict: HangVerdict, *states: State) -> list[tuple[int, str]]:
-    """How many of the other workers are in each of these states, and what they do."""
+    """The number of other workers in each of these states, and what they do."""
     counts = [(verdict.states[state], _DOES[state]) for state in states]
     return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
 

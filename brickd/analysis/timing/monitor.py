@@ -1,8 +1,8 @@
-"""Stragglers while workers run: snapshots are compared in turn, changes are reported.
+"""Stragglers among running workers: snapshots are compared in turn, changes are reported.
 
-Owns: the last looks, who is named since when, the events of their coming and going. Must not know: how one is judged,
-who takes snapshots. Invariants: what is judged is replaced as a whole, so that any thread may read it; it is bounded by
-the rows of a look and the number of looks.
+Owns: the last looks, the named workers since when, the events of their begin and end. Must not know: how a straggler is
+judged, what takes snapshots. Invariants: the verdict is replaced as a whole, so any thread may read it; it is bounded
+by the rows of a look and the number of looks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brickd.model.workers import Usage, Worker
 
 
 class Lookout:
-    """Takes snapshots, and knows the stragglers; `sharing`: which process runs on the only processor of another."""
+    """Takes snapshots, and keeps the stragglers; `sharing`: what runs on a worker's only CPU."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Lookout:
         return self._judged
 
     def newest(self) -> SlotLook | None:
-        """The newest slot, compared; None before the first one."""
+        """The newest compared slot; None before the first one."""
         return self._looks[-1] if self._looks else None
 
     def take(self, snapshot: Snapshot) -> None:
@@ -66,7 +66,7 @@ class Lookout:
         self._report_changes(was, self._judged, lives)
 
     def _with_sharing(self, waiting: Sequence[WaitingWorker], hosts: Mapping[str, Host]) -> tuple[WaitingWorker, ...]:
-        """The same with the only processor of each, and which other process runs there."""
+        """The same with the only processor of each, and the other process that runs there."""
         cpus = {each.worker: cpu for each in waiting if (cpu := hosts[each.worker].cpu) is not None}
         others = self._sharing({pid: cpu for worker, cpu in cpus.items() if (pid := hosts[worker].pid)})
         sharing = {worker: Sharing(cpu, others.get(hosts[worker].pid or 0)) for worker, cpu in cpus.items()}
@@ -79,7 +79,7 @@ class Lookout:
             if (service, worker) not in before:
                 self._report("straggler", text, service, worker)
         for (service, worker), found in before.items():
-            if (service, worker) not in after and worker in lives:  # that a worker ended is no recovery
+            if (service, worker) not in after and worker in lives:  # the end of a worker is no recovery
                 for_ns = now.ended.now_ns - min(finding.since for finding in found).now_ns
                 text = f"{worker} is not slow any more: {found[0].about.brick}, for {duration(for_ns)}"
                 self._report("straggler_gone", text, service, worker)

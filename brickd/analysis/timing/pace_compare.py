@@ -1,24 +1,23 @@
-"""Two groups of workers compared brick by brick: whose spans take longer, beyond chance.
+"""Two groups of workers compared brick by brick: which spans take longer, beyond chance.
 
-Owns: what counts as a difference of time. Must not know: files, states of workers, what the groups are, screens.
-Invariants: bounds are no measurements, and are left out and named; with the groups exchanged the signs change and
-no verdict does; a brick that only one group has is there, and differs in nothing.
+Owns: what counts as a difference of time. Must not know: files, states of workers, the meaning of the groups, screens.
+Invariants: bounds are no measurements, so they are excluded and named; exchanging the groups changes the signs but no
+verdict; a brick of only one group is listed, and differs in nothing.
 
 A difference is significant if all of this is true:
 
-- The histograms tell the groups apart (`stats`): in 99 of 100 comparisons of groups that are equal chance brings about
-  no such thing, in however many bricks. Spans of one worker hang together and there are millions of them, so that this
-  alone calls everything different.
-- So the medians differ by `LEAST` at least, the same way. A median is known no better than its bucket, which is 19 %
-  wide, and spans that are all alike change their bucket for the least of reasons: the means, which are exact, differ by
-  as much too. Unless there is a whole bucket between the medians: these differ then whatever the means say, one long
-  stop in which hides everything.
+- The histograms tell the groups apart (`stats`): in 99 of 100 comparisons of equal groups chance produces no such
+  difference, in any number of bricks. Spans of one worker depend on each other and there are millions of them, so this
+  test alone would call everything different.
+- The medians differ by at least `LEAST`, in the same direction. A median is only known to its bucket, which is 19 %
+  wide, and spans that are all alike may change their bucket for a tiny reason. So the exact means must differ by
+  `LEAST` as well, unless a whole bucket is between the medians: one long stop can hide a difference of means.
 
-What this does not see: groups whose spans lie, nearly all of them, in one bucket; who is slower by a bucket's width is
-not in it. Nor a difference of less than two buckets behind stops that are rare and so long that they make the means.
+This does not see groups whose spans are nearly all in one bucket: the bucket is wider than their difference. It also
+misses differences of less than two buckets if rare, long stops dominate the means.
 
-Clocks of different rates do not share the borders of buckets. The ranks of groups on such clocks are compared as if the
-slower one were a bucket faster: so much may come from the borders alone.
+Clocks of different rates have different borders of buckets. The ranks of groups on such clocks are compared as if the
+slower group were one bucket faster, because the borders alone may cause that difference.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from brickd.model.summary_fold import Fold
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
 
-CHANCE = 0.01  # that anything at all is significant where nothing differs
+CHANCE = 0.01  # of any significant brick if nothing differs
 LEAST = 0.05
 CALLS_MIN = 8  # of each group
 
 _PER_OCTAVE = 4  # buckets
-_ALIKE = 0.015  # of a bucket: a quarter of a percent, and clocks of one machine are closer to each other
+_ALIKE = 0.015  # of a bucket: a quarter of a percent; clocks of one machine differ by less
 
 Side = Literal["a", "b"]
 _Key = tuple[str, Side, bool]
@@ -55,8 +54,8 @@ class Pair:
     Attributes:
         category: the first that any worker declared, else 'other'.
         a: the first group's totals.
-        b: the second's.
-        p_value: the chance of so much or more without a difference; None if one of them did too little to say.
+        b: the second group's totals.
+        p_value: the chance of this difference or more between equal groups; None: too few calls in a group.
     """
 
     brick: str
@@ -68,18 +67,18 @@ class Pair:
 
     @property
     def difference_percent(self) -> float | None:
-        """How far the second's median is above the first's; None without both, or above zero."""
+        """How far the second median is above the first; None without both, or above zero."""
         a, b = self.a["p50_ns"], self.b["p50_ns"]
         return None if not (self.a["count"] and self.b["count"]) or a == 0 < b else percent_of(b - a, a)
 
     @property
     def cost_ns(self) -> float:
-        """The extra self time of the second for as many calls as both made."""
+        """The extra self time of the second group, for as many calls as both made."""
         calls = min(self.a["count"], self.b["count"])
         return calls * (self.b["self_ns"] / self.b["count"] - self.a["self_ns"] / self.a["count"]) if calls else 0.0
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it: times in whole nanoseconds."""
+        """The JSON of the pair: times in whole nanoseconds."""
         return {
             "brick": self.brick,
             "category": self.category,
@@ -106,9 +105,9 @@ class Paces:
     """All bricks of two groups.
 
     Attributes:
-        pairs: those that differ first, the costliest first: before the bricks around it, which it makes slow.
+        pairs: significant ones first, by cost. So a slow brick comes before the bricks around it, which it makes slow.
         bounded: bricks with bounds in one of the groups, which are not in its totals.
-        level: a `p_value` below it is no chance, among so many.
+        level: a `p_value` below it is significant in this number of bricks.
     """
 
     pairs: Sequence[Pair]
@@ -116,7 +115,7 @@ class Paces:
     level: float
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON of the comparison."""
         return {
             "bricks": [pair.document() for pair in self.pairs],
             "bounded": list(self.bounded),
@@ -148,9 +147,9 @@ def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
 def _add(
     fold: Fold[_Key], a: Iterable[Reading], b: Iterable[Reading], categories: dict[str, str]
 ) -> Mapping[str, Set[float]]:
-    """Add all readings; return by brick how many buckets its histograms are shifted."""
+    """Add all readings; returns by brick the shifts of its histograms, in buckets."""
     sides: list[tuple[Side, Reading]] = [*(("a", each) for each in a), *(("b", each) for each in b)]
-    # The first one's clock is that of the histograms: whose it is must not depend on the side.
+    # The histograms use the first clock: sort, so that it does not depend on the side.
     sides.sort(key=lambda side: side[1].tick_ns)
     shifts: defaultdict[str, set[float]] = defaultdict(set)
     for side, reading in sides:
@@ -183,14 +182,14 @@ def _keyed(
 
 
 class _Test(NamedTuple):
-    """The test of a brick: the p-value, and whether the difference is large enough to show."""
+    """The test of a brick: the p-value, and whether the difference is large enough to report."""
 
     p_value: float
     worth: bool
 
 
 def _tested(fold: Fold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | None:
-    """Compare two rows; None if one of them holds too little."""
+    """Compare two rows; None if one has too few calls."""
     rows = fold.row(a), fold.row(b)
     if min(row["count"] for row in rows) < CALLS_MIN:
         return None
@@ -209,9 +208,9 @@ def _tested(fold: Fold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | Non
 
 
 def _cells(histograms: Sequence[Sequence[int]], shifts: Set[float]) -> tuple[list[list[int]], bool]:
-    """The histograms in common cells; and whether one lies up to half a cell off its own."""
+    """The histograms in common cells, and whether one may be up to half a cell off."""
     by = {shift: math.floor(shift + 0.5) for shift in shifts}
-    # The first bucket is of all that is less, and the last one of all that is more, wherever they came to lie.
+    # The first bucket counts everything below it, and the last one everything above, wherever they are shifted to.
     first, last = max(0, *by.values()), len(histograms[0]) - 1 + min(0, *by.values())
     if first >= last:
         return [[sum(each)] for each in histograms], False
@@ -221,7 +220,7 @@ def _cells(histograms: Sequence[Sequence[int]], shifts: Set[float]) -> tuple[lis
 
 
 def _middle(cells: Sequence[int]) -> int:
-    """The cell in which the median lies."""
+    """The cell of the median."""
     below = list(accumulate(cells))
     return bisect_left(below, below[-1] / 2)
 

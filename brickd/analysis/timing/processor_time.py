@@ -1,21 +1,21 @@
-"""Processor time as a second witness: whether a worker runs for longer for the same work, and in which brick.
+"""Processor time as second evidence: whether a worker runs longer for its work.
 
-Owns: what the processor time of whole workers says of one brick. Must not know: how it is measured, who is named.
-Invariants: no brick is chosen against its own times; without the kernel's account nothing is said.
+Owns: what the processor time of whole workers shows about one brick. Must not know: how it is measured, which worker is
+named. Invariants: a brick is never chosen against its own times; without the kernel's account there is no evidence.
 
-On a busy host the times of calls say little: a call of 6 ms takes 200 to 700 ms, by chance. What a worker ran for its
-work is nearly free of that: measured at a load of 30 to 65, slots of equal workers differ by 4 %. But it is one number
-for each worker. So:
+On a busy host the times of calls show little: a call of 6 ms takes 200 to 700 ms, by chance. The processor time that a
+worker needs for its work is nearly free of that: at a measured load of 30 to 65, slots of equal workers differ by 4 %.
+But it is only one number for each worker. So:
 
-1. The work of a worker in a slot is its calls of each brick, each counted as long as it takes the median worker. Its
-   processor time for each unit of work, over the median of all, is a row of a `Field` (`worker_series`).
-2. If a row stands out, all of the excess is thought of as in one brick: of a brick that is 40 % of the work, calls take
-   +100 % if the worker takes +40 %.
-3. The times of all bricks choose which one. A brick that is certainly not slower by half as much is out. Of those that
-   are left the one is chosen of which the times are the likeliest; where it is not `_CHOSEN` ahead of all others, none
-   is. If none is left, another thread of the worker runs, or all bricks are slow alike.
+1. The work of a worker in a slot is its calls of each brick, each weighted by the time of the median worker. Its
+   processor time per unit of work, divided by the median of all, is a row of a `Field` (`worker_series`).
+2. If a row stands out, its whole excess is attributed to one brick: if the brick is 40 % of the work and the worker
+   takes +40 %, then calls of the brick take +100 %.
+3. The times of all bricks select that brick. A brick that is certainly not slower by half of that is excluded. Of the
+   others the one with the likeliest times is chosen, but only if it is ahead of each other by `_CHOSEN`. If none is
+   left, another thread of the worker runs, or all bricks are equally slow.
 
-It is also what acquits a worker: if it runs no longer, a brick of it that takes longer only waits for a processor.
+It also acquits a worker: if it runs no longer, its brick that takes longer only waits for a processor.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from brickd.analysis.timing.compared_brick import ComparedBrick, Ran
 from brickd.analysis.timing.stats import THRESHOLD, Field, Standing
 from brickd.analysis.timing.worker_series import Stretch
 
-_CHOSEN = 2.0  # of the logarithm of a likelihood
-_WORTH = THRESHOLD / 2  # a worker that is named already stays so down to half of the threshold
-_ERRORS = 2  # so many errors above what is measured are likely
-_SHARE_MIN = 0.001  # of a smaller one a worker's processor time says nothing
+_CHOSEN = 2.0  # a difference of logarithms of likelihoods
+_WORTH = THRESHOLD / 2  # a named worker stays named down to half of the threshold
+_ERRORS = 2  # an excess up to this number of errors above the measured one is likely
+_SHARE_MIN = 0.001  # a worker's processor time shows nothing about a smaller share
 _LEAST, _ERROR_MIN, _EXPONENT_MAX = -0.99, 0.001, 100.0
 
 
 def witnessed(stretch: Stretch, service: str, bricks: Sequence[ComparedBrick]) -> list[ComparedBrick]:
-    """The bricks of a service, none of them a collective, with what the processor time of its workers says."""
+    """Add the evidence of processor time to a service's bricks, which are not collectives."""
     field = Field({worker: stretch.processor(worker) for worker in stretch.workers[service]})
     ran: list[dict[str, Ran]] = [{} for _ in bricks]
     for worker in field.excess:
@@ -53,7 +53,7 @@ def witnessed(stretch: Stretch, service: str, bricks: Sequence[ComparedBrick]) -
 
 
 def _in_one(excess: float, share: float) -> float:
-    """The excess of a brick that is such a share of the work, if all is in it.
+    """The excess of a brick with this share of the work, if the whole excess is in it.
 
     >>> round(math.exp(_in_one(math.log(1.4), 0.4)), 6)
     2.0
@@ -62,7 +62,7 @@ def _in_one(excess: float, share: float) -> float:
 
 
 def _chosen(bricks: Sequence[ComparedBrick], worker: str, ran: Sequence[Mapping[str, Ran]]) -> int | None:
-    """The number of the brick that is slow, by the times of all; None: they do not say."""
+    """The number of the slow brick, by the times of all; None: undecided."""
     ahead: dict[int, float] = {}
     for number, brick in enumerate(bricks):
         if worker in ran[number] and worker in brick.field.excess:
@@ -78,7 +78,7 @@ def _error(standing: Standing) -> float:
 
 
 def _ahead(expected: float, excess: float, error: float) -> float:
-    """How much likelier times are if the brick is slower by so much than if it is not: the logarithm.
+    """The log-likelihood ratio of an excess: the brick is slower by `expected`, or not slower.
 
     >>> [round(_ahead(expected, 0.5, 0.1), 1) for expected in (0.5, 1.0, 2.0)]
     [12.5, 0.0, -100.0]

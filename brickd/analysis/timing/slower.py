@@ -1,18 +1,18 @@
 """Workers that are slower than their own past, at equal work.
 
-Owns: what a worker's past is, and when it is slower. Must not know: how a slot came about, other causes of slowness.
-Invariants: no slot is compared with itself: the past ends a minute ago; while a worker is named its past stays as it
-was; the pasts are limited in number and length.
+Owns: what a worker's past is, and when it is slower. Must not know: how a slot is made, other causes of slowness.
+Invariants: no slot is compared with itself, because the past ends a minute ago; while a worker is named, its past does
+not change; the pasts are limited in number and length.
 
-The time of a call in a slot is that of its usual calls. The past of a worker in a brick is a row of blocks of
-`slower_over`, the last hour at most; of each block the median of its slots counts, and their spread. The last six slots
-are slower if their median is above that of the blocks by `slower_percent`, by three spreads, in all of them but one,
-and if it costs a thousandth of the time. It is not reported where
+The time of a call in a slot is that of its usual calls. The past of a worker in a brick consists of blocks of
+`slower_over`, for the last hour at most; each block counts with the median of its slots, and their spread. The last six
+slots are slower if their median is above that of the blocks by `slower_percent` and by three spreads, if at most one of
+them is an exception, and if it costs a thousandth of the time. It is not reported if
 
 - the calls have more elements: that is other work;
 - no elements are given, and more than half of the workers are slower at the same time, or there is only one: that may
   be other work;
-- the worker waits that much longer for a processor, and does not run for longer: the host is busier.
+- the worker waits that much longer for a processor, and does not run longer: the host is busier.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from brickd.model.worker_names import as_argument
 _RECENT = 6  # slots
 _BLOCKS = 60 * 60 * 1_000_000_000
 _PASTS_MAX = 4 * ROWS_MAX
-_STAYS = 0.5  # so much of each bound is enough to stay named
+_STAYS = 0.5  # the part of each bound that is enough to stay named
 _EXPLAINED = 0.5
 _SPREADS = 3
 _TO_SIGMA = 1.4826  # from a median of absolute deviations
 
 
 class _Calls(NamedTuple):
-    """The calls of a worker in a brick in one slot, or the median of a block; times in ns; nan: not known.
+    """A worker's calls of a brick in a slot, or the median of a block; in ns; nan: unknown.
 
     Attributes:
         log_ns: the logarithm of the self time of a usual call.
-        rate: calls in each nanosecond.
-        ran, waited: of all threads of its process, for each call.
+        rate: calls per nanosecond.
+        ran, waited: of all threads of its process, per call.
         slot: the number of the look; -1 for a block.
         spread: of `log_ns` in a block.
     """
@@ -71,14 +71,14 @@ class _Calls(NamedTuple):
 
 @dataclass(slots=True)
 class _Past:
-    """A worker in a brick: its last slots, the block that goes on, and whole blocks."""
+    """A worker in a brick: its last slots, the current block, and complete blocks."""
 
     recent: deque[_Calls] = field(default_factory=lambda: deque(maxlen=_RECENT))
     block: list[_Calls] = field(default_factory=list)
     blocks: deque[_Calls] = field(default_factory=deque)
 
     def add(self, calls: _Calls, block_slots: int, *, named: bool) -> None:
-        """Take the next slot; what is no longer recent becomes the past, unless the worker is named."""
+        """Add a slot; slots that are no longer recent become the past, unless the worker is named."""
         if len(self.recent) == _RECENT and not named:
             self.block.append(self.recent[0])
             if len(self.block) >= block_slots:
@@ -90,7 +90,7 @@ class _Past:
 
 
 class _Found(NamedTuple):
-    """A worker that is slower in a brick; `certain`: the number of elements says that the work is the same."""
+    """A worker that is slower in a brick; `certain`: equal numbers of elements show equal work."""
 
     worker: str
     brick: str
@@ -101,7 +101,7 @@ class _Found(NamedTuple):
 
 
 class Slower:
-    """Finds workers that are slower than before; `newest`: the newest slot, compared."""
+    """Finds workers that are slower than before; `newest`: returns the newest compared slot."""
 
     def __init__(self, newest: Callable[[], SlotLook | None]) -> None:
         self._newest = newest
@@ -166,7 +166,7 @@ class Slower:
 
 
 def _slower(worker: str, brick: str, recent: Sequence[_Calls], blocks: Sequence[_Calls], least: float) -> _Found | None:
-    """Whether the last slots are slower than the blocks before them, at equal work and on a host that is no busier."""
+    """Whether the last slots are slower than the blocks, at equal work on a host no busier."""
     now, before = _middle(recent), _middle(blocks)
     excess = now.log_ns - before.log_ns
     if excess < max(least, _SPREADS * median([each.spread for each in blocks])):
@@ -174,7 +174,7 @@ def _slower(worker: str, brick: str, recent: Sequence[_Calls], blocks: Sequence[
     if sum(each.log_ns - before.log_ns > excess / 2 for each in recent) < len(recent) - 1:
         return None
     extra_ns = math.exp(before.log_ns) * math.expm1(min(excess, 100.0))
-    # No more than it spent there.
+    # At most the time that it spent there.
     cost = min(now.rate * extra_ns, now.rate * math.exp(now.log_ns))
     if cost < COST_MIN:
         return None
@@ -202,7 +202,7 @@ def _middle(of: Sequence[_Calls]) -> _Calls:
 
 
 def _known(values: Sequence[float]) -> float:
-    """The median of those that are known; nan: none is."""
+    """The median of the known values; nan: there are none."""
     known = [value for value in values if not math.isnan(value)]
     return median(known) if known else math.nan
 

@@ -1,28 +1,28 @@
 """Statistics: how far one worker differs from the others, and whether a group is slower.
 
-Owns: the standing of each row over slots, and the statistic of Mann and Whitney over values that are known by cell
-only. Must not know: what is measured, how wide a cell is. Invariants: the order of rows changes nothing; a row with too
-few values, or too few others, has no standing; ranks are computed in whole numbers and rounded once; with the groups
-exchanged the sign changes and nothing else; values in one cell are a tie, and nothing but ties has no result.
+Owns: the standing of each row over slots, and the statistic of Mann and Whitney over values known only by cell. Must
+not know: what is measured, how wide a cell is. Invariants: the order of rows changes nothing; a row with too few
+values, or too few other rows, has no standing; ranks are computed in whole numbers and rounded once; exchanging the
+groups changes only the sign; values in one cell are a tie, and ties alone give no result.
 
 Standing. The statistic was chosen by simulation: lognormal and Pareto times, rare long ones, 3 to 8 workers, 5 to 100
-calls a slot. In 221,400 windows of workers that were equal it scored 5 or more in 3, and of windows with one of eight 3
-% slow, while a slot's mean is known to 0.35 %, in 97 of 100 after five slots, 99.9 after six. What mattered, most of it
-first:
+calls per slot. It scored 5 or more in 3 of 221,400 windows of equal workers. With one of eight workers 3 % slow, and a
+slot's mean known to 0.35 %, it did so in 97 of 100 windows after five slots, in 99.9 after six. What mattered, the most
+important first:
 
-- The noise of a row is the larger of its own and of what all rows have: with that of all alone, a worker that is
-  unsteady and not slow was named in up to 12 of 100 windows. Its own is as wide as Student's t, for so few values.
-- Four slots at the least: with three, five times as many were named for nothing.
-- The spread over few workers is known badly, and three are close together by chance: it is widened by 1 + 3/n, which
-  halves the number that is named among workers that differ a little for good.
-- A mean without the least and the largest slot is nearly as sharp as one of all, and one stop leaves no trace in it.
-- Who has changed lately is judged by the slots since then: else it would be its own noise for a minute.
+- The noise of a row is the larger of its own and that of all rows: with only that of all, an unsteady worker that is
+  not slow was named in up to 12 of 100 windows. Its own is as wide as Student's t, because there are few values.
+- At least four slots: with three, five times as many workers were named wrongly.
+- The spread over few workers is poorly known, and three may be close together by chance: it is widened by 1 + 3/n,
+  which halves the number of workers named for a small lasting difference.
+- A mean without the smallest and the largest slot is nearly as sharp as one of all, and one stop leaves no trace in it.
+- A worker that has changed recently is judged by the slots since then: else the change would be noise for a minute.
 
 Ranks. The variance is that of ties, the tail that of a normal distribution. The correction for continuity is half of
-the greatest step that a value makes by changing to the next cell in use: 1/2 of U without ties, that of Yates with two
-cells. (With 1/2 always, 1 in 14 draws of 10 and of 2,000 values from the same, 1 % of it in a second cell, had a
-p-value below 0.01: 1 in 200 has now.) It still says too much of the two or three values that are not in the cell of
-nearly all: whoever concludes something asks for more than `p_value`.
+the largest step that a value makes when it changes to the next used cell: 1/2 of U without ties, Yates' with two cells.
+(With 1/2 always, 1 in 14 draws of 10 and 2,000 values from the same distribution, with 1 % in a second cell, had a
+p-value below 0.01; now 1 in 200 has.) It still overrates two or three values outside the cell of nearly all others: a
+caller needs more than `p_value` for a conclusion.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-ROWS_MIN = 3  # of two nobody can say which
+ROWS_MIN = 3  # of two, the slow one is undecidable
 SLOTS_MIN = 4
 THRESHOLD = 5.0
 
-_FLOOR = 0.0015  # nobody's clock, core and cache are closer to another's
+_FLOOR = 0.0015  # clocks, cores and caches of two workers differ by this much
 _TO_SIGMA = 1.4826  # from a median of absolute deviations
-_TRIMMED = 1.2  # variance of the trimmed mean, over that of the mean
+_TRIMMED = 1.2  # the variance of the trimmed mean, divided by that of the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Standing:
 
     Attributes:
         excess: over the median of all.
-        score: the excess over what chance and the usual differences explain.
-        slots: how many it rests on.
-        steady: whether it was so in all slots, except one at most.
-        first: the first slot of those in which it was so without a break, up to the last.
+        score: the excess divided by what chance and the usual differences explain.
+        slots: the number of slots used.
+        steady: whether it stood out in all slots, except at most one.
+        first: the first slot since which it stood out without a break.
     """
 
     excess: float
@@ -68,11 +68,11 @@ class Field:
     """All rows that are compared.
 
     Args:
-        rows: of each, a value for each slot; None if there is no meaningful one.
+        rows: a value for each slot of each row; None if there is no meaningful value.
 
     Attributes:
         centre: the median of all.
-        excess: of each over that; empty if too little is known to compare them.
+        excess: of each row over the centre; empty if too little is known to compare them.
     """
 
     centre = 0.0
@@ -89,12 +89,12 @@ class Field:
         self.excess = {name: level - self.centre for name, level in levels.items()}
         usual = median([abs(excess) for excess in self.excess.values()])
         self._spread = _TO_SIGMA * (1 + 3 / len(levels)) * usual
-        # Of differences between neighbours, so that what changes slowly, for whatever reason, is not taken for noise.
+        # Differences of neighbours, so that slow changes do not count as noise.
         steps = [abs(after - before) for each in self._values.values() for before, after in pairwise(each)]
         self._noise = _TO_SIGMA * median(steps) / math.sqrt(2)
 
     def standing(self, name: str) -> Standing:
-        """The standing of a compared row; if it has changed lately, by the values since then."""
+        """The standing of a compared row; if it has changed recently, by the values since then."""
         row = self._rows[name]
         whole = self._over(row, 0)
         changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self.centre)
@@ -107,7 +107,7 @@ class Field:
         return max(broken, default=-1) + 1
 
     def _over(self, row: Sequence[float | None], begin: int) -> Standing:
-        """The standing by the slots since one of them."""
+        """The standing by the slots since `begin`."""
         values = [value for value in row[begin:] if value is not None]
         if len(values) < SLOTS_MIN:
             return NOWHERE
@@ -121,7 +121,7 @@ class Field:
 
 
 def median(values: Collection[float]) -> float:
-    """The middle of one or more (`statistics` takes as long to load as a verb may)."""
+    """The middle value (importing `statistics` takes as long as a verb may)."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
@@ -133,18 +133,18 @@ def _trimmed(values: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Of one row: as wide as Student's t, for few values may lie close together by chance."""
+    """The deviation of one row, as wide as Student's t: few values may be close by chance."""
     mean, freedom = sum(values) / len(values), len(values) - 1
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (freedom - 2))
 
 
 class Ranks(NamedTuple):
-    """How two groups compare.
+    """The comparison of two groups.
 
     Attributes:
-        ahead: of all pairs with one of each group, those in which the second's is greater, less those in which the
+        ahead: over all pairs with one value of each group: how often the second's is greater, less how often the
             first's is.
-        p_value: the chance of that or more, either way, if both are drawn from the same.
+        p_value: the chance of this or more, in either direction, if both groups are equal.
     """
 
     ahead: int
@@ -152,7 +152,7 @@ class Ranks(NamedTuple):
 
 
 def ranks(first: Sequence[int], second: Sequence[int]) -> Ranks:
-    """Compare two groups by their values in each cell, the cell of the least values first."""
+    """Compare two groups by their numbers of values in each cell, the cell of the least first."""
     ahead = ones = others = ties = step = below = 0
     for one, other in zip(first, second, strict=True):
         here = one + other

@@ -1,9 +1,9 @@
-"""Who is slow, in which brick, and what that costs: a judgement over the last slots of time.
+"""Stragglers: which worker is slow, in which brick, and the cost, over the last slots.
 
 Owns: when a worker is named, when it is passed over and why, what was compared. Must not know: where slots come from,
-screens. Invariants: the order of workers changes nothing; where the evidence is thin nobody is named, and that is said;
-a worker whose work differs is not called slow; a brick is judged by its self times, so that nobody is blamed for what
-it calls.
+screens. Invariants: the order of workers changes nothing; if the evidence is thin, no worker is named, and that is
+reported; a worker with different work is not called slow; a brick is judged by its self times, so no worker is blamed
+for what it calls.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from brickd.base.thresholds import Thresholds
 from brickd.base.timestamps import Moment
 from brickd.base.units import duration, percent
 
-SLOTS = 6  # that are judged together
-STAYS = 0.5  # so much of each bound is enough to stay named
+SLOTS = 6  # judged together
+STAYS = 0.5  # the part of each bound that is enough to stay named
 _SECOND = 1e9
-_FEW_CALLS, _MANY_CALLS = 100, 500  # of the worker that made the fewest
+_FEW_CALLS, _MANY_CALLS = 100, 500  # of the worker with the fewest calls
 _MANY_WORKERS = 5
-_COMPARABLE = 0.5  # so much of what is to be explained is explained
-_THROTTLED = 0.5  # so much of the waiting makes throttling its reason
+_COMPARABLE = 0.5  # the part of an excess that an explanation must cover
+_THROTTLED = 0.5  # the part of the waiting that makes throttling its cause
 _NOBODY: Mapping[About, Moment] = MappingProxyType({})
 _DEFAULTS = Thresholds()
 
@@ -48,7 +48,7 @@ def judge(
 ) -> StragglerVerdict:
     """Compare the workers of each service over the last `SLOTS` looks, the oldest first.
 
-    Workers that are `named` already stay so until they are well below what it took.
+    `named` workers stay named until they are well below the bounds.
     """
     stretch = Stretch(looks[-SLOTS:])
     suspects: list[Suspect] = []
@@ -81,12 +81,12 @@ def judge(
 def _waiting(
     stretch: Stretch, service: str, named: Mapping[About, Moment], thresholds: Thresholds
 ) -> Iterator[WaitingWorker]:
-    """Workers that wait for a processor for longer than the others, or by themselves for long and with a reason."""
+    """Workers that wait for a processor longer than the others, or long by themselves."""
     workers = stretch.workers[service]
     hosts = {worker: stretch.hosts(worker) for worker in workers}
     field = Field({worker: [host.waited for host in of] for worker, of in hosts.items()})
     few = len(workers) < ROWS_MIN
-    # A fleet in which each worker has a processor of its own is as it is meant to be.
+    # If most workers have one processor each, that is how the fleet is meant to run.
     meant = not few and 2 * sum(of[-1].cpu is not None for of in hosts.values()) > len(workers)
     for worker, of in hosts.items():
         since = named.get(About(service, worker, ""))
@@ -109,7 +109,7 @@ def _waiting(
 
 
 def _waits_longer(field: Field, worker: str, least: float, since: Moment | None) -> bool:
-    """Whether a worker waits for longer than the others, by so much of its time."""
+    """Whether a worker waits longer than the others, by at least `least` of its time."""
     standing, ease = field.standing(worker), 1.0 if since is None else STAYS
     if min(field.excess[worker], standing.excess) < least or standing.score < ease * THRESHOLD:
         return False
@@ -117,7 +117,7 @@ def _waits_longer(field: Field, worker: str, least: float, since: Moment | None)
 
 
 def _since(hosts: Sequence[Host], least: float) -> int:
-    """The first slot since which it waits for so much of its time."""
+    """The first slot since which it waits at least `least` of its time."""
     return max((n for n, host in enumerate(hosts) if host.waited is None or host.waited < least), default=-1) + 1
 
 
@@ -152,7 +152,7 @@ def _of_service(
 
 
 def _awaited(wait: ComparedBrick, worker: str) -> bool:
-    """Whether the others wait for it, as far as that shows at all."""
+    """Whether the others wait for this worker, if that is visible at all."""
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
@@ -179,7 +179,7 @@ def _finding(
     if not brick.collective:
         total, lived_ns = brick.totals[about.worker], stretch.lived_ns(about.worker) or 1
         cost = row.calls / lived_ns * brick.median_ns * (row.excess_percent or 0.0) / 100
-        # No more than it spent there, and no more than a second of each second in each thread that records.
+        # At most the time that it spent there, and at most one second per second in each thread that records.
         cost = _SECOND * min(cost, total.self_ns / lived_ns, stretch.hosts(about.worker)[-1].threads)
     return Straggler(
         about,
@@ -195,7 +195,7 @@ def _finding(
 
 
 def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
-    """High if the evidence is rich in all respects, low if it is thin in one."""
+    """High if all evidence is rich, low if any of it is thin."""
     workers = len(brick.field.excess)
     calls = min(brick.totals[each].calls for each in brick.field.excess)
     if standing.slots == SLOTS_MIN or workers == ROWS_MIN or calls < _FEW_CALLS:
@@ -205,7 +205,7 @@ def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
 
 
 def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: float, thresholds: Thresholds) -> str:
-    """Why a worker that stands out is not named, or ''."""
+    """Why a worker that stands out is not named, or ""."""
     if ease == 1.0 and not standing.steady:
         return "it is slow in some of the slots only"
     if finding.cost_ns_per_s < ease * thresholds.straggler_cost_percent / 100 * _SECOND:
@@ -221,9 +221,9 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
 
 
 def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
-    """Why its brick is not slow, or '': it waits so much longer for a processor, for each call, and runs no longer.
+    """Why a brick is not slow, or "": its calls wait longer for a processor, and run no longer.
 
-    Of workers that compute it is known how much longer they run; else the waiting of all threads must explain it.
+    If its processor time per brick is known, that decides; else the waiting of all threads must explain the excess.
     """
     worker = finding.about.worker
     calls_ns = {each: total.calls / (stretch.lived_ns(each) or 1) for each, total in brick.totals.items()}
@@ -241,20 +241,20 @@ def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
 
 
 def _middle(slots: Iterable[float | None]) -> float | None:
-    """The median of the slots in which it is known; None: too few."""
+    """The median of the slots with a known value; None: too few."""
     known = [each for each in slots if each is not None]
     return median(known) if len(known) >= SLOTS_MIN else None
 
 
 def _beyond(parts: Mapping[str, float | None], calls: Mapping[str, float], worker: str) -> float:
-    """How much of its time a worker has beyond the median of all, for the calls that it made; 0: not known."""
+    """The part of a worker's time beyond the median per call, for its calls; 0: unknown."""
     mine = parts[worker]
     others = [part / calls[each] for each, part in parts.items() if part is not None]
     return 0.0 if mine is None else mine - calls[worker] * median(others)
 
 
 def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, finding: Straggler) -> str:
-    """Why the others wait for it, if its bricks show it: more work, or no certain slowness."""
+    """Why the others wait for it, if its bricks show that: more work, or uncertain slowness."""
     more = {each.key[1]: _more_ns_per_s(stretch, each, worker) for each in works}
     if sum(more.values()) < _COMPARABLE * finding.cost_ns_per_s:
         return ""

@@ -1,16 +1,16 @@
-"""Workers that are stuck: a span that is open far beyond its own past, or a stopped process.
+"""Stuck workers: a span that is open far beyond its own past, or a stopped process.
 
-Owns: how long a lane is quiet, and after which time that is too long. Must not know: how the snapshots came about,
-screens. Invariants: a lane in which anything was recorded since is not stuck; a span whose category says that it waits
-for work is never stuck; workers that are stuck in the same place are one alarm.
+Owns: how long a lane is quiet, and when that is too long. Must not know: how the snapshots are taken, screens.
+Invariants: a lane with any record since then is not stuck; a span whose category says that it waits for work is never
+stuck; workers that are stuck in the same place are one alarm.
 
 When a span is stuck:
 
 - Its p99 is known (from the same place in this worker, else in any worker of the service): after `stuck_times` times
   the p99, and not before `stuck_min`.
-- No worker has completed it, and nothing was recorded below it: after `stuck_first`, while its worker records nothing
-  in any lane. This is a first step that hangs, and a long beginning is not.
-- No worker has completed it, and spans below it were completed: never. This is a worker's loop, which waits for work.
+- No worker has completed it, and nothing was recorded below it: after `stuck_first`, if its worker records nothing in
+  any lane. So a first step that hangs is stuck, and a long start is not.
+- No worker has completed it, and spans below it were completed: never. It is a worker's loop, which waits for work.
 - Its process is stopped (SIGSTOP, a debugger): after `stuck_min`, whatever is open.
 """
 
@@ -32,11 +32,11 @@ from brickd.shm import _reader
 from brickd.shm.open_spans import Open, youngest
 from brickd.shm.segment_copy import Reading
 
-_PATHS = 0xFFFF  # the part of an open word that is a path's number
+_PATHS = 0xFFFF  # the bits of an open word that are a path's number
 
 
 class _Quiet(NamedTuple):
-    """Numbers of a lane of which one changes whenever a span begins or ends, and since when none did."""
+    """Counters of a lane that change at each begin and end of a span, and the last change."""
 
     activity: tuple[int, ...]
     since_ns: int
@@ -52,7 +52,7 @@ class _Stuck(NamedTuple):
 
 
 class Stuck:
-    """Finds stuck workers in snapshots that are taken in turn."""
+    """Finds stuck workers in consecutive snapshots."""
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, int], _Quiet] = {}
@@ -110,7 +110,7 @@ class Stuck:
                 span = youngest(worker.reading, lane)
                 if span is None or span.since_ns is None or _waits(worker.reading, lane["current"] & _PATHS):
                     continue
-                # What is below it may have ended since it began: it is only known to be quiet since then.
+                # A span below it may have ended only recently: it is known to be stuck only since its lane is quiet.
                 for_ns = min(span.since_ns, quiet_ns[number])
                 p99_ns = _quantile(worker.reading, lane["current"] & _PATHS)
                 if p99_ns is None:
@@ -132,7 +132,7 @@ def _waits(reading: Reading, number: int) -> bool:
 
 
 class _Service:
-    """The largest p99 of each place among the workers of a service, computed once and only where it is asked for."""
+    """The largest p99 of each place among a service's workers; computed once, on demand."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self._workers = workers
@@ -162,7 +162,7 @@ def _number(reading: Reading, span: Open) -> int:
 
 
 def _quantile(reading: Reading, number: int) -> float | None:
-    """The p99 of a path, in nanoseconds; None: no span of it was completed."""
+    """The p99 of a path in nanoseconds; None: no span of it was completed."""
     if number < 0:
         return None
     count = len(reading.paths)
@@ -175,7 +175,7 @@ def _quantile(reading: Reading, number: int) -> float | None:
 
 
 def _has_children(reading: Reading, number: int) -> bool:
-    """Whether a path directly below it was ever begun: a path is made as its first span begins."""
+    """Whether a path directly below it exists: a path is made when its first span begins."""
     return any(path is not None and path.parent == number and path.holds_spans for path in reading.paths)
 
 

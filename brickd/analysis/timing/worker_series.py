@@ -1,9 +1,9 @@
 """The workers of a service compared in one brick: slot by slot, and over the last slots.
 
-Owns: which bricks of a slot are looked at, what makes a worker comparable there, which slots of a worker count, how far
-it differs from the others. Must not know: which worker is named for that. Invariants: a load that all workers share
-leaves no trace; a worker that did too little is compared with none; a look has at most `ROWS_MAX` rows, and what it
-leaves out is counted; what another process did under the same name does not count for a worker.
+Owns: which bricks of a slot are compared, what makes a worker comparable there, which slots of a worker count, how far
+it differs from the others. Must not know: which worker is named. Invariants: a load on all workers leaves no trace; a
+worker with too little work is compared with none; a look has at most `ROWS_MAX` rows, and omitted bricks are counted;
+the records of another process with the same name do not count for a worker.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from brickd.analysis.timing.stats import ROWS_MIN, median
 from brickd.model.worker_totals import Share, Slot
 
 SAMPLES_MIN = 5
-_COMPUTES = 0.8  # so much of its recorded time is running or waiting for a processor
-# What is told costs a thousandth of the time on the wall. A brick in which nobody spent as much cannot.
+_COMPUTES = 0.8  # the part of its recorded time that must be running or waiting for a processor
+# A finding costs at least a thousandth of the wall time; a brick in which no worker spends that much has none.
 COST_MIN = 0.001
-# So many cost half a percent of a core, however many there are.
+# Comparing this many costs half a percent of a core.
 ROWS_MAX = 4_096
 
-# Who waits longest in a collective was there first: the others wait for the one that waits least.
+# The worker that waits longest in a collective was there first: the others wait for the one that waits least.
 COLLECTIVE = "collective"
-# The user's own word for a brick whose time says nothing of its worker: it waits for work, or is meant to differ.
+# The user's categories for a brick whose time shows nothing about a worker: it waits for work, or is meant to differ.
 UNJUDGED = ("wait", "idle")
 
 Key = tuple[str, str]
@@ -35,21 +35,21 @@ Left = Literal["small", "unjudged", "bounded"]
 
 
 class Life(NamedTuple):
-    """A process: a worker that is started again has the same name, and is another one."""
+    """The identity of a process: a restarted worker has the same name, but another uuid."""
 
     service: str
     uuid: str
 
 
 class Host(NamedTuple):
-    """What the kernel says of a worker in a slot.
+    """The kernel's account of a worker in a slot.
 
     Attributes:
-        threads: that have recorded anything.
-        ran, waited: how long its threads ran and waited for a processor, as parts of the time; None: not known.
-        pid: None: not known here.
-        cpu: the only processor that it may use; None: it may use several, or it is not known.
-        throttled: how long its control group was throttled, as a part of the time; None: not known.
+        threads: the number that have recorded anything.
+        ran, waited: the time that its threads ran and waited for a processor, as parts of the slot; None: unknown.
+        pid: None: unknown here.
+        cpu: the only processor that it may use; None: it may use several, or it is unknown.
+        throttled: how long its control group was throttled, as a part of the time; None: unknown.
     """
 
     threads: int = 1
@@ -61,12 +61,12 @@ class Host(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What a worker did in a brick, and how that is beside the others.
+    """A worker's work in a brick, compared with the others.
 
     Attributes:
         apart: in a collective, how much less it waited, as a part of the time between two of its calls; else the
-            logarithm of its self time of a call over the median of all. None: it did too little, or too few did enough.
-        usual_ns: the mean self time of its usual calls; None: that of all calls counts.
+            logarithm of its self time per call over the median of all. None: too few calls, or too few workers.
+        usual_ns: the mean self time of its usual calls; None: all calls count.
     """
 
     apart: float | None
@@ -83,15 +83,15 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlotLook:
-    """A slot, compared.
+    """A compared slot.
 
     Attributes:
-        slot: without its bricks, and without those that are only bounded.
+        slot: without its bricks and bounds.
         lives: the live workers at its end, by name.
         bricks: by service and brick, each worker's part.
-        hosts: what the kernel says of them, as far as it was asked.
-        left: why a brick was left out. small: too small to matter, or one too many. unjudged: by its category, its time
-            says nothing of its worker. bounded: nothing of it was measured.
+        hosts: the kernel's account of them, if known.
+        left: why a brick was omitted. small: too little time to matter, or beyond the limit. unjudged: by its category,
+            its time shows nothing about a worker. bounded: it has only bounds.
     """
 
     slot: Slot
@@ -129,12 +129,12 @@ def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_
 
 
 def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
-    """Of each service whose workers all do nothing but run and wait for a processor; see `processor_time`."""
+    """Processor time per work, for services whose workers only compute; see `processor_time`."""
     found: dict[str, float] = {}
     for service in sorted({service for service, _ in slot.bricks}):
         keys = [key for key in slot.bricks if key[0] == service]
         if any(slot.categories.get(key, "").casefold() == COLLECTIVE for key in keys):
-            continue  # whoever waits for the others may run meanwhile
+            continue  # a worker that waits for the others may run meanwhile
         recorded_ns: dict[str, float] = defaultdict(float)
         work_ns: dict[str, float] = defaultdict(float)
         for key in keys:
@@ -155,14 +155,14 @@ def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
 
 
 def _ran_ns(host: Host, recorded_ns: float, length_ns: int) -> float:
-    """How long a worker ran, if it only runs or waits for a processor in its recorded time; 0: not known."""
+    """How long a worker ran, if it only runs or waits for a processor when it records; else 0."""
     if host.ran is None or host.waited is None or (host.ran + host.waited) * length_ns < _COMPUTES * recorded_ns:
         return 0.0
     return host.ran * length_ns
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:
-    """How far each is apart by its times."""
+    """The distance of each worker by its times."""
     means = {each.worker: each.call_ns for each in shares if each.count >= SAMPLES_MIN and each.call_ns > 0}
     if len(means) < ROWS_MIN:
         return {}
@@ -175,7 +175,7 @@ def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
     if len(enough) < ROWS_MIN or length_ns <= 0:
         return {}
     middle = median([each.self_ns / each.count for each in enough])
-    # In differences: it is those that add up to the time of a step, and whoever is late waits nearly nothing.
+    # Differences, not ratios: they add up to the time of a step, and a late worker waits nearly nothing.
     return {each.worker: (middle - each.self_ns / each.count) * each.count / length_ns for each in enough}
 
 
@@ -184,13 +184,14 @@ class Stretch:
 
     Attributes:
         looks: the oldest first.
-        workers: those that live now, by service.
-        left: by service and reason, how many bricks were left out in all slots.
+        workers: the live ones, by service.
+        left: by service and reason, the number of bricks omitted in all slots.
     """
 
     def __init__(self, looks: Sequence[SlotLook]) -> None:
         self.looks = looks
-        # Small it may be in one slot and not in another; whether it is judged at all is as it was said last.
+        # The last slot decides whether a brick is judged by its category; it may be small in one slot and not in
+        # another.
         left = {key: look.left.get(key) for look in looks for key in (*look.left, *look.bricks)}
         seen = {key for look in looks for key in look.bricks if left[key] != "unjudged"}
         self._keys: dict[str, list[Key]] = {}
@@ -219,12 +220,12 @@ class Stretch:
         return found
 
     def hosts(self, worker: str) -> list[Host]:
-        """What the kernel says of a worker in each slot."""
+        """The kernel's account of a worker in each slot."""
         begin, none = self._begins[worker], Host()
         return [look.hosts.get(worker, none) if slot >= begin else none for slot, look in enumerate(self.looks)]
 
     def processor(self, worker: str) -> list[float | None]:
-        """How much processor time it takes for its work in each slot, over the median; None: not known."""
+        """The processor time for its work in each slot, over the median; None: unknown."""
         begin = self._begins[worker]
         return [look.processor.get(worker) if slot >= begin else None for slot, look in enumerate(self.looks)]
 
