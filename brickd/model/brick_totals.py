@@ -1,8 +1,8 @@
-"""Totals over workers by brick, also apart by worker, service or layer, and by category.
+"""Totals over workers by brick, optionally by worker, service or layer, and by category.
 
-Owns: what a brick's totals are, and whose mean is the worst. Must not know: files, states of workers, screens.
-Invariants: the categories' times add up to the time that was recorded; no total is less than the self time in it; what
-was done in launches of a kernel stands with their times only if the times of all launches are known.
+Owns: the totals of a brick, and which worker has the worst mean. Must not know: files, states of workers, screens.
+Invariants: the categories' times add up to the recorded time; no total is less than its self time; the amounts of a
+kernel's launches are added to their times only if the times of all launches are known.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class BrickTotals:
     """The totals of one brick over all workers, or over one group of them.
 
     Attributes:
-        category: the first one that any worker declared, else 'other'.
-        group: the worker, the service or the layer (None: outside of layers); None if nothing is told apart.
-        bounded: no time in it was measured: these are parts of the time until a device was waited for.
-        latency: from the starts to the sync, of what is bounded.
-        worst_worker: the one with the largest mean.
+        category: the first one that any worker declared, or 'other'.
+        group: the worker, the service or the layer (None: outside of layers); None without grouping.
+        bounded: no time was measured; the times are parts of the time until a sync.
+        latency: of a bounded brick, from the starts to the sync.
+        worst_worker: the worker with the largest mean.
     """
 
     name: str
@@ -43,7 +43,7 @@ class BrickTotals:
     worst_worker: str
 
     def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
-        """As JSON has it; a window of `over_ns` does not know its shortest and longest span."""
+        """The JSON document; `over_ns`: of a window, whose shortest and longest span are unknown."""
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p95", "p99", "p999")
         windowed = over_ns is not None
@@ -72,12 +72,12 @@ class BrickTotals:
 
 
 def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]:
-    """Every brick that was recorded, the largest self time first."""
+    """Every recorded brick, the largest self time first."""
     fold: Fold[_Key] = Fold()
     latencies: Fold[_Key] = Fold()
     categories: dict[str, str] = {}
     workers = list(workers)
-    names = sorted(worker.name for worker in workers)  # of two with the same mean the last one by name is the worst
+    names = sorted(worker.name for worker in workers)  # of two with the same mean, the last by name is the worst
     numbers = {name: number for number, name in enumerate(names)}
     for worker in workers:
         key_of, group = _keyed(worker, by, categories)
@@ -91,25 +91,25 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
         name, part, bounded = key
         row = fold.row(number)
         if row["count"]:
-            # Of a brick that stands below itself, the outermost span may be open still: it gives its total at its end,
-            # those below it have given their self times.
+            # In a recursive brick the outermost span may still be open: it adds its total when it ends, but the spans
+            # below it have already added their self times.
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
             launches = launched.get((name, part)) if not bounded else None
-            # Only if the row holds nothing else: else its time is not that of the launches.
+            # Only if the row contains nothing else; otherwise its time is not that of the launches.
             if launches is not None and row["count"] == launches.timed >= launches.row["count"]:
                 row["elements"] += launches.row["elements"]
                 row["bytes"] += launches.row["bytes"]
                 row["flops"] += launches.row["flops"]
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
             result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst))
-    # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
-    # those outside of layers come first among equals.
+    # By whole nanoseconds, as shown: two readings of the same spans differ by less. Spans outside of layers (None) come
+    # first among equals.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
 
 
 @dataclass(slots=True)
 class _Launched:
-    """The totals of a kernel's launches; `timed`: the number with more than a host's span."""
+    """The totals of a kernel's launches; `timed`: the number with a time of their own."""
 
     row: _reader.Row
     timed: int = 0
@@ -118,7 +118,7 @@ class _Launched:
 def _launched(
     workers: Iterable[Worker], categories: dict[str, str], by: By | None
 ) -> dict[tuple[str, str | int | None], _Launched]:
-    """By name and group; empty where no kernel was launched."""
+    """The launches of each kernel, by name and group."""
     fold: Fold[tuple[str, str | int | None, int]] = Fold(marks=True)
     for worker in workers:
         reading = worker.reading
@@ -138,14 +138,14 @@ def _with_unit(key_of: Callable[[CallPath, int], _Key]) -> Callable[[CallPath, i
 
 
 def _of_latencies(reading: Reading) -> Reading:
-    """The reading with the latencies in the place of its totals."""
+    """The reading with the latencies in place of its totals."""
     return replace(reading, summaries=bytes(reading.latency).ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
 
 
 def _keyed(
     worker: Worker, by: By | None, categories: dict[str, str]
 ) -> tuple[Callable[[CallPath, int], _Key], str | None]:
-    """The key of each path, and the group that the keys depend on besides the paths and names."""
+    """The function from a path to its key, and the group that its keys also depend on."""
     name_of = names_in(worker.reading, categories)
     group = {"worker": worker.name, "service": worker.service}.get(by or "")
 
@@ -156,7 +156,7 @@ def _keyed(
 
 
 def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], str]:
-    """Make a function from name number to text, which notes the first declared category."""
+    """Make a function from a name's number to its text, which records the first category."""
     known: dict[int, str] = {}
 
     def name_of(number: int) -> str:
@@ -176,12 +176,12 @@ def per_second(amount: float, time_ns: float | None) -> float | None:
 
 
 def percent_of(part: float, whole: float) -> float:
-    """The percentage to four figures, so that little is never 0; of nothing it is 0."""
+    """The percentage to four digits, so that a small part is never 0; 0 if the whole is 0."""
     return float(f"{100 * part / whole:.4g}") if whole else 0.0
 
 
 def categories(of: Iterable[BrickTotals]) -> list[dict[str, Any]]:
-    """Self times by category: they add up to 100 percent of what was recorded."""
+    """Self times by category; they add up to 100 percent of the recorded time."""
     counts: dict[str, int] = defaultdict(int)
     times: dict[str, float] = defaultdict(float)
     for brick in of:

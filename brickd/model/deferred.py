@@ -1,19 +1,19 @@
-"""The deferred work of one worker: starts that wait for their end, and what they came to.
+"""The deferred work of one worker: starts that wait for their end, and their durations.
 
-Owns: which finalize closes which start, and how long a start then took. Must not know: rings, files, other workers.
+Owns: which finalize closes which start, and how long the work then took. Must not know: rings, files, other workers.
 
-A worker hands work to a device and says only when it started; a finalize says that the host has waited for a stream,
-so that what had started there is over. A start is closed by the first finalize of its stream that is not earlier.
-Where a device's own clock measured it, that is its duration, unless it is longer than the start is ago. Else only
-bounds are known: the part of the interval up to the next start of the stream (so that the parts add up to the time that
-passed), and the latency to the sync.
+When a worker hands work to a device, it records only the start. A finalize records that the host has waited for a
+stream, so the work that had started there is over. A start is closed by the first finalize of its stream that is not
+earlier. If the device's own clock measured the work, that is its duration, unless it is longer than the time since the
+start. Otherwise only bounds are known: the part of the interval up to the next start of the stream (these parts add up
+to the elapsed time), and the latency to the sync.
 
-Records of several lanes arrive in any order. A finalize settles once every lane was read to its end after the finalize
-was: whatever was said before it has arrived by then.
+Records of several lanes arrive in any order. A finalize settles when every lane has been read to its end after the
+finalize was read: all earlier records have arrived by then.
 
 Invariants: every start is counted exactly once: started = measured + bounded + pending + orphaned; the bounds of one
-stream never add up to more than the time that passed; the order in which lanes are read changes nothing; what waits is
-limited, and what goes over that is orphaned and counted.
+stream never add up to more than the elapsed time; the order in which lanes are read changes nothing; the number of
+waiting starts is limited, and the excess is orphaned and counted.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from brickd.shm.segment_codec import packed, packed_text
 WAITING_MAX = 16_384
 STREAMS_MAX = 4_096
 
-_SOON_NS = 1_000_000_000  # what is no longer than this is believed without a look at the clock
-_UNLIKE = 2  # how often as fast a device's clock may run as the host's
+_SOON_NS = 1_000_000_000  # a measurement up to this is accepted without reading the clock
+_UNLIKE = 2  # a device's clock may run at most this many times as fast as the host's
 
 _MOST = 2**64 - 1
 _RECORD = struct.Struct("<QIHH6Q")
@@ -44,7 +44,7 @@ _RECORD = struct.Struct("<QIHH6Q")
 
 @dataclass(slots=True)
 class Finalize:
-    """The host has waited for a stream, or all (None); `again`: for a start that came later."""
+    """The host has waited for a stream, or all (None); `again`: repeated for a late start."""
 
     ticks: int
     stream: int | None
@@ -53,7 +53,7 @@ class Finalize:
 
 @dataclass(slots=True)
 class DeferredStream:
-    """The starts that wait on one stream, and until when all starts there are closed."""
+    """The waiting starts of one stream, and the time up to which all its starts are closed."""
 
     waiting: WaitingStarts = field(default_factory=WaitingStarts)
     closed: int = -1
@@ -61,7 +61,7 @@ class DeferredStream:
 
 @dataclass(slots=True)
 class Batch:
-    """What waits for another pass over the lanes: finalizes, and measurements without a start."""
+    """Finalizes, and measurements without a start, that wait for another pass over the lanes."""
 
     finalizes: list[Finalize] = field(default_factory=list)
     measurements: dict[int, int] = field(default_factory=dict)
@@ -74,13 +74,13 @@ class Deferred:
     """One worker's deferred work.
 
     Attributes:
-        measured: by path, what devices measured, in ns.
-        bound: by path, the parts of the time that passed, in ns.
-        latency: by path, from start to sync, in ns; of the same starts as `bound`.
-        counts: started, measured, bounded, orphaned: what became of the starts; late: those among the bounded that came
-            after the time was given to others, with a part of 0; unmatched: measurements of nothing that waits, or of
-            more time than has passed since it started; refused: starts with an id that waits already;
-            finalized: finalizes that settled.
+        measured: by path, the times that devices measured, in ns.
+        bound: by path, the parts of the elapsed time, in ns.
+        latency: by path, the time from start to sync, in ns; of the same starts as `bound`.
+        counts: started, measured, bounded, orphaned: the starts by outcome; late: the bounded starts that arrived after
+            their time was assigned to others, and got a part of 0; unmatched: measurements without a waiting start, or
+            longer than the time since the start; refused: starts with the id of a waiting start; finalized: finalizes
+            that settled.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Deferred:
         self._streams: dict[int, DeferredStream] = {}
         self._closed = -1  # on every stream
         self._waiting: dict[int, Start] = {}  # by id: those without a measurement
-        # What came since the last complete pass over the lanes, and what had come by then.
+        # Arrived since the last complete pass over the lanes, and before its end.
         self._fresh, self._ripe = Batch(), Batch()
 
     @property
@@ -115,7 +115,7 @@ class Deferred:
                 self._measure(a, b, now)
 
     def _begin(self, number: int, start: Start, now: Callable[[], Now]) -> None:
-        if start.id in self._waiting:  # given twice: whoever says that lies
+        if start.id in self._waiting:  # a correct writer never uses an id twice
             self.counts["refused"] += 1
             return
         self.counts["started"] += 1
@@ -142,7 +142,7 @@ class Deferred:
         self.counts["measured"] += 1
 
     def settle(self, tick_ns: float, *, complete: bool) -> None:
-        """End a pass over the lanes; `complete`: each was read to an end that it had during it."""
+        """End a pass over the lanes; `complete`: each was read to an end that it had meanwhile."""
         if complete or len(self._fresh) > WAITING_MAX:
             self._close_all(tick_ns)
             self.counts["unmatched"] += len(self._ripe.measurements)
@@ -166,17 +166,17 @@ class Deferred:
                 self._streams.setdefault(each.stream, DeferredStream())
         everywhere = due.get(None, -1)
         for number, stream in self._streams.items():
-            # There may be thousands of streams: of one where nothing waits, `_closed` says until when all is closed.
+            # There may be thousands of streams. `_closed` stands for those without a waiting start.
             if number in due or (None in due and stream.waiting):
                 until = max(due.get(number, -1), everywhere)
                 self._close(stream, until, (syncs[None], syncs[number]), tick_ns)
         self._closed = max(self._closed, everywhere)
 
     def _close(self, stream: DeferredStream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
-        """Give each start its part of the time: up to the next one or the first sync after it.
+        """Assign each start its part of the time: up to the next start or the first sync after it.
 
-        `until` is the last finalize that has settled, and so have all before it; `syncs` are the ticks of finalizes,
-        each list in order, with that of `until`.
+        `until`: the last settled finalize; all earlier ones have settled too. `syncs`: the ticks of finalizes, sorted
+        lists that include `until`.
         """
         given = max(stream.closed, self._closed)
         stream.closed = max(stream.closed, until)
@@ -189,7 +189,7 @@ class Deferred:
                 continue
             del self._waiting[start.id]
             sync = min(each[at] for each in syncs if (at := bisect_left(each, start.start)) < len(each))
-            late = start.start < given  # that part of the time is others' by now
+            late = start.start < given  # that part of the time is already assigned
             part = 0 if late else min(following, sync) - start.start
             self.bound.add(start.path, _ns(part, tick_ns), start.elements, start.bytes)
             self.latency.add(start.path, _ns(sync - start.start, tick_ns), 0, 0)
@@ -199,7 +199,7 @@ class Deferred:
     def _limit(self) -> None:
         here = sum(len(stream.waiting) for stream in self._streams.values())
         if here > WAITING_MAX:
-            # An eighth more than must go, so that this is not done for each start that comes.
+            # An eighth more than necessary, so that this does not run for each new start.
             every = sorted((each.start, each.id) for stream in self._streams.values() for each in stream.waiting)
             self._orphan(set(every[: here - WAITING_MAX + WAITING_MAX // 8]))
         if len(self._streams) > STREAMS_MAX:
@@ -225,7 +225,7 @@ class Deferred:
         self.counts.update(other.counts)
         for number, stream in other._streams.items():
             own = self._streams.setdefault(number, DeferredStream())
-            # An id is given once in a process: what both have is nobody's.
+            # A process uses an id once: a start of `other` whose id also waits here is orphaned.
             once = [each for each in stream.waiting if each.measured or each.id not in self._waiting]
             self.counts["orphaned"] += len(stream.waiting) - len(once)
             own.waiting.add(*once)
@@ -236,7 +236,7 @@ class Deferred:
         self._fresh.measurements |= other._ripe.measurements | other._fresh.measurements
 
     def members(self) -> dict[str, str]:
-        """All of it, as members of an object in JSON."""
+        """The JSON texts of all of it, for members of an object."""
         batches = [
             [[[each.ticks, each.stream, each.again] for each in batch.finalizes], list(batch.measurements.items())]
             for batch in (self._ripe, self._fresh)
@@ -250,11 +250,11 @@ class Deferred:
         }
 
     def pieces(self) -> Iterator[str]:
-        """As JSON, piece by piece."""
+        """The JSON text, in pieces."""
         return pieces({name: (value,) for name, value in self.members().items()})
 
     def _streams_text(self) -> str:
-        # Not by way of a list: what is long and written already is not looked through once more.
+        # Joined as text: encoding a list would scan these long, finished strings again.
         marked = sum(len(stream.waiting) for stream in self._streams.values()) > self.pending
         streams = [
             f'[{number},{each.closed},"{each.waiting.text()}","{each.waiting.marks() if marked else ""}"]'
@@ -264,7 +264,7 @@ class Deferred:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Deferred:
-        """What `pieces` wrote: a restart changes nothing, however soon the next one follows."""
+        """Decode the document that `pieces` encoded; a restart changes nothing."""
         self = cls()
         self.counts.update({unicode(name): whole(count) for name, count in document["counts"].items()})
         for name in _TABLES:
@@ -294,10 +294,10 @@ def _batch(finalizes: Any, measurements: Any) -> Batch:
 
 
 def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:
-    """Whether it would have begun before its start; False without a clock."""
+    """Whether the work would have begun before its start; False without a clock."""
     return now.ticks is not None and elapsed_ns > _UNLIKE * (now.ticks - start.start) * now.tick_ns
 
 
 def _ns(ticks: int, tick_ns: float) -> int:
-    """Ticks in nanoseconds, limited: a worker that lies may send more than a number here holds."""
+    """Ticks in nanoseconds, limited to 64 bits, which a hostile worker's times may exceed."""
     return min(round(ticks * tick_ns), _MOST)

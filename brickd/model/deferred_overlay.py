@@ -1,8 +1,8 @@
-"""A segment's reading with the daemon's view of the worker's deferred work laid over it.
+"""A segment's reading combined with the daemon's view of the worker's deferred work.
 
-Owns: where deferred work stands among the paths. Must not know: how its times came about, files. Invariants: what was
-measured stands on the path that the worker gave it; what is only bounded stands on a path of its own beside it, of
-another unit, so that no bound is ever added to a measurement; nothing is laid over what the worker counted itself.
+Owns: the paths of deferred work. Must not know: how its times are computed, files. Invariants: measured time is on the
+path that the worker gave it; bounded time is on an additional path of another unit, so that no bound is ever added to a
+measurement; the worker's own counts are never replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTHING = bytes(_SIZE)
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """A copy of a worker's deferred work, to read while the daemon goes on."""
+    """A copy of a worker's deferred work, to read while the daemon continues."""
 
     measured: _reader.Packed
     bound: _reader.Packed
@@ -28,7 +28,7 @@ class Overlay:
 
 
 def overlay(deferred: Deferred) -> Overlay | None:
-    """The copy; None where the worker never deferred anything."""
+    """The copy; None if the worker never deferred work."""
     if not deferred.counts:
         return None
     tables = (deferred.measured.packed(), deferred.bound.packed(), deferred.latency.packed())
@@ -59,7 +59,7 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
 
 
 def lifted(reading: Reading) -> Deferred:
-    """What was laid over the reading of a worker taken for dead; what pended then is lost."""
+    """The deferred work in the reading of a worker that seemed dead; pending starts are lost."""
     numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
     summaries, latencies = bytes(reading.summaries), bytes(reading.latency)
     measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))

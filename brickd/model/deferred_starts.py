@@ -1,8 +1,8 @@
-"""Starts of deferred work that wait for their end, and how they are kept over a restart.
+"""Starts of deferred work that wait for their end, and how they survive a restart.
 
-Owns: the list of them, its form within a document. Must not know: streams, what ends a start. Invariants: what was
-written comes back as it was; what nobody wrote is a ValueError; a start is written once, however often all are: of
-those that nobody ever ends there are many, and a checkpoint is wanted each second.
+Owns: the list of starts, its form in a document. Must not know: streams, what ends a start. Invariants: decoding
+returns what was encoded; an invalid text raises ValueError; each start is encoded only once, because there is a
+checkpoint every second and there may be many starts that never end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from brickd.base.json_values import whole
 from brickd.shm import _reader
 
 _ROW = struct.Struct("<QQIQQ")  # start, id, path, elements, bytes
-_ROW_CHARACTERS = _ROW.size // 3 * 4  # a multiple of three bytes ends with its last character: rows can be joined, cut
+_ROW_CHARACTERS = _ROW.size // 3 * 4  # the size is a multiple of 3, so texts of rows can be cut and joined
 
 
 @dataclass(slots=True)
 class Start:
-    """Work that was handed to a stream; a measured one still ends what started before it."""
+    """Work handed to a stream. A measured start still ends the part of the start before it."""
 
     start: int
     id: int
@@ -35,11 +35,11 @@ class Start:
 
 
 class WaitingStarts:
-    """Those of one stream, in the order in which they came."""
+    """The waiting starts of one stream, in order of arrival."""
 
     def __init__(self, starts: Iterable[Start] = ()) -> None:
         self._starts = list(starts)
-        self._text = ""  # of the first so many
+        self._text = ""  # of the starts that are already encoded, the first ones
 
     def __iter__(self) -> Iterator[Start]:
         return iter(self._starts)
@@ -48,11 +48,11 @@ class WaitingStarts:
         return len(self._starts)
 
     def add(self, *starts: Start) -> None:
-        """Append some."""
+        """Append starts."""
         self._starts += starts
 
     def take(self, which: Callable[[Start], bool]) -> list[Start]:
-        """Take some of them out."""
+        """Remove some starts, and return them."""
         goes = list(map(which, self._starts))
         stays = list(map(not_, goes))
         taken, self._starts = list(compress(self._starts, goes)), list(compress(self._starts, stays))
@@ -60,19 +60,19 @@ class WaitingStarts:
         return taken
 
     def text(self) -> str:
-        """All of them, except which are measured."""
+        """The text of all starts, without their marks."""
         fresh = self._starts[len(self._text) // _ROW_CHARACTERS :]
         packed = b"".join([_ROW.pack(each.start, each.id, each.path, each.elements, each.bytes) for each in fresh])
         self._text += _text(packed)
         return self._text
 
     def marks(self) -> str:
-        """Which of them are measured."""
+        """The text of the marks: which starts are measured."""
         return _text(bytes(map(attrgetter("measured"), self._starts)))
 
     @classmethod
     def of(cls, text: str, marks: str) -> Self:
-        """What `text` and `marks` wrote; without any marks none is measured."""
+        """Decode what `text` and `marks` encoded; with empty marks no start is measured."""
         packed = a2b_base64(text, strict_mode=True)
         if len(packed) % _ROW.size:
             raise ValueError(f"{len(packed)} bytes of starts, expected a multiple of {_ROW.size}")
@@ -87,7 +87,7 @@ class WaitingStarts:
 
 
 def _runs(flags: Iterable[bool]) -> Iterator[tuple[int, int]]:
-    """Where flags are set: from where, up to where."""
+    """The (begin, end) of each run of set flags."""
     end = 0
     for flag, run in groupby(flags):
         begin, end = end, end + len(list(run))

@@ -1,8 +1,8 @@
 """The last thousand events of a daemon, in order.
 
-Owns: the form of an event, their numbers, what is forgotten. Must not know: what makes an event, who reads them.
-Invariants: numbers have no gaps and never come twice, so that a reader knows how many it missed; any number of
-threads add and read; a thread that adds waits for no reader.
+Owns: the form of an event, the numbers, which events are forgotten. Must not know: what causes an event, who reads it.
+Invariants: numbers have no gaps and never repeat, so that a reader knows how many events it missed; any number of
+threads add and read; a thread that adds an event waits for no reader.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Event:
     command: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         return {
             "number": self.number,
             "time": rfc3339(self.time_ns),
@@ -80,7 +80,7 @@ class LogEvent(Protocol):
         worker: str | None = None,
         command: str | None = None,
     ) -> object:
-        """Take it."""
+        """Log an event."""
 
 
 class Log:
@@ -101,7 +101,7 @@ class Log:
         worker: str | None = None,
         command: str | None = None,
     ) -> Event:
-        """Note that something happened now."""
+        """Log an event that happened now."""
         with self._lock:
             self._newest += 1
             event = Event(self._newest, time.time_ns(), kind, text, service, worker, command)
@@ -112,7 +112,7 @@ class Log:
         return event
 
     def since(self, number: int) -> Page:
-        """The events after the one of this number; none if that is still to come."""
+        """The events after the one of this number; none if that one is in the future."""
         with self._lock:
             forgotten = self._newest - len(self._events)
             begin = max(number, forgotten)

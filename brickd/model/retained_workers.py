@@ -1,7 +1,7 @@
-"""What only a daemon knows of a worker: cursors, deferred work, totals of a removed segment.
+"""A daemon's state about workers: cursors, deferred work, totals of removed segments.
 
-Owns: that state, and its form as JSON. Must not know: how it is kept in a file, how it changes. Invariants: a worker is
-known by its uuid; `Background` is a copy of what belongs beside the segments when all workers are looked at.
+Owns: that state, and its form as JSON. Must not know: how it is stored in a file, how it changes. Invariants: a worker
+is identified by its uuid; `Background` is a copy of the state that a survey needs in addition to the segments.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Cursor(NamedTuple):
     Attributes:
         span: slots of the span ring.
         event: slots of the event ring.
-        events: records among these.
-        sequence: the number of the last of them.
+        events: records in these slots.
+        sequence: the number of the last of these records.
         spans_lost: details that an earlier daemon read.
     """
 
@@ -43,13 +43,13 @@ class Cursor(NamedTuple):
 
 @dataclass(slots=True)
 class RetainedWorker:
-    """A worker whose segment is there.
+    """A worker whose segment exists.
 
     Attributes:
-        name: it stays when other workers come and go.
+        name: it stays the same when other workers start and end.
         cursors: by lane.
-        finalizes_dropped: the number that `deferred` knows of.
-        file: its segment, as soon as that is drained; None: a checkpoint of an earlier brickd did not say it.
+        finalizes_dropped: the number that `deferred` has taken into account.
+        file: its segment, once that is drained; None if an earlier brickd's checkpoint lacks it.
     """
 
     name: str = ""
@@ -59,9 +59,9 @@ class RetainedWorker:
     file: Identifier | None = None
 
     def pieces(self) -> Iterator[str]:
-        """As JSON, piece by piece."""
-        dropped = min(self.finalizes_dropped, U64_MAX)  # of all lanes of a worker that may lie
-        # The fourth member was a uid, which brickds of before one-user daemons still expect.
+        """The JSON text, in pieces."""
+        dropped = min(self.finalizes_dropped, U64_MAX)  # a hostile worker's lanes may exceed it
+        # Older brickds, whose daemons served several users, expect the uid as fourth member.
         yield f"[{plain(self.name)},{plain(self.cursors)},{dropped},{os.geteuid()},"
         yield from self.deferred.pieces()
         yield f",{plain(self.file)}]"
@@ -70,7 +70,7 @@ class RetainedWorker:
     def of(
         cls, name: Any, cursors: Any, finalizes_dropped: Any, uid: Any, deferred: Any, file: Any = None
     ) -> RetainedWorker:
-        """What `pieces` said; an earlier brickd's checkpoint has no file."""
+        """Decode what `pieces` encoded; an earlier brickd's checkpoint has no file."""
         whole(uid, -1, _UID_MAX)
         return cls(
             unicode(name),
@@ -94,18 +94,18 @@ class RetainedTotals:
         self.reading = segment_codec.compact(self.reading)
 
     def text(self) -> str:
-        """As JSON: made once, for each checkpoint needs it and it never changes."""
+        """The JSON text; cached, because each checkpoint needs it and it never changes."""
         if not self._text:
             self._text = f"[{plain(self.name)},{segment_codec.written(self.reading)},{self.workers}]"
         return self._text
 
     def of_service(self, service: str) -> RetainedTotals:
-        """The same under another service's name."""
+        """The same totals under another service's name."""
         header = {**self.reading.header, "service": service.encode(), "index": -1, "coordinates": b""}
         return RetainedTotals(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
 
     def and_(self, other: RetainedTotals) -> RetainedTotals:
-        """The sum of both, which has no worker's own name."""
+        """The sum of both, named after the service."""
         header = {**self.reading.header, "index": -1, "coordinates": b""}
         reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
         return RetainedTotals(f"{reading.service}/older", reading, self.workers + other.workers)
@@ -113,14 +113,15 @@ class RetainedTotals:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What stands beside the segments when all workers are looked at, by uuid.
+    """A daemon's state that a survey needs in addition to the segments, by uuid.
 
     Attributes:
-        names: of workers, and of sums by the uuid that their reading has.
-        begun: the uuids of known workers by their first half, which is what a worker says of a segment that it lost.
+        names: of workers, and of sums by the uuid of their reading.
+        begun: the uuids of known workers by their first half; a worker names its lost segment by that half.
         files: each known worker's segment.
         older: the sums, which have no uuid of their own.
-        added: the workers that were added to each sum recently, by its uuid.
+        buried: the uuids of segments that are not read: their workers are in a sum, or were forgotten.
+        added: the workers that were recently added to each sum, by the sum's uuid.
         removed: workers whose segments were removed, and sums of earlier ones.
     """
 
@@ -135,11 +136,11 @@ class Background:
     removed: Removals = field(default_factory=Removals)
 
     def before(self, took: int) -> str | None:
-        """The known uuid of the lost segment whose totals a worker took along."""
+        """The known uuid of the lost segment whose totals a worker took over."""
         return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
 
     def overlay(self, uuid: str, before: str | None) -> Overlay | None:
-        """The deferred work of a worker, under its segment's uuid or that of the one before."""
+        """The deferred work of a worker, by the uuid of its segment or of its lost segment."""
         if (found := self.overlays.get(uuid)) is not None or before is None:
             return found
         return overlay(lifted(self.gone[before].reading)) if before in self.gone else self.overlays.get(before)

@@ -1,8 +1,8 @@
-"""Summaries of many workers added up under keys of the caller: bricks, nodes of a tree.
+"""Summaries of many workers added up under the caller's keys: bricks, nodes of a tree.
 
-Owns: which path counts for which row, whose time is whose. Must not know: files, workers, what a key means. Invariants:
-self times add up to the time that was recorded, each moment once; a row's total counts a moment once even where the row
-stands below itself; the order of readings changes nothing; marks have no time, and a row only if the caller asks.
+Owns: which path counts for which row, and the assignment of time to rows. Must not know: files, workers, what a key
+means. Invariants: self times add up to the recorded time, each moment once; a row's total counts a moment once, even if
+the row is below itself; the order of readings changes nothing; marks have no time, and a row only if the caller asks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 Key = TypeVar("Key", bound=Hashable)
 
-_LEAF = 0.9  # so much of its time is its own: only then its histogram, which has whole times, says anything of that
+_LEAF = 0.9  # the least share of self time with which the histogram, which has total times, describes self times
 
 
 class PathRows(NamedTuple):
-    """Each path's row (-1: none), the path with a time above it, `_reader.PART_OUTER` and `PART_NS`."""
+    """Each path's row (-1: none), the nearest timed path above, and the `_reader.PART_*` flags."""
 
     rows: array[int]
     parents: array[int]
@@ -31,7 +31,7 @@ class PathRows(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The sums of one reading under one key; `usual_ns`: the mean self time of the usual calls, where it was asked."""
+    """The sums of a reading under one key; `usual_ns`: the mean self time of usual calls."""
 
     spans: int
     self_ns: float
@@ -40,10 +40,10 @@ class Sums(NamedTuple):
 
 
 class Fold(Generic[Key]):
-    """The totals of every key; a row's number is its place in `keys`.
+    """The totals of every key; a row's number is its index in `keys`.
 
-    With `marks`, marks have rows too, which count, and give nothing to any other row. Without, a span below a node is
-    below the span around that node.
+    With `marks`, marks also have rows, which only count and contribute to no other row. Without, a span below a node
+    counts as below the span around that node.
     """
 
     def __init__(self, *, marks: bool = False) -> None:
@@ -57,9 +57,9 @@ class Fold(Generic[Key]):
     def _new_places(self, reading: Reading, key_of: Callable[[CallPath, int], Key]) -> PathRows:
         count = len(reading.paths)
         rows, parents, flags = array("i", [-1]) * count, array("i", [-1]) * count, bytearray(count)
-        spans = array("i", [-1]) * count  # of each path, the nearest span at or above it
-        holds = bytearray(count)  # whether a span directly below it counts
-        open_rows: Counter[int] = Counter()  # of the paths on the way down to where we are
+        spans = array("i", [-1]) * count  # the nearest span at or above each path
+        holds = bytearray(count)  # whether a span directly below the path counts
+        open_rows: Counter[int] = Counter()  # the rows of the paths from the root to the current one
         below: list[list[int]] = [[] for _ in range(count)]
         to_visit: list[int] = []
         for number in reversed(range(count)):
@@ -76,7 +76,7 @@ class Fold(Generic[Key]):
                 continue
             above = path.parent
             if above >= 0 and not path.marks and not holds[above]:
-                to_visit += below[number]  # below a mark no time passes
+                to_visit += below[number]  # a span below a mark has no time
                 continue
             span = spans[above] if above >= 0 else -1
             spans[number] = span if path.marks else number
@@ -90,7 +90,7 @@ class Fold(Generic[Key]):
             if row == len(self.keys):
                 self.keys.append(key)
             if path.marks:
-                flags[number] = _reader.PART_OUTER | _reader.PART_NS  # what a host states is in nanoseconds
+                flags[number] = _reader.PART_OUTER | _reader.PART_NS  # a host states times in nanoseconds
                 to_visit += below[number]
                 continue
             parents[number] = span
@@ -105,29 +105,29 @@ class Fold(Generic[Key]):
     def add(
         self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None, whose: int = 0
     ) -> None:
-        """Add a reading.
+        """Add the totals of a reading.
 
         Args:
-            reading: whose totals.
-            key_of: a path's key, given the path and the row of the one above it, -1 at a root.
-            group: what the keys depend on besides the paths and names.
-            whose: the number by which a row names this reading as the worst.
+            reading: the reading.
+            key_of: returns a path's key, given the path and the row of the one above it (-1 at a root).
+            group: what the keys depend on in addition to paths and names.
+            whose: the number of this reading in a row's `worst`.
         """
         self._fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns, whose)
 
     def _places_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable) -> PathRows:
-        """The last reading's places if this one has the same paths and names, as in most services."""
+        """The rows of a reading's paths; reused if the last one had the same paths and names."""
         like = (reading.paths, reading.names, group)
         if like != self._like:
             self._like, self._places = like, self._new_places(reading, key_of)
         return self._places
 
     def row(self, number: int) -> _reader.Row:
-        """The totals of a row, with the worst reading and its mean over the median of all."""
+        """The totals of a row, with the worst reading, and its mean divided by the median of all."""
         return self._fold.row(number)
 
     def histogram(self, number: int) -> list[int]:
-        """The spans of a row by bucket of the format, in ticks of the reading that was added first."""
+        """The spans of a row by bucket, in ticks of the reading that was added first."""
         return self._fold.histogram(number)
 
     def alone(
@@ -139,7 +139,7 @@ class Fold(Generic[Key]):
     ) -> Iterator[tuple[Key, Sums]]:
         """Yield the sums of every key in one reading, without adding it; arguments as for `add`.
 
-        From a self time of `usual_from_ns` on they have the usual calls.
+        Sums with a self time of at least `usual_from_ns` include the mean of the usual calls.
         """
         fold = _reader.Fold()
         fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns)
@@ -150,7 +150,7 @@ class Fold(Generic[Key]):
 
 
 def _usual_ns(fold: _reader.Fold, number: int, tick_ns: float) -> float | None:
-    """The mean self time of the usual calls; None where most of the time is that of other keys, below it."""
+    """The mean self time of the usual calls; None if too much of the time belongs to rows below."""
     row = fold.row(number)
     if row["self_ns"] < _LEAF * row["total_ns"]:
         return None

@@ -1,7 +1,7 @@
-"""A survey that is kept: what all workers said at one time.
+"""A stored survey: all workers at one time.
 
-Owns: the times of a survey, how often one is taken, the form in which it is kept. Must not know: who takes snapshots,
-and what for. Invariant: live and from a recording, those who take snapshots are given the same ones in the same order.
+Owns: the times of a survey, the interval between surveys, the form in which one is kept. Must not know: what receives
+snapshots, and why. Invariant: live and from a recording, a receiver gets the same snapshots in the same order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY_NS = 10 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A survey in compact form; `now_ns` is on a clock that nobody sets, `at_ns` since 1970."""
+    """A survey in compact form; `now_ns` is on a monotonic clock, `at_ns` is since 1970."""
 
     now_ns: int
     at_ns: int
@@ -32,7 +32,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, survey: Survey, now_ns: int, at_ns: int) -> Snapshot:
-        """Make one of a survey."""
+        """Make a snapshot of a survey."""
         workers = [replace(worker, reading=segment_codec.compact(worker.reading)) for worker in survey.workers]
         return cls(now_ns, at_ns, replace(survey, workers=workers))
 
@@ -41,4 +41,4 @@ class Takes(Protocol):
     """A receiver of every snapshot."""
 
     def take(self, snapshot: Snapshot) -> None:
-        """Take the next one."""
+        """Receive the next snapshot."""

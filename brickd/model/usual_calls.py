@@ -1,16 +1,16 @@
 """The mean of the usual calls of a brick, from its sum and its histogram.
 
-Owns: which calls are usual, and how their mean is estimated. Must not know: who is compared with whom. Invariants: a
-brick without rare calls has exactly its mean; the estimate is never outside of what the histogram allows.
+Owns: which calls are usual, and how their mean is estimated. Must not know: which workers are compared. Invariants: a
+brick without rare calls has exactly its mean; the estimate stays within the bounds of the histogram.
 
-A call is rare if it takes more than twice as long as the median: a call in which the thread lost its processor, on a
-busy host, takes up to a thousand times as long as its neighbours, and says nothing of the brick. The median itself
-would be worse than the mean on a quiet host: a bucket is 19 % wide. So the rare calls are subtracted from the sum, each
-as the middle of its bucket, and where they are too many or too long for that, the middles of the usual calls' buckets
-count instead: the two estimates are weighed by the errors that the width of a bucket gives them.
+A call is rare if it takes more than twice as long as the median. On a busy host, a call in which the thread lost its
+processor takes up to a thousand times as long as the others, and says nothing about the brick. On a quiet host the
+median would be worse than the mean, because a bucket is 19 % wide. So the rare calls are subtracted from the sum, each
+as the middle of its bucket. If they are too many or too long for that, the middles of the usual calls' buckets are
+added up instead. The two estimates are weighted by the errors that result from the width of a bucket.
 
-This helps calls that are shorter than a turn on the processor. Of longer calls nearly all lose it on a busy host: then
-the processor time of the worker says more.
+This helps if calls are shorter than a turn on the processor. On a busy host nearly all longer calls lose the processor;
+then the worker's processor time says more.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-_OCTAVE, _PER_OCTAVE = 5, 4  # the first bucket is all below 2**5 ticks; then four for each power of two
-_RARE = _PER_OCTAVE  # so many buckets above that of the median
-_ERROR = 0.05  # of a bucket's middle, relative: it is 2**(1/4) wide, evenly filled
-_MIDDLE = (2 ** (1 / _PER_OCTAVE) - 1) / (math.log(2) / _PER_OCTAVE)  # the mean in a bucket, over its begin
+_OCTAVE, _PER_OCTAVE = 5, 4  # the first bucket ends at 2**5 ticks; each power of two then has four buckets
+_RARE = _PER_OCTAVE  # a rare call is more than this many buckets above the median's
+_ERROR = 0.05  # the relative error of a bucket's middle: a bucket is 2**(1/4) wide, evenly filled
+_MIDDLE = (2 ** (1 / _PER_OCTAVE) - 1) / (math.log(2) / _PER_OCTAVE)  # the mean in a bucket divided by its begin
 
 
 def usual_mean(histogram: Sequence[int], total: float) -> float:
@@ -45,7 +45,7 @@ def usual_mean(histogram: Sequence[int], total: float) -> float:
     low, high = sum(count * _begin(bucket) for bucket, count in usual), sum(c * _begin(b + 1) for b, c in usual)
     middles = sum(count * _middle(bucket) for bucket, count in usual)
     subtracted = total - sum(count * _middle(bucket) for bucket, count in rare)
-    # A rare call's error is its own; those of calls in one bucket, which are alike, add up.
+    # The errors of rare calls are independent; those of similar calls, in one bucket, add up.
     noise = _ERROR**2 * sum(count * _middle(bucket) ** 2 for bucket, count in rare)
     if rare[-1][0] == len(histogram) - 1:  # the last bucket has no end
         noise = math.inf

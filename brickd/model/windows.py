@@ -1,9 +1,9 @@
-"""What was recorded recently: differences of two looks at the totals.
+"""Windows: the recent work, as the difference of two readings of the totals.
 
-Owns: which snapshots are kept, which difference a window is, whose totals it is taken from. Must not know: who asks,
-files, screens. Invariants: what a window holds was recorded in the time that it names; a worker that dies, is added up
-with others or goes on under another uuid takes nothing out of it, nor does one that was forgotten; of a worker with
-unknown earlier totals, a window holds only what came after a look that knew them.
+Owns: which snapshots are kept, and which totals are subtracted for a window. Must not know: who asks, files, screens.
+Invariants: the content of a window was recorded in its time; a worker that dies, is added to a sum, continues under
+another uuid or is forgotten takes nothing out of it; if a worker's totals at the beginning of a window are unknown, the
+window contains only its work after the first snapshot that knows them.
 """
 
 from __future__ import annotations
@@ -22,30 +22,32 @@ from brickd.shm.memory_budget import MIB, kept_of, packed_size
 from brickd.shm.segment_copy import Reading
 
 SLOTS = 6
-# Of fewer snapshots windows are shorter. 64 workers that use 256 paths each take 12 MB, and share their names.
+# Above this, fewer snapshots are kept and windows are shorter. 64 workers that use 256 paths each, and share their
+# names, take 12 MB.
 KEPT_BYTES = 64 * MIB
-# What is subtracted from a sum of workers, unpacked: 64 that came within a minute with 1,024 paths each have 72 MiB.
+# The limit of totals that are subtracted from a sum of workers, unpacked. 64 workers with 1,024 paths each that were
+# added within a minute have 72 MiB.
 BASES_BYTES = 96 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What workers recorded within some time; minimum and maximum are known as ranges only."""
+    """The work of workers within some time; minimum and maximum are known only as ranges."""
 
     workers: list[Worker]
     length_ns: int
 
 
 class Windows:
-    """The last minute: for one thread that takes snapshots, and any that ask."""
+    """The snapshots of the last minute; one thread adds them, any thread asks for windows."""
 
     def __init__(self) -> None:
         self._kept: deque[Snapshot] = deque(maxlen=SLOTS + 1)
         self._lock = threading.Lock()
 
     def take(self, snapshot: Snapshot) -> None:
-        """Keep the next one."""
-        # Lanes take much, and a window says nothing of them.
+        """Keep the next snapshot."""
+        # Without lanes: they take much memory, and a window does not use them.
         workers = [replace(each, reading=replace(each.reading, lanes=[])) for each in snapshot.survey.workers]
         with self._lock:
             self._kept.append(replace(snapshot, survey=replace(snapshot.survey, workers=workers)))
@@ -57,9 +59,9 @@ class Windows:
         return sum(kept_of(readings, packed_size))
 
     def over(self, of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
-        """The work of the last `slots` times ten seconds, from the snapshot nearest to that.
+        """The work of the last `slots` times ten seconds, since the snapshot nearest to that time.
 
-        The window is shorter if nothing older is known, and None if nothing is.
+        The window is shorter if there is no older snapshot, and None if there is none.
         """
         with self._lock:
             snapshots = [each for each in self._kept if each.now_ns < now_ns]
@@ -70,9 +72,10 @@ class Windows:
 
 
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
-    """The workers with what they recorded since the first of some snapshots.
+    """The workers with their work since the first of some snapshots.
 
-    If that does not know a worker, the next one that does counts; workers that none knows are left out.
+    If that snapshot does not know a worker's totals, the next one that does counts. A worker that no snapshot knows is
+    omitted.
     """
     known: list[_Before] = []
 
@@ -89,7 +92,7 @@ def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
 
 
 class _Before:
-    """What was recorded up to a snapshot."""
+    """The totals in a snapshot."""
 
     def __init__(self, began: Snapshot) -> None:
         self._workers = {worker.reading.uuid: worker for worker in began.survey.workers}
@@ -97,14 +100,14 @@ class _Before:
         self._clocks = began.survey.clocks
 
     def bases(self, worker: Worker) -> list[Reading] | None:
-        """All that a worker's totals hold from before the snapshot; None if that is not known."""
+        """The part of a worker's totals from before the snapshot; None if unknown."""
         reading = worker.reading
         then = self._workers.get(reading.uuid)
         origins = worker.added if worker.together > 1 else (Origin.of(reading),)
         came = worker.together - (0 if then is None else then.together)
         if not 0 <= came <= len(origins):
             return None
-        found = {} if then is None else {then.reading.uuid: then.reading}  # each once, whatever a file says
+        found = {} if then is None else {then.reading.uuid: then.reading}  # each once, also if a file repeats it
         for origin in origins[len(origins) - came :]:
             if (base := self._base(origin)) is not None:
                 found[base.uuid] = base
@@ -115,16 +118,16 @@ class _Before:
         return list(found.values())
 
     def _base(self, origin: Origin) -> Reading | None:
-        """The earlier totals of one, under its uuid or that of the segment which it lost."""
+        """The earlier totals of a worker, by the uuid of its segment or of its lost segment."""
         if (worker := self._workers.get(origin.uuid)) is not None:
             return worker.reading
         return self._lost.get(origin.took.to_bytes(8, "little").hex()) if origin.took else None
 
     def _came_later(self, origin: Origin, clock: int) -> bool:
-        """Whether its segment was made after the snapshot by both clocks, without earlier totals.
+        """Whether its segment is new and was created after the snapshot, by both clocks.
 
-        A counter of the processor may begin anew while the machine is suspended, and in another time namespace the
-        kernel's clock is another.
+        One clock is not enough: the processor's counter may restart while the machine is suspended, and another time
+        namespace has another kernel clock.
         """
         if origin.took or clock not in self._clocks:
             return False
@@ -142,7 +145,7 @@ def _without(reading: Reading, bases: Iterable[Reading]) -> Reading:
 
 
 def _rows(of: Reading, within: Reading) -> array[int]:
-    """For each path of a reading the number that it has in another; -1: none."""
+    """The number of each path of a reading in another reading; -1: none."""
     count = len(of.paths)
     if within.paths[:count] == of.paths and within.names[: len(of.names)] == of.names:
         return array("i", range(count))

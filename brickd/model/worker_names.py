@@ -1,8 +1,8 @@
 """The names of workers.
 
-Owns: the names, their order, how a command is given one, and which come near an unknown one. Must not know: what was
-recorded, screens. Invariants: a name stands for one worker; it depends on who is there and on nothing else, so that
-a reader of the headers alone uses the same names.
+Owns: the names, their order, their form as arguments of a command, and suggestions for an unknown name. Must not know:
+what was recorded, screens. Invariants: a name belongs to one worker; names depend only on the set of workers, so that a
+process that reads only the headers uses the same names.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> list[tuple[str, Who]]:
-    """Name each worker: as declared, else as before, else by the lowest free number, by age.
+    """Name each worker: as declared, otherwise as before, otherwise by the lowest free number.
 
-    The living come first, so that a worker that was started again has the name and the dead one a mark behind it; of
-    several dead ones the last that had the name keeps it.
+    Live workers come first: a restarted worker gets the name, and the dead one gets the name with a suffix. Of several
+    dead workers the last one with the name keeps it.
 
     Args:
         everybody: the workers to name.
-        remembered: earlier names of workers without a declared one, by uuid.
+        remembered: earlier names of workers without a declared name, by uuid.
 
     Returns:
-        All of them, by service and name.
+        All workers with their names, by service and name.
     """
     by_age = sorted(everybody, key=lambda who: (not who.alive, who.header["started_ns"], who.uuid))
     had = [(who, _declared(who) or remembered.get(who.uuid)) for who in by_age]
@@ -61,18 +61,18 @@ def _declared(who: Identity) -> str | None:
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Order api/10 behind api/9."""
+    """A sort key that puts api/10 after api/9."""
     parts = ("".join(group) for _, group in itertools.groupby(name, str.isdecimal))
     return tuple((int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts)
 
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The names that were probably meant: they hold the text, or are spelled nearly so.
+    """The names that were probably meant: they contain the text, or are spelled similarly.
 
     >>> near("api/1", ["batch/0", "api/10", "api/2"]), near("BATHC/0", ["batch/0", "api/0"])
     (['api/10', 'api/2'], ['batch/0'])
     """
-    # 2 ms that only a name that nobody has costs.
+    # Imported here: it takes 2 ms, which only an unknown name costs.
     from difflib import get_close_matches
 
     spelled: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def suggestion(name: str, known: set[str]) -> str:
-    """A hint for an unknown name: what was probably meant, else what there is.
+    """A hint for an unknown name: the names that were probably meant, or else the known ones.
 
     >>> suggestion("ap/1", {"api/1", "batch"}), suggestion("x", {"api/1"})
     ('did you mean api/1?', 'there are api/1')
@@ -102,7 +102,7 @@ def suggestion(name: str, known: set[str]) -> str:
 
 
 def as_argument(name: str) -> str:
-    """The name as a command takes it, safe to paste: it is a worker's own text.
+    """The name as an argument of a command, safe to paste: a worker chooses its text.
 
     >>> as_argument("api/0"), as_argument("x; touch y"), as_argument("-x")
     ('api/0', "'x; touch y'", '-- -x')
@@ -111,7 +111,7 @@ def as_argument(name: str) -> str:
 
 
 def as_arguments(names: Sequence[str]) -> str:
-    """Several names.
+    """Several names as arguments of a command.
 
     >>> as_arguments(["api/0", "-x", "-y"])
     '-- api/0 -x -y'

@@ -1,7 +1,7 @@
-"""Recently merged workers and the sum that holds them: the sum's earlier totals need it.
+"""Recently merged workers and the sum that holds them; windows of the sum need them.
 
-Owns: that list, and what tells where a worker's totals began. Must not know: totals, who asks. Invariants: of each
-sum those that are known are the last that were added to it, in their order, without a gap; they are limited.
+Owns: that list, and the origin of a worker's totals. Must not know: totals, who asks. Invariants: the list has the last
+workers that were added to each sum, in order and without a gap; its length is limited.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import NamedTuple
 from brickd.shm.segment_copy import Reading
 
 KEPT_NS = 90_000_000_000  # longer than any window
-ADDED_MAX = 8_192  # in that time: ninety dead each second
+ADDED_MAX = 8_192  # ninety dead workers per second in that time
 
 
 class Origin(NamedTuple):
-    """Where a worker's totals began.
+    """The origin of a worker's totals.
 
     Attributes:
-        took: the lost segment whose totals it has, as in `brick_shm.h`; 0: none.
-        anchor_ticks: its clock when its segment was made.
-        anchor_ns: the same by CLOCK_MONOTONIC_RAW.
+        took: the lost segment whose totals it took over, as in `brick_shm.h`; 0: none.
+        anchor_ticks: its clock when its segment was created.
+        anchor_ns: CLOCK_MONOTONIC_RAW at the same time.
     """
 
     uuid: str
@@ -31,23 +31,23 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, reading: Reading) -> Origin:
-        """The origin in a reading."""
+        """The origin of a reading."""
         header = reading.header
         return cls(reading.uuid, reading.process["took"], header["anchor_ticks"], header["anchor_ns"])
 
 
 class Lately:
-    """The list."""
+    """The list of recently merged workers."""
 
     def __init__(self) -> None:
         self._added: deque[tuple[int, str, Origin]] = deque(maxlen=ADDED_MAX)
 
     def add(self, now_ns: int, who: Origin, into: str) -> None:
-        """Note that a worker was added to the sum with the uuid `into`."""
+        """Record that a worker was added to the sum with the uuid `into`."""
         self._added.append((now_ns, into, who))
 
     def by_sum(self, now_ns: int) -> dict[str, tuple[Origin, ...]]:
-        """The recent ones, by the uuid of their sum."""
+        """The recently merged workers, by the uuid of their sum."""
         while self._added and now_ns - self._added[0][0] > KEPT_NS:
             self._added.popleft()
         found: dict[str, list[Origin]] = {}

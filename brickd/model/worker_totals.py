@@ -1,7 +1,7 @@
-"""The work of every worker in every brick between two snapshots, side by side by service.
+"""The work of every live worker in every brick between two snapshots, by service.
 
-Owns: that table. Must not know: who is slow, windows of several slots, screens. Invariants: times are self times; a
-worker that recorded nothing in a brick has no share in it; workers that are gone or were added up have none.
+Owns: that table. Must not know: which worker is slow, windows of several slots, screens. Invariants: times are self
+times; a worker that recorded nothing in a brick has no share in it; dead workers and sums of workers have no share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Share:
     """One worker in one brick.
 
     Attributes:
-        usual_ns: the mean self time of its usual calls; None: that of all calls counts.
+        usual_ns: the mean self time of its usual calls; None: the mean of all calls counts.
     """
 
     worker: str
@@ -35,7 +35,7 @@ class Share:
 
     @property
     def call_ns(self) -> float:
-        """The self time of a call."""
+        """The mean self time of a call."""
         return self.self_ns / self.count if self.usual_ns is None else self.usual_ns
 
 
@@ -44,9 +44,9 @@ class Slot:
     """The time between two snapshots.
 
     Attributes:
-        bricks: by service and brick, in the order of the workers' names.
-        categories: the first that any worker of the service declared, else 'other'.
-        bounded: bricks of which nothing was measured, and only bounds are known.
+        bricks: by service and brick, ordered by the workers' names.
+        categories: the first one that any worker of the service declared, or 'other'.
+        bounded: bricks without a measured time, of which only bounds are known.
     """
 
     began: Moment
@@ -57,14 +57,14 @@ class Slot:
 
     @property
     def length_ns(self) -> int:
-        """How long it is."""
+        """The length of the slot."""
         return self.ended.now_ns - self.began.now_ns
 
 
 def slot(before: Snapshot, after: Snapshot, usual_from: float = math.inf) -> Slot:
     """The work of all live workers between two snapshots.
 
-    From this part of the time on the usual calls of a brick are known.
+    usual_from: the share of the time from which on a brick's usual calls are computed.
     """
     from_ns = usual_from * (after.now_ns - before.now_ns)
     alive = [worker for worker in after.survey.workers if worker.reading.alive]
@@ -75,7 +75,7 @@ def slot(before: Snapshot, after: Snapshot, usual_from: float = math.inf) -> Slo
     for worker in since((before,), alive):
         key_of = _measured(worker.reading, categories.setdefault(worker.service, {}))
         for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service, from_ns):
-            if bounded:  # compares nobody
+            if bounded:  # bounds are not compared
                 bounds.add((worker.service, brick))
             else:
                 bricks.setdefault((worker.service, brick), []).append(Share(worker.name, *sums))

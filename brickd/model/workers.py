@@ -1,8 +1,8 @@
-"""All workers of this machine: surveyed, told dead from alive, chosen by name.
+"""All workers of this machine: survey them, find the live ones, select them by name.
 
-Owns: which segments there are, who lives. Must not know: totals, screens, how a name comes about. Invariants: a bad
-segment costs itself alone and is listed with its reason; nobody is declared dead whose segment moves, whatever became
-of its lock.
+Owns: which segments exist, which workers are alive. Must not know: totals, screens, how names are made. Invariants: a
+bad segment affects only itself and is listed with its reason; a worker whose segment changes is never declared dead,
+even without its lock.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from brickd.shm.segment_copy import CLOCKS, Identity, Reading
 from brickd.shm.segment_files import Identifier, Owners, committed, identifier_of, listing
 from brickd.shm.segment_files import prefix as configured
 
-# How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on
-# this evidence: `brickd prune` looks longer.
+# How long a segment without a lock is watched before its worker is shown as dead. Nothing is removed on this evidence:
+# `brickd prune` watches longer.
 _WATCH_SECONDS, _GLANCE_SECONDS = 0.02, 0.002
 
 _NOTHING = Background()
 
 
 class Usage(NamedTuple):
-    """What a process takes, and whether it is stopped.
+    """The resource use of a process.
 
     Attributes:
-        cpu_percent: of one processor; None before a second look.
+        cpu_percent: of one processor; None before the second measurement.
         stopped: by a signal or a debugger.
-        ran, waited: how long its threads together ran and waited for a processor since the look before, as parts of
-            that time; None: not known.
-        cpu: the only processor that it may use; None: it may use several, or it is not known.
-        throttled: how long its control group was throttled, likewise; None: not known.
+        ran, waited: how long all its threads together ran and waited for a processor since the last measurement, as
+            fractions of that time; None: unknown.
+        cpu: the only processor that it may use; None: it may use several, or unknown.
+        throttled: how long its control group was throttled, as a fraction likewise; None: unknown.
     """
 
     cpu_percent: float | None
@@ -63,9 +63,9 @@ class Worker:
     """One instrumented process, as one reading of its segment shows it.
 
     Attributes:
-        together: how many workers these are; old dead ones may be summed up in one.
-        added: of a sum the workers that were added last, as far as known: the last one last.
-        label: the first part of its name if several worlds are one: it says in which it is.
+        together: the number of workers; a sum holds several old dead ones.
+        added: of a sum, the known workers that were added last, in order.
+        label: the first part of its name if several worlds are shown as one: the name of its world.
     """
 
     name: str
@@ -78,22 +78,22 @@ class Worker:
 
     @property
     def service(self) -> str:
-        """The group of workers that run the same thing."""
+        """The name of the group of workers that run the same program."""
         return self.reading.service
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a process that drains knows of the files.
+    """The files that this process drains, and what it knows about the other ones.
 
     Attributes:
-        segments: the open ones: to open and close them once more would give up their locks.
-        drained: those of them that are, and whose workers go on in no other: they count also without a name, which
-            somebody may have removed, or this process itself since it was asked who is there.
-        refused: by name, what does not add up, also if one reading alone would not show it.
-        others: the owners of other users' files, as far as they are known.
-        accounts: what the drained ones got so far.
-        goes_on: whether to look at the next segment.
+        segments: the open segments. Opening and closing one again would release its lock.
+        drained: the drained ones whose workers do not continue in another segment. They count even without a name,
+            because any process may remove a name, also this one during the survey.
+        refused: the invalid files by name, also if a single reading would not show it.
+        others: the known owners of other users' files.
+        accounts: the memory accounts of the drained segments.
+        goes_on: whether to read the next segment.
     """
 
     segments: Mapping[Identifier, Segment] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Held:
     goes_on: Callable[[], bool] = lambda: True
 
     def segment(self, file: str) -> Segment | None:
-        """The one that has this name now, whatever it was called before; else the one that had it."""
+        """The open segment that has this name now; if no file has it, the one that had it."""
         identifier = identifier_of(file) if self.segments else None
         if identifier is not None:
             return self.segments.get(identifier)
@@ -119,12 +119,12 @@ class Survey:
     """All workers at one time.
 
     Attributes:
-        workers: those that could be read, by service and name.
-        refused: segments that did not add up.
-        foreign: how many segments each other user has, by uid; they are not read.
-        clocks: each kind of clock, and CLOCK_MONOTONIC_RAW beside it, before the first segment was sought: a segment
-            that was made later was not there.
-        removed: workers whose segments were removed, with what of them is in no total.
+        workers: the readable ones, by service and name.
+        refused: the invalid segments.
+        foreign: the number of segments of each other user, by uid; they are not read.
+        clocks: each kind of clock with CLOCK_MONOTONIC_RAW, read before the search: a segment that was created later is
+            not in the survey.
+        removed: workers whose segments were removed, with their counts that are in no total.
     """
 
     workers: list[Worker]
@@ -136,12 +136,12 @@ class Survey:
 
 
 def survey(prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE) -> Survey:
-    """Read every segment of our user on this machine, and add what a daemon knows beside them.
+    """Read every segment of our user on this machine, and add a daemon's state about them.
 
     Args:
         prefix: of the files' names; None: the configured one.
-        background: what a daemon knows, from its memory or its checkpoint.
-        held: what this process knows of the files, where it drains them.
+        background: a daemon's state, from its memory or its checkpoint.
+        held: the open files, if this process drains them.
     """
     clocks = {kind: _reader.clock_pair(kind) for kind in CLOCKS}
     found = listing(prefix, held.others)
@@ -150,13 +150,13 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
     def read(segment: Segment) -> Reading:
         return held.accounts.get(segment.identifier, Account()).read(segment, budget, now_ns)
 
-    # The cheap ones first: none of them is to lose anything to another.
+    # The cheapest first: a cheap segment must not lose anything to an expensive one.
     readings, refused = _look(sorted(found.own, key=committed), read, background, held)
-    # What is known of a worker that lost its segment stands under the uuid of that.
+    # The state of a worker that lost its segment is stored under the lost segment's uuid.
     before = {each.uuid: background.before(each.process["took"]) for each in readings}
     names = background.names | {now: background.names[lost] for now, lost in before.items() if lost in background.names}
     lost = set(before.values())
-    # One that was removed under a worker which goes on elsewhere by now, though whoever drains has not seen it yet.
+    # Skip a segment that was removed and whose worker continues in another: the daemon may still have it open.
     here = [each for each in readings if each.uuid not in lost or identifier_of(each.file) is not None]
     laid = [laid_over(each, background.overlay(each.uuid, before[each.uuid])) for each in here]
     gone = [each for uuid, each in background.gone.items() if uuid not in lost] + list(background.older)
@@ -173,17 +173,18 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
 def _removed(
     prefix: str | None, workers: Sequence[Worker], living: Collection[str], background: Background
 ) -> tuple[RemovedWorker, ...]:
-    """Removed workers in no total; the file last, for a segment goes after its record has come.
+    """Removed workers that are in no total.
 
-    A record of a live worker counts nothing. The file of a dead one may be a copy that somebody made earlier, so
-    that its record counts what is beyond the copy's totals.
+    Reads the file of records after the segments, because a segment is removed after its record is written. A live
+    worker's record does not count. A dead worker's segment may be an earlier copy of it; then its record counts what is
+    beyond the copy's totals.
     """
     kept, found = background.removed, removed_file.look(configured() if prefix is None else prefix).removed
     if not (kept.alone or found):
         return tuple(kept.sums.values())
     shown = {worker.reading.uuid: worker.ledger.counts() for worker in workers if worker.together == 1}
     taken = {worker.reading.lost for worker in workers}
-    # A file that cannot be removed is buried while its totals are still shown: they may be those of a copy.
+    # A file that cannot be removed is buried while its totals are still shown; they may be those of a copy.
     settled = (background.buried - background.gone.keys()).union(living)
     return (*uncounted((*kept.alone.values(), *found), shown, taken, settled), *kept.sums.values())
 
@@ -191,7 +192,7 @@ def _removed(
 def identities(
     prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE
 ) -> list[tuple[str, Identity]]:
-    """All workers with the names that `survey` gives them, cheaply: from the headers alone."""
+    """All workers with the names that `survey` gives them, from the headers alone."""
     found: list[Identity] = _look(listing(prefix, held.others).own, Segment.identity, background, held)[0]
     found += [gone.reading for gone in (*background.gone.values(), *background.older)]
     return named(found, background.names)
@@ -200,7 +201,7 @@ def identities(
 def _look(
     files: Sequence[str], read: Callable[[Segment], Who], background: Background, held: Held
 ) -> tuple[list[Who], list[SegmentRefused]]:
-    """What was read of each segment, and the refused ones."""
+    """Read each segment; return the results and the refused segments."""
     found: list[Who] = []
     refused: list[SegmentRefused] = []
     unlocked: list[Segment] = []
@@ -215,7 +216,7 @@ def _look(
                         refused.append(known)
                         continue
                     segment = held.segment(file) or here.enter_context(open_segment(file))
-                    if segment.identifier in seen:  # by another name that it has as well
+                    if segment.identifier in seen:  # seen by another of its names
                         continue
                     seen[segment.identifier] = segment.name
                     uuid = segment.header["uuid"].hex()
@@ -228,9 +229,9 @@ def _look(
             except SegmentUnpublished:
                 continue
             except SegmentRefused as error:
-                if identifier_of(file) is not None:  # else it was removed since it was listed
+                if identifier_of(file) is not None:  # otherwise it was removed after it was listed
                     refused.append(error)
-            except NotPermitted:  # another user's file took its name since it was listed
+            except NotPermitted:  # another user's file took its name after it was listed
                 continue
         moving = _moving(unlocked)
         activity = {segment.name: _activity(segment) for segment in unlocked}
@@ -264,7 +265,7 @@ def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[s
 
 
 def _moving(unlocked: Sequence[Segment]) -> set[str]:
-    """Segments without a lock whose worker goes on (the host closed our descriptor, say)."""
+    """Segments without a lock whose worker is active, for example after its host closed our fd."""
     before = {segment.name: _activity(segment) for segment in unlocked}
     moving: set[str] = set()
     until, over = time.monotonic() + _WATCH_SECONDS, False
@@ -293,14 +294,14 @@ def select(
     foreign: Mapping[int, int] = _NO_FOREIGN,
     services: Iterable[str] = (),
 ) -> list[Worker]:
-    """Those that are named, or whose service is; all when nothing is named.
+    """The workers with these names or services; all workers if there are no names.
 
     Args:
-        workers: to choose from.
+        workers: the workers to select from.
         names: of workers and services.
-        segments: the known ones, if a segment's file could have been named as well.
-        foreign: how many segments each other user has: without workers of ours, the name may be one of theirs.
-        services: further names that are allowed, though no worker has them.
+        segments: the known segments, if the name could also be a segment's file.
+        foreign: the number of segments of each other user; without our own workers, the name may be one of theirs.
+        services: further valid names, which no worker has.
 
     Raises:
         NoSuchWorker: an unknown name; the message has similar ones.

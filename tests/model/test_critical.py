@@ -1,4 +1,4 @@
-"""The critical path: nested, sequential, parallel and cyclic work, against the plainest way to find it."""
+"""The critical path of nested, parallel and cyclic work, against an exhaustive search."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_devices_work_runs_beside_the_host() -> None:
 
 
 def test_needs_hold_between_what_stands_beside_each_other() -> None:
-    # Something in the second block needs something in the first: so the second comes after it.
+    # A piece in the second block needs one in the first, so the second block comes after the first.
     deep = [Piece(None, 1), Piece(0, 10), Piece(None, 2), Piece(2, 20, needs=(1,)), Piece(None, 50, needs=(0,))]
     found = critical(deep)
     assert (found.length_ns, found.path) == (61, [0, 1, 4])
@@ -88,7 +88,7 @@ def test_neither_depth_nor_length_is_too_much() -> None:
 
 @pytest.mark.ci
 def test_needs_of_what_stands_deep_in_others_are_found_in_few_steps() -> None:
-    # Two chains beside each other: a step for each piece above would be 10^8 of them.
+    # Two parallel chains: a step for each ancestor would take 10^8 steps.
     one = [Piece(None, 1), *(Piece(n, 1) for n in range(10_000))]
     last = len(one) - 1
     other = [Piece(None, 1), *(Piece(len(one) + n, 1, needs=(last, n)) for n in range(10_000))]
@@ -114,7 +114,7 @@ def works(draw: st.DrawFn, circles: bool = True) -> list[Piece]:
 
 
 def plainly(pieces: list[Piece]) -> float:
-    """The length, by trying every chain among those that stand in one piece."""
+    """The length, found by trying every chain among the pieces in one piece."""
 
     def ancestors(number: int) -> list[int]:
         parent = pieces[number].parent

@@ -1,4 +1,4 @@
-"""Deferred work: which finalize closes which start, in whatever order lanes are read, and over any restart."""
+"""Deferred work: which finalize closes which start, for any order of lanes and any restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RECORD = struct.Struct("<QIHH6Q")
 
 
 def long_ago() -> Now:
-    """The clock when all that is said here is over."""
+    """A clock at which all the work in these tests is over."""
     return Now(1.0, 2**62)
 
 
@@ -38,7 +38,7 @@ def measured(id: int, ns: int) -> bytes:
 
 
 def passes(*each: bytes) -> Deferred:
-    """What becomes of records that come in so many passes, and of all that waits after them."""
+    """The deferred work after a pass for each of these records, and empty passes to settle it."""
     work = Deferred()
     for records in (*each, b"", b"", b""):
         work.take(records, long_ago)
@@ -231,7 +231,7 @@ def test_what_another_segment_of_the_process_said_goes_on_in_this_one() -> None:
 
 @dataclass
 class History:
-    """What the threads of a worker said, each with its lane, in the order in which it was there to be read."""
+    """The records of a worker's threads, each with its lane, in the order they became readable."""
 
     records: list[tuple[int, bytes]] = field(default_factory=list)
     starts: list[tuple[int, int, int]] = field(default_factory=list)  # (ticks, stream, id)
@@ -239,7 +239,7 @@ class History:
     measurements: dict[int, int] = field(default_factory=dict)
 
     def closes(self, ticks: int, stream: int) -> list[int]:
-        """The syncs after a start of the stream, the first one first."""
+        """The syncs after a start of the stream, in order."""
         return sorted(t for t, which in self.syncs if which in (None, stream) and t >= ticks)
 
     def streams(self) -> list[tuple[int, list[int]]]:
@@ -248,7 +248,7 @@ class History:
         return [(first, self.closes(first, stream)) for stream, first in firsts.items()]
 
     def expected(self) -> tuple[int, int, int]:
-        """(how many, total of their parts, of their latencies) of the starts that are only bounded."""
+        """The starts that are only bounded: (count, sum of their parts, sum of their latencies)."""
         count = parts = latencies = 0
         for ticks, stream, id in self.starts:
             syncs = self.closes(ticks, stream)
@@ -261,7 +261,7 @@ class History:
 
 
 def history(chance: random.Random, lanes: int, length: int, *, slow: bool) -> History:
-    """slow: a thread may take its ticks long before others can see what it says."""
+    """A random history; slow: a thread may read its clock long before its record is readable."""
     found, now = History(), 0
     for _ in range(length):
         now += chance.randint(0, 20)
@@ -286,7 +286,7 @@ def history(chance: random.Random, lanes: int, length: int, *, slow: bool) -> Hi
 
 
 def reads(chance: random.Random, of: History, lanes: int) -> Iterator[bytes]:
-    """Passes over the lanes: each lane to the end that it had at some time during the pass."""
+    """Passes over the lanes; each is read to an end that it had at some time during the pass."""
     seen, began = [0] * lanes, 0
     while began < len(of.records):
         ended = min(len(of.records), began + chance.randint(0, 12))
@@ -318,7 +318,7 @@ def judge(seed: int, *, slow: bool, restarts: bool) -> None:
     assert total(work.measured) == (len(of.measurements), sum(of.measurements.values()))
     count, parts, latencies = of.expected()
     assert work.counts["bounded"] == count
-    if slow:  # what was said too late to be taken into account still takes no time that was given away
+    if slow:  # a record that arrives too late gets no time that is already assigned
         spent = sum(max(ends) - begin for begin, ends in of.streams() if ends)
         assert total(work.bound)[1] <= spent
     else:

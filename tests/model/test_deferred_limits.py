@@ -1,4 +1,4 @@
-"""Deferred work: passes that are not complete, limits, and what another segment of the process had said."""
+"""Deferred work: incomplete passes, limits, and the state of another segment of the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brickd.shm.clock import Now
 
 
 def after(records: bytes, *complete: bool, work: Deferred | None = None) -> Deferred:
-    """What becomes of these when each of so many passes that follow was complete, or was not."""
+    """The deferred work after these records and after passes that are complete or not."""
     work = work or Deferred()
     work.take(records, long_ago)
     for each in complete:

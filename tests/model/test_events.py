@@ -1,4 +1,4 @@
-"""The log of events: numbered without gaps, bounded, read while it is written."""
+"""The event log: numbered without gaps, bounded, readable while it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of workers that never ran: what marks say of places, whatever stands where."""
+"""The graph of made-up workers: the meaning of marks at any node."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ SHAPES = st.builds(
 
 
 def whole(merged: Tree, *, layers: bool = False) -> dict[str, Any]:
-    """As the view answers."""
+    """The document of the view."""
     return {"over_ns": None, "layers": layers, "workers": 1, **merged.document()}
 
 
 def nodes(made: MadeUp, *more: MadeUp, layers: bool = False) -> dict[str, Node]:
-    """By their names, which are each other's."""
+    """The nodes by their names, which must be unique."""
     return {node.place.name: node for node in tree(named([made, *more]), layers=layers).nodes}
 
 
@@ -110,7 +110,7 @@ def test_ends_are_told_apart_only_where_one_arrow_stands_between_them(one: str, 
 @given(st.lists(programs(marks=True, whole=False), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def document_of(made: list[MadeUp]) -> dict[str, Any]:
-        # Percentiles lie in the buckets of the first worker's clock, and the first declared category counts.
+        # Percentiles are in buckets of the first worker's clock, and the first declared category counts.
         document = whole(tree(named(made), layers=layers))
         for node in document["nodes"]:
             for key in ("p50_ns", "p90_ns", "p99_ns", "category"):
@@ -160,7 +160,7 @@ def test_on_the_critical_path_no_time_stands_twice(made: list[MadeUp], layers: b
 
 @st.composite
 def impossible(draw: st.DrawFn) -> MadeUp:
-    """Paths that no writer makes: any unit, below any."""
+    """Paths that no writer makes: any unit below any other."""
     made = MadeUp()
     texts = st.sampled_from(["a", "b", HOSTILE, "smem=0B", "a→b", "→", "\\N", 'x" ]; evil ['])
     for _ in range(draw(st.integers(0, 25))):
@@ -192,7 +192,7 @@ def test_whatever_stands_where_is_shown_and_counted(made: list[MadeUp], layers: 
 
 
 def forged(image: bytes) -> dict[str, Any]:
-    """The tree of a segment of these bytes, after all of its forms were written."""
+    """The tree of a segment of these bytes, after it was rendered in all forms."""
     with segment_of(image) as segment:
         reading = segment.read()
     document = whole(tree([Worker("api/0", reading, ledger_of(reading))], layers=True), layers=True)
@@ -447,7 +447,7 @@ def test_what_was_moved_back_is_told_below_the_tree() -> None:
 
 
 def needed(of: Tree, name: str) -> list[tuple[str | None, str]]:
-    """What the node of this name needs: where that stands, and what it is."""
+    """The nodes that the node of this name needs: the parent and name of each."""
     found = []
     for need in next(node for node in of.nodes if node.place.name == name).needs:
         other = None if need["id"] is None else of.nodes[need["id"]]

@@ -1,4 +1,4 @@
-"""Who is called what, and what is said to a name that nobody has."""
+"""The names of workers, and the message for an unknown name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_one_that_is_started_again_has_the_name_that_the_dead_are_remembered_by(
 def test_a_worker_without_its_lock_that_still_records_is_alive_to_both(
     worker: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "_WATCH_SECONDS", 60.0)  # where much else runs, it may not get its turn for long
+    monkeypatch.setattr(workers, "_WATCH_SECONDS", 60.0)  # on a busy machine the worker may wait long for a processor
     process = worker(
         """
         import threading

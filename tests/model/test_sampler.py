@@ -1,4 +1,4 @@
-"""Snapshots are taken whatever becomes of one of them."""
+"""A failed snapshot does not prevent the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brickd.model.workers import Survey
 
 
 class Taker:
-    """Keeps what it is given; or fails."""
+    """A receiver that keeps snapshots, or fails."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.taken: list[Snapshot] = []
@@ -24,7 +24,7 @@ class Taker:
 
 
 def sampled(survey: Survey | Exception, *takers: Taker) -> list[str]:
-    """Take the first snapshot; what failed."""
+    """Take the first snapshot; return the failures."""
     failed: list[str] = []
 
     def look() -> Survey:

@@ -1,4 +1,4 @@
-"""`brickd source`: the texts of kernels, from workers that tell them, whatever becomes of daemons meanwhile."""
+"""`brickd source`: the texts of kernels, sent by workers, while daemons start and end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from brickd.state.daemon_state import Memory
 MEBIBYTE = 1 << 20
 TOO_LONG = "longer than 1,048,576 bytes, or more than a process keeps for later"
 
-# Tells a source, and more of it each time that it is let go on; says whether all of it is told.
+# Sends a source, and more of it each time that the test lets it continue; reports whether all of it is sent.
 TELLS = """
 text = {text}
 ptx = brick.source(text, name="gemm", path="gemm.ptx")
@@ -53,7 +53,7 @@ def text_of(length: int) -> bytes:
 
 
 def sender(worker: Start, length: int, **environment: str) -> Worker:
-    """A worker that has told as much of its source as there was room for."""
+    """A worker that has sent as much of its source as there was room for."""
     source = f'"0123456789abcdefghijklmnopqrstuvwxyz\\n" * {length // 37} + "z" * {length % 37}'
     process: Worker = worker(TELLS.format(text=source), **({"BRICKD_SERVICE": "api"} | environment))
     process.next_report()
@@ -61,27 +61,27 @@ def sender(worker: Start, length: int, **environment: str) -> Worker:
 
 
 def more(process: Worker) -> bool:
-    """Have it tell more; whether all of it is told."""
+    """Let it send more; return whether all of it is sent."""
     process.go()
     return bool(process.next_report())
 
 
 def raw(*arguments: str) -> tuple[int, bytes, str]:
-    """Exit code, what a verb says byte for byte, and its words."""
+    """The exit code of a verb, its output in bytes, and its messages."""
     with going(*arguments) as process:
         text, words = process.communicate()
         return process.wait(), text, words.decode()
 
 
 def shown(hash_: int, *arguments: str) -> bytes:
-    """The text of a source."""
+    """The text of a source as `brickd source` prints it."""
     code, text, words = raw("source", *arguments, f"{hash_:016x}")
     assert code == 0, words
     return text
 
 
 def until_known(daemon: Any, known: int = 1) -> None:
-    """Until the text of so many is in files, and the events behind them were given back."""
+    """Wait until the texts of this number of sources are known."""
     daemon.once("/source", lambda answer: sum(each["known"] for each in answer["sources"]) == known)
 
 
@@ -199,7 +199,7 @@ def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
     worker: Start, prefix: str, compiled: Compile
 ) -> None:
     checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
-    # When all is told something else happens, so that daemons have something to do.
+    # After each part the worker also defers and finalizes work, so that daemons have something to do.
     busy = TELLS.replace("    ptx.send()\n", "    ptx.send()\n    brick.brick('k').defer()\n    brick.finalize()\n")
     process = worker(busy.format(text=f"'x' * {MEBIBYTE}"), BRICKD_SERVICE="api")
     process.next_report()
@@ -296,7 +296,7 @@ TEXTS = {"gemm": b"one", "norm\x1b[31m": b"\x1b]0;owned\x07 two\ttabs\n\xff thre
 
 @pytest.fixture
 def filed(prefix: str) -> dict[str, int]:
-    """Texts that a daemon has left: their hashes, by name."""
+    """Put sources into a daemon's files; return their hashes by name."""
     shelf = Filed(runtime().sources)
     for name, text in TEXTS.items():
         shelf.write(KernelSource(fnv1a(text), name, f"/src/{name}", text))

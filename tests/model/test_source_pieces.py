@@ -1,4 +1,4 @@
-"""Sources are put together out of pieces that come from anywhere, in any order, and from whoever lies."""
+"""Sources are assembled from pieces of several senders, in any order, hostile ones included."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LABELS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size
 
 
 def restarted(before: Sources) -> Sources:
-    """What a successor goes on with."""
+    """The sources of the next daemon."""
     return Sources.of(json.loads("".join(before.pieces())))
 
 
@@ -49,7 +49,7 @@ def filed(tmp_path: Path) -> Filed:
 
 
 def kept(filed: Filed, log: Log | None = None) -> Sources:
-    """Those of a daemon that begins."""
+    """The sources of a daemon that starts."""
     made = Sources()
     made.go_into(filed, Log().add if log is None else log.add)
     return made
@@ -59,7 +59,7 @@ def events(log: Log) -> list[str]:
     return [event.kind for event in log.since(0).events]
 
 
-# ---- out of rings
+# ---- from rings
 
 
 def other(slots: int, kind: int) -> bytes:
@@ -104,7 +104,7 @@ def test_a_source_is_known_by_the_hash_of_its_text(text: bytes) -> None:
     assert _reader.source_hash(text) == fnv1a(text)
 
 
-# ---- put together
+# ---- assembly
 
 
 @given(st.data())
@@ -160,7 +160,7 @@ def test_whoever_lies_keeps_no_text_from_being_known(data: st.DataObject) -> Non
     lies = data.draw(st.lists(JUNK, max_size=20).map(lambda junk: [(hash_, piece, lie) for _, piece, lie in junk]))
     lies += data.draw(st.sampled_from([[], source_pieces.all_pieces(b"a lie" * 40, b"liar", b"/lie", hash_)]))
     stream = [("liar", piece) for piece in data.draw(st.permutations(lies))]
-    for piece in source_pieces.all_pieces(text, b"honest"):  # in order, wherever the lies stand
+    for piece in source_pieces.all_pieces(text, b"honest"):  # in order; hostile pieces may be anywhere between
         stream.insert(data.draw(st.integers(next_after(stream), len(stream))), ("honest", piece))
     made = Sources()
     for who, piece in stream:
@@ -170,7 +170,7 @@ def test_whoever_lies_keeps_no_text_from_being_known(data: st.DataObject) -> Non
 
 
 def next_after(stream: list[tuple[str, Piece]]) -> int:
-    """Behind the last that the honest one told."""
+    """The index after the last piece of the honest sender."""
     return max((n + 1 for n, (who, _) in enumerate(stream) if who == "honest"), default=0)
 
 
@@ -241,7 +241,7 @@ def test_whoever_told_another_text_before_the_right_one_was_whole_is_counted() -
     assert made.heads()[fnv1a(text)].differing >= 1
 
 
-# ---- once, and within bounds
+# ---- one copy, and limits
 
 
 def test_what_64_workers_tell_is_kept_once(filed: Filed) -> None:
@@ -307,7 +307,7 @@ def test_files_are_limited_and_the_one_that_nobody_told_for_longest_goes(
         made.file()
         filed_at(filed, text, n)
     made.take("b", source_pieces.all_pieces(every[0]))
-    made.file()  # told once more, so that it is not the oldest
+    made.file()  # it was sent again, so it is not the oldest
     made.take("a", source_pieces.all_pieces(every[3]))
     made.file()
     assert set(texts(made).values()) == {every[0], every[2], every[3]}
@@ -317,7 +317,7 @@ def test_files_are_limited_and_the_one_that_nobody_told_for_longest_goes(
 
 
 def filed_at(filed: Filed, text: bytes, seconds: int) -> None:
-    """As if it had been told then."""
+    """File a source with this time of last use."""
     os.utime(filed.directory / f"{fnv1a(text):016x}", (seconds, seconds))
 
 

@@ -1,4 +1,4 @@
-"""brick.source: a text is known by its hash, told once, and no host fails, waits or grows for it."""
+"""brick.source: a text is known by its hash, sent once, and no host fails, waits or grows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from brickd.shm.segment_copy import Reading
 
 
 def recorded_by(worker: Start, prefix: str, source: str, **environment: str) -> tuple[Reading, object]:
-    """What a program left, and what it reported."""
+    """The reading of a program's segment after its end, and its report."""
     process = worker(source + "\npause()\n", **environment)
     reported = process.next_report()
     process.paused()
@@ -21,12 +21,12 @@ def recorded_by(worker: Start, prefix: str, source: str, **environment: str) -> 
 
 
 def pieces(got: Reading) -> int:
-    """How many pieces of sources there are."""
+    """The number of pieces of sources."""
     return sum(int(lane["event_records"]) for _, lane, _ in got.lanes)
 
 
 def dropped(got: Reading) -> int:
-    """How many sources were given up."""
+    """The number of dropped sources."""
     return sum(int(lane["event_dropped"][_reader.KIND_SOURCE]) for _, lane, _ in got.lanes)
 
 

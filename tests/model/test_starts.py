@@ -1,4 +1,4 @@
-"""Starts that wait come back as they were, however they came and went; what nobody wrote is refused."""
+"""Waiting starts survive encoding after any changes, and an invalid text is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brickd.shm import _reader
 
 WORD, PATH = st.integers(0, 2**64 - 1), st.integers(0, _reader.NUMBERS_MAX - 1)
 STARTS = st.lists(st.builds(Start, WORD, WORD, PATH, WORD, WORD, st.booleans()), max_size=8)
-# What happens between two times of writing: some come, some go.
+# The changes between two encodings: some starts arrive, some leave.
 STEPS = st.lists(st.tuples(STARTS, st.sets(st.integers(0, 20))), max_size=5)
 
 
@@ -42,10 +42,10 @@ def test_without_marks_none_is_measured() -> None:
 @pytest.mark.parametrize(
     ("text", "marks"),
     [
-        (b64encode(bytes(35)).decode(), ""),  # not all of a row
+        (b64encode(bytes(35)).decode(), ""),  # an incomplete row
         (b64encode(bytes(36)).decode() + "A", ""),
         ("no row at all", ""),
-        (b64encode(bytes(36)).decode(), "AAA="),  # of two
+        (b64encode(bytes(36)).decode(), "AAA="),  # marks of two rows
         (b64encode(bytes(36)).decode(), "A"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`brickd tree`, as a person runs it, and trees of workers that never ran."""
+"""`brickd tree` from the command line, and trees of made-up workers."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_depth_and_a_share_that_cannot_be_are_refused() -> None:
         assert wanted in ended.stderr
 
 
-# ---- workers that never ran
+# ---- made-up workers
 
 
 def route(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
@@ -160,7 +160,7 @@ def bricks(of: Tree) -> list[Node]:
 
 
 def outside_layers(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
-    """As though layers had no nodes of their own."""
+    """The path to a node, without the nodes of layers."""
     return tuple(step for step in route(of, node) if not step[0].startswith("Layer "))
 
 
@@ -283,7 +283,7 @@ def test_folding_layers_changes_no_sum(made: list[MadeUp]) -> None:
 @given(st.lists(programs(), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def documents_of(made: list[MadeUp]) -> list[dict[str, Any]]:
-        # Percentiles lie in the buckets of the first worker's clock, and the first declared category counts.
+        # Percentiles are in buckets of the first worker's clock, and the first declared category counts.
         without = ("p50_ns", "p90_ns", "p99_ns", "category")
         documents = [node.document() for node in tree(named(made), layers=layers).nodes]
         return [{key: value for key, value in node.items() if key not in without} for node in documents]

@@ -1,4 +1,4 @@
-"""What a program launches, moves and needs, as `brickd tree` shows it of real workers."""
+"""The launches, transfers and needs of real workers in `brickd tree`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ with brick.layer(0), brick.span("RmsNorm", category="norm", elements=4096):
     brick.kernel("rmsnorm_kernel", grid=16, block=256, shared_mem=1024)
 pause()
 """
-# What a name may hold that a language of pictures or of terminals could take for its own.
+# Characters in names that DOT or a terminal could interpret.
 NAMES = [
     HOSTILE,
     'a"]; evil [label="b',
@@ -48,7 +48,7 @@ pause()
 
 
 def right(screen: str) -> list[str]:
-    """The tree without the figures left of it, and without what stands below it."""
+    """The tree without the figures on its left and the lines below it."""
     lines = screen.splitlines()
     begins = lines[0].index("BRICK")
     return [line[begins:] for line in lines[1:] if line[begins - 2 : begins] == "  "]
@@ -86,7 +86,7 @@ def test_the_documented_calls_make_the_documented_tree(worker: Start) -> None:
     }
 
 
-# The calls that the seed documents, and what they say of a scope: that it is open, that it is over.
+# The documented calls of the old tool, for an open and for an ended scope.
 SEEDS = {
     "a brick and its kernel behind it": "graph_record_brick(brick.BrickId.RmsNorm, 50_000, 4096)",
     "a scope that is timed": "graph_push_scope(brick.ExecutionNode.Brick(brick.BrickId.RmsNorm, elements=4096))",
@@ -219,11 +219,11 @@ def test_a_window_counts_what_was_launched_in_it(worker: Start) -> None:
             assert sorted(each["grid"][0] for each in node["kernel"]["shapes"]) == shapes
 
 
-# ---- the picture
+# ---- DOT
 
 
 def labels(dot: str) -> Iterator[str]:
-    """The label of each node, as Graphviz reads it: text, of which the lines are parted."""
+    """The label of each node as Graphviz reads it: text with line breaks."""
     for quoted in re.findall(r'^  \w+ \[label="((?:[^"\\]|\\.)*)", ', dot, re.MULTILINE):
         plain = re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), quoted)
         assert set(re.findall(r"\\(.)", quoted)) <= {"n", '"', "\\"}, "an escape of the language"
@@ -231,7 +231,7 @@ def labels(dot: str) -> Iterator[str]:
 
 
 def statements(dot: str) -> set[str]:
-    """What is said of each kind, strings left out."""
+    """The distinct statements, without strings and numbers."""
     bare = re.sub(r'"(?:[^"\\]|\\.)*"', "S", dot)
     return {re.sub(r"(n|left)\d+", "n", line).strip() for line in bare.splitlines()}
 

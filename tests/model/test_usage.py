@@ -1,4 +1,4 @@
-"""What a worker's process takes is told of that process, or not at all."""
+"""The resource use of a worker's process: of exactly that process, or unknown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND = 10**9
 
 
 def survey(*pids: int | None) -> Survey:
-    """Workers that live in these processes."""
+    """A survey of workers in these processes."""
     workers = []
     for number, pid in enumerate(pids):
         reading = MadeUp().reading()

@@ -1,4 +1,4 @@
-"""Windows: what was recorded between two looks, whoever came, went or changed its uuid in between."""
+"""Windows: the work between two snapshots, while workers start, end or change their uuid."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOOTED_NS = -1000 * SECOND
 
 
 def ticks(ns: int) -> int:
-    """What the clock of each worker showed at a time."""
+    """The clock of every worker at a time."""
     return 3 * (ns - BOOTED_NS)
 
 
@@ -48,7 +48,7 @@ def worker(
     born_ns: int = LONG_AGO,
     born_ticks: int | None = None,
 ) -> Worker:
-    """A worker as it is now."""
+    """A worker with its present totals."""
     reading = made.reading()
     uuid = UUID[uuid] if isinstance(uuid, int) else uuid
     anchor = ticks(born_ns) if born_ticks is None else born_ticks
@@ -71,7 +71,7 @@ def work(made: MadeUp, name: str, *durations: int) -> None:
 
 
 def counts(workers: Iterable[Worker]) -> dict[str, tuple[int, int, int]]:
-    """By brick: spans, elements, and what they took together."""
+    """The spans, elements and total time of each brick."""
     found = bricks(workers)
     return {each.name: (each.row["count"], each.row["elements"], round(each.row["total_ns"])) for each in found}
 
@@ -81,7 +81,7 @@ def after(began: Snapshot, *now: Worker) -> dict[str, tuple[int, int, int]]:
 
 
 def replay(made: MadeUp, later: MadeUp) -> MadeUp:
-    """The first worker goes on with what the second one did."""
+    """Repeat the work of the second worker in the first one."""
     made.tick_ns = later.tick_ns
     for path, sums in zip(later.paths, later.sums, strict=True):
         name = next(text for text, number in later.numbers.items() if number == path.name)
@@ -101,7 +101,7 @@ def test_a_window_holds_what_was_recorded_in_it_and_nothing_else(first: MadeUp, 
 
 
 def test_paths_that_are_on_their_way_or_lead_nowhere_take_nothing_out_of_a_window() -> None:
-    """Of a segment whose numbers of paths are others than before: it went on in another one, or nobody wrote it so."""
+    """The segment's paths have new numbers: it is the worker's next segment, or it is invalid."""
     then, now = MadeUp(), MadeUp()
     for name in ("a", "b", "c", "d"):
         work(then, name, 5)
@@ -111,8 +111,8 @@ def test_paths_that_are_on_their_way_or_lead_nowhere_take_nothing_out_of_a_windo
     paths: list[CallPath | None] = list(began.reading.paths)
     (a,) = (number for number, path in enumerate(then.paths) if then.numbers["a"] == path.name)
     assert a == 1
-    paths[1] = None  # what it is was not ready
-    for number, parent in ((2, 2), (3, 4)):  # itself, and one that is later
+    paths[1] = None  # not written yet
+    for number, parent in ((2, 2), (3, 4)):  # the parent is the path itself, or a later one
         paths[number] = then.paths[number]._replace(parent=parent)
     broken = replace(began, reading=replace(began.reading, paths=paths))
     both, one = (2, 2, 11), (1, 1, 6)
@@ -142,14 +142,14 @@ def test_who_came_within_the_window_is_in_it_with_all(alive: bool, born_ns: int)
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_who_could_not_be_read_before_is_not_in_the_window(alive: bool) -> None:
-    """Nobody knows what it had recorded by then."""
+    """Its totals at the beginning of the window are unknown."""
     old = MadeUp()
     work(old, "a", 5, 7)
     assert after(snapshot(), worker(old, 1, born_ns=-1, alive=alive)) == {}
 
 
 def test_who_came_later_says_one_of_its_clocks_alone_is_not_believed() -> None:
-    """A counter begins anew where the machine was suspended; the kernel's clock is another in a time namespace."""
+    """A counter may restart during a suspend, and a time namespace has another kernel clock."""
     old = MadeUp()
     work(old, "a", 5)
     assert after(snapshot(), worker(old, 1, born_ns=SECOND, born_ticks=0)) == {}
@@ -157,7 +157,7 @@ def test_who_came_later_says_one_of_its_clocks_alone_is_not_believed() -> None:
 
 
 def test_where_a_snapshot_has_no_clocks_nobody_is_known_to_have_come_later() -> None:
-    """It is of a recording that was made before they were written."""
+    """Old recordings lack the clocks."""
     came, began = MadeUp(), snapshot()
     work(came, "a", 5)
     without = replace(began, survey=replace(began.survey, clocks={}))
@@ -165,7 +165,7 @@ def test_where_a_snapshot_has_no_clocks_nobody_is_known_to_have_come_later() -> 
 
 
 def test_who_goes_on_from_a_segment_that_nobody_saw_is_not_in_the_window() -> None:
-    """The totals that it took along may be of before."""
+    """The totals that it took over may be older than the window."""
     goes_on = MadeUp()
     work(goes_on, "a", 5)
     assert after(snapshot(), worker(goes_on, 2, took=UUID[1], born_ns=SECOND)) == {}
@@ -195,7 +195,7 @@ def test_who_lost_its_segment_goes_on_in_the_window() -> None:
 
 
 def added_up(*gone: Worker, before: int = 0) -> Worker:
-    """Those that went long ago, as the daemon shows them; some of them went before anybody noted who did."""
+    """The sum of dead workers as a daemon shows it; its list lacks the first `before` of them."""
     memory, lately = Memory("made-up"), Lately()
     for number, each in enumerate(gone):
         into = memory.add_up(RetainedTotals(each.name, each.reading))
@@ -225,7 +225,7 @@ def test_those_that_were_added_up_within_the_window_count_what_they_did_in_it() 
     later = snapshot(older, now_ns=EVERY_NS)
     assert after(later, older) == {}
     assert after(later, added_up(*gone, worker(third, 3, alive=False), before=3)) == {}
-    # Of those that were added since the snapshot one was there and could not be read, or nobody knows who they are.
+    # Of the workers added since the snapshot, one existed then without being read, or they are unknown.
     assert after(began, added_up(*gone, worker(third, 3, alive=False))) == {}
     assert after(began, added_up(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 
@@ -348,7 +348,7 @@ def test_who_was_forgotten_takes_nothing_from_those_that_are_added_up_later() ->
     older = added_up(worker(made[1], 1, alive=False), worker(made[2], 2, alive=False))
     began = snapshot(older, worker(made[3], 3, alive=False), worker(made[4], 4), worker(made[5], 5))
     work(made[5], "a", 7)
-    # All but the fifth were forgotten, the fourth after it had died and was added to the others.
+    # All but the fifth were forgotten; the fourth after it had died and was added to the others.
     others = added_up(*(worker(made[number], number, alive=False, born_ns=SECOND) for number in (6, 7)))
     assert after(began, worker(made[5], 5), others) == {"a": (8, 8, 4 * 5 + 3 * 5 + 7)}
 

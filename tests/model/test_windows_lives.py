@@ -1,6 +1,6 @@
-"""Windows over any course of lives: workers come, work, lose their segments, die, are added up and forgotten.
+"""Windows over random lives: workers start, work, lose segments, die and are forgotten.
 
-Beside brickd's own memory and windows stands what really happened: who recorded what, and when.
+The model keeps what each worker recorded and when, next to brickd's own memory and windows.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SERVICES = ("api", "batch")
 
 @dataclass
 class Life:
-    """One that lives, or did.
+    """A worker, live or dead.
 
     Attributes:
-        spans: when each was recorded.
-        segments: when each of its segments was made.
+        spans: the time of each span.
+        segments: the time at which each of its segments was created.
     """
 
     made: MadeUp
@@ -48,7 +48,7 @@ class Life:
 
 @dataclass
 class Model:
-    """The machine and its daemon, once a second."""
+    """The machine and its daemon; a step per second."""
 
     now: int = 0
     uuids: int = 0
@@ -63,7 +63,7 @@ class Model:
         self.uuids += 1
         return self.uuids.to_bytes(8, "big") + bytes(8)
 
-    # ---- what may happen
+    # ---- steps
 
     def come(self, which: int) -> None:
         made = MadeUp(service=SERVICES[which % 2])
@@ -103,14 +103,14 @@ class Model:
                 del self.memory.older[key], self.older[each.reading.uuid]
 
     def restart(self, which: int) -> None:
-        """The daemon: what it keeps is the memory."""
+        """Restart the daemon: only its memory stays."""
         self.lately, self.windows = Lately(), Windows()
         self.look()
 
     def look(self, which: int = 0) -> None:
         self.windows.take(snapshot(*self.everybody(), now_ns=self.now * SECOND))
 
-    # ---- what is seen, and what there is to be seen
+    # ---- what a survey shows, and what exists
 
     def everybody(self) -> list[Worker]:
         older = [shown(each, self.lately) for each in self.memory.older.values()]
@@ -134,7 +134,7 @@ def recorded(workers: list[Worker]) -> int:
 
 
 def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]]:
-    """What windows showed, and what had been recorded in them by those of whom they are."""
+    """Yield the spans that windows show, and the spans that their workers recorded in that time."""
     model = Model()
     for number in range(6):
         model.come(number)
@@ -146,7 +146,7 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
         getattr(model, step)(which)
         if step in ("look", "restart"):
             continue
-        # Whatever happened between the survey and this, the window is one of the survey.
+        # The window is that of the survey, also if a step came after it.
         window = model.windows.over(everybody, (model.now - 1) * SECOND, 1 if which % 2 else 6)
         assert window is not None
         began = model.now - 1 - window.length_ns // SECOND
@@ -162,6 +162,6 @@ def test_a_window_holds_what_those_that_are_shown_recorded_in_it(course: list[tu
 
 @given(courses((*STEPS, "lose", "lose")))
 def test_a_window_never_holds_more_where_segments_are_lost(course: list[tuple[str, int]]) -> None:
-    """Less, where one was lost of which no snapshot is."""
+    """It holds less if a lost segment is in no snapshot."""
     for seen, recorded in seen_and_recorded(course):
         assert seen <= recorded

@@ -1,4 +1,4 @@
-"""Windows: what is subtracted of which path, whatever numbers it has before and after."""
+"""Windows: which totals are subtracted from a path, also if its number changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brickd.shm import _reader, dtypes
 
 
 def bounded(made: MadeUp, *bounds: tuple[int, int, int]) -> Worker:
-    """A worker as it is now, with deferred work that was only bounded: its path, its part of the time, its latency."""
+    """A worker with bounded deferred work: (path, part of the time, latency) of each."""
     one, deferred = worker(made, 1), Deferred()
     for path, part_ns, latency_ns in bounds:
         deferred.bound.add(path, part_ns, 1, 0)
@@ -37,7 +37,7 @@ def test_bounds_and_latencies_of_deferred_work_are_those_of_the_window_whatever_
 
 
 def stack(made: MadeUp, ticks: int, *names: str) -> None:
-    """Spans within each other, the innermost of so many ticks."""
+    """Nested spans, the innermost of this number of ticks."""
     for name in names:
         made.begin(name, layer=len(name))
     made.spend(ticks)

@@ -1,4 +1,4 @@
-"""Fold against sums, sorted lists and numpy: what the screens add up is what the workers measured."""
+"""Fold against sums, sorted lists and numpy: the totals are those that workers measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def roots(paths: int) -> bytes:
 
 @dataclass
 class Spans:
-    """What one path of one worker measured, span by span, in ticks."""
+    """The measured spans of one path of one worker, in ticks."""
 
     durations: list[int]
     child_part: float = 0.0
@@ -78,12 +78,12 @@ class Measured:
         fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns, whose)
 
 
-# Times 160, the greatest ratio of two ticks below, this lies below the last bucket: above that percentiles are bounds.
+# Times 160, the greatest ratio of two ticks below, this is below the last bucket, where percentiles are only bounds.
 MOST = 2**29
 
 
 def durations(most: int = MOST) -> st.SearchStrategy[list[int]]:
-    # Durations of every magnitude, as often small as large.
+    # Every magnitude of durations is equally likely.
     each = st.integers(0, most.bit_length() - 1).flatmap(lambda bits: st.integers(2**bits - 1, 2 ** (bits + 1) - 1))
     return st.lists(each, max_size=12) | st.lists(each, max_size=3).map(lambda values: values * 40)
 
@@ -127,7 +127,7 @@ def test_a_row_holds_the_sums_of_all_workers(workers: list[Measured]) -> None:
         assert row["mean_ns"] == pytest.approx(ns.mean())
         assert row["min_ns"] == pytest.approx(ns.min())
         assert row["max_ns"] == pytest.approx(ns.max())
-        # A difference of two squares: half of the digits of the largest duration are left.
+        # As a difference of two squares it has half of the digits of the largest duration.
         assert row["deviation_ns"] == pytest.approx(ns.std(), rel=1e-6, abs=1e-7 * ns.max())
 
 
@@ -163,7 +163,7 @@ PERCENTILES = {"p50_ns": 0.50, "p90_ns": 0.90, "p95_ns": 0.95, "p99_ns": 0.99, "
 
 
 def apart(value: float, wanted: float, small: float) -> float:
-    """How far two durations lie apart, in buckets; below `small` there is but one bucket."""
+    """The distance of two durations in buckets; there is only one bucket below `small`."""
     return abs(math.log(max(value, small) / max(wanted, small), BUCKET))
 
 
@@ -179,7 +179,7 @@ def test_a_percentile_lies_within_a_bucket_of_the_true_one(lists: list[list[int]
 
 
 def interpolated(ticks: list[int], fraction: float, tick_ns: float) -> float:
-    """The percentile as it is defined: where the rank lies within its bucket, by logarithms, but in the first."""
+    """The percentile by definition: the rank in its bucket, logarithmic except in the first one."""
     spans = Counter(map(bucket_of, ticks))
     rank, below, bucket = fraction * len(ticks), 0, 0
     while bucket < 127 and below + spans[bucket] < rank:
@@ -288,7 +288,7 @@ def test_rows_that_do_not_fit_the_paths_are_refused() -> None:
             _reader.Fold().add(bytes(1152), bytes(rows), bytes(parents), bytes(flags), 1.0)
 
 
-# ---- numbers that the reader lets through, and that no honest worker wrote
+# ---- numbers that the reader accepts and no correct worker writes
 
 
 def hostile(**values: float) -> bytes:

@@ -1,9 +1,9 @@
 """Dependencies in the call tree: needs, critical path, slowest kernel, useless transfers.
 
-Owns: which place a needed name means, how places become pieces of work. Must not know: paths, screens, what is
-shown. Invariants: a name means the nearest: one beside what needs it, of the same layer first, else beside what that
-stands in, and so on, else the first in the tree; the order of workers changes nothing; a chain of any length, and any
-number of needs, is walked once.
+Owns: which node a needed name means, how nodes become pieces of work. Must not know: paths, screens, what is shown.
+Invariants: a name means the nearest node: a sibling of the node that needs it (of the same layer first), otherwise a
+sibling of its parent, and so on, otherwise the first in the tree; the order of workers changes nothing; the time is
+linear in the length of chains and the number of needs.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from brickd.model.calltree.node import TreeNode
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A needed name: the number of its place, None if there is none; how often it was recorded."""
+    """A needed name: the number of its node (None: none has it), and how often it was recorded."""
 
     name: str
     place: int | None
     count: int
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """As JSON has it; `shown`: the ids of the places that are shown, by number."""
+        """The JSON document; `shown`: the ids of the shown places by their number."""
         number = None if self.place is None else shown.get(self.place)
         return {"name": self.name, "id": number, "found": self.place is not None, "count": self.count}
 
 
 class Graph:
-    """What is known of places besides their times.
+    """The dependencies of nodes.
 
-    `own_ns` of a place is its time without that of what stands in it; a device's work is none of that.
+    `own_ns` of a node is its time without that of the nodes below it. Device work does not reduce it.
     """
 
     def __init__(self, order: Sequence[TreeNode]) -> None:
@@ -46,16 +46,16 @@ class Graph:
         self.critical: Critical = critical(pieces)
 
     def number(self, place: TreeNode) -> int:
-        """The place's number in the tree's order."""
+        """The node's number in the tree's order."""
         return self._numbers[id(place)]
 
     def _above(self, place: TreeNode) -> int:
         return -1 if place.above is None else self.number(place.above)
 
     def _needs(self) -> list[list[Need]]:
-        # A level is the number of the place that others stand in, layers left out; -1: they stand in none.
-        levels: list[int] = []  # that each place stands on
-        layers: list[int | None] = []  # that each place stands in
+        # A level is the number of the nearest node above that is not a layer; -1: there is none.
+        levels: list[int] = []  # of each node
+        layers: list[int | None] = []  # of each node
         first: dict[str, int] = {}
         nearest: dict[tuple[int, str], int] = {}
         same_layer: dict[tuple[int, str, int | None], int] = {}
@@ -71,9 +71,9 @@ class Graph:
                 nearest.setdefault((level, place.name), number)
                 same_layer.setdefault((level, place.name, layer), number)
                 names[level].add(place.name)
-        # On the way through the tree: the levels around where we are that have a place of that name.
+        # During the walk: the levels around the current node that have a node of this name.
         around: dict[str, list[int]] = defaultdict(list)
-        inside: list[tuple[int, int]] = []  # these levels, and where each ends
+        inside: list[tuple[int, int]] = []  # these levels, and the end of each
 
         def enter(level: int, end: int) -> None:
             inside.append((level, end))
@@ -99,7 +99,7 @@ class Graph:
         return found
 
     def _pieces(self) -> list[Piece]:
-        """Make pieces; device work takes nothing off the own time of the brick that launched it."""
+        """Make pieces; device work does not reduce the own time of the brick that launched it."""
         pieces = []
         for place, needs in zip(self._order, self.needs, strict=True):
             above, own_ns = self._above(place), 0.0
@@ -112,7 +112,7 @@ class Graph:
         return pieces
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """As JSON has it; `shown`: the ids of the places that are shown, by number."""
+        """The JSON document; `shown`: the ids of the shown places by their number."""
         return {
             "critical_path": {
                 "length_ns": round(self.critical.length_ns),
@@ -134,7 +134,7 @@ class Graph:
         }
 
     def is_timed(self, number: int) -> bool:
-        """Whether it has a time of its own, so that it can be critical, or have slack."""
+        """Whether it has a time of its own, so that it can be critical or have slack."""
         return self._order[number].row is not None
 
     def _described(self, number: int, shown: dict[int, int]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Graph:
         }
 
     def _slowest_kernel(self, shown: dict[int, int]) -> dict[str, Any] | None:
-        """The kernel with the most time of its own, else that in the brick with the most."""
+        """The kernel with the longest time; without times, the one in the slowest brick."""
         kernels = [(number, place) for number, place in enumerate(self._order) if place.kernel is not None]
         timed = [(-round(each.total_ns), number, "own") for number, each in kernels if not each.timeless]
         bricks = [(-round(each.above.self_ns), number, "brick") for number, each in kernels if each.above is not None]
@@ -169,7 +169,7 @@ class Graph:
         }
 
     def _returned(self, shown: dict[int, int]) -> list[dict[str, Any]]:
-        """The transfers that returned what had just been brought, the largest first."""
+        """The transfers that moved the same data back immediately, the largest first."""
         found = [
             (-of.returned_bytes, -of.returned, number, of.document(0 if place.row is None else place.row["count"]))
             for number, place in enumerate(self._order)

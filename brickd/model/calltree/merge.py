@@ -1,10 +1,9 @@
 """The call tree of many workers, merged by names: bricks, kernels, transfers, and layers.
 
-Owns: which paths are one place, which mark belongs to which, a total while spans are open. Must not know: files,
-screens, what is shown. Invariants: the self times of all places add up to what was recorded; launches add up to those
-of the marks; what is known of a time stands with the mark that says what took it, where one mark alone can be meant; a
-kernel of which no time is known has none; layers, apart or not, and the order of workers change no sum; a chain of any
-length is walked without recursion.
+Owns: which paths become one node, which mark belongs to which node, totals while spans are open. Must not know: files,
+screens, what is shown. Invariants: the self times of all nodes add up to the recorded time; launches add up to those of
+the marks; a time shares its node with the mark of its work, if only one mark is possible; a kernel with an unknown time
+has no time; neither separate layers nor the order of workers change a sum; the walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _OF_BRICKS = (_reader.UNIT_NEEDS, _reader.UNIT_DEFINED, _reader.UNIT_ENDED, _rea
 
 
 class _Key(NamedTuple):
-    """What makes two paths one place, or one mark; `above` is the row above it, or -1."""
+    """Paths with the same key become one node or mark; `above` is the row above it, or -1."""
 
     above: int
     name: str
@@ -40,13 +39,13 @@ class _Key(NamedTuple):
 
 
 class MergedTree:
-    """All places of these workers.
+    """All nodes of these workers.
 
     Attributes:
-        order: all of them in preorder.
-        recorded_ns: the self times of all of them.
-        stray: marks where they mean nothing; no writer of ours sets them.
-        refused: marks that were not counted since their workers began, so that they are nowhere here.
+        order: the nodes in preorder.
+        recorded_ns: the sum of their self times.
+        stray: the number of marks at paths where they have no meaning; our writers set none.
+        refused: the number of marks that the workers could not record since they started; the tree lacks them.
     """
 
     def __init__(self, workers: Iterable[Worker], *, layers: bool) -> None:
@@ -85,7 +84,7 @@ class MergedTree:
             line = unit == _reader.UNIT_DEFINED
             key = _Key(above, name_of(path.name), or_none(path.layer) if self._apart or line else None, unit)
             if unit in _TIMES and above >= 0 and self._keys[above][1:] == (key.name, key.layer, _reader.UNIT_NODE):
-                key = key._replace(above=self._keys[above].above)  # a span in the node of its name is that node
+                key = key._replace(above=self._keys[above].above)  # a span below a drawn node of its name is that node
             self._first[key] = min(self._first.get(key, _reader.NUMBERS_MAX), next(places))
             if path.layer >= 0 and not line:
                 self._layers[key].add(path.layer)
@@ -94,9 +93,9 @@ class MergedTree:
         return key_of
 
     def _make(self) -> None:
-        """Make places; a time and the mark that says what took it share one.
+        """Make nodes; a time and the mark of its work share one.
 
-        A brick whose time was given when it was over shares one with its span, too.
+        A brick's given time and its span also share one.
         """
         around_times = {key.above for key in self._keys if key.unit in _TIMES}
         for number, key in enumerate(self._keys):
@@ -106,7 +105,7 @@ class MergedTree:
             numbers.sort(key=lambda number: self._keys[number].unit)
             made = {number: self._place(number) for number in numbers}
             marks = [number for number in numbers if self._keys[number].unit in _LAUNCHED_OR_MOVED]
-            # In a window a time may be there of what was launched before it.
+            # In a window a time may belong to a launch before the window.
             marks = [number for number in marks if self._rows[number]["count"]] or marks
             given = [n for n in numbers if self._keys[n].unit in _TIMES[1:] and self._rows[n]["count"]]
             empty = [n for n in numbers if self._keys[n].unit == _reader.UNIT_TICKS and not self._rows[n]["count"]]
@@ -124,7 +123,7 @@ class MergedTree:
             self._places |= made
 
     def _stated(self, number: int, place: TreeNode) -> TreeNode:
-        """The place, which the host also draws: what was measured counts, else what is stated."""
+        """A node that the host also draws, with the host's figures unless it has a measured time."""
         drawn = self._place(number)
         place.stated, place.layers = drawn.stated, place.layers | drawn.layers
         place.first = min(place.first, drawn.first)
@@ -151,8 +150,8 @@ class MergedTree:
         return place
 
     def _mark(self) -> None:
-        """Add the other marks to the places; a place with a need alone exists, too."""
-        # A row came after the one above it: backwards, what is below a row is known before it.
+        """Add the other marks to the nodes; a node that has only a need exists, too."""
+        # A row has a larger number than the one above it, so this visits children before their parents.
         self._there = [key.unit in _PLACES and self._rows[n]["count"] > 0 for n, key in self._all]
         for number, key in reversed(self._all):
             if self._there[number] and key.above >= 0:
@@ -177,7 +176,7 @@ class MergedTree:
             self.stray += count
 
     def _add_to_place(self, mark: int, key: _Key, count: int) -> None:
-        """Add a mark to the place beside its path, of another unit, if only that one is there."""
+        """Add a mark to the node of its path, or to the one of another unit if only that exists."""
         beside = self._beside[self._keys[key.above][:3]]
         numbers = [number for number in (key.above, *beside) if self._there[number]]
         if not numbers and key.unit == _reader.UNIT_NEEDS and count:
@@ -203,7 +202,7 @@ class MergedTree:
 
     def _joined(self) -> TreeNode:
         top = TreeNode("", None, "", None)
-        homes: list[TreeNode | None] = []  # no writer of ours has a place below a shape
+        homes: list[TreeNode | None] = []  # the node of each row, or the nearest one above
         joined: set[int] = set()
         for number, key in self._all:
             place, above = self._places.get(number), homes[key.above] if key.above >= 0 else None
@@ -227,7 +226,7 @@ def _preorder(top: TreeNode) -> list[TreeNode]:
 
 
 def _grouped(top: TreeNode) -> None:
-    """Give each layer a place of its own, where the layer begins, above what stands in it."""
+    """Insert a node for each layer above the layer's outermost nodes."""
     to_visit: list[tuple[TreeNode, int | None]] = [(top, None)]
     while to_visit:
         place, layer = to_visit.pop()
@@ -255,7 +254,7 @@ def _add_up(order: Sequence[TreeNode]) -> None:
             place.stated_ns = stated_ns + place.row["self_ns"]
         elif place.row is None:
             place.stated_ns = stated_ns
-        else:  # what is stated in a span is not its own
+        else:  # times that a host states inside a span are not self time
             place.row["self_ns"] = max(0.0, place.row["self_ns"] - stated_ns)
         place.ended_ns = place.self_ns + sum(each.ended_ns for each in place.below if not each.given)
         if place.unit is None or (place.drawn and place.row is None):
@@ -267,7 +266,7 @@ def _add_up(order: Sequence[TreeNode]) -> None:
         elif place.row is not None and place.given:
             place.total_ns = place.row["total_ns"]
         elif place.row is not None:
-            # A span that is still open has given nothing to its own total, and those below it have to theirs.
+            # An open span has not added to its own total, but the ended spans below it have added to theirs.
             place.host_ns = place.total_ns = max(place.row["total_ns"], place.ended_ns)
         place.whole.self_ns = place.self_ns + sum(each.whole.self_ns for each in place.below)
         place.whole.nodes = 1 + sum(each.whole.nodes for each in place.below)

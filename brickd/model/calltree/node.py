@@ -1,7 +1,7 @@
-"""A place of the call tree: a brick, a kernel, a transfer, a layer, and what is known of it.
+"""A node of the call tree: a brick, a kernel, a transfer, a layer, and its figures.
 
-Owns: what one place is, which kind it is, what was done in it. Must not know: paths, how places are merged, screens.
-Invariant: of a kernel or a transfer without a known time there is none.
+Owns: the fields of a node, its kind, its amounts. Must not know: paths, how nodes are merged, screens. Invariant: a
+kernel or a transfer with an unknown time has no row.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Kind = Literal["layer", "brick", "function", "task", "kernel", "transfer"]
 
 @dataclass(slots=True)
 class OmittedNodes:
-    """The places that are left out below one, and their self times."""
+    """The omitted nodes below a node, and their self times."""
 
     nodes: int = 0
     self_ns: float = 0.0
 
 
 class Amounts(NamedTuple):
-    """What was done."""
+    """The amount of work: elements, bytes, FLOP."""
 
     elements: int = 0
     size_bytes: int = 0
@@ -33,7 +33,7 @@ class Amounts(NamedTuple):
 
     @property
     def intensity(self) -> float | None:
-        """In FLOP/byte; None where either is not known."""
+        """In FLOP/byte; None if either is unknown."""
         return round(self.flops / self.size_bytes, 4) if self.flops and self.size_bytes else None
 
 
@@ -42,26 +42,25 @@ NOTHING = Amounts()
 
 @dataclass(slots=True)
 class TreeNode:
-    """Where something stands in the tree.
+    """A node of the call tree.
 
     Attributes:
-        name: of the brick, the kernel, the layer; of a transfer its couple of ends.
-        layer: that it is kept apart for; None: it has none, or they are not kept apart.
-        unit: of its times, or what its mark says.
-        below: what stands in it, the largest first.
-        layers: that it stands for.
-        first: its place in the order in which a worker came to all of them; of several workers the smallest.
-        row: the totals of its spans, else of what its host states; None where no time of its own is known.
-        stated: what its host states of it.
-        stated_ns: the time, if its row is what its host states; then the self times that were stated in it, up to the
-            next spans.
-        untimed: what was done in launches without a known time.
-        total_ns: the time in its spans that ended, and in those in it where the one around them is still open; of a
-            layer, of all that stands in it.
-        host_ns: of that, what was no device's.
-        ended_ns: the self times of it and all below, without those that were given.
-        whole: it and all below, were they left out.
-        task: where its spans are stretches of tasks.
+        name: of the brick, the kernel, the layer; of a transfer, both ends.
+        layer: None: it has none, or layers are not separate.
+        unit: of its times, or of its mark; None: a layer.
+        below: its children, the largest first.
+        layers: all layers of its spans.
+        first: its number in the order in which a worker first reached all nodes; of several workers, the smallest.
+        row: the totals of its spans, otherwise of its host's figures; None if it has no known time of its own.
+        stated: its host's figures.
+        stated_ns: its time, if its row has its host's figures; later, the sum of the self times that the host states
+            for it and below, down to the next spans.
+        untimed: the amounts of launches without a known time.
+        total_ns: the time of its ended spans, and of ended spans below while it is open; of a layer, of all below it.
+        host_ns: the part of that time that is not a device's.
+        ended_ns: the self times of it and all below, without given times.
+        whole: the size of it and all below, if omitted.
+        task: if its spans are polls of tasks.
         needs: how often each name was recorded as needed.
     """
 
@@ -89,7 +88,7 @@ class TreeNode:
 
     @property
     def kind(self) -> Kind:
-        """What it is."""
+        """The kind of the node."""
         if self.unit is None:
             return "layer"
         if self.kernel is not None or self.transfer is not None:
@@ -100,7 +99,7 @@ class TreeNode:
 
     @property
     def amounts(self) -> Amounts:
-        """What was done in all its spans, launches or transfers."""
+        """The amounts of all its spans, launches or transfers."""
         if self.transfer is not None:
             return Amounts(size_bytes=self.transfer.size_bytes)
         timed = NOTHING if self.row is None else amounts_of(self.row)
@@ -112,7 +111,7 @@ class TreeNode:
 
     @property
     def timed_flops(self) -> float:
-        """The operations in the time that is known; a launch records those of deferred work."""
+        """The FLOP in the known time; the launch of deferred work records its FLOP."""
         if self.row is None:
             return 0.0
         all_timed = self.kernel is None or self.row["count"] >= self.kernel.launches
@@ -125,22 +124,22 @@ class TreeNode:
 
     @property
     def drawn(self) -> bool:
-        """Whether no time of it was measured: its host draws it, and states one or none."""
+        """Whether its host draws it and none of its time was measured."""
         return self.unit == _reader.UNIT_NODE
 
     @property
     def bounded(self) -> bool:
-        """Whether its times are only bounds: parts of the time until a device was waited for."""
+        """Whether its times are only bounds: parts of the time until a sync."""
         return self.unit == _reader.UNIT_BOUND
 
     @property
     def self_ns(self) -> float:
-        """The time in its spans that no other place has."""
+        """The time in its spans that no other node has."""
         return 0.0 if self.row is None else self.row["self_ns"]
 
     @property
     def timeless(self) -> bool:
-        """Whether its time is not known."""
+        """Whether its time is unknown."""
         return self.row is None and self.unit is not None
 
 

@@ -1,8 +1,8 @@
-"""The call tree of many workers: which of its places are shown, and their documents.
+"""The call tree of many workers: which of its nodes are shown, and their documents.
 
-Owns: what one node is, what is left out and what that is worth, the schema of both. Must not know: files, screens, how
-places are merged. Invariants: what is left out is counted in the nearest node above it that is not; what is not known
-of a node is null, and never 0; a chain of any length is walked without recursion.
+Owns: the shown nodes, the size of the omitted ones, the schema of both. Must not know: files, screens, how nodes are
+merged. Invariants: an omitted node is counted in the nearest shown node above it; an unknown value of a node is null,
+never 0; the walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _EXTREMES = ("min", "max")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place that is shown.
+    """A shown node.
 
     Attributes:
-        number: its index in the tree's list: parents first, the largest of their children next.
+        number: its index in the tree's list, which is in preorder.
         parent: the number of the node above it; None at a root.
-        recorded_ns: what the whole tree recorded.
-        left: what of the tree below it is left out.
-        needs: as JSON has them.
-        slack_ns: by how much it may grow before the critical path does; None where it has no time of its own.
+        recorded_ns: the recorded time of the whole tree.
+        left: the omitted nodes below it.
+        needs: their JSON documents.
+        slack_ns: by how much it may grow before the critical path does; None if it has no time of its own.
         critical: whether it is on the critical path.
     """
 
@@ -53,11 +53,11 @@ class Node:
 
     @property
     def count(self) -> int:
-        """How many of its spans ended, or of its launches or transfers are timed."""
+        """The number of its ended spans, or of its timed launches or transfers."""
         return 0 if self.place.row is None else self.place.row["count"]
 
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
-        """As JSON has it; a window does not know its shortest and longest span."""
+        """The JSON document; the shortest and longest span of a window are unknown."""
         place, count, amounts, timeless = self.place, self.count, self.place.amounts, self.place.timeless
         known = {time for time in _SINGLE if count and not (windowed and time in _EXTREMES)}
         return {
@@ -102,13 +102,13 @@ class Node:
 
 @dataclass(slots=True)
 class Tree:
-    """The nodes that are shown, and what else there is.
+    """The shown nodes, and the figures of the whole tree.
 
     Attributes:
         nodes: in preorder.
-        recorded_ns: the self times of all places, shown or not.
-        left: roots that are left out, with all below them.
-        shown: the numbers of the nodes by those of their places.
+        recorded_ns: the sum of the self times of all nodes, shown or not.
+        left: the omitted roots, with all below them.
+        shown: the index in `nodes` by the number in the whole tree.
     """
 
     nodes: list[Node]
@@ -120,7 +120,7 @@ class Tree:
     shown: dict[int, int]
 
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         return {
             "recorded_ns": round(self.recorded_ns),
             "nodes": [node.document(windowed=windowed) for node in self.nodes],
@@ -136,11 +136,11 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
     """Merge the workers' trees.
 
     Args:
-        workers: those whose summaries are merged.
-        layers: whether bricks that differ in their layer alone are nodes of their own, below a node for each layer.
-        depth: how many levels are shown; None: all.
-        least_percent: nodes with less of all that was recorded are left out, with all below them; those of which no
-            time is known are not known to have less.
+        workers: the workers whose summaries are merged.
+        layers: whether bricks that differ only in their layer are separate nodes, below a node for each layer.
+        depth: the number of levels to show; None: all.
+        least_percent: a node with a smaller share of the recorded time is omitted, with all below it; a node with an
+            unknown time is not.
     """
     places = MergedTree(workers, layers=layers)
     graph = Graph(places.order)
@@ -156,7 +156,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
             left = result.left if parent is None else parent.left
             left.nodes += place.whole.nodes
             left.self_ns += place.whole.self_ns
-            number += place.whole.nodes  # what stands in a place stands right behind it
+            number += place.whole.nodes  # the nodes below it follow it directly
             continue
         result.shown[number] = len(result.nodes)
         result.nodes.append(

@@ -1,1 +1,1 @@
-"""The texts that kernels are compiled from, put together from the pieces that workers send."""
+"""The texts that kernels are compiled from, assembled from the pieces that workers send."""

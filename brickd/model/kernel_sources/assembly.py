@@ -1,13 +1,14 @@
-"""One source, and one in the making: its pieces, from whoever tells any of them.
+"""One source, complete or in the making: the assembly of pieces from several workers.
 
-Owns: where a piece belongs, when a text is whole, a source's form as bytes. Must not know: other sources, files, rings.
+Owns: the place of a piece, when a text is complete, a source's form as bytes. Must not know: other sources, files,
+rings.
 
-A source is known by the FNV-1a of its text. Several workers may tell the same one, and each of them a part of it: one
-dies, another goes on. So what they say is put together: of each place the first piece stays, and what somebody says
-otherwise is kept beside it, as theirs. Whoever lies so cannot keep a text from being known that another one tells.
+A source is identified by the FNV-1a of its text. Several workers may send the same source, and each only a part of it:
+one dies, another continues. So their pieces are combined: the first piece at each place stays, and a different piece of
+another sender is kept separately as that sender's. So a hostile sender cannot prevent a text that another one sends.
 
-Invariants: only a text whose hash is that of the source is given out; the order in which pieces come changes nothing of
-it; names and paths are only labels: those of whoever sent its end, and what comes later is not waited for.
+Invariants: only a text with the hash of the source is returned; the order of pieces does not change it; name and path
+are only labels: they are those of the sender of its end, without waiting for later pieces.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ _NUMBER = (1 << _PART_BITS) - 1
 _PARTS = range(_reader.SOURCE_END)  # name, path, text
 _LENGTHS = struct.Struct("<3Q")
 _MOST = (_reader.SOURCE_LABEL, _reader.SOURCE_LABEL, _reader.SOURCE_MAX)
-_ENDS_MAX = 64  # senders of one source who say how long it is
-_OTHER_BYTES = 160  # what a piece takes that is kept beside another one
+_ENDS_MAX = 64  # senders of one source that have sent its length
+_OTHER_BYTES = 160  # the memory of a piece that differs from the first one at its place
 _HEAD_BYTES_MAX = 1 << 14
 
 Lengths = tuple[int, int, int]
 
 
 class SourceHead(NamedTuple):
-    """What is known of a source besides its text; name and path are "" if not known.
+    """The known facts about a source except its text; name and path are "" if unknown.
 
     Attributes:
-        size: of its text in bytes; None: not known.
-        pieces: how many of the text's are here; None: all of them.
-        differing: how many workers sent another text of the same hash.
+        size: of its text in bytes; None: unknown.
+        pieces: the number of pieces of its text that have arrived; None: all.
+        differing: the number of workers that sent another text with the same hash.
     """
 
     name: str
@@ -51,7 +52,7 @@ class SourceHead(NamedTuple):
 
 
 class KernelSource(NamedTuple):
-    """A whole source; its text is UTF-8 if its worker followed the format."""
+    """A complete source; its text is UTF-8 if its worker followed the format."""
 
     hash: int
     name: str
@@ -59,11 +60,11 @@ class KernelSource(NamedTuple):
     text: bytes
 
     def head(self) -> SourceHead:
-        """It without its text."""
+        """The source without its text."""
         return SourceHead(self.name, self.path, len(self.text))
 
     def agrees(self, piece: int, sent: bytes) -> bool:
-        """Whether pieces, from this number on, are of this text; names and paths always agree."""
+        """Whether pieces, from this number on, match this text; names and paths always match."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         if part == _reader.SOURCE_END:
             lengths = lengths_of(number, sent)
@@ -75,13 +76,13 @@ class KernelSource(NamedTuple):
         return begin < len(self.text) and sent == expected.ljust(-(-len(expected) // PIECE) * PIECE, b"\0")
 
     def encoded(self) -> list[bytes]:
-        """A line with the head, and the text."""
+        """The encoded source: a line with the head, then the text."""
         head = {"hash": f"{self.hash:016x}", "name": self.name, "path": self.path, "size_bytes": len(self.text)}
         return [plain(head).encode(), b"\n", self.text]
 
 
 def head_of(content: bytes) -> tuple[int, SourceHead]:
-    """The hash and the head in the line; a ValueError if it is none."""
+    """Decode the hash and the head; raises ValueError if the first line is invalid."""
     line, newline, _ = content[:_HEAD_BYTES_MAX].partition(b"\n")
     require(bool(newline), "a line on a source", line)
     with validating():
@@ -91,7 +92,7 @@ def head_of(content: bytes) -> tuple[int, SourceHead]:
 
 
 def decoded(content: bytes) -> KernelSource:
-    """Decode what `encoded` made; a ValueError if it is none, or its text is of another hash."""
+    """Decode what `encoded` encoded; raises ValueError if it is invalid or has another hash."""
     hash_, head = head_of(content)
     text = content.partition(b"\n")[2]
     if len(text) > _reader.SOURCE_MAX or _reader.source_hash(text) != hash_:
@@ -107,7 +108,7 @@ def lengths_of(number: int, sent: bytes) -> Lengths | None:
 
 
 class _Part:
-    """The pieces of a name, a path or a text in order, and which of them are here."""
+    """The pieces of a name, a path or a text in order, and which of them have arrived."""
 
     __slots__ = ("here", "text")
 
@@ -115,7 +116,7 @@ class _Part:
         self.text, self.here = bytearray(text), bytearray(here)
 
     def put(self, first: int, sent: bytes) -> Iterator[tuple[int, bytes]]:
-        """Take new pieces; yield those that differ from pieces that are here."""
+        """Add new pieces; yield those that differ from the pieces at the same places."""
         count = len(sent) // PIECE
         begin, end, last = first * PIECE, (first + count) * PIECE, first + count
         if (lacking := last - len(self.here)) > 0:
@@ -135,31 +136,31 @@ class _Part:
 
 
 class Making:
-    """A source in the making; `refuted`: every length that a sender gave came to another hash."""
+    """A source in the making; `refuted`: a complete text had another hash."""
 
     def __init__(self, hash_: int, sender: str) -> None:
         self.hash, self.sender = hash_, sender
         self.refuted = False
         self._parts = [_Part() for _ in _PARTS]
         self._ends: dict[str, Lengths] = {}
-        self._others: dict[str, dict[int, bytes]] = {}  # by sender and piece, what is said otherwise
+        self._others: dict[str, dict[int, bytes]] = {}  # by sender and piece, the pieces that differ
         self._text = ""
 
     @property
     def size(self) -> int:
-        """How much memory it takes."""
+        """The memory that it takes."""
         beside = sum(map(len, self._others.values())) * _OTHER_BYTES
         return beside + sum(len(part.text) + len(part.here) for part in self._parts)
 
     def head(self) -> SourceHead:
-        """What is known of it."""
+        """The known facts about it."""
         here = self._parts[_reader.SOURCE_TEXT].here.count(1)
         for name, path, text in self._ends.values():
             return SourceHead(self._label(0, name, ""), self._label(1, path, ""), text, here)
         return SourceHead("", "", None, here)
 
     def put(self, sender: str, piece: int, sent: bytes) -> bool:
-        """Take consecutive pieces, from the one of this number on; False: they are invalid."""
+        """Add consecutive pieces, from this number on; False: they are invalid."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         self._text = ""
         if part == _reader.SOURCE_END:
@@ -177,7 +178,7 @@ class Making:
         return possible * PIECE >= len(sent)
 
     def source(self, sender: str) -> KernelSource | None:
-        """The whole source, if it is here now that this sender sent more of it."""
+        """The source if it is complete, after this sender sent more of it."""
         ends = {sender: self._ends[sender]} if sender in self._ends else self._ends
         tried: set[tuple[int, str]] = set()
         for by, lengths in ends.items():
@@ -194,7 +195,7 @@ class Making:
         return None
 
     def differing(self, source: KernelSource) -> set[str]:
-        """The workers that sent another text than the whole source; "" for pieces of no one sender."""
+        """The workers that sent another text than the source; "" if the senders are unknown."""
         sent = [(sender, *each) for sender, others in self._others.items() for each in others.items()]
         found = {sender for sender, piece, text in sent if not source.agrees(piece, text)}
         found |= {sender for sender, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}
@@ -202,7 +203,7 @@ class Making:
         return found if first == source.text else found | {""}
 
     def _joined(self, part: int, length: int, over: str) -> bytes | None:
-        """The first bytes of a part, as one of its senders has it; None: incomplete."""
+        """The first `length` bytes of a part, in the version of one sender; None: incomplete."""
         pieces, of = -(-length // PIECE), self._parts[part]
         if of.here.count(1, 0, pieces) < pieces:
             return None
@@ -217,7 +218,7 @@ class Making:
         return (self._joined(part, length, by) or b"").decode("utf-8", "replace")
 
     def text(self) -> str:
-        """As JSON: made once, as long as nothing is sent."""
+        """The JSON text; cached until more is sent."""
         if not self._text:
             parts = [[_packed(part.text), _packed(part.here)] for part in self._parts]
             others = {sender: [list(sent), _packed(b"".join(sent.values()))] for sender, sent in self._others.items()}
@@ -226,7 +227,7 @@ class Making:
 
     @classmethod
     def of(cls, hash_: int, document: Sequence[Any]) -> Making:
-        """What `text` said."""
+        """Decode what `text` encoded."""
         sender, refuted, parts, ends, others = document
         self = cls(hash_, unicode(sender))
         self.refuted = flag(refuted)
@@ -245,12 +246,12 @@ class Making:
 
 
 def packed_source(source: KernelSource) -> str:
-    """A whole one as JSON."""
+    """A complete source as JSON."""
     return plain(_packed(b"".join(source.encoded())))
 
 
 def unpacked_source(packed: str) -> KernelSource:
-    """What that said."""
+    """Decode what `packed_source` encoded."""
     return decoded(_unpacked(packed, _HEAD_BYTES_MAX + _reader.SOURCE_MAX))
 
 
@@ -259,7 +260,7 @@ def _packed(content: bytes | bytearray) -> str:
 
 
 def _unpacked(packed: str, most: int) -> bytes:
-    """What `_packed` was given; no more than that is unpacked of it."""
+    """Decode what `_packed` encoded; raises ValueError if that is more than `most` bytes."""
     content = zlib.decompressobj()
     found = content.decompress(a2b_base64(packed, strict_mode=True), most + 1)
     require(content.eof, f"at most {most} bytes", len(found))

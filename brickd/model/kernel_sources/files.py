@@ -1,8 +1,8 @@
-"""The files of whole sources, one each.
+"""The files of complete sources, one each.
 
-Owns: the directory, the files' names and form, how many there may be. Must not know: how a source came about, who asks
-for one. Invariants: a file is there whole or not at all, for its owner alone; its content is given out only if it is
-what its name says; several daemons may share the directory, since a file says the same, whichever daemon wrote it.
+Owns: the directory, the files' names and form, the limit of files. Must not know: how a source is assembled, who asks
+for one. Invariants: a file is complete or missing, and accessible only to its owner; its content is returned only if
+its hash matches its name; several daemons may share the directory, because they write the same content.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Filed:
         self.directory = directory
 
     def hashes(self) -> list[int]:
-        """The hashes of all files, the last one used last."""
+        """The hashes of all files, the least recently used first."""
         return [int(entry.name, 16) for entry in self._entries()]
 
     def heads(self) -> dict[int, SourceHead]:
@@ -46,7 +46,7 @@ class Filed:
         return found
 
     def read(self, hash_: int) -> KernelSource | None:
-        """Read one source; None: there is no file, or its content is not what it should be."""
+        """Read one source; None: there is no file, or its content is invalid."""
         try:
             source = decoded(unframed(_KIND, _VERSION, self._content(hash_, _FILE_BYTES_MAX)))
         except (OSError, ValueError, CheckpointRefused):
@@ -54,7 +54,7 @@ class Filed:
         return source if source.hash == hash_ else None
 
     def write(self, source: KernelSource) -> None:
-        """Write one; it need not outlast the machine, for its text shows whether it is whole."""
+        """Write one source, without fsync: after a crash its hash shows whether it is complete."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace(self._path(source.hash), framed(_KIND, _VERSION, source.encoded()), lasting=False)
 
@@ -64,7 +64,7 @@ class Filed:
             os.utime(self._path(hash_))
 
     def make_room(self) -> list[int]:
-        """Remove the files that are too many, the longest unused first, and return their hashes."""
+        """Remove files over the limits, the least recently used first; return their hashes."""
         entries = self._entries()
         sizes = [entry.stat().st_size for entry in entries]
         removed, left, size = [], len(entries), sum(sizes)
@@ -88,10 +88,10 @@ class Filed:
         try:
             with os.scandir(self.directory) as found:
                 for entry in found:
-                    with contextlib.suppress(OSError):  # it went
+                    with contextlib.suppress(OSError):  # it was removed
                         if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                             dated.append((entry.stat().st_mtime_ns, entry.name, entry))
-        except OSError:  # no source came yet, or the directory belongs to another user
+        except OSError:  # there are no sources yet, or the directory belongs to another user
             return []
         return [entry for *_, entry in sorted(dated, key=lambda each: each[:2])]
 

@@ -1,7 +1,6 @@
-"""Which sources kernels refer to: by the shapes of their launches.
+"""The sources that kernels refer to, from the shapes of their launches.
 
-Owns: how a shape names a source. Must not know: texts, files, screens. Invariant: a launch is counted once for each
-worker, in the place where it stands.
+Owns: how a shape names a source. Must not know: texts, files, screens. Invariant: each launch counts once.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ _COUNT = struct.Struct("<Q")
 
 @dataclass(slots=True)
 class Referred:
-    """What refers to one source: launches by kernel, and the workers that made them."""
+    """The references to one source: launches by kernel, and the workers that made them."""
 
     launches: Counter[str] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)
 
 
 def referred(workers: Iterable[Worker]) -> dict[int, Referred]:
-    """All that launches of these workers refer to, by hash."""
+    """The references of these workers' launches, by the hash of the source."""
     found: dict[int, Referred] = {}
     for worker in workers:
         for hash_, kernel, launches in _launched(worker.reading):

@@ -1,9 +1,9 @@
-"""Sources: the texts that kernels are compiled from, as workers tell them.
+"""Sources: the texts that kernels are compiled from, sent by workers.
 
-Owns: which sources are in the making and which are whole, what becomes of more than there is room for. Must not know:
-rings, who asks, how a source is put together. Invariants: a source is kept once, however many tell it; of two texts of
-one hash the first stays, and who told another is counted; all of it is limited, and what goes over a limit is counted
-and told; what is whole is remembered here until it stands in its file.
+Owns: which sources are in the making and which are complete, and what happens to those without room. Must not know:
+rings, who asks, how a source is assembled. Invariants: a source is kept once, however many workers send it; of two
+texts with one hash the first stays, and the senders of others are counted; everything is limited, and the excess is
+counted and logged; a complete source stays in memory until it is in its file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from brickd.model.kernel_sources.files import Filed
 
 MAKING_MAX = 256
 MAKING_BYTES_MAX = 8 << 20
-WHOLE_BYTES_MAX = 16 << 20  # of those that no disk takes
+WHOLE_BYTES_MAX = 16 << 20  # complete sources that are not in a file yet
 DIFFERING_MAX = 4_096
-_CACHE_BYTES_MAX = 8 << 20  # of texts that others who tell them are compared with
+_CACHE_BYTES_MAX = 8 << 20  # texts that are compared with what other workers send
 
 Pieces = Iterable[tuple[int, int, bytes]]
-"""Hash, number of the first piece, and text, of pieces that follow one another."""
+"""Hash, number of the first piece, and text of consecutive pieces."""
 
 
 class KnownSources(Protocol):
@@ -37,47 +37,47 @@ class KnownSources(Protocol):
         """The counts of irregular events, as in `Sources`."""
 
     def heads(self) -> Mapping[int, SourceHead]:
-        """All of them, those in the making included."""
+        """The heads of all sources, also of those in the making."""
 
     def read(self, hash_: int, /) -> KernelSource | None:
-        """One that is whole; None: it is not."""
+        """The source with this hash if it is complete."""
 
 
 def _drop_event(kind: str, text: str, **_: object) -> None: ...
 
 
 class Sources:
-    """All sources of a daemon; any thread may ask, one of them takes.
+    """All sources of a daemon; one thread adds pieces, any thread may ask.
 
     Attributes:
-        counts: of sources. dropped: that were in the making and had no room. refuted: whose text is not what its hash
-            says. differing: workers that sent another text of a hash. refused: invalid parts. removed: files that were
-            unused for longest, where there were too many.
+        counts: of irregular events. dropped: sources without room. refuted: texts with another hash. differing: workers
+            that sent another text for a hash. refused: invalid pieces. removed: least recently used files over the
+            limits.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._making: dict[int, Making] = {}
-        self._size = 0  # of these, in bytes
+        self._size = 0  # of the sources in the making, in bytes
         self._whole: dict[int, KernelSource] = {}
         self._differing: dict[tuple[int, str], None] = {}
         self._filed: Filed | None = None
         self._in_files: set[int] = set()
-        self._touched: set[int] = set()  # of these, sent since the last look at the files
+        self._touched: set[int] = set()  # sources in files that were sent again since the last write
         self._cache: OrderedDict[int, KernelSource] = OrderedDict()
         self._log_event: LogEvent = _drop_event
         self._trouble = ""
         self._lock = threading.Lock()
 
     def go_into(self, filed: Filed, log_event: LogEvent = _drop_event) -> None:
-        """Write whole sources into files from now on."""
+        """Write complete sources into files from now on."""
         self._filed, self._log_event = filed, log_event
         self._in_files = set(filed.hashes())
         for hash_ in self._in_files & self._making.keys():
             self._size -= self._making.pop(hash_).size
 
     def take(self, sender: str, sent: Pieces, service: str | None = None, worker: str | None = None) -> None:
-        """Take pieces, in any order, from the worker with the uuid `sender`."""
+        """Add pieces, in any order, from the worker with the uuid `sender`."""
         of: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
         for hash_, piece, text in sent:
             of[hash_].append((piece, text))
@@ -96,13 +96,13 @@ class Sources:
                     self._touched.add(hash_)
 
     def _found(self, hash_: int) -> KernelSource | None:
-        """The whole source that new pieces are compared with."""
+        """The complete source that new pieces are compared with."""
         if (source := self._whole.get(hash_)) is not None:
             return source
         if hash_ not in self._in_files or self._filed is None:
             return None
         source = self._cache.pop(hash_, None) or self._filed.read(hash_)
-        if source is None:  # somebody removed or changed it
+        if source is None:  # the file was removed or changed
             self._in_files.discard(hash_)
             return None
         self._cache[hash_] = source
@@ -113,7 +113,7 @@ class Sources:
     def _make(
         self, sender: str, hash_: int, sent: list[tuple[int, bytes]], service: str | None, worker: str | None
     ) -> bool:
-        """Take pieces of a source that is not whole; return whether it is now."""
+        """Add pieces of an incomplete source; return whether it is complete now."""
         making = self._making.setdefault(hash_, Making(hash_, sender))
         before = making.size
         for _ in filter(None, [not making.put(sender, piece, text) for piece, text in sent]):
@@ -153,7 +153,7 @@ class Sources:
         worker: str | None = None,
         command: str = "brickd source",
     ) -> None:
-        """Count an irregular event; report it when the count doubles, not each time."""
+        """Count an irregular event; log it only when the count reaches a power of two."""
         self.counts[what] += 1
         so_often = self.counts[what]
         if so_often & (so_often - 1) == 0:
@@ -161,10 +161,10 @@ class Sources:
             self._log_event(f"source_{what}", f"{text}{again}", service=service, worker=worker, command=command)
 
     def _limit(self) -> None:
-        """Drop the oldest sources of the sender with most, down to 7/8: not again for each piece."""
+        """Drop the oldest sources of the largest sender, down to 7/8 to avoid a run for each piece."""
         taken: Counter[str] = Counter()
         for making in self._making.values():
-            taken[making.sender] += making.size + 1  # so that one of which nothing is here counts
+            taken[making.sender] += making.size + 1  # so that a source without pieces counts
         while len(self._making) > MAKING_MAX // 8 * 7 or self._size > MAKING_BYTES_MAX // 8 * 7:
             sender = max(taken, key=taken.__getitem__)
             hash_ = next(hash_ for hash_, making in self._making.items() if making.sender == sender)
@@ -182,7 +182,7 @@ class Sources:
         self._count("dropped", f"source {hash_:016x} had no room any more: {plural(here, 'piece')} of it had been told")
 
     def file(self) -> None:
-        """Write whole sources; what cannot be written stays here. Readers do not call this."""
+        """Write complete sources to files; one that cannot be written stays in memory."""
         if self._filed is None or not (self._whole or self._touched):
             return
         while self._touched:
@@ -211,7 +211,7 @@ class Sources:
                 self._count("removed", f"source {hash_:016x} had no room any more: nobody told it for longest")
 
     def heads(self) -> dict[int, SourceHead]:
-        """All of them, those in the making included."""
+        """The heads of all sources, also of those in the making."""
         filed = {} if self._filed is None else self._filed.heads()
         with self._lock:
             making = {hash_: each.head() for hash_, each in self._making.items()}
@@ -220,13 +220,13 @@ class Sources:
         return {hash_: head._replace(differing=differing[hash_]) for hash_, head in found.items()}
 
     def read(self, hash_: int) -> KernelSource | None:
-        """One that is whole; None: it is not."""
+        """The source with this hash if it is complete."""
         with self._lock:
             source = self._whole.get(hash_)
         return source if source is not None or self._filed is None else self._filed.read(hash_)
 
     def pieces(self) -> Iterator[str]:
-        """All that is in no file, as JSON, piece by piece."""
+        """The JSON text of everything that is in no file, in pieces."""
         return pieces(
             {
                 "counts": [plain(self.counts)],
@@ -238,7 +238,7 @@ class Sources:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Sources:
-        """What `pieces` said."""
+        """Decode what `pieces` encoded."""
         self = cls()
         self.counts.update({unicode(what): whole(count) for what, count in document["counts"].items()})
         making = ((bits(hash_, 64), each) for hash_, each in limited(document["making"], MAKING_MAX).items())

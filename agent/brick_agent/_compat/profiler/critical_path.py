@@ -1,16 +1,16 @@
-"""The critical path: of all that was done, what nothing else could hide.
+"""The critical path: the longest chain of work that had to run one after another.
 
-Owns: which pieces of work follow each other, which may run beside each other, how long the longest chain is, and by how
-much each piece may grow before that one does. Must not know: bricks, paths, screens. Invariants: a piece's time counts
-once, however deep it stands; the times on the path add up to its length; the order in which pieces are given decides
-between equals and nothing else; cycles are told and end; no depth and no chain is too long.
+Owns: which pieces of work follow each other, which may run in parallel, the longest chain, and the slack of each piece.
+Must not know: bricks, paths, screens. Invariants: a piece's time counts once at any depth; the times on the path add up
+to its length; the order of pieces decides only between equals; cycles are reported and end; there is no limit of depth
+or length.
 
-Pieces stand in each other as spans do. What stands in one piece, and that piece's own time, is done one after another
-by the thread that had them, but for two things. Work of a device is done beside it, one piece after another. And of
-pieces that need each other's results, or are needed, only these needs say which follows which: others of them could
-have been done at the same time, whatever the thread did.
+Pieces contain each other as spans do. A thread runs a piece's own time and the pieces directly in it one after another,
+with two exceptions. Device work runs in parallel to the thread, one piece after another. And pieces that need each
+other's results are ordered only by these needs: those without a need between them could have run at the same time,
+whatever the thread did.
 
-Pieces that need each other in a circle cannot be ordered: they count as one, which takes as long as all of them.
+Pieces that need each other in a cycle cannot be ordered: they count as one piece, which takes as long as all of them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Piece(NamedTuple):
     """A piece of work.
 
     Attributes:
-        parent: the number of the piece that it stands in, which comes before it.
+        parent: the number of the piece that contains it, which comes before it.
         own_ns: its time without that of the pieces in it.
-        aside: a device did it, beside the piece that it stands in.
-        needs: the numbers of the pieces whose results it needs, wherever they stand.
+        aside: a device ran it, in parallel to the piece that contains it.
+        needs: the numbers of the pieces whose results it needs, anywhere in the tree.
     """
 
     parent: int | None
@@ -39,12 +39,12 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Critical:
-    """The longest chain, and what it leaves to the other pieces.
+    """The longest chain, and the slack of the other pieces.
 
     Attributes:
-        path: the pieces whose own times make it, in an order in which they could be done: a piece before those in it.
+        path: the pieces whose own times add up to it, in a possible order; a piece comes before those in it.
         slack_ns: by how much each piece may grow before the longest chain does.
-        cycles: pieces that need each other in a circle, or what they stand in does.
+        cycles: pieces that need each other in a cycle, directly or through the pieces in them.
     """
 
     length_ns: float = 0.0
@@ -53,17 +53,18 @@ class Critical:
     cycles: list[list[int]] = field(default_factory=list)
 
 
-_TOP = -1  # the number of what all pieces stand in
+_TOP = -1  # the number of the level that contains all pieces
 
 
 @dataclass(slots=True)
 class _Level:
-    """What stands in one piece: its length, and how the pieces share it.
+    """The pieces directly in one piece, and their length together.
 
     Attributes:
-        length_ns: with the own time of the piece itself.
-        chain: what takes that long, in order; of a device's work, the piece itself is not in it.
-        slack_ns: by which each piece here may grow before the level does; that of the piece itself under `_TOP`.
+        length_ns: with the own time of the containing piece.
+        own_first: whether the containing piece's own time is part of the longest chain.
+        chain: the pieces here on the longest chain, in order.
+        slack_ns: by how much each piece here may grow before the level does; the containing piece's own time is `_TOP`.
     """
 
     length_ns: float
@@ -85,7 +86,7 @@ def critical(pieces: Sequence[Piece]) -> Critical:
     lengths = [0.0] * len(pieces)
     levels: dict[int, _Level] = {}
     cycles: list[list[int]] = []
-    # Pieces come after the one that they stand in: backwards, what stands in one is known before it.
+    # A piece comes after the one that contains it, so this visits pieces before their containers.
     for number in range(len(pieces) - 1, _TOP - 1, -1):
         own_ns = pieces[number].own_ns if number != _TOP else 0.0
         level, circles = _level(own_ns, inside[number], pieces, lengths, needs)
@@ -97,22 +98,22 @@ def critical(pieces: Sequence[Piece]) -> Critical:
 
 
 def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
-    """The siblings that each piece waits for: needs hold between siblings that contain the two."""
+    """The siblings that each piece waits for: a need applies to the siblings that contain both."""
     around = _Around(pieces)
     lifted: dict[int, set[int]] = defaultdict(set)
     for number, piece in enumerate(pieces):
         for needed in piece.needs:
             one, other = around.beside(number, needed)
-            # Neither can wait for what it stands in, or what stands in it.
+            # A piece cannot wait for one that contains it, or that it contains.
             if one != other or number == needed:
                 lifted[one].add(other)
     return lifted
 
 
 class _Around:
-    """The ancestors of each piece, with far jumps: few steps find where two deep ones meet.
+    """The ancestors of each piece, with skip links: a few steps find a common ancestor.
 
-    Numbers are those of pieces and one more: 0 contains all of them.
+    Numbers are those of pieces plus 1; 0 contains all pieces.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -120,7 +121,7 @@ class _Around:
         for piece in pieces:
             above = 0 if piece.parent is None else piece.parent + 1
             far = self._far[above]
-            # As far again as the two steps before, where these were as far as each other; else to the next.
+            # The link covers the next two links if these have the same length; otherwise it leads to the parent.
             again = self._depths[above] - self._depths[far] == self._depths[far] - self._depths[self._far[far]]
             self._above.append(above)
             self._far.append(self._far[far] if again else above)
@@ -153,7 +154,7 @@ def _level(
     free = [number for number in here if number not in bound and not pieces[number].aside]
     aside = [number for number in here if number not in bound and pieces[number].aside]
     plan = _planned(waits, lengths)
-    # A sum of floats depends on its order: that of the largest first is nobody's.
+    # A sum of floats depends on its order; sorted, it does not depend on the order of pieces.
     host_ns = _sum([own_ns, *(lengths[number] for number in free)]) + plan.length_ns
     aside_ns = _sum(lengths[number] for number in aside)
     length_ns = max(host_ns, aside_ns)
@@ -177,7 +178,7 @@ class _Plan(NamedTuple):
 
 
 def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[float]) -> _Plan:
-    """Plan groups in an order in which they can be done, each with the places that it waits for."""
+    """Plan groups, which are in a possible order; each has the groups that it waits for."""
     took = [_sum(lengths[number] for number in group) for group, _ in waits]
     ends: list[float] = []
     last: list[int | None] = []
@@ -185,7 +186,7 @@ def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[floa
         latest = max(sorted(before), key=lambda place: ends[place], default=None)
         ends.append(took_ns + (0.0 if latest is None else ends[latest]))
         last.append(latest)
-    # How long it takes from the end of each to the end of all.
+    # The time from the end of each group to the end of all.
     after = [0.0] * len(waits)
     for place in reversed(range(len(waits))):
         for earlier in waits[place][1]:
@@ -207,9 +208,9 @@ def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[floa
 def _condensed(
     here: Sequence[int], edges: Mapping[int, Sequence[int]]
 ) -> tuple[list[tuple[list[int], set[int]]], list[list[int]]]:
-    """Tarjan's strongly connected components, each after those that it needs; and the circles.
+    """Tarjan's strongly connected components, each after those that it needs; and the cycles.
 
-    Without recursion: a chain may be as long as there are pieces.
+    Without recursion, because a chain may contain all pieces.
     """
     order: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -264,7 +265,7 @@ def _path(levels: Mapping[int, _Level]) -> list[int]:
 
 
 def _slack(pieces: Sequence[Piece], levels: Mapping[int, _Level]) -> list[float]:
-    """A piece has its slack among its siblings, and that of the piece that it stands in."""
+    """The slack of each piece: among its siblings, plus that of the piece that contains it."""
     around: list[float] = []
     for number, piece in enumerate(pieces):
         parent = _TOP if piece.parent is None else piece.parent
