@@ -1,9 +1,9 @@
-"""The command `brickd`: one file per verb, all of them reached from here.
+"""The command `brickd`: the group of all verbs, one file per verb.
 
-Owns: the way from any error to one line and an exit code, what happens when the reader of stdout
-has gone. Must not know: what a verb does; it imports none until it runs. Invariants: every end of the process is a code
-of `Exit` or 130, a defect included (a bare traceback would exit 1, which says "differs"), but for `run`, which ends as
-a shell does that cannot begin a command; a verb returns None or an `Exit`.
+Owns: the translation of any error into one line and an exit code, the case that the reader of stdout has gone. Must not
+know: what a verb does; it imports none until it runs. Invariants: every exit code is one of `Exit` or 130, even for a
+defect (a bare traceback would exit 1, which means "differs"), except for `run`, which exits like a shell that cannot
+start a command; a verb returns None or an `Exit`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INTERRUPTED = 130
 
 
 class _Group(click.Group):
-    """A group that knows its verbs by name and imports the one that is asked for."""
+    """A group that knows its verbs by name and imports only the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -46,7 +46,7 @@ class _Group(click.Group):
         from click.shell_completion import CompletionItem
 
         verbs = [CompletionItem(name, help=verb.help) for name, verb in VERBS.items() if name.startswith(incomplete)]
-        # Not the group's own way, which imports every verb to ask whether it is hidden.
+        # Not the group's own completion, which imports every verb to check whether it is hidden.
         return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -67,8 +67,8 @@ class _Group(click.Group):
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:  # at a TAB nothing is printed but words
-        # 25 ms, half of what click takes: only this option pays for it.
+    if wanted and not context.resilient_parsing:  # a completion prints only words
+        # 25 ms, half of click's import time: only this option pays for it.
         from brickd.doctor.versions import installed
 
         click.echo(f"brickd {installed('brickd') or 'not installed'}")
@@ -105,10 +105,10 @@ def brickd() -> None:
 def main() -> int:
     """Run `brickd` with the arguments of this process and return its exit code."""
     if sys.stdout is None:
-        # Closed by the caller (`>&-`): else the first file that is opened would become descriptor 1.
+        # Closed by the caller (`>&-`): the next opened file would become descriptor 1.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # In an ASCII locale a worker's name is shown by its escapes; it does not end the verb.
+        # In an ASCII locale, show a worker's name with escapes instead of failing.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         if instruction := os.environ.get(VARIABLE):
@@ -152,7 +152,7 @@ def _after_os_error(error: OSError) -> int:
     try:
         sys.stdout.flush()
     except OSError:
-        # Else the interpreter tries once more as it ends, and complains.
+        # Otherwise the interpreter flushes again as it exits, and complains.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if unread:
         return Exit.OK
@@ -161,7 +161,7 @@ def _after_os_error(error: OSError) -> int:
 
 
 def _stdout_has_no_reader() -> bool:
-    """Tell the pipe behind stdout from any other (a daemon's socket), which is an error."""
+    """Whether the failed pipe is stdout's; any other (a daemon's socket) is an error."""
     import select
 
     poll = select.poll()

@@ -1,6 +1,6 @@
-"""Answers for the verbs: the notes about an answer go to stderr.
+"""The query of a verb: it prints the notes about the answer on stderr.
 
-Owns: that, and the progress of what takes long. Must not know: any one view, where an answer comes from.
+Owns: those notes, and the progress display. Must not know: any one view, where an answer comes from.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 def asked(name: str, question: Query, *, recordings: Sequence[str] = ()) -> Document:
-    """Answer a question, and print the notes about the answer."""
+    """Answer a query, and print the notes about the answer."""
     return noted(fetch_answer.find(name, question, recordings=recordings, reading=progress.reading))
 
 
 def ask_daemon(name: str, question: Query, *, post: bool = False) -> Document:
-    """Ask the daemon for what no other source can answer, or do.
+    """Send the daemon a query or an order that no other source can answer.
 
     Raises:
-        NoAnswer: there is none.
+        NoAnswer: there is no daemon.
     """
     return noted(fetch_answer.received(client.ask(name, to_query(question), post=post).document()))
 
 
 def noted(answer: FetchedAnswer) -> Document:
-    """Print the notes about an answer; return its document."""
+    """Print the notes about an answer; returns its document."""
     for words in answer.words:
         print_message(words)
     return answer.document

@@ -1,7 +1,7 @@
 """The verb `bricks`.
 
-Owns: the human screen of the bricks. Must not know: segments. Invariants: what is cut off is counted; the column by
-which the bricks are sorted is shown on any screen of 24 columns or more.
+Owns: the human screen of the bricks. Must not know: segments. Invariants: what is cut off is counted; the column that
+sorts the bricks is shown on any screen of at least 24 columns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FIGURES = (
     Figure(Column("FLOP/S IN BRICK", "right", spare=17), "flops_per_second_in_brick", units.count),
     Figure(Column("FLOP/BYTE", "right", spare=18), "flops_per_byte", _ratio),
 )
-# Where the time is known, or is that of a window; where anybody says how many operations it took.
+# Shown only if an entry has a value: rates need a period, FLOPs need operations that the program reports.
 _SOMETIMES = {
     "count_per_second", "elements_per_second", "max_ns", "flops_per_second_in_brick", "flops_per_byte",
 }  # fmt: skip
@@ -81,7 +81,7 @@ def _render(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> li
     entries, rest = document["bricks"], document["rest"]
     if not entries:
         return [wording.nothing(document)]
-    # Of one worker alone there is no worst.
+    # With one worker there is no worst one.
     figures = [
         *wording.brick_figures(document),
         *with_columns(_FIGURES, more),

@@ -1,7 +1,7 @@
 """The verb `calibrate`.
 
-Owns: what a person may give in place of a measurement, the screen of peaks. Must not know: how a peak is measured, the
-file's form. Invariants: the known peaks stay until all is measured; what was given is shown as given.
+Owns: the options that replace a measurement, the screen of peaks. Must not know: how a peak is measured, the form of
+the file. Invariants: the known peaks stay until everything is measured; given values are shown as given.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COLUMNS = (
 
 
 class Rate(click.ParamType[float]):
-    """A rate that a device may have."""
+    """A rate of a device."""
 
     name = "rate"
 
@@ -102,7 +102,7 @@ def _known(path: Path) -> Sequence[Device]:
 
 
 def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
-    # Only who measures loads what a measurement needs.
+    # Loaded only for a measurement.
     from brickd.analysis.roofline.calibration import measure
 
     try:

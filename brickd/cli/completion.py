@@ -1,6 +1,6 @@
 """The verb `completion`.
 
-Owns: nothing but its own line of arguments. Must not know: what a TAB is answered.
+Owns: its argument. Must not know: what a completion offers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verb `coverage`.
 
-Owns: the human screen of what was compared. Must not know: how that is judged. Invariants: what differs comes first,
-then what was not compared, by the reason; what is left out is counted.
+Owns: the human screen of what was compared. Must not know: how that is judged. Invariants: differences come first, then
+what was not compared, by the reason; what is omitted is counted.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _finding(finding: dict[str, Any]) -> str:
 
 
 def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """A row for the layers of a kernel that are in the same state."""
+    """A row for each group of a kernel's layers in the same state."""
     for (state, kernel, _), found in groupby(sites, key=lambda e: (e["state"], e["kernel"], e["category"] == "weight")):
         of = list(found)
         sums = [sum(each[key] for each in of) for key in ("fingerprints", "compared", "unlike", "evicted")]
@@ -129,7 +129,7 @@ def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
-    """The sites that are computed in several ways: one line for the same numeric classes."""
+    """The sites with several numeric classes: one line for each set of classes."""
     found: dict[str, list[dict[str, Any]]] = {}
     for each in sites:
         if each["service"] == service and each["numeric_classes"]:
@@ -143,7 +143,7 @@ def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
 
 
 def _layers(layers: Sequence[int | None]) -> str:
-    """The layers, which are in order.
+    """The layers, in order, as a cell.
 
     >>> _layers([None]), _layers([3]), _layers([0, 1, 2, 3]), _layers([0, 2, 7])
     ('-', '3', '0-3', '3 of 0-7')

@@ -1,7 +1,7 @@
 """The verb `demo`.
 
 Owns: a daemon and four workers, started and ended here, and the screens shown meanwhile. Must not know: what the
-workers compute. Invariant: however it ends, its processes end with it, and nothing of theirs is left.
+workers compute. Invariant: however it ends, its processes end with it, and leave no files.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from brickd.query.parameters import Duration
 from brickd.shm import removed_file
 from brickd.shm.segment_files import find, open_file
 
-# What is wrong with each worker: demo/1 and demo/3 are to be found.
+# The fault of each worker: the screens must name demo/1 and demo/3.
 _WORKERS = ("well", "damaged", "well", "slow")
-# What is typed after which share of the time, and why; stragglers are found after five looks, ten seconds apart.
+# The time as a share of the whole, the command, the reason; stragglers need five looks, ten seconds apart.
 _TYPED = (
     (0.02, "weights demo", "do all have the same weights?"),
     (0.1, "diff demo", "do all compute the same?"),
@@ -73,7 +73,7 @@ def demo(seconds: float) -> None:
 
 @contextlib.contextmanager
 def _place() -> Iterator[None]:
-    """Show no other segments, and ask no other daemon."""
+    """Use a prefix and directories of its own."""
     with tempfile.TemporaryDirectory(prefix="brickd-demo-") as directory:
         os.environ["BRICKD_SHM_PREFIX"] = prefix = f"demo-brickd-{uuid.uuid4().hex[:8]}-"
         os.environ["BRICKD_RUNTIME_DIR"] = os.environ["BRICKD_STATE_DIR"] = directory
@@ -82,7 +82,7 @@ def _place() -> Iterator[None]:
         try:
             yield
         finally:
-            for name in find(prefix):  # of one that had to be killed
+            for name in find(prefix):  # of workers that had to be killed
                 with open_file(name) as file:
                     file.unlink()
             Path(removed_file.path(prefix)).unlink(missing_ok=True)
@@ -90,9 +90,9 @@ def _place() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _running() -> Iterator[list[Process]]:
-    """Run workers and a daemon; workers begin when it is there, so that it misses nothing."""
+    """Run workers and a daemon; the workers begin when the daemon runs, so it misses nothing."""
     processes: list[Process] = []
-    # One thread each for the arithmetic library: four workers share this machine.
+    # One thread per worker for the arithmetic library, because four workers share this machine.
     environment = os.environ | dict.fromkeys(_VARIABLES, "1") | {"BRICKD_SERVICE": "demo"}
     try:
         for index, kind in enumerate(_WORKERS):
@@ -114,7 +114,7 @@ def _running() -> Iterator[list[Process]]:
 
 
 def _end(process: Process) -> None:
-    """Close a worker's input; terminate a daemon, which has none."""
+    """Close a worker's input; terminate the daemon, which has none."""
     if process.stdin is None:
         process.terminate()
     else:

@@ -1,7 +1,7 @@
 """The verb `diff`.
 
 Owns: the human screen of a comparison, when it exits 1. Must not know: how workers are compared. Invariants: the first
-line says by which evidence, and the verdict; what was not looked at is said; by default it is a screen of 24 lines.
+line has the evidence and the verdict; what was not examined is reported; by default the screen has 24 lines.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def diff(
 
 
 def _is_slower(document: dict[str, Any], percent: float) -> bool:
-    """Whether a brick of the second worker takes longer, beyond chance and by more than so much.
+    """Whether a brick of the second worker takes longer, beyond chance and more than `percent`.
 
     Raises:
         UsageError: there are not two workers.
@@ -115,14 +115,14 @@ def _is_slower(document: dict[str, Any], percent: float) -> bool:
 
 
 def _is_unproven(document: dict[str, Any]) -> bool:
-    """Whether nothing that was computed was compared; by weights, whether no weight was."""
+    """Whether no computed value was compared; by weights, whether no weight was."""
     classes = document["evidence_classes"]
     outputs = [each for each in classes if each["evidence"] != "weights"]
     return all(each["verdict"] == "unproven" for each in outputs or classes)
 
 
 def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None, *, times: bool) -> list[str]:
-    if document["verdict"] == "not_comparable":  # that is said as what ends the verb
+    if document["verdict"] == "not_comparable":  # the error that ends the verb says that
         return _times(document["timing"], screen, every)[1:] if times else []
     title, *more = document["headlines"]
     bad = document["verdict"] in _DIFFER
@@ -134,7 +134,7 @@ def _render(document: dict[str, Any], screen: Screen, every: bool, context: int 
     rest = [escape.text(line, screen.width) for line in (*_counted(document), *_unseen(document["coverage"]))]
     rest += _times(document["timing"], screen, every)
     sites = [site for site in document["sites"] if site["compared"] or not site["not_comparable"]]
-    room = _LINES - len(lines) - len(rest) - 3  # besides an empty line, titles, what is left out
+    room = _LINES - len(lines) - len(rest) - 3  # an empty line, titles, and the line of omissions
     apart = _apart(document["sites"], screen, None if every else room - _SITES_MIN)
     room = max(_SITES_MIN, room - len(apart))
     at = _place(document["first"], sites)
@@ -143,7 +143,7 @@ def _render(document: dict[str, Any], screen: Screen, every: bool, context: int 
 
 
 def _both(first: dict[str, Any], screen: Screen) -> list[str]:
-    held = [side for side in (first["a"], first["b"]) if side["checksum"] is not None]  # of weights one may lack it
+    held = [side for side in (first["a"], first["b"]) if side["checksum"] is not None]  # a worker may lack a weight
     return tables.figures(_STATISTICS, held, screen.width)
 
 
@@ -155,9 +155,9 @@ def _sites(shown: Sequence[dict[str, Any]], among: int, screen: Screen) -> list[
 
 
 def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) -> list[str]:
-    """Where something could not be compared, and why: for so many lines, or none of it."""
+    """Where something could not be compared, and why; [] without enough room."""
     rows = [{**site, "times": sum(site["not_comparable"].values())} for site in sites if site["not_comparable"]]
-    most = len(rows) if room is None else min(_APART, room - 4)  # besides an empty line, titles, what is left out
+    most = len(rows) if room is None else min(_APART, room - 4)  # an empty line, titles, and the line of omissions
     if not rows or most < 1:
         return []
     title = f"not comparable: {units.count(sum(row['times'] for row in rows))} at {units.many(len(rows), 'site')}"
@@ -174,7 +174,7 @@ def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int
 
 
 def _near(sites: Sequence[dict[str, Any]], at: int | None, room: int) -> Sequence[dict[str, Any]]:
-    """The first that differs and its neighbours; without one, sites with a verdict or missing."""
+    """The first difference and its neighbours; without one, sites with a verdict or missing."""
     if at is None:
         return [site for site in sites if site["verdict"] is not None or site["missing"]][:room]
     begin = max(0, min(at - _BEFORE, len(sites) - room))
@@ -201,7 +201,7 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_classes(document: dict[str, Any]) -> Iterator[str]:
-    """The verdicts by evidence that does not lead; the headlines say where no output was compared."""
+    """The verdicts by evidence that does not lead; the headlines report outputs not compared."""
     for each in document["evidence_classes"]:
         if each["verdict"] == "unproven" and each["evidence"] == "weights" != document["evidence"]:
             yield f"by weights: unproven: {each['why']}"
@@ -232,7 +232,7 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
 
 
 def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[str]:
-    """The bricks that take longer in one of them; `~`: that may be chance."""
+    """The bricks whose times differ; `~`: that may be chance."""
     if timing is None or not timing["bricks"]:
         return []
     rows = timing["bricks"] if every else timing["bricks"][:_BRICKS]

@@ -1,7 +1,7 @@
 """The verb `doctor`.
 
-Owns: how findings are shown. Must not know: any check. Invariants: what needs a fix comes first, each with its fix
-whole on the next line, whatever the terminal's width; what is fine is counted; it answers where nothing else does.
+Owns: how findings are shown. Must not know: any check. Invariants: findings that need a fix come first, each with its
+whole fix on the next line, on a terminal of any width; fine ones are counted; it runs even if nothing else does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _findings() -> list[CheckResult]:
 
 
 def render(findings: Sequence[CheckResult], screen: Screen) -> list[str]:
-    """The screen, finished lines."""
+    """The lines of the screen."""
     lines = []
     for finding in findings:
         if finding.fix is not None:

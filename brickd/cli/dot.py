@@ -1,8 +1,8 @@
 """The tree as a graph: text in the language of Graphviz, for `dot -Tsvg`.
 
-Owns: which node and which edge looks how, how a name becomes a label. Must not know: how places are merged, files.
-Invariants: whatever a name holds, it is text in the picture and nothing else: no escape of the language, no entity of
-HTML; the same document gives the same text; what is left out is a node that says how much.
+Owns: the look of nodes and edges, how a name becomes a label. Must not know: how places are merged, files. Invariants:
+a name is only text in the picture, whatever it contains: it cannot form an escape of the language or an HTML entity;
+the same document gives the same text; omitted nodes are one node with their number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brickd.base import escape, units
 
 Node = Mapping[str, Any]
 
-# By kind: its colour, and its form.
+# By kind: colour and shape.
 _KINDS = {
     "layer": ("#d8dee4", "folder"),
     "brick": ("#b6e3ff", "box"),
@@ -23,7 +23,7 @@ _KINDS = {
     "kernel": ("#aceebb", "ellipse"),
     "transfer": ("#fae17d", "hexagon"),
 }
-# What leads to what: a brick to what stands in it, to what it launches, to what it moves.
+# By kind of the child: a brick contains bricks, launches kernels, makes transfers.
 _EDGES = {
     "kernel": 'label="launches", style="bold", color="#1a7f37"',
     "transfer": 'label="moves", style="dotted", color="#9a6700"',
@@ -36,7 +36,7 @@ _NAME_WIDTH = 60
 
 
 def dot(document: Mapping[str, Any]) -> str:
-    """The graph of what the view `tree` tells."""
+    """The graph of a document of the view `tree`."""
     nodes: Sequence[Node] = document["nodes"]
     lines = [
         "digraph brickd {",
@@ -96,6 +96,6 @@ def _quoted(lines: Sequence[str]) -> str:
 
 
 def _text(line: str) -> str:
-    # Within quotes a backslash begins an escape, and an ampersand an entity.
+    # In a quoted label a backslash begins an escape, and an ampersand an entity.
     visible = escape.text(line, _NAME_WIDTH)
     return visible.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")

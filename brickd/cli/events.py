@@ -1,6 +1,6 @@
 """The verb `events`.
 
-Owns: the human screen of what happened. Must not know: what makes an event. Invariant: what was missed is said.
+Owns: the human screen of events. Must not know: what makes an event. Invariant: missed events are counted.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _render(events: Sequence[Event], seen: Screen) -> list[str]:
 
 
 def _lines(event: Event, seen: Screen) -> list[str]:
-    """An event in finished lines, of which none is cut; the next command is whole on one line."""
+    """The lines of an event, uncut; the next command is always on one line."""
     said = f"{event['time']}  {event['kind']}  {event['text']}"
     first, *others = escape.wrapped(said, None if seen.width is None else max(20, seen.width - 2))
     lines = [first, *(f"  {line}" for line in others)]

@@ -1,6 +1,6 @@
 """The verb `hang`.
 
-Owns: the human screen of a hang, and that time passes between the two looks. Must not know: how a verdict comes about.
+Owns: the human screen of a hang, and the wait between the two looks. Must not know: how a verdict is reached.
 Invariant: the verdicts come first.
 """
 
@@ -64,13 +64,13 @@ def hang(question: HangQuery, recordings: Sequence[str], output: str) -> Exit:
 
 
 def _wait(question: HangQuery, passes: Passes) -> None:
-    """Show progress while the daemon watches; with no worker to watch it answers at once."""
+    """Show progress while the daemon watches; without workers it answers at once."""
     if not passes(_AT_ONCE_SECONDS):
         progress.watch(question.watch, passes)
 
 
 def watched(world: World, question: HangQuery) -> Answer:
-    """Look, watch, and look again, where no daemon does."""
+    """Look twice without a daemon, and wait between the looks."""
     from brickd.views import hang
 
     before = hang.look(world, question)
@@ -90,7 +90,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _inside(path: Sequence[str]) -> str:
-    """The bricks around the last of the path: the nearest first, for a cell is cut at its end."""
+    """The bricks around the last of the path, the nearest first: a cell is cut at its end."""
     around = path[-2::-1]
     return " < ".join([*around[:_NEAREST], *(["…"] if len(around) > _NEAREST else [])])
 

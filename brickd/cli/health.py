@@ -1,8 +1,8 @@
-"""Whether all is well: the conditions, what is tolerated, and the line of `status --check`.
+"""The health of all workers: conditions, tolerated values, and the line of `status --check`.
 
-Owns: the conditions, and what each expects; the line and its document. Must not know: how a status comes about.
-Invariants: a condition has the value seen and the value expected, and the next command where these differ; one that is
-ignored, or whose problems are silenced, is healthy whatever was seen; the line shows what is unhealthy first.
+Owns: the conditions, and what each expects; the line and its document. Must not know: how a status is made. Invariants:
+a condition has the value seen and the value expected, and the next command if these differ; an ignored condition, or
+one whose problems are silenced, is healthy whatever was seen; the line shows unhealthy conditions first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from brickd.views.next_command import command as next_command
 if TYPE_CHECKING:
     from brickd.views.common import Document
 
-_STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
+_STILL_NS = 10_000_000_000  # a loop comes round at least once a second, and burying a worker takes less than this
 REQUIRED = ("weights", "outputs", "row", "history")
 _IS = {"stuck": "stuck", "memory": "growing", "slower": "slower than before", "nan": "computes NaN or Inf"}
 NAMES = (
@@ -33,14 +33,14 @@ NAMES = (
     *("removed", "workers"),
 )
 
-# The kind of problem that a condition is about. Those of the daemon itself cannot be silenced.
+# The kind of problem of each condition. Problems of the daemon itself cannot be silenced.
 _KINDS = {name: name for name in NAMES if name not in ("daemon", "checkpoint")} | {
     "dead": "died", "diverged": "numbers", "removed": "uncounted",
 }  # fmt: skip
 
 
 class Bounds(Query):
-    """The options that say what is still healthy."""
+    """The options that define what is healthy."""
 
     max_lost: int = given(
         Whole(0, None, "With --check: how many lost spans, details and events are acceptable.", metavar="N"), default=0
@@ -65,7 +65,7 @@ class Bounds(Query):
 
 
 class Condition(NamedTuple):
-    """A condition: the values seen and expected, in words; `command` None: it is healthy."""
+    """A condition: the values seen and expected, as text; `command` None: it is healthy."""
 
     name: str
     healthy: bool
@@ -101,7 +101,7 @@ def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
-    """Judge a status; `missing`: a daemon that was there, None if it answers or never was."""
+    """Judge a status; `missing`: a daemon that does not answer, None if it does or never ran."""
     workers = status["workers"]
     lost = sum(worker["lost"] for worker in workers)
     died = sum(worker["together"] for worker in workers if worker["state"] == "died")
@@ -129,14 +129,14 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
 
 
 def _is_silenced(name: str, status: Document) -> bool:
-    """Whether problems of this condition's kind are silenced, and none of that kind is active without."""
+    """Whether this condition has silenced problems and no other active ones."""
     kind = _KINDS.get(name)
-    silenced = status.get("silenced", ())  # an older daemon has none
+    silenced = status.get("silenced", ())  # older daemons do not send it
     return any(each["kind"] == kind for each in silenced) and all(each["kind"] != kind for each in status["problems"])
 
 
 def healthy(found: Sequence[Condition]) -> bool:
-    """Whether all is well."""
+    """Whether all conditions are healthy."""
     return all(condition.healthy for condition in found)
 
 
@@ -155,7 +155,7 @@ def _workers(workers: Sequence[Document], *, empty: bool) -> Condition:
 
 
 def _required(what: str, status: Document) -> Condition:
-    """Whether a class of evidence is equal in each service that has a live worker; in all where none lives."""
+    """Whether a class of evidence is equal in each service of `living`."""
     classes = OUTPUTS_BY if what == "outputs" else (what,)
     proofs = [each for each in living(status) if each["evidence"] in classes]
     diverged = [each for each in proofs if each["verdict"] == "diverged"]
@@ -171,7 +171,7 @@ def _required(what: str, status: Document) -> Condition:
 
 
 def living(status: Document) -> list[dict[str, Any]]:
-    """The verdicts on services with a live worker; on all where none lives."""
+    """The verdicts on services with a live worker; on all if there is no live worker."""
     live = {worker["service"] for worker in status["workers"] if worker["state"] == "live"}
     return [each for each in status["evidence"] if each["service"] in live or not live]
 

@@ -1,8 +1,8 @@
 """A daemon in this process, and the guardian that ends its orders if it is killed.
 
 Owns: the directory, descriptors and group of such a process, and the guardian process. Must not know: what is done
-meanwhile. Invariants: however that ends, the daemon comes to its end and keeps what it read, and the orders to workers
-end too; the guardian does nothing else, and ends with the process that it guards.
+meanwhile. Invariants: however the process ends, the daemon ends cleanly and saves what it read, and its orders to
+workers end, too; the guardian does nothing else, and ends with the process that it guards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from brickd.state.runtime_dir import Home
 
 
 def group() -> int | None:
-    """The group whose members may ask; None: no group.
+    """The group whose members may query the daemon; None: no group.
 
     Raises:
         DaemonRefused: there is no such group.
@@ -41,10 +41,10 @@ def group() -> int | None:
 
 
 def descriptors() -> Descriptors:
-    """Raise the limit of open files to the hard one; how many workers and clients that is for.
+    """Raise the limit of open files to the hard limit; returns how many workers and clients fit.
 
     Raises:
-        DaemonRefused: for none.
+        DaemonRefused: the limit is too low for any.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -64,10 +64,10 @@ def draining(
 
     Args:
         here: its directory.
-        group: whose members may ask; None: no group.
+        group: its members may query the daemon; None: no group.
         numerics_bytes: the limit of fingerprints in memory.
-        stays: whether workers leave it their segments at a clean end; not for a recording alone.
-        targets: where alarms go.
+        stays: whether workers leave it their segments at a clean end; False for a recording only.
+        targets: the receivers of alarms.
 
     Raises:
         DaemonRefused: it may not start.
@@ -84,7 +84,7 @@ def draining(
 
 @contextlib.contextmanager
 def guarded(here: Runtime, group: int | None) -> Iterator[None]:
-    """Have a guardian end the orders if this process is killed; call it before threads begin."""
+    """Let a guardian end the orders if this process is killed; call this before threads begin."""
     try:
         guardian = _begin(here, group)
     except OSError:  # before Linux 5.3, or no room for a process: the next daemon ends the orders
@@ -129,7 +129,7 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
         if fd > 2 and fd != process:
             with contextlib.suppress(OSError):
                 os.close(fd)
-    select.select([process], [], [])  # its locks are free only then
-    # A daemon that runs already does the same.
+    select.select([process], [], [])  # only then its locks are free
+    # A daemon that already runs does the same.
     with contextlib.suppress(BrickdError), draining(here, group, stays=False):
         pass

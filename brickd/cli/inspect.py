@@ -1,7 +1,7 @@
 """The verb `inspect`.
 
-Owns: the human screen of one segment. Must not know: how a segment is read. Invariant: what the segment says is shown
-as it is, escaped.
+Owns: the human screen of one segment. Must not know: how a segment is read. Invariant: the segment's values are shown
+as they are, escaped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _if_known(write: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _short(hexadecimal: str) -> str:
-    """A 64-bit number that is most often small, as a cell."""
+    """A 64-bit number that is usually small, as a cell."""
     return hexadecimal.lstrip("0") or "0"
 
 
@@ -94,7 +94,7 @@ def inspect(question: InspectQuery, recordings: Sequence[str], output: str) -> N
 
 
 def _thinned(document: dict[str, Any]) -> str:
-    """Of which steps and sites checksums are recorded, where that is set."""
+    """The settings of fingerprints by step and site, if there are any."""
     control, configured = document["control"], document["configured"]["fingerprints"]
     current = f", fingerprints {control['fingerprints']}" if control["fingerprints"] != DEFAULT else ""
     started = f", started with fingerprints {configured}" if configured != DEFAULT else ""

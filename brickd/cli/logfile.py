@@ -1,8 +1,8 @@
 """The log of a daemon in the background.
 
-Owns: the file, its bound, and that it is what the process prints to. Must not know: what is written, by whom.
-Invariants: there is a log and the one before it, and neither outgrows the bound by more than one write; a log that
-cannot be written costs itself alone.
+Owns: the file, its limit, and that the process prints to it. Must not know: what is written. Invariants: there is a log
+and the one before it, and neither exceeds the limit by more than one write; a log that cannot be written affects
+nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 20
 
 
 def opened(path: Path, most_bytes: int = MOST_BYTES) -> int:
-    """The log to go on in: a new one where this one has outgrown its bound."""
+    """Open the log; a new one if the old one exceeds the limit."""
     with contextlib.suppress(FileNotFoundError):
         if path.lstat().st_size > most_bytes:
             path.replace(path.with_name(f"{path.name}.1"))
@@ -30,7 +30,7 @@ def opened(path: Path, most_bytes: int = MOST_BYTES) -> int:
 
 
 def printed_to(path: Path) -> io.TextIOWrapper:
-    """What is to be the process's stderr, once its descriptors 1 and 2 lead to the log."""
+    """A stderr for a process whose descriptors 1 and 2 are the log."""
     return io.TextIOWrapper(LogFile(path, (1, 2)), "utf-8", "backslashreplace", write_through=True)
 
 
@@ -40,14 +40,14 @@ class LogFile(io.RawIOBase):
     def __init__(self, path: Path, fds: Sequence[int], most_bytes: int = MOST_BYTES) -> None:
         self.name = os.fspath(path)
         self._path, self._fds, self._most_bytes = path, fds, most_bytes
-        self._lock = threading.RLock()  # what is collected in the midst of a write may have something to say, too
+        self._lock = threading.RLock()  # garbage collection during a write may write, too
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, text: Buffer) -> int:
-        """Write as much of it as can be written: whoever writes has better to do than to hear of it."""
+        """Write what can be written; the caller never gets an error."""
         content = bytes(text)
         with self._lock, contextlib.suppress(OSError):
             room = self._most_bytes - len(content)
@@ -59,7 +59,7 @@ class LogFile(io.RawIOBase):
     def _begin_anew(self, room: int) -> None:
         try:
             log = opened(self._path, room)
-        except OSError:  # its directory is gone, or full
+        except OSError:  # its directory is gone, or the disk is full
             os.ftruncate(self._fds[0], 0)
             return
         for fd in self._fds:

@@ -1,7 +1,7 @@
-"""Columns that a table of bricks has on request.
+"""Optional columns of the tables of bricks.
 
-Owns: the option and the columns. Must not know: which tables there are. Invariant: a column that was asked for is shown
-on any screen.
+Owns: the option and the columns. Must not know: which tables exist. Invariant: a requested column is shown on any
+screen.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ columns_option = click.option(
 
 
 def with_columns(figures: Sequence[Figure], more: Sequence[str], before: str = "p99_ns") -> list[Figure]:
-    """The figures, with the columns that were asked for before the one of that key."""
+    """The figures, with the requested columns before the one with the key `before`."""
     at = next(place for place, each in enumerate(figures) if each.key == before)
     return [*figures[:at], *(each for name, each in _COLUMNS.items() if name in more), *figures[at:]]

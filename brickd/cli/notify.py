@@ -1,6 +1,6 @@
 """The verb `notify`.
 
-Owns: the human text of a test of where alarms go. Must not know: how an alarm is sent.
+Owns: the human text of a test of the targets of alarms. Must not know: how an alarm is sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brickd.client import client
 from brickd.errors import Exit
 from brickd.views import fetch_answer
 
-_SECONDS = 35.0  # the daemon waits less for its targets
+_SECONDS = 35.0  # longer than the daemon waits for its targets
 
 
 @click.command()

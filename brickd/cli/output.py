@@ -1,9 +1,9 @@
-"""How a verb hands its result over.
+"""The output of a verb.
 
-Owns: the output options, the four formats, colours, the line of words on stderr. Must not know: any verb, what a
-document means. Invariants: data goes to stdout and words to stderr; a verb builds one document, of which every format
-is a rendering, the human text included; JSON is ASCII and has no NaN; a string in CSV is neither a formula nor a
-terminal escape; colours only on a terminal, and never with NO_COLOR.
+Owns: the output options, the four formats, colours, messages on stderr. Must not know: any verb, what a document means.
+Invariants: data goes to stdout and messages to stderr; a verb builds one document, and every format, also the human
+text, is a rendering of it; JSON is ASCII and has no NaN; a string in CSV is neither a formula nor a terminal escape;
+colours only on a terminal, and never with NO_COLOR.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ _FORMATS = ("table", "json", "jsonl", "csv")
 
 
 class Screen(NamedTuple):
-    """The target of human text: its columns (None: as in a pipe, nothing is cut), its colours."""
+    """The target of human text: its columns (None: a pipe, so nothing is cut), its colours."""
 
     width: int | None
     colour: bool
 
     def paint(self, line: str, colour: str) -> str:
-        """Return an escaped, finished line in one of click's colours, or as it is."""
+        """Return an escaped, finished line, in one of click's colours if the screen has colours."""
         return click.style(line, fg=colour) if self.colour else line
 
 
 def output_options(verb: Callable[..., Result]) -> Callable[..., Result]:
-    """Give a verb -o/--output and --json; it receives one keyword, `output`, for `emit`."""
+    """Add -o/--output and --json to a verb; it receives one keyword, `output`, for `emit`."""
 
     @click.option(
         "-o", "--output", type=click.Choice(_FORMATS), help="Print the result in this format (default: table)."
@@ -55,10 +55,10 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
 
     Args:
         document: JSON-able, with its `schema_version`.
-        output: what `output_options` handed to the verb.
-        table: renders the human text, line by line, every worker's string in it escaped.
-        rows: the key of the list whose elements are the lines of jsonl and csv (without any, csv has no titles either);
-            None: the document is the one row.
+        output: the value from `output_options`.
+        table: renders the lines of human text, with every worker's string escaped.
+        rows: the key of the list whose elements are the lines of jsonl and csv (csv without elements has no titles
+            either); None: the document is the only row.
     """
     elements = [document] if rows is None else document[rows]
     match output:
@@ -73,21 +73,21 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
 
 
 def print_message(message: str) -> None:
-    """Tell the person something, in one line on stderr."""
-    # Where stderr is gone too, nobody is left to tell.
+    """Print one line for the person, on stderr."""
+    # If stderr is gone, too, no one can read it.
     with contextlib.suppress(OSError):
         click.echo(f"brickd: {escape.text(message)}", err=True)
 
 
 def screen() -> Screen:
-    """Return what stdout is."""
+    """Describe stdout."""
     on_terminal = sys.stdout.isatty()
     columns = os.environ.get("COLUMNS", "")
     if columns.isascii() and columns.isdigit():
         width = int(columns)
     else:
         width = os.get_terminal_size(sys.stdout.fileno()).columns if on_terminal else 0
-    # 0 columns is also what a serial console says when it does not know.
+    # A serial console also reports 0 columns if it does not know.
     return Screen(width or None, on_terminal and not os.environ.get("NO_COLOR"))
 
 

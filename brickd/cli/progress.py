@@ -1,7 +1,7 @@
 """Progress display.
 
-Owns: the progress of a wait, on stderr. Must not know: what is watched meanwhile. Invariant: where stderr is no
-terminal, nothing is written.
+Owns: the progress of a wait, on stderr. Must not know: what happens meanwhile. Invariant: nothing is written if stderr
+is not a terminal.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from brickd.views.fetch_answer import Passes, Reads
 _STEPS = 20
 _PATIENCE_SECONDS = 1.0  # without any display
 _AGAIN_SECONDS = 0.1
-_COLUMNS = 80  # of a terminal that does not say how many it has
+_COLUMNS = 80  # of a terminal that does not report its width
 
 
 def watch(seconds: float, passes: Passes = time.sleep) -> None:
-    """Show progress for so long; `passes` lets a part of the time pass, true ends the wait."""
+    """Show progress for `seconds`; `passes` waits for a part of them, and true ends the wait."""
     label = f"watching for {seconds:g} s whether anything moves"
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
         for _ in range(_STEPS):
@@ -35,10 +35,10 @@ def watch(seconds: float, passes: Passes = time.sleep) -> None:
 
 @contextmanager
 def reading() -> Iterator[Reads]:
-    """Show how far files are read, once that takes long.
+    """Show the progress of reading files, once it takes long.
 
     Yields:
-        The function to call with the path of a file, the position in it, and its length.
+        A function that takes the path of a file, the position in it, and its length.
     """
     due = time.monotonic() + _PATIENCE_SECONDS
     shown = False
@@ -57,7 +57,7 @@ def reading() -> Iterator[Reads]:
 
 
 def show(line: str) -> None:
-    """Write one line over the last one; "": erase it."""
+    """Replace the last line; "": erase it."""
     if sys.stderr.isatty():
         room = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS) - 1)
         sys.stderr.write(f"\r{escape.text(line, room)}\x1b[K")

@@ -1,6 +1,6 @@
 """The verb `prune`.
 
-Owns: what is said about a removal. Must not know: on which evidence it happens.
+Owns: the text about a removal. Must not know: the evidence for it.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
     noted = 0 if dead is not None else asked("status", StatusQuery())["removed"]["unasked_workers"]
-    # First: the records of what is then removed need room.
+    # First: the records of the removals below need room.
     wanted = bool(kept or noted or removed_file.look(prefix()).full)
     forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
-    if outcome.removed and not dry_run:  # the checkpoint may have taken these workers for living ones
+    if outcome.removed and not dry_run:  # the checkpoint may have listed these workers as live
         forgotten += _forget(dead, runtime().checkpoint.exists())
     document = {
         "schema_version": 1,
@@ -94,7 +94,7 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
 
 
 def _dead(question: WorkersQuery) -> dict[str, str] | None:
-    """The names of the dead workers that are named, by uuid; None: no name is given.
+    """The names of the dead among the named workers, by uuid; None: no name is given.
 
     Raises:
         NoSuchWorker: no worker has such a name, or none of them is dead.
@@ -113,12 +113,12 @@ def _dead(question: WorkersQuery) -> dict[str, str] | None:
 
 
 def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
-    """Forget the dead, in the daemon or, if `wanted`, in the checkpoint that it left; how many."""
+    """Forget dead workers in the daemon, or if `wanted` in its checkpoint; returns their number."""
     try:
         order = Forgetting(() if dead is None else tuple(dead.values()))
         forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]
         return forgotten
-    except TurnedAway:  # its workers are not shown to this user either
+    except TurnedAway:  # this user cannot see its workers either
         return 0
     except NoDaemon:
         if not wanted:

@@ -1,7 +1,7 @@
 """The arguments and options of a query on a command line.
 
-Owns: the way from a query to them. Must not know: any one query, who answers it. Invariant: the command line takes what
-the query declares, and nothing else.
+Owns: the translation of a query into them. Must not know: any one query, where it is answered. Invariant: the command
+line takes exactly what the query declares.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def asks(
 
     Args:
         kind: of query.
-        complete: offers words for its arguments at a TAB.
-        keyword: by which the verb receives the query.
-        recorded: whether the verb takes recordings as well, as `recordings`; None: if the query is a verb's.
+        complete: completes its arguments.
+        keyword: the verb's parameter for the query.
+        recorded: whether the verb also takes recordings, as `recordings`; None: if the query is a verb's.
     """
     takes_recordings = kind.__name__ in (verb.query for verb in VERBS.values()) if recorded is None else recorded
 
@@ -45,7 +45,7 @@ def asks(
             return verb(**{keyword: question}, **given)
 
         asking: Verb[Result] = with_question
-        # click puts what is declared last first.
+        # click puts the last declared first.
         for name, parameter in reversed(parameters(kind).items()):
             unless = default(kind, name)
             if not parameter.positional:
@@ -102,7 +102,7 @@ def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Resu
 
 
 class ParameterType(click.ParamType[Any]):
-    """A value as a parameter reads and validates it, so that it is refused at its option."""
+    """A value that a parameter reads and validates, so errors name its option."""
 
     name = "value"
 
@@ -110,7 +110,7 @@ class ParameterType(click.ParamType[Any]):
         self.parameter = parameter
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value; a usage error where the parameter does not take it."""
+        """Convert a value; a usage error if the parameter does not accept it."""
         found = self.parameter.read(value) if isinstance(value, str) else value
         if not self.parameter.takes((found,) if self.parameter.several else found):
             self.fail(f"{value} is not {self.parameter.wanted}", param, ctx)

@@ -1,8 +1,8 @@
 """The verb `record`.
 
-Owns: who makes the recording (the daemon, or without one this process), what is said of it. Must not know: what is in
-it, how its files come from the daemon. Invariants: no file that was there is written over; whatever ends it, the
-recording is kept, and where it lies is said; a daemon that records for nobody any more ends by itself.
+Owns: whether the daemon or this process records, the messages about it. Must not know: what a recording contains, how
+its files come from the daemon. Invariants: no existing file is overwritten; whatever ends the recording, it is kept,
+and a message says where it is; a daemon whose client has gone ends the recording itself.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _emitted(document: Document, complete: bool, as_json: bool) -> Exit | None:
 
 
 def _require_free(out: Path) -> None:
-    """Refuse now what would fail once the first file is full, or all is recorded."""
+    """Refuse now what would fail when the first file is full, or at the end."""
     for taken in [out] if os.path.lexists(out) else _following(out):
         raise BrickdError(f"{taken} already exists: remove it, or use another -o")
     if not os.access(out.parent, os.W_OK | os.X_OK):
@@ -86,7 +86,7 @@ def _require_free(out: Path) -> None:
 
 
 def _following(first: Path) -> list[Path]:
-    """The existing files with names of the files that follow the first one."""
+    """The existing files with names that the later files would get."""
     numbers = re.compile(rf"{re.escape(first.name.removesuffix(SUFFIX))}\.[1-9][0-9]*{re.escape(SUFFIX)}")
     try:
         return sorted(path for path in first.parent.iterdir() if numbers.fullmatch(path.name))
@@ -94,11 +94,11 @@ def _following(first: Path) -> list[Path]:
         return []
 
 
-# ---- who records
+# ---- the daemon or this process
 
 
 def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
-    """Record: the document of the recording, and whether all its files are at `out`."""
+    """Record; returns the document of the recording, and whether all its files are at `out`."""
     complete = True
     try:
         document = _by_daemon(order)
@@ -142,7 +142,7 @@ def _here(order: Recording, out: Path) -> Document:
 def _followed(
     order: Recording, begun: Iterable[tuple[str, Document]], messages: Messages, end: Callable[[], None]
 ) -> Document:
-    """Show progress until the recording is over: its document.
+    """Show progress until the recording is over; returns its document.
 
     A signal ends the recording, a second one this process.
     """
@@ -169,10 +169,10 @@ def _followed(
 
 @contextlib.contextmanager
 def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Collection[int]]:
-    """Install a handler of the signals that would end this process, and restore theirs.
+    """Handle the signals that would end this process, and restore the old handlers.
 
     Yields:
-        These signals, without those that nohup, or the shell of a script, ignores.
+        These signals, without those that nohup or the shell of a script ignores.
     """
     handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, handler) for each in handled}
@@ -183,11 +183,11 @@ def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Col
             signal.signal(number, was)
 
 
-# ---- where it lies
+# ---- the files
 
 
 def _unfetched(recording: str) -> Document:
-    """The recording of this id that was not fetched yet."""
+    """The recording with this id that was not fetched yet."""
     for each in unfetched():
         if each["recording"] == recording:
             if each["written"]:
@@ -201,7 +201,7 @@ def _fetched(document: Document, out: Path) -> bool:
         return recording_fetch.fetch(document["recording"], document["files"], out)
 
 
-# ---- what is said
+# ---- messages
 
 
 def _begun(order: Recording, document: Document) -> str:

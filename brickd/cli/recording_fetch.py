@@ -1,8 +1,8 @@
 """Fetch the daemon's recordings.
 
-Owns: the ways there, a link where one can be made and else the daemon's copy. Must not know: who recorded, what is in
-a file. Invariants: a file stays with the daemon until all of it is at its new path; no existing file is overwritten;
-whatever fails, a message says where the file is.
+Owns: the ways to fetch: a link if possible, else a copy from the daemon. Must not know: what recorded, what a file
+contains. Invariants: a file stays with the daemon until all of it is at its new path; no existing file is overwritten;
+after any failure a message says where the file is.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _QUIET_SECONDS = 1.0
 
 
 def fetch(recording: str, files: list[dict[str, Any]], first: Path) -> bool:
-    """Fetch the files of a recording; whether all were.
+    """Fetch the files of a recording; returns whether all were fetched.
 
     Args:
         recording: its id.
-        files: their entries, as the daemon sent them; the path of a fetched one becomes its new path.
+        files: their entries from the daemon; the path of a fetched file is replaced by its new path.
         first: the new path of its first file.
     """
     fetched = 0
@@ -61,9 +61,9 @@ def _stays(path: Path, recording: str) -> str:
 
 
 def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
-    """Move it without a copy, if it is ours and on the same file system; whether it was moved."""
+    """Move a file without a copy, if it is ours and on the same file system; returns success."""
     try:
-        with open_recording(os.fspath(path)) as found:  # with other mounts than the daemon's it may be another file
+        with open_recording(os.fspath(path)) as found:  # with other mounts than the daemon's, it may be another file
             if (found.title.id.hex(), found.title.number) != (asked.recording, asked.number):
                 return False
         os.link(path, out, follow_symlinks=False)
@@ -71,24 +71,24 @@ def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
         raise
     except (BrickdError, OSError):
         return False
-    with contextlib.suppress(OSError):  # then it has two names
+    with contextlib.suppress(OSError):  # if this fails, the file has two names
         path.unlink()
     return True
 
 
 def _copied(out: Path, asked: RecordedFile, length: int) -> None:
-    """Copy it from the daemon, and have the daemon remove its own when the copy is complete."""
+    """Copy a file from the daemon, then let the daemon remove its own."""
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # as it was where it was recorded
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # the same mode as at the daemon
     try:
-        with open(fd, "wb", buffering=0) as file:  # a buffer would be written as it is closed, also after an error
+        with open(fd, "wb", buffering=0) as file:  # a buffer would be written at close, also after an error
             for piece in _shown(pieces, length):
                 rest = memoryview(piece)
                 while rest:
                     rest = rest[file.write(rest) :]
             os.fsync(fd)
-        # No rename leaves alone what is there already, and not every file system has links.
+        # A rename would overwrite an existing file, and not every file system has links: so reserve the name first.
         os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         draft.rename(out)
     except BaseException:
@@ -102,7 +102,7 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
 
 
 def _settled(directory: Path) -> None:
-    """Sync the name to the disk, too."""
+    """Sync the directory, so that the name is on the disk, too."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -111,7 +111,7 @@ def _settled(directory: Path) -> None:
 
 
 def _shown(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:
-    """The same pieces; shows progress if it takes long."""
+    """Pass on the pieces; show progress if it takes long."""
     begun, received = time.monotonic(), 0
     try:
         for piece in pieces:

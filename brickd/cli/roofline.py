@@ -1,7 +1,7 @@
 """The verb `roofline`.
 
-Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is worked out.
-Invariants: what is cut off, unknown or above its roof is counted and said; so is that peaks are another machine's.
+Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is computed. Invariants:
+bricks that are cut off, unknown or above their roof are counted; a message says if the peaks are another machine's.
 """
 
 from __future__ import annotations

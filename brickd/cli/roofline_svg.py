@@ -1,7 +1,7 @@
 """A roofline as a picture: FLOP/s over FLOP/byte, both axes logarithmic.
 
-Owns: what is drawn where. Must not know: how a distance is worked out, files. Invariants: each brick that has a place
-is in it, with its figures; one of which nothing is known is counted below it, and has no place.
+Owns: the layout. Must not know: how a distance is computed, files. Invariants: each brick with a position is drawn,
+with its figures; bricks with unknown figures are counted below the picture.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brickd.cli import svg as drawing
 from brickd.cli.svg import Axis
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT, _MARGIN = 960, 560, 64, 460, 96, 924, 16
-_LABELS, _NAMED = 12, 15  # how many decades of an axis, and how many bricks, are written out
+_LABELS, _NAMED = 12, 15  # the number of decades per axis, and of bricks, with a label
 _NAME_WIDTH = 32
 _RADIUS_MIN, _RADIUS_MAX = 3.0, 12.0
 _STYLE = """
@@ -30,7 +30,7 @@ _STYLE = """
 
 
 def svg(document: Mapping[str, Any]) -> str:
-    """The picture of what `brickd.analysis.roofline.roofline` tells."""
+    """The picture of a document of `brickd.analysis.roofline.roofline`."""
     device, bricks, peak = document["device"], document["bricks"], document["peak_flops_per_second"]
     levels = device["bandwidths"]
     ridges = [peak / level["bytes_per_second"] for level in levels]

@@ -1,6 +1,6 @@
 """The verb `set`.
 
-Owns: what is said of an order that was carried out, and of what is set. Must not know: how.
+Owns: the text about changed and current settings. Must not know: how a setting is applied.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a TAB in a shell is answered, and the script that makes a shell ask.
+"""The completion of words in a shell, and the script that installs it.
 
-Owns: which words are offered. Must not know: what a verb does; a verb is imported only where its own arguments are
-completed. Invariants: a TAB prints words or nothing, never an error; a worker's own words are offered only where they
-mean themselves to every shell as they stand, unquoted: nothing that a name holds is ever run.
+Owns: which words are offered. Must not know: what a verb does; a verb is imported only when its own arguments are
+completed. Invariants: a completion prints words or nothing, never an error; a worker's name is offered only if every
+shell reads it literally without quotes, so nothing in a name is ever run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brickd.errors import BrickdError, Exit
 if TYPE_CHECKING:
     from click.shell_completion import ShellComplete
 
-# click's own protocol: the shell sets this, runs `brickd`, and reads words from its stdout.
+# click's protocol: the shell sets this, runs `brickd`, and reads words from its stdout.
 VARIABLE = "_BRICKD_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 
@@ -34,8 +34,8 @@ _INSTALL = {
 }
 
 
-# In place of click's own, which leaves variables behind in the person's shell, lets it expand what is offered as a
-# pattern, and shows what goes wrong in the middle of the line.
+# Replaces click's own script, which leaves variables in the person's shell, lets it expand offered words as patterns,
+# and shows errors in the middle of the line.
 _BASH = """\
 _brickd_completion() {
     local IFS=$'\\n' line
@@ -54,17 +54,17 @@ complete -o nosort -F _brickd_completion brickd 2>/dev/null || complete -F _bric
 
 
 def script(command: click.Command, shell: str) -> str:
-    """What a shell is to run, with a comment that says how."""
+    """The script for a shell, with a comment that says how to install it."""
     source = _BASH if shell == "bash" else _shell(command, shell).source().strip("\n")
     first, _, rest = source.partition("\n")
     comment = f"# TAB completes {_PROGRAM}'s verbs, options and workers. To install:\n#   {_INSTALL[shell]}"
-    # Where zsh is to find the script by itself, this mark is wanted in its first line.
+    # zsh finds a script by itself only if this mark is in its first line.
     lines = (first, comment, rest) if first.startswith("#compdef") else (comment, first, rest)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def answer(command: click.Command, instruction: str) -> Exit:
-    """Do what a shell asks for: its words on stdout, or the script."""
+    """Answer the shell: words on stdout, or the script."""
     shell, _, action = instruction.partition("_")
     if shell not in SHELLS or action not in ("source", "complete"):
         known = ", ".join(f"{shell}_complete" for shell in SHELLS)
@@ -72,7 +72,7 @@ def answer(command: click.Command, instruction: str) -> Exit:
     if action == "source":
         click.echo(script(command, shell), nl=False)
         return Exit.OK
-    # Whatever goes wrong, in a half-written line or below it: a message would land in that line.
+    # After any error print nothing: a message would appear in the half-written line.
     with contextlib.suppress(Exception):
         if words := _shell(command, shell).complete():
             click.echo(words)
@@ -89,7 +89,7 @@ def _shell(command: click.Command, shell: str) -> ShellComplete:
 
 
 def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """The services and workers whose names begin so."""
+    """The services and workers whose names begin with `incomplete`."""
     from brickd.datasources.world import left_behind
     from brickd.model.workers import identities
 
@@ -98,14 +98,14 @@ def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 
 def complete_services(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """The services whose names begin so."""
+    """The services whose names begin with `incomplete`."""
     from brickd.model.workers import identities
 
     return _offered([who.service for _, who in identities()], incomplete)
 
 
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """The workers, and once something is typed the segments' files, whose names begin so."""
+    """Workers whose names begin with `incomplete`; segment files, too, if it is not empty."""
     from brickd.datasources.world import left_behind
     from brickd.model.workers import identities
     from brickd.shm.segment_files import find
@@ -115,7 +115,7 @@ def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 
 def complete_sources(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """The hashes of the sources whose texts lie here that begin so."""
+    """The hashes of stored sources that begin with `incomplete`."""
     from brickd.base.paths import runtime
     from brickd.model.kernel_sources.files import Filed
 
@@ -123,7 +123,7 @@ def complete_sources(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 
 def with_recordings(names: Complete | None) -> Complete:
-    """What completes both names and recordings, which lie in a directory."""
+    """Complete both names and files of recordings."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         import glob
@@ -142,5 +142,5 @@ def _offered(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _means_itself(name: str) -> bool:
-    """Whether every shell takes the name as it stands, for one word that is no option."""
+    """Whether every shell reads the name literally, as one word that is no option."""
     return name[:1].isalnum() and all(c.isalnum() or c in _HARMLESS for c in name) and escape.text(name) == name

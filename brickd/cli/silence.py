@@ -1,6 +1,6 @@
 """The verb `silence`.
 
-Owns: the human text of silenced problems. Must not know: how long a problem lasts, what a silence changes.
+Owns: the human text about silenced problems. Must not know: how long a problem lasts, what a silence changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verb `source`.
 
-Owns: the screen of sources, how a text goes to stdout. Must not know: where sources come from. Invariants: into a pipe
-or a file a text goes byte for byte as it was told; on a terminal nothing of it is obeyed.
+Owns: the screen of sources, how a text is written to stdout. Must not know: where sources come from. Invariants: a text
+goes into a pipe or a file byte for byte as it was sent; on a terminal its control characters have no effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickd.cli.table import Column, Figure
 from brickd.query.queries import SourceQuery
 
 _TAB = 8
-_UNUSED = 10  # of those that no kernel refers to; JSON has all
+_UNUSED = 10  # sources that no kernel refers to; JSON has all
 _NOT_KEPT = {
     "dropped": ("source", "incomplete for lack of room in a ring"),
     "refuted": ("source", "with a text that does not match its hash"),
@@ -72,7 +72,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     lost = [escape.text(line, screen.width) for line in _lost(document["not_kept"])]
     if not entries:
         return lost or ["no sources: no kernel refers to one (brick.kernel(..., source=brick.source(text)))"]
-    shown = entries[: sum(entry["launches"] > 0 for entry in entries) + _UNUSED]  # the most launches come first
+    shown = entries[: sum(entry["launches"] > 0 for entry in entries) + _UNUSED]  # sorted by launches, most first
     rows = [
         entry | {"kernels": _first([each["name"] for each in entry["kernels"]]), "workers": _first(entry["workers"])}
         for entry in shown
@@ -84,12 +84,12 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _first(names: Sequence[str]) -> str:
-    """The first name, and how many more there are."""
+    """The first name, and the number of others."""
     return "" if not names else names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
 
 
 def _lost(counts: dict[str, int]) -> list[str]:
-    """What workers sent and is not kept; another text of a hash has its own line."""
+    """What workers sent but was not kept; another text with the same hash has its own line."""
     reasons = [f"{plural(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
     return [f"not kept: {', '.join(reasons)} (brickd events)"] if reasons else []
 

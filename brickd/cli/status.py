@@ -1,7 +1,7 @@
 """The verb `status`.
 
-Owns: the human screen of the status document. Must not know: segments. Invariant: 24 lines whatever the number of
-workers and bricks, problems first; what is left out is counted.
+Owns: the human screen of the status document. Must not know: segments. Invariant: 24 lines for any number of workers
+and bricks, problems first; what is omitted is counted.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def status(
 
 
 def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -> list[str]:
-    """The screen, finished lines."""
+    """The lines of the screen."""
     if not document["workers"]:
         return [NOBODY, *_problems(document, screen), *wording.removed(document["removed"], screen)]
     lines = _services(document, screen) + _problems(document, screen)
@@ -170,7 +170,7 @@ def _unproven(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
-    """Unhealthy workers; the healthy ones in one line where there are many."""
+    """Unhealthy workers; if there are many workers, the healthy ones in one line."""
     workers, odd = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
     odd |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
     shown = list(workers)

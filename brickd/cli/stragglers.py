@@ -1,7 +1,7 @@
 """The verb `stragglers`.
 
-Owns: the human screen of who is slow. Must not know: how one is judged. Invariants: the findings come first; where
-there is none, what was compared is said.
+Owns: the human screen of slow workers. Must not know: how they are judged. Invariants: the findings come first; without
+findings, the screen shows what was compared.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from brickd.errors import Exit
 from brickd.query.queries import StragglersQuery
 from brickd.views.next_command import command
 
-_BRICKS = 5  # side by side, the costliest
+_BRICKS = 5  # shown side by side, the costliest
 _ROWS = 8
-_OLD_NS = 20_000_000_000  # two looks should have been taken since
+_OLD_NS = 20_000_000_000  # two looks should have happened since
 _WHY_NOT = (
     ("bricks_few_workers", "in which fewer than 3 workers did anything"),
     ("bricks_few_samples", "of which too little was seen"),
@@ -69,7 +69,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
-    """The workers in one brick: the outliers first; the others are counted."""
+    """The workers in one brick, the outliers first; omitted ones are counted."""
     cost = f"costs {units.duration(finding['cost_ns_per_s'])}/s, {units.percent(finding['cost_percent'])} of the time"
     title = f"{finding['brick']} of {finding['service']}: {cost}, {finding['confidence']} confidence"
     if finding["corroborated_by"]:
@@ -83,7 +83,7 @@ def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _nobody(document: dict[str, Any]) -> Iterator[str]:
-    """What was compared, where no worker is slow."""
+    """What was compared, if no worker is slow."""
     compared = document["compared"]
     seconds = units.duration(compared["length_ns"])
     if compared["slots"] < compared["slots_wanted"]:

@@ -1,9 +1,9 @@
 """The one table of the CLI.
 
-Owns: alignment, padding, and what is cut when a table is too wide. Must not know: what the cells mean, terminals,
-colours (a caller paints whole lines). Invariants: every cell is escaped here, so callers hand over raw strings; columns
-line up by display width; with a width given, no line is wider; numbers (right-aligned columns) are never cut as long as
-there is text to cut instead, or a column that can be spared.
+Owns: alignment, padding, and what is cut if a table is too wide. Must not know: what the cells mean, terminals, colours
+(a caller paints whole lines). Invariants: every cell is escaped here, so callers pass raw strings; columns are aligned
+by display width; with a width, no line is wider; numbers (right-aligned columns) are cut only if there is no text to
+cut, and no column to omit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 from brickd.base import escape
 
 _GAP = "  "
-# A name cut below this tells nothing: then the end of the line is cut instead.
+# A name cut below this is useless: then cut the end of the line instead.
 _NARROWEST = 4
-# A name this wide tells more than a column that can be spared.
+# A name of this width is worth more than a column that can be spared.
 _READABLE = 16
 
 
@@ -22,9 +22,9 @@ class Column(NamedTuple):
     """One column.
 
     Attributes:
-        title: what stands above its cells.
-        align: the side its cells keep to: text left, numbers right.
-        spare: where not all columns fit, those of the highest number are left out first; 0: never.
+        title: the text above its cells.
+        align: text left, numbers right.
+        spare: if not all columns fit, those with the highest number are omitted first; 0: never.
     """
 
     title: str
@@ -37,8 +37,8 @@ class Figure(NamedTuple):
 
     Attributes:
         column: its column.
-        key: what it shows of an entry; an entry without it has an empty cell.
-        cell: writes the value, as a raw string.
+        key: of the value in an entry; an entry without it has an empty cell.
+        cell: formats the value as a raw string.
     """
 
     column: Column
@@ -47,13 +47,13 @@ class Figure(NamedTuple):
 
 
 def figures(shown: Sequence[Figure], entries: Iterable[Mapping[str, Any]], width: int | None = None) -> list[str]:
-    """Lay out entries of a document, as `lines` does."""
+    """Lay out entries of a document, like `lines`."""
     rows = [[cell(entry[key]) if key in entry else "" for _, key, cell in shown] for entry in entries]
     return lines([figure.column for figure in shown], rows, width)
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lay the table out: titles, then a line for each row of raw strings, without end blanks.
+    """Lay out the table: titles, then a line per row of raw strings, without trailing blanks.
 
     `width` is the largest display width of a line; None cuts nothing.
     """
@@ -71,7 +71,7 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
 
 
 def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[int]:
-    """Leave columns out until the others fit, their text cut to what can still be read."""
+    """Omit columns until the others fit, with their text cut to a readable width."""
     wanted = [
         min(each, _READABLE) if column.align == "left" else each for each, column in zip(widths, columns, strict=True)
     ]
@@ -85,7 +85,7 @@ def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[
 
 
 def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> None:
-    """Narrow the widest left-aligned column, then the next, until all fits or none can shrink."""
+    """Narrow the widest left-aligned column, again and again, until all fits or none can shrink."""
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     left = [index for index, column in enumerate(columns) if column.align == "left"]
     while excess > 0 and left:

@@ -1,8 +1,8 @@
 """The verb `tree`.
 
-Owns: how a tree is drawn, which of its forms is printed. Must not know: segments, what a node's numbers mean.
-Invariants: the numbers stand left of the tree, so that depth never pushes them off the screen; branches are drawn as
-far as there is room, and a node below that says how deep it stands; no line is wider than the screen.
+Owns: how a tree is drawn, which form is printed. Must not know: segments, what a node's numbers mean. Invariants: the
+numbers are left of the tree, so that depth never pushes them off the screen; branches are drawn while there is room,
+and a deeper node shows its depth; no line is wider than the screen.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.query.queries import TreeQuery
 
-# What a name is given however deep it stands, and that of a kernel whose shape finds no room; what is left to figures.
+# The width of a name at any depth, and of a kernel whose shape has no room; the rest is for figures.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
 _FIGURES_WIDTH = 26
 _INDENT = 4
-# How many levels are drawn: on the narrowest screen, rather than figures that can be spared, on a screen without end.
+# The levels that are drawn: on the narrowest screen, before figures are omitted, on a screen without a limit.
 _FEWEST, _WANTED, _MOST = 3, 6, 24
 
 _FIGURES = (
     Figure(Column("TOTAL", "right"), "total_ns", units.duration),
     Figure(Column("SHARE", "right", spare=2), "share_percent", units.percent),
     Figure(Column("SELF", "right"), "self_ns", units.duration),
-    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # all that is known of a launch without a time
+    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # the only known number of a launch without a time
     Figure(Column("MEDIAN", "right", spare=4), "p50_ns", units.duration),
     Figure(Column("P99", "right", spare=5), "p99_ns", units.duration),
 )
@@ -47,13 +47,13 @@ Node = dict[str, Any]
 
 
 class _Line(NamedTuple):
-    """A line of the drawing: a node, or the number of nodes that are left out below one.
+    """A line of the drawing: a node, or the number of nodes that are omitted below one.
 
     Attributes:
-        depth: of the node, or of those that are left out.
-        last: nothing more stands below the same node.
-        text: what is written behind the branch, raw.
-        node: the node; of those that are left out their self time alone.
+        depth: of the node, or of the omitted ones.
+        last: nothing more follows below the same parent.
+        text: the raw text after the branch.
+        node: the node; for omitted ones only their self time.
     """
 
     depth: int
@@ -102,7 +102,7 @@ def tree(
 
 
 def render(document: dict[str, Any], screen: Screen, *, critical: bool = False) -> list[str]:
-    """The screen, finished lines."""
+    """The lines of the screen."""
     if not document["workers"]:
         return [NOBODY]
     if not document["nodes"] and not document["hidden_nodes"]:
@@ -136,14 +136,14 @@ def _name_width(line: _Line) -> int:
 
 
 def _shapes_width(lines: Iterable[_Line], most: int) -> int:
-    """The width of a tree that shows the first shape of each kernel, of those within `most`."""
+    """The width of a tree that shows each kernel's first shape, if it is within `most`."""
     kernels = (line for line in lines if line.node.get("kernel"))
     widths = (_INDENT * line.depth + escape.width(escape.text(tree_notes.shaped(line.node))) for line in kernels)
     return max((width for width in widths if width <= most), default=0)
 
 
 def _figures(document: dict[str, Any]) -> list[Figure]:
-    """The columns left of the tree; of layers and given times only where there are any."""
+    """The columns left of the tree; layers and given times only if there are any."""
     figures = list(_FIGURES)
     if any(node["layers"] for node in document["nodes"]):
         figures.append(_LAYER if document["layers"] else _LAYERS)
@@ -153,7 +153,7 @@ def _figures(document: dict[str, Any]) -> list[Figure]:
 
 
 def _lines(document: dict[str, Any]) -> Iterator[_Line]:
-    """The nodes and, behind the last that is shown below each, how many are left out there."""
+    """The nodes and, after the last one below each, the number of omitted ones."""
     last = {node["parent"]: node["id"] for node in document["nodes"]}
     above: list[Node] = []
     for node in document["nodes"]:
@@ -172,7 +172,7 @@ def _lines(document: dict[str, Any]) -> Iterator[_Line]:
 
 
 def _left_out(above: list[Node], depth: int) -> Iterator[_Line]:
-    """Leave the nodes that nothing at this depth stands below."""
+    """Leave the nodes at this depth or deeper."""
     while above and above[-1]["depth"] >= depth:
         node = above.pop()
         if node["hidden_nodes"]:
@@ -184,7 +184,7 @@ def _left(depth: int, of: Node) -> _Line:
 
 
 def _drawn(lines: Iterable[_Line], levels: int) -> Iterator[str]:
-    """Each line with its branch; below the last level that is drawn the depth is written."""
+    """Each line with its branch; below the last drawn level, with its depth."""
     open_branches: list[bool] = []  # by depth
     for line in lines:
         del open_branches[line.depth :]

@@ -1,7 +1,7 @@
-"""What is written of kernels, transfers, functions, tasks, and of the critical path.
+"""The text about kernels, transfers, functions, tasks, and the critical path.
 
-Owns: these words and that screen. Must not know: how a tree is drawn, segments. Invariants: what `named` returns is
-raw, for who draws it escapes it; finished lines are escaped here; what is cut off is counted.
+Owns: these words and that screen. Must not know: how a tree is drawn, segments. Invariants: `named` returns a raw
+string, which is escaped when drawn; finished lines are escaped here; what is cut off is counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.cli.table import Column, Figure
 
 Entry = dict[str, Any]
 
-# How many of each a screen has; JSON has more.
+# The most of each on a screen; JSON has more.
 _SHAPES, _NEEDED, _RETURNED, _STEPS, _SLACK, _UNRESOLVED, _CIRCLES = 3, 3, 3, 20, 5, 3, 3
 
 _NAMED = (
@@ -67,7 +67,7 @@ def _needed(needs: Sequence[Entry]) -> str:
 
 
 def shaped(node: Entry) -> str:
-    """A kernel's name and how it was launched most often, without what it was compiled from."""
+    """A kernel's name and its most frequent shape, without its source."""
     first = [shape["text"].removesuffix(f" @{shape['source_hash']}") for shape in node["kernel"]["shapes"][:1]]
     return "  ".join([wording.brick(node), *first])
 
@@ -105,7 +105,7 @@ def _of(part: int, whole: int) -> str:
 
 
 def notes(document: Entry, screen: Screen) -> list[str]:
-    """The lines below a tree, finished: none where nothing is launched or moved."""
+    """The finished lines below a tree; [] if nothing is launched or moved."""
     lines = []
     if (slowest := document["slowest_kernel"]) is not None:
         lines.append(_slowest(slowest))
@@ -145,10 +145,10 @@ def _returned(each: Entry) -> str:
 
 
 def critical(document: Entry, screen: Screen) -> list[str]:
-    """The critical path, what may grow without it, and what needs itself, as finished lines."""
+    """The finished lines about the critical path, slack, and circular needs."""
     path = document["critical_path"]
     length_ns = path["length_ns"]
-    # Workers run in parallel: the sum of their times is no time on the clock.
+    # Workers run in parallel: the sum of their times is not wall time.
     of = f" of {document['workers']:,} workers added up" if document["workers"] > 1 else ""
     of_all = f"{units.duration(length_ns)} of {units.duration(document['recorded_ns'])} recorded"
     lines = [escape.text(f"critical path{of}{wording.over(document)}: {of_all}", screen.width)]
@@ -168,7 +168,7 @@ def critical(document: Entry, screen: Screen) -> list[str]:
 
 
 def _steps(steps: Sequence[Entry], length_ns: int, screen: Screen) -> Iterator[str]:
-    """Those that take the longest, in the order of the path."""
+    """The longest steps, in the order of the path."""
     largest = sorted(range(len(steps)), key=lambda number: (-steps[number]["own_ns"], number))[:_STEPS]
     shown = [steps[n] | {"share_percent": 100 * steps[n]["own_ns"] / length_ns} for n in sorted(largest)]
     yield from tables.figures(_shown(_PATH, shown), shown, screen.width)
@@ -192,6 +192,6 @@ def _slack(document: Entry, screen: Screen) -> Iterator[str]:
 
 
 def _shown(figures: Sequence[Figure], entries: Sequence[Entry]) -> list[Figure]:
-    """Without the column of layers where there are none."""
+    """The figures, without the column of layers if there are none."""
     layered = any(entry["layer"] is not None for entry in entries)
     return [figure for figure in figures if layered or figure.key != "layer"]

@@ -1,8 +1,8 @@
 """The verb `up`.
 
-Owns: how a daemon is put into the background, what is said as it starts and ends, and to whom. Must not know: what a
-daemon does. Invariants: it is said that a daemon runs only once it answers; whoever starts it in the background is told
-why it did not.
+Owns: how a daemon is put into the background, the messages about its start and end. Must not know: what a daemon does.
+Invariants: the daemon is reported as running only once it answers; if a start in the background fails, the command
+reports why.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def up(
 def _targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
     if command is None and url is None and secret_file is None:
         return ()
-    from brickd.daemon.notify_targets import targets  # it loads TLS
+    from brickd.daemon.notify_targets import targets  # a local import: it loads TLS
 
     return targets(command, url, secret_file)
 
@@ -105,7 +105,7 @@ def _run(
     targets: Sequence[Target],
     ready: Callable[[], None],
 ) -> None:
-    # What only the daemon needs takes a quarter of a second to load.
+    # Local imports: what only the daemon needs takes a quarter of a second to load.
     from brickd.api.connection_limits import Limits
     from brickd.api.listener import Listener
     from brickd.api.server import Server
@@ -132,7 +132,7 @@ def _run(
         async def serve() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup, or a script's shell, wants it
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a script's shell, ignores some
                     loop.add_signal_handler(number, stop)
             watching = loop.create_task(manager.watch(lambda: daemon.daemon().loop_still_ns))
             ready()

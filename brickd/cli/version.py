@@ -1,7 +1,7 @@
 """The verb `version`.
 
-Owns: what is said about this installation. Must not know: workers, segments, the daemon. Invariant: it answers even
-where the installation is broken, for that is when it is asked.
+Owns: the text about this installation. Must not know: workers, segments, the daemon. Invariant: it answers even if the
+installation is broken, because then it is needed.
 """
 
 import sys

@@ -1,8 +1,7 @@
 """The verb `weights`.
 
-Owns: the human screen of who holds other parameters than the others, the wait for a rescan. Must not know: how weights
-are compared.
-Invariants: the verdict comes first; what was not compared is said, with the reason.
+Owns: the human screen of workers with other parameters than the others, the wait for a rescan. Must not know: how
+weights are compared. Invariants: the verdict comes first; what was not compared is reported with the reason.
 """
 
 from __future__ import annotations
@@ -104,9 +103,9 @@ def weights(
 
 
 def _rescanned(question: WeightsQuery, seconds: float) -> tuple[Document, bool]:
-    """Have the workers read their weights again: the document, and whether all have read all.
+    """Rescan the workers' weights; returns the document, and whether all workers have read all.
 
-    A worker has read them where all that is known of its tensors is younger than the order.
+    A worker has read all if everything known of its tensors is newer than the order.
     """
     began_ns = time.monotonic_ns()
     before = {worker["worker"]: worker["scans"] for worker in ask_daemon("weights", question)["workers"]}
@@ -191,12 +190,12 @@ def _error(row: Mapping[str, Any]) -> str:
 
 
 def _wanted(row: Mapping[str, Any]) -> str | None:
-    """Where workers disagree nobody knows what is."""
+    """The expected checksum; unknown if workers disagree."""
     return None if row["why"] == "disagree" else row["checksum_against"]
 
 
 def _notes(document: Document) -> Iterator[str]:
-    """The notes about workers; those with the same note share a line."""
+    """The notes about workers; workers with the same note share a line."""
     notes: dict[str, list[str]] = defaultdict(list)
     for worker in document["workers"]:
         for note in _of_worker(worker, recorded="recording" in document):

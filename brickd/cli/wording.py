@@ -1,7 +1,7 @@
 """Words that several verbs share: numbers that are names, the rows of workers, a problem.
 
-Owns: those words. Must not know: any one verb. Invariants: a cell is a raw string, for the table escapes it; a finished
-line is escaped here.
+Owns: those words. Must not know: any one verb. Invariants: cells are raw strings, because the table escapes them;
+finished lines are escaped here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OF_WEIGHTS = (
     ("no_room", "record of weights without room", "records of weights without room"),
     ("workers_without", "worker without weights", "workers without weights"),
 )
-# Why a tensor of a worker was not compared with another's.
+# Why a worker's tensor was not compared.
 NOT_COMPARED = {
     "alone": "of a single replica",
     "missing": "that no other worker has",
@@ -42,34 +42,34 @@ NOT_COMPARED = {
 
 
 def identifier(number: int | str | None) -> str:
-    """A number that is a name, such as that of a layer, a thread or a content, as a cell."""
+    """A number that is a name, such as a layer, a thread or a checksum, as a cell."""
     return "-" if number is None else str(number)
 
 
 def signed(percent: float | None) -> str:
-    """A percentage that is more or less than another, as a cell."""
+    """A percentage relative to another, as a cell."""
     return f"{'+' if percent and percent > 0 else ''}{units.percent(percent)}"
 
 
 def brick(entry: dict[str, Any]) -> str:
-    """A brick's name, as a cell; marked where its times are bounds."""
+    """A brick's name, as a cell; marked if its times are bounds."""
     return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
 
 
 def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
-    """What the mark means, as a finished line; nothing where nothing is marked."""
+    """The meaning of the mark, as a finished line; [] if nothing is marked."""
     note = f"{_BOUND} not measured: a part of the time until the device was waited for"
     return [escape.text(note, screen.width)] if any(entry["bounded"] for entry in entries) else []
 
 
 def over(document: dict[str, Any]) -> str:
-    """The time over which a document counts, to follow other words; "": all of it."""
+    """The period of a document, to append to other words; "": everything."""
     length_ns = document["over_ns"]
     return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
 
 
 def brick_figures(document: dict[str, Any]) -> list[Figure]:
-    """The columns that say what a row is of: the brick, and the worker, service or layer."""
+    """The columns that identify a row: the brick, and the worker, service or layer."""
     name, by = Figure(Column(f"BRICK{over(document)}"), "name", str), document["by"]
     if by is None:
         return [name]
@@ -78,15 +78,15 @@ def brick_figures(document: dict[str, Any]) -> list[Figure]:
 
 
 def nothing(document: dict[str, Any]) -> str:
-    """What to say where no span was counted."""
+    """The text if no span was counted."""
     return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
 
 
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
     """The entry of a worker with its cells STATE, SPANS and OPEN NOW.
 
-    A state is marked where the worker does not record as usual. Of the youngest spans of its threads, the one that is
-    open the longest is shown.
+    The state is marked if the worker does not record as usual. OPEN NOW is the youngest span of a thread; of all
+    threads, the one that is open the longest.
     """
     setting = worker["set"] or {}
     mark = ", off" if setting.get("recording") == "off" else ", spans" if setting.get("spans") == "on" else ""
@@ -100,17 +100,17 @@ def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
 
 
 def more(number: int, one: str, then: str = "", several: str | None = None) -> list[str]:
-    """The line that counts what is left out, raw; nothing where all is shown."""
+    """The raw line that counts what is omitted; [] if nothing is."""
     return [f"…{units.many(number, one, several)}{then}"] if number > 0 else []
 
 
 def silenced(problems: Sequence[dict[str, Any]]) -> list[str]:
-    """How many problems are silenced, as a finished line; [] without any."""
+    """The number of silenced problems, as a finished line; [] if there are none."""
     return [f"{units.many(len(problems), 'silenced problem')}: brickd silence"] if problems else []
 
 
 def removed(of: dict[str, int], screen: Screen) -> list[str]:
-    """How many spans of removed workers are in no total, as a finished line; [] without any."""
+    """The number of removed workers' spans that are in no total, as a finished line; or []."""
     if not of["workers"]:
         return []
     line = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
@@ -131,7 +131,7 @@ _CALLED = {"weights": "weights", "input": "outputs"}
 
 
 def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], screen: Screen) -> list[str]:
-    """What nothing proves of each service, and the next command, as finished lines."""
+    """What is unproven of each service, and the next command, as finished lines."""
     services: dict[str, list[dict[str, Any]]] = {}
     for each in evidence:
         if each["verdict"] == "unproven" and each["evidence"] in _CALLED:
@@ -149,7 +149,7 @@ def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], scree
 
 
 def _with_command(text: str, following: str, screen: Screen) -> str:
-    """A text and the next command, as a finished line: the text is cut, the command never."""
+    """A text and the next command, as a finished line: only the text may be cut."""
     following = escape.text(following)
     room = None if screen.width is None else max(20, screen.width - escape.width(following) - 2)
     return screen.paint(escape.text(text, room), "yellow") + f"  {following}"
@@ -198,7 +198,7 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
 
 
 def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The weights that were not compared, by the reason."""
+    """The weights that were not compared, by reason."""
     reasons: Counter[str] = Counter()
     for service in services:
         reasons.update(service["unseen"]["not_comparable"])
@@ -213,7 +213,7 @@ def problem(found: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def finding(text: str, command: str, screen: Screen, note: str = "") -> list[str]:
-    """What is wrong and the next command, as finished lines: neither is cut."""
+    """A finding and the next command, as finished lines; neither is cut."""
     wrapped = escape.wrapped(text, None if screen.width is None else max(20, screen.width - 2))
     lines, after = [f"{'  ' if n else '! '}{line}" for n, line in enumerate(wrapped)], f"{escape.text(command)}{note}"
     painted = [screen.paint(line, "yellow") for line in lines]

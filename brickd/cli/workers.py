@@ -1,7 +1,7 @@
 """The verb `workers`.
 
-Owns: the human screen of every worker. Must not know: segments. Invariant: every worker has its row, and every problem
-its line.
+Owns: the human screen of every worker. Must not know: segments. Invariant: every worker has a row, and every problem a
+line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FIGURES = (
     Figure(Column("PATHS", "right", spare=4), "paths", _share),
     Figure(Column("MEMORY", "right", spare=1), "memory_bytes", units.size),
 )
-_USAGE = (  # where it is known
+_USAGE = (  # if known
     Figure(Column("CPU", "right", spare=6), "cpu_percent", units.percent),
     Figure(Column("RSS", "right", spare=5), "rss_bytes", units.size),
 )
