@@ -9,7 +9,7 @@ its class diverged, however old the comparison is.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from brickd.analysis.numerics.online_state import Compared
@@ -38,8 +38,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceVerdict:
+class EvidenceVerdict(NamedTuple):
     """The verdict by one class of evidence.
 
     Attributes:
@@ -60,7 +59,7 @@ class EvidenceVerdict:
     recorded: bool = False
     looked_at: int = 0
     compared: int = 0
-    not_comparable: Mapping[str, int] = field(default_factory=dict)
+    not_comparable: Mapping[str, int] = MappingProxyType({})
     window_ns: int | None = None
     why: str | None = None
     command: str | None = None

@@ -8,9 +8,8 @@ of the daemon and for any choice of workers; the number of names in a problem is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from brickd.base.json_values import U64_MAX
 from brickd.base.units import listed, plural
@@ -23,8 +22,7 @@ Kind = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One problem at one time.
 
     Attributes:
@@ -69,12 +67,11 @@ def merged(found: Iterable[Problem]) -> list[Problem]:
 def _merged(alike: list[Problem]) -> Problem:
     worst = alike[0]
     if len(alike) == 1:
-        return replace(worst, workers=worst.workers[:WORKERS_MAX])
+        return worst._replace(workers=worst.workers[:WORKERS_MAX])
     workers = list(dict.fromkeys(name for each in alike for name in each.workers))
     others = [name for name in workers if name not in worst.workers]
     more = f" (and {plural(len(others), 'more worker')}: {listed(others)})" if others else ""
-    return replace(
-        worst,
+    return worst._replace(
         workers=tuple(workers[:WORKERS_MAX]),
         text=f"{worst.text}{more}",
         mark=_together([each.mark for each in alike], lambda marks: min(U64_MAX, sum(marks))),

@@ -8,7 +8,6 @@ bounded, and what has no room is counted; if a problem's workers or their peers 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -39,8 +38,7 @@ GONE = "it does not hold any more"
 State = Literal["began", "recovered", "ended", "unsilenced"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A problem in the book; times are since 1970.
 
     Attributes:
@@ -106,11 +104,10 @@ def ended_with_its_workers(problem: Problem, living: Collection[str]) -> bool:
     return problem.kind in _OF_LIVING and bool(problem.workers) and not any(map(living.__contains__, problem.workers))
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
+class Book(NamedTuple):
     """All known problems, by id; `unkept`: the number of problems without room in the last look."""
 
-    entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    entries: Mapping[str, Entry] = MappingProxyType({})
     unkept: int = 0
 
     def entry(self, problem: Problem, now_ns: int) -> Entry:
@@ -122,7 +119,7 @@ class Book:
             return Entry(problem, first_ns, seen_ns)
         old, new = before.problem.mark, problem.mark
         again = new is None or old is None or new > old
-        return replace(before, problem=problem, seen_ns=now_ns if again else min(now_ns, before.seen_ns))
+        return before._replace(problem=problem, seen_ns=now_ns if again else min(now_ns, before.seen_ns))
 
     def updated(
         self,
@@ -156,7 +153,7 @@ class Book:
         for id_, looked in entries.items():
             before, entry = self.entries.get(id_), _with_silence(looked, now_ns, changes)
             if id_ not in here and entry.problem.kind in _COUNTED:
-                entry = replace(entry, problem=replace(entry.problem, mark=0))
+                entry = entry._replace(problem=entry.problem._replace(mark=0))
             why = _why_over(entry, living, now_ns, equal, here=id_ in here)
             if why is None:
                 entries[id_] = _active(before, entry, now_ns, changes, sends=sends)
@@ -169,10 +166,9 @@ class Book:
         """The book with a problem silenced until a time, or no longer; KeyError if unknown."""
         entry = self.entries[id_]
         covered = () if until_ns is None else entry.problem.workers
-        return replace(
-            self,
+        return self._replace(
             entries=MappingProxyType(
-                {**self.entries, id_: replace(entry, silenced_until_ns=until_ns, covered=covered)}
+                {**self.entries, id_: entry._replace(silenced_until_ns=until_ns, covered=covered)}
             ),
         )
 
@@ -221,7 +217,7 @@ def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
         why = f"{news[0]}{more} now has the same problem"
     else:
         return entry
-    entry = replace(entry, silenced_until_ns=None, covered=())
+    entry = entry._replace(silenced_until_ns=None, covered=())
     changes.append(Change("unsilenced", entry, why))
     return entry
 
@@ -243,7 +239,7 @@ def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Chang
     begins = before is None or before.ended_ns is not None
     send = sends and not entry.notified and not entry.silenced(now_ns)
     since_ns = now_ns if begins and before is not None else entry.since_ns
-    entry = replace(entry, ended_ns=None, since_ns=since_ns, notified=entry.notified or send)
+    entry = entry._replace(ended_ns=None, since_ns=since_ns, notified=entry.notified or send)
     if begins or send:
         changes.append(Change("began", entry, send=send, news=begins))
     return entry
@@ -252,12 +248,12 @@ def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Chang
 def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: list[Change]) -> Entry:
     """The ended entry; its end is sent if its begin was."""
     if before is None:  # its cause is older than the book
-        return replace(entry, ended_ns=entry.seen_ns)
+        return entry._replace(ended_ns=entry.seen_ns)
     if before.ended_ns is not None:
         return entry
     state: State = "ended" if why in (WORKERS_ENDED, INCOMPARABLE) else "recovered"
     changes.append(Change(state, entry, why, send=entry.notified and not entry.silenced(now_ns)))
-    return replace(entry, ended_ns=now_ns, notified=False)
+    return entry._replace(ended_ns=now_ns, notified=False)
 
 
 def _is_forgotten(entry: Entry, now_ns: int) -> bool:

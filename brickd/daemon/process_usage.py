@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,9 +85,9 @@ class Usages:
 
         def used(worker: Worker) -> Worker:
             usage = found.get(worker.reading.uuid) if worker.reading.alive else None
-            return worker if usage is None else replace(worker, usage=usage)
+            return worker if usage is None else worker._replace(usage=usage)
 
-        return replace(survey, workers=[used(worker) for worker in survey.workers])
+        return survey._replace(workers=[used(worker) for worker in survey.workers])
 
 
 def _percent(before: _Look, now: _Look) -> float | None:

@@ -85,7 +85,7 @@ class Gathered:
             now_ticks = found.clocks[reading.header["clock"]][0]
         header = {**reading.header, "uuid": bytes.fromhex(_mark(number)) + reading.header["uuid"]}
         renamed: Reading = replace(reading, header=header, now_ticks=now_ticks)  # type: ignore[arg-type]
-        mine = replace(worker, name=part.name(worker.name), reading=renamed, label=part.name(""))
+        mine = worker._replace(name=part.name(worker.name), reading=renamed, label=part.name(""))
         self._whose[id(mine)] = number, worker
         return mine
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from brickd.analysis.numerics.evidence import recall
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from brickd.model.windows import Window
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonStatus:
+class DaemonStatus(NamedTuple):
     """What a daemon reports of itself.
 
     Attributes:
@@ -217,7 +215,7 @@ class SharedMemory:
         for _ in range(_LOOKS_MAX):
             before = _kept()
             background, words = left_behind()
-            found = replace(workers.survey(background=background), words=words)
+            found = workers.survey(background=background)._replace(words=words)
             if _kept() == before:
                 break
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from brickd.base.units import or_none
 from brickd.model.summary_fold import Fold
@@ -22,8 +22,7 @@ from brickd.shm.segment_copy import CallPath, Reading
 _Key = tuple[str, str | int | None, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class BrickTotals:
+class BrickTotals(NamedTuple):
     """The totals of one brick over all workers, or over one group of them.
 
     Attributes:

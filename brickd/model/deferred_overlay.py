@@ -7,7 +7,8 @@ measurement; the worker's own counts are never replaced.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from brickd.model.deferred import Deferred
 from brickd.shm import _reader
@@ -17,8 +18,7 @@ _SIZE = _reader.SUMMARY_BYTES
 _NOTHING = bytes(_SIZE)
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
+class Overlay(NamedTuple):
     """A copy of a worker's deferred work, to read while the daemon continues."""
 
     measured: _reader.Packed

@@ -12,16 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from brickd.base.timestamps import rfc3339
 
 KEPT = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One thing that happened.
 
     Attributes:
@@ -52,8 +50,7 @@ class Event:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """The events that a reader has not seen, the number of forgotten ones, the last number."""
 
     events: tuple[Event, ...]

@@ -6,8 +6,7 @@ snapshots, and why. Invariant: live and from a recording, a receiver gets the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from brickd.base.timestamps import Moment
 from brickd.model.workers import Survey
@@ -17,8 +16,7 @@ SECOND = 1_000_000_000
 EVERY_NS = 10 * SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A survey in compact form; `now_ns` is on a monotonic clock, `at_ns` is since 1970."""
 
     now_ns: int
@@ -33,8 +31,8 @@ class Snapshot:
     @classmethod
     def of(cls, survey: Survey, now_ns: int, at_ns: int) -> Snapshot:
         """Make a snapshot of a survey."""
-        workers = [replace(worker, reading=segment_codec.compact(worker.reading)) for worker in survey.workers]
-        return cls(now_ns, at_ns, replace(survey, workers=workers))
+        workers = [worker._replace(reading=segment_codec.compact(worker.reading)) for worker in survey.workers]
+        return cls(now_ns, at_ns, survey._replace(workers=workers))
 
 
 class Takes(Protocol):

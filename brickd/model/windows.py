@@ -48,9 +48,9 @@ class Windows:
     def take(self, snapshot: Snapshot) -> None:
         """Keep the next snapshot."""
         # Without lanes: they take much memory, and a window does not use them.
-        workers = [replace(each, reading=replace(each.reading, lanes=[])) for each in snapshot.survey.workers]
+        workers = [each._replace(reading=replace(each.reading, lanes=[])) for each in snapshot.survey.workers]
         with self._lock:
-            self._kept.append(replace(snapshot, survey=replace(snapshot.survey, workers=workers)))
+            self._kept.append(snapshot._replace(survey=snapshot.survey._replace(workers=workers)))
             while len(self._kept) > 1 and self._bytes() > KEPT_BYTES:
                 self._kept.popleft()
 
@@ -88,7 +88,7 @@ def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
         return None
 
     found = ((worker, bases(worker)) for worker in of)
-    return [replace(worker, reading=_without(worker.reading, each)) for worker, each in found if each is not None]
+    return [worker._replace(reading=_without(worker.reading, each)) for worker, each in found if each is not None]
 
 
 class _Before:

@@ -58,8 +58,7 @@ class Usage(NamedTuple):
     throttled: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(NamedTuple):
     """One instrumented process, as one reading of its segment shows it.
 
     Attributes:
@@ -114,8 +113,7 @@ class Held:
 _NONE = Held()
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(NamedTuple):
     """All workers at one time.
 
     Attributes:
@@ -129,9 +127,9 @@ class Survey:
 
     workers: list[Worker]
     refused: list[SegmentRefused]
-    foreign: Mapping[int, int] = field(default_factory=dict)
+    foreign: Mapping[int, int] = MappingProxyType({})
     words: tuple[str, ...] = ()
-    clocks: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    clocks: Mapping[int, tuple[int, int]] = MappingProxyType({})
     removed: tuple[RemovedWorker, ...] = ()
 
 

@@ -8,7 +8,7 @@ whatever is in it; names, paths and sites stand in a file once for all readings 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from brickd.analysis.weights import codec
@@ -94,7 +94,7 @@ def frame(of: Beginning | RecordingEnd) -> bytes:
 
 def event(of: Event) -> bytes:
     """The body of an event."""
-    return plain([getattr(of, each.name) for each in fields(Event)]).encode()
+    return plain(of).encode()
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
@@ -115,12 +115,12 @@ def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts)
     survey = of.survey
     members = {
         "now_ns": of.now_ns,
-        "daemon": None if daemon is None else asdict(daemon),
+        "daemon": None if daemon is None else daemon._asdict(),
         "counts": asdict(counts),
         "refused": [(error.path, error.reason, isinstance(error, SegmentUnopened)) for error in survey.refused],
         "foreign": 0,  # earlier versions counted files of other users here and require the member
         "words": survey.words,
-        "clocks": survey.clocks,
+        "clocks": dict(survey.clocks),
     }
     workers = f"[{','.join(map(_worker, survey.workers))}]"
     return composed({name: plain(value) for name, value in members.items()} | {"workers": workers}).encode()

@@ -31,7 +31,7 @@ _LEFT_OUT = "left out: the recording is redacted"
 
 def event(of: Event) -> Event:
     """The event with only what may be given away."""
-    return of if of.kind in _TOLD else replace(of, text=_LEFT_OUT, command=None)
+    return of if of.kind in _TOLD else of._replace(text=_LEFT_OUT, command=None)
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
@@ -40,8 +40,8 @@ def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
     for worker in of.survey.workers:
         process = worker.reading.process
         reading = replace(worker.reading, process={**process, "key": key_name(process["key"])})
-        workers.append(replace(worker, reading=reading))
-    return replace(of, survey=replace(of.survey, workers=workers))
+        workers.append(worker._replace(reading=reading))
+    return of._replace(survey=of.survey._replace(workers=workers))
 
 
 def weights(of: Weights, spool: _reader.Spool) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:

@@ -138,7 +138,7 @@ class Writer:
             return snapshot
         workers = [worker for worker in survey.workers if self._rings.wants(worker.name, worker.service)]
         # A refused file belongs to none of these workers.
-        return replace(snapshot, survey=replace(survey, workers=workers, refused=[]))
+        return snapshot._replace(survey=survey._replace(workers=workers, refused=[]))
 
     def _write(self, snapshot: Snapshot) -> bool:
         if self._counts.snapshots % _WHOLE == 0:

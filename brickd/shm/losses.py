@@ -8,8 +8,7 @@ setting to raise has its new value, never one beyond the format's limit.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from brickd.base.units import plural
 from brickd.shm import _reader, records
@@ -22,8 +21,7 @@ Kind = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(NamedTuple):
     """One kind of data that is missing from a worker's totals or details.
 
     Attributes:

@@ -11,8 +11,8 @@ from array import array
 from binascii import a2b_base64, b2a_base64
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from brickd.base.json_values import U64_MAX, composed, plain
@@ -86,8 +86,7 @@ def written(reading: Reading) -> str:
     return composed({name: plain(value) for name, value in document.items()} | tables)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedTables:
+class SharedTables(NamedTuple):
     """The names, paths and sites of readings, by number; empty sites have no number."""
 
     names: Mapping[int, Shared[tuple[str, int] | None]]

@@ -8,7 +8,6 @@ and no exit code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from brickd.base.users import others_have
@@ -20,8 +19,7 @@ from brickd.query.query import SLOTS, START
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A document, and notes for a person (`words`)."""
 
     document: Document
@@ -36,8 +34,7 @@ class ChosenWorkers(NamedTuple):
     words: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(NamedTuple):
     """Workers whose readings contain what they recorded in a period.
 
     Attributes:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brickd.client import client
 from brickd.client.client import NoAnswer, TurnedAway
@@ -32,16 +31,14 @@ def silent() -> AbstractContextManager[Reads]:
     return nullcontext(lambda path, at, of: None)
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(NamedTuple):
     """A daemon that did not answer: the reason, and whether it has certainly ended."""
 
     what: str
     ended: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedAnswer:
+class FetchedAnswer(NamedTuple):
     """An answer.
 
     Attributes:

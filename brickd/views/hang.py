@@ -8,7 +8,6 @@ workers, also by those that were not named; each selected worker has a row.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from brickd.analysis.timing.hang import HangVerdict, Lane, LanePosition, Watched, judge, watched
@@ -102,4 +101,4 @@ def of_recording(world: Replay, question: HangQuery) -> Answer:
     earlier = world.before()
     found = answer(world, question, look(earlier, question))
     apart = units.duration(world.now_ns() - earlier.now_ns())
-    return replace(found, words=(f"the last two snapshots are compared, {apart} apart", *found.words))
+    return found._replace(words=(f"the last two snapshots are compared, {apart} apart", *found.words))

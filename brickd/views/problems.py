@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from brickd.analysis.numerics import birth_alarms
@@ -37,8 +36,7 @@ LISTED_MAX = 64  # of the refused files
 Found = Iterator[Problem]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """The data in which problems are found.
 
     Attributes:
@@ -64,7 +62,7 @@ class Seen:
     removed: Sequence[RemovedWorker] = ()
     compared: Compared | None = None
     differing: Sequence[DivergentSite] | None = None
-    called: Called = Called({})  # noqa: RUF009
+    called: Called = Called({})
     beside: Sequence[JudgedWeights] = ()
     weights: Sequence[dict[str, Any]] | None = None
     living: Collection[str] = ()

@@ -44,13 +44,13 @@ def reported(*workers: Worker, **of: Any) -> list[tuple[str, str]]:
 
 def test_each_problem_of_the_daemon_itself_is_told() -> None:
     assert reported(daemon=DAEMON) == []
-    assert reported(daemon=replace(DAEMON, checkpoint_problem="no space")) == [
+    assert reported(daemon=DAEMON._replace(checkpoint_problem="no space")) == [
         ("the daemon cannot save what it knows: no space", "brickd events")
     ]
-    assert reported(daemon=replace(DAEMON, recording_problem="full")) == [
+    assert reported(daemon=DAEMON._replace(recording_problem="full")) == [
         ("what is being recorded cannot be written: full", "brickd events")
     ]
-    assert reported(daemon=replace(DAEMON, broken="cut off")) == [("the daemon began anew: cut off", "brickd events")]
+    assert reported(daemon=DAEMON._replace(broken="cut off")) == [("the daemon began anew: cut off", "brickd events")]
 
 
 def test_recording_that_is_off_is_told_once_of_each_service_and_of_the_living_alone() -> None:
@@ -77,7 +77,7 @@ def test_the_dead_are_told_of_by_the_first_and_their_number_and_who_ended_is_not
     dead, ended = made("api/3", pid=None), made("api/4", pid=None, counts={"ended": 1})
     assert reported(ended, made()) == []
     assert reported(ended, dead) == [("api/3 died; what was recorded is kept", "brickd prune")]
-    many = replace(made("api/9", pid=None), together=1_000)
+    many = made("api/9", pid=None)._replace(together=1_000)
     assert reported(dead, many)[0][0] == "api/3 and 1,000 more died; what was recorded is kept"
 
 
@@ -123,20 +123,20 @@ def test_a_daemon_lists_what_was_seen_lately_and_silenced_problems_apart() -> No
     assert listed(T + ACTIVE_NS) == ([of_off, of_lost], [])
     assert listed(T + ACTIVE_NS + 1) == ([of_off], [])
     assert listed(T + ACTIVE_NS + 1, ACTIVE_NS + 1) == ([of_off, of_lost], [])
-    grown = replace(seen, workers=[made("api/0", counts={"no_lane": 4})])
+    grown = seen._replace(workers=[made("api/0", counts={"no_lane": 4})])
     assert listed(T + 2 * ACTIVE_NS, of=grown) == ([of_lost], [])
-    silenced = replace(seen, book=book.silenced(found[0].id, T + 9))
+    silenced = seen._replace(book=book.silenced(found[0].id, T + 9))
     assert (listed(T + 8, of=silenced), listed(T + 9, of=silenced)) == (([of_lost], [of_off]), ([of_off, of_lost], []))
-    old = replace(seen, book=book.silenced(found[1].id, T + 9 * ACTIVE_NS))
+    old = seen._replace(book=book.silenced(found[1].id, T + 9 * ACTIVE_NS))
     assert listed(T + 8 * ACTIVE_NS, of=old) == ([of_off], [of_lost]), "a silence holds however old its cause is"
-    assert listed(T, of=replace(seen, living=())) == ([of_lost], []), "who records nothing has ended"
-    assert listed(T + 9 * ACTIVE_NS, of=replace(seen, book=None)) == ([of_off, of_lost], [])
+    assert listed(T, of=seen._replace(living=())) == ([of_lost], []), "who records nothing has ended"
+    assert listed(T + 9 * ACTIVE_NS, of=seen._replace(book=None)) == ([of_off, of_lost], [])
 
 
 def test_nan_that_was_born_earlier_is_shown_where_older_causes_are_asked_for() -> None:
     one = made("api/0")
     header: Any = defaultdict(lambda: 64, {**one.reading.header, "uuid": b"1" * 16})
-    other = replace(one, name="api/1", reading=replace(one.reading, header=header))
+    other = one._replace(name="api/1", reading=replace(one.reading, header=header))
     births = {
         BornAt("api", "norm", 5, uuid, "NaN"): Birth(3, T - 2 * ACTIVE_NS, T - ACTIVE_NS - 1)
         for uuid in (one.reading.uuid, "another")
@@ -146,9 +146,9 @@ def test_nan_that_was_born_earlier_is_shown_where_older_causes_are_asked_for() -
     assert active(seen, T).problems == []
     (shown,) = active(seen, T, ACTIVE_NS + 1).problems
     assert (shown["kind"], shown["workers"]) == ("nan", ["api/0"]), "and of the workers that were asked for"
-    assert problems(replace(seen, workers=[other])) == []
+    assert problems(seen._replace(workers=[other])) == []
     alarm = Alarm("nan", "api", ("api/0",), "", "api/0 computes NaN", "brickd diff api")
-    assert [each.mark for each in problems(replace(seen, alarms=[alarm]))] == [3], "its alarm is not another problem"
+    assert [each.mark for each in problems(seen._replace(alarms=[alarm]))] == [3], "its alarm is not another problem"
 
 
 def test_the_times_of_a_problem_are_those_of_the_book_and_without_a_daemon_what_is_known() -> None:
@@ -158,7 +158,7 @@ def test_the_times_of_a_problem_are_those_of_the_book_and_without_a_daemon_what_
     seen = Seen([lost, off], living={"api/1"}, book=book)
     times = [(each["since"], each["seen"]) for each in active(seen, later).problems]
     assert times == [(rfc3339(T), rfc3339(later)), (rfc3339(T), rfc3339(T))]
-    times = [(each["since"], each["seen"]) for each in active(replace(seen, book=None), later).problems]
+    times = [(each["since"], each["seen"]) for each in active(seen._replace(book=None), later).problems]
     assert times == [(None, rfc3339(later)), (None, None)]
 
 
@@ -176,7 +176,7 @@ def test_what_makes_numbers_wrong_leads_and_what_is_only_missing_comes_last() ->
     found = reported(
         lost,
         made("api/1", pid=None),
-        daemon=replace(DAEMON, broken="cut off", checkpoint_problem="no space", recording_problem="full"),
+        daemon=DAEMON._replace(broken="cut off", checkpoint_problem="no space", recording_problem="full"),
         slow=StragglerVerdict((), (), (), 8, 8, 1, Moment(0, 0), STALE_NS),
         refused=[SegmentRefused("f", "odd")],
         removed=[RemovedWorker("", "", "api", -1, "", 0, 0, 0, asked=False, workers=1, counts=counts)],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +102,7 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
     assert [problem["command"] for problem in document["problems"]] == ["brickd prune"]
     found = survey(prefix)
     (dead,) = [each for each in found.workers if not each.reading.alive]
-    (problem,) = problems(Seen([replace(dead, name="api/older", together=66)]))
+    (problem,) = problems(Seen([dead._replace(name="api/older", together=66)]))
     assert problem.text == "api/older and 65 more died; what was recorded is kept"
 
 

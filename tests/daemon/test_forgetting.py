@@ -39,7 +39,7 @@ def remembered() -> Memory:
     memory = Memory("brickd-", known={ONE: RetainedWorker("api/0")})
     memory.gone = {uuid: RetainedTotals(f"api/{n}", read(uuid)) for n, uuid in ((1, TWO), (2, THREE))}
     lives = {place: made_up(place, uuids=(TWO, ONE)) for place in (BOTH,)}
-    lives[BOTH] = replace(lives[BOTH], outliers={ONE: 1, TWO: 1})
+    lives[BOTH] = lives[BOTH]._replace(outliers={ONE: 1, TWO: 1})
     dead = {ODD: made_up(ODD, uuids=(ONE, TWO)), ALONE: made_up(ALONE, uuids=(ONE, THREE))}
     doubts = {
         UNSURE: Doubt(frozenset({ONE, TWO}), frozenset({ONE, TWO})),

@@ -114,10 +114,10 @@ def test_paths_that_are_on_their_way_or_lead_nowhere_take_nothing_out_of_a_windo
     paths[1] = None  # not written yet
     for number, parent in ((2, 2), (3, 4)):  # the parent is the path itself, or a later one
         paths[number] = then.paths[number]._replace(parent=parent)
-    broken = replace(began, reading=replace(began.reading, paths=paths))
+    broken = began._replace(reading=replace(began.reading, paths=paths))
     both, one = (2, 2, 11), (1, 1, 6)
     assert after(snapshot(began), worker(now, 1)) == {"a": one, "b": one, "c": one, "d": one, "e": both}
-    assert counts(since((replace(snapshot(), survey=Survey([broken], [])),), [worker(now, 1)])) == {
+    assert counts(since((snapshot()._replace(survey=Survey([broken], [])),), [worker(now, 1)])) == {
         "a": both, "b": both, "c": both, "d": one, "e": both,
     }  # fmt: skip
 
@@ -128,7 +128,7 @@ def test_a_path_that_is_not_ready_in_a_window_is_no_path_of_before() -> None:
     for name in ("b", "a"):
         work(now, name, 5, 6)
     later = worker(now, 1)
-    unready = replace(later, reading=replace(later.reading, paths=[None, *later.reading.paths[1:]]))
+    unready = later._replace(reading=replace(later.reading, paths=[None, *later.reading.paths[1:]]))
     assert after(snapshot(worker(then, 1)), unready) == {"a": (1, 1, 6), "b": (2, 2, 11)}
 
 
@@ -160,7 +160,7 @@ def test_where_a_snapshot_has_no_clocks_nobody_is_known_to_have_come_later() -> 
     """Old recordings lack the clocks."""
     came, began = MadeUp(), snapshot()
     work(came, "a", 5)
-    without = replace(began, survey=replace(began.survey, clocks={}))
+    without = began._replace(survey=began.survey._replace(clocks={}))
     assert after(without, worker(came, 1, born_ns=SECOND)) == {}
 
 
@@ -416,5 +416,5 @@ def test_the_lanes_of_a_snapshot_are_not_kept() -> None:
     with segment_of(golden()) as segment:
         lanes = segment.read().lanes
     kept = Windows()
-    kept.take(snapshot(replace(one, reading=replace(one.reading, lanes=lanes))))
+    kept.take(snapshot(one._replace(reading=replace(one.reading, lanes=lanes))))
     assert [each.reading.lanes for snapshot in kept._kept for each in snapshot.survey.workers] == [[]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from made_up import MadeUp
 from test_windows import added_up, after, snapshot, work, worker
 
@@ -21,7 +19,7 @@ def bounded(made: MadeUp, *bounds: tuple[int, int, int]) -> Worker:
         deferred.bound.add(path, part_ns, 1, 0)
         deferred.latency.add(path, latency_ns, 0, 0)
     deferred.counts["bounded"] = len(bounds)
-    return replace(one, reading=laid_over(one.reading, overlay(deferred)))
+    return one._replace(reading=laid_over(one.reading, overlay(deferred)))
 
 
 def test_bounds_and_latencies_of_deferred_work_are_those_of_the_window_whatever_paths_came_since() -> None:

@@ -367,7 +367,7 @@ def test_evidence_that_cannot_be_read_is_left_out(worker: Start, daemon: Daemon)
     started(worker, BRICKD_SERVICE="api")
     place = ServiceSite("api", "k", 3)
     broken = Case(1, KeptEvidence("u0", b"", "", ""), KeptEvidence("u1", b"x" * 64, "", ""))
-    daemon.seen = Compared(1, findings={place: replace(made_up(place), first=broken, newest=broken)})
+    daemon.seen = Compared(1, findings={place: made_up(place)._replace(first=broken, newest=broken)})
     (finding,) = document("coverage")["findings"]
     assert (finding["blame"], finding["relative_error"], finding["first"]) == (None, None, None)
     assert brickd("status").returncode == 0

@@ -159,11 +159,11 @@ def test_weights_are_unproven_until_two_workers_hold_the_same_tensor() -> None:
 
 def test_weights_of_which_any_worker_has_unseen_ones_are_unproven() -> None:
     row = ComparedWorker("api/0", "u", "api", "", 16, 16, 1, 1, 0, 7, compared=16)
-    others = {"unread": replace(row, watched=17), "no_room": replace(row, refused=1)}
-    rows = {"": row, **others, "unreadable": replace(row, watched=59, unreadable=43)}
+    others = {"unread": row._replace(watched=17), "no_room": row._replace(refused=1)}
+    rows = {"": row, **others, "unreadable": row._replace(watched=59, unreadable=43)}
 
     def judged(*of_rows: str) -> EvidenceVerdict:
-        workers = tuple(replace(rows[each], name=f"api/{n}") for n, each in enumerate(of_rows))
+        workers = tuple(rows[each]._replace(name=f"api/{n}") for n, each in enumerate(of_rows))
         return of(None, weights=[WeightsVerdict("api", workers, 16, 16, (), 0)])["weights"]
 
     assert judged("", "").verdict == "equal"
@@ -180,7 +180,7 @@ def test_weights_that_were_compared_hours_ago_are_unproven() -> None:
     row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, WEIGHTS_WINDOW_NS, 7, compared=1)
 
     def judged(age_ns: int | None) -> EvidenceVerdict:
-        return of(None, weights=[WeightsVerdict("api", (replace(row, age_ns=age_ns),), 1, 1, (), 0)])["weights"]
+        return of(None, weights=[WeightsVerdict("api", (row._replace(age_ns=age_ns),), 1, 1, (), 0)])["weights"]
 
     assert judged(WEIGHTS_WINDOW_NS).verdict == "equal"
     late = judged(WEIGHTS_WINDOW_NS + 1)
@@ -196,7 +196,7 @@ def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> Non
     row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, 0, 7, compared=1)
 
     def judged(age_ns: int, interval_ns: int) -> EvidenceVerdict:
-        workers = (row, replace(row, age_ns=age_ns, interval_ns=interval_ns))
+        workers = (row, row._replace(age_ns=age_ns, interval_ns=interval_ns))
         return of(None, weights=[WeightsVerdict("api", workers, 1, 1, (), 0)])["weights"]
 
     far = WEIGHTS_WINDOW_NS
@@ -205,7 +205,7 @@ def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> Non
     assert judged(2 * far + 1, far).verdict == "unproven"
     found = judged(WEIGHTS_WINDOW_NS + 1, WEIGHTS_WINDOW_NS // 3)
     assert (found.verdict, found.window_ns) == ("unproven", WEIGHTS_WINDOW_NS)
-    alone = WeightsVerdict("api", (row, row, replace(row, compared=0, age_ns=2 * far)), 1, 1, (), 0)
+    alone = WeightsVerdict("api", (row, row, row._replace(compared=0, age_ns=2 * far)), 1, 1, (), 0)
     assert of(None, weights=[alone])["weights"].verdict == "equal", "what was not compared has no age"
 
 

@@ -6,7 +6,6 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -690,8 +689,8 @@ def test_what_is_known_of_thousands_of_places_is_kept_in_little_room() -> None:
     names = {f"{n:032x}": f"api/{n}" for n in range(WORKERS_MAX)}
     service.send(GOOD, BAD, GOOD)
     (one,) = service.look().findings.values()
-    one = replace(one.bare(), workers=names, outliers=dict.fromkeys(list(names)[:8], 9), contradict=frozenset())
-    findings = {place: replace(one, place=place) for n in range(1024) if (place := ServiceSite("api", "k", n))}
+    one = one.bare()._replace(workers=names, outliers=dict.fromkeys(list(names)[:8], 9), contradict=frozenset())
+    findings = {place: one._replace(place=place) for n in range(1024) if (place := ServiceSite("api", "k", n))}
     whole = Compared(findings=findings)
     assert again(whole).findings == findings
     assert len("".join(whole.pieces())) < 600 * len(findings)

@@ -53,7 +53,7 @@ class Other(Sided):
     def survey(self) -> Survey:
         one = super().survey().workers[0]
         header: Any = {**one.reading.header, "clock": CLOCK}
-        still = replace(one, name=f"{self.name}/1", reading=replace(one.reading, header=header, now_ticks=None))
+        still = one._replace(name=f"{self.name}/1", reading=replace(one.reading, header=header, now_ticks=None))
         refused = [SegmentRefused(f"/dev/shm/{self.name}", "no segment")]
         removed: Any = (f"removed of {self.name}",)
         return Survey([one, still], refused, words=(f"words of {self.name}",), clocks=self.clocks, removed=removed)

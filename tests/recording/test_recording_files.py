@@ -453,7 +453,7 @@ def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_read
     (worker,) = snapshot.survey.workers
     _, lane, consumer = worker.reading.lanes[0]
     reading = replace(worker.reading, lanes=[(number, lane, consumer) for number in range(lanes)])
-    shown = replace(snapshot, survey=replace(snapshot.survey, workers=[replace(worker, reading=reading)]))
+    shown = snapshot._replace(survey=snapshot.survey._replace(workers=[worker._replace(reading=reading)]))
     with written(path) as recording:
         fill(recording)
         # Behind its records, as where there was no room before them.
@@ -603,12 +603,12 @@ def test_who_was_slow_is_named_from_a_recording_as_the_daemon_named_it(worker: S
     def whole(of: Worker) -> Worker:
         header: Any = {**like.header, **of.reading.header, "service": like.header["service"], "coordinates": bytes(64)}
         process: Any = {**like.process, **of.reading.process}
-        return replace(of, reading=replace(of.reading, header=header, process=process))
+        return of._replace(reading=replace(of.reading, header=header, process=process))
 
     path, known, lookout = tmp_path / "run.brick", set[int](), Lookout(Log().add)
     with written(path) as recording:
         for each in made_up_snapshots(6, range(6)):
-            snapshot = replace(each, survey=replace(each.survey, workers=list(map(whole, each.survey.workers))))
+            snapshot = each._replace(survey=each.survey._replace(workers=list(map(whole, each.survey.workers))))
             lookout.take(snapshot)
             if (tables := bodies.tables(snapshot, known)) is not None:
                 recording.append(_reader.CHUNK_TABLES, each.at_ns, tables)

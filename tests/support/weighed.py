@@ -58,7 +58,7 @@ class Weighed:
         for number, worker in enumerate(self.workers):
             if worker.name == name:
                 header: Any = {**worker.reading.header, "coordinates": coordinates.encode()}
-                self.workers[number] = replace(worker, reading=replace(worker.reading, header=header))
+                self.workers[number] = worker._replace(reading=replace(worker.reading, header=header))
 
     def _tables(self) -> WorkerNames:
         names = [None, *((name, 0) for name in self._names)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ def named(course: Course, minutes: float, thresholds: Thresholds = THRESHOLDS) -
     found = []
     for look in range(round(6 * minutes)):
         rss_bytes = round(MIB * course(look / 6))
-        survey = Survey([replace(worker, usage=Usage(0.0, rss_bytes))], [])
+        survey = Survey([worker._replace(usage=Usage(0.0, rss_bytes))], [])
         found.append(memory.look(Snapshot(10 * look * SECOND, 0, survey), thresholds))
     return found
 
@@ -95,10 +94,10 @@ def test_a_gap_in_the_looks_begins_everything_again() -> None:
     memory, worker = GrowingMemory(lambda pid: None), MadeUp(service="api").worker("api/0")
     alarms: Sequence[Alarm] = []
     for minute in (*range(11), *range(13, 23)):
-        survey = Survey([replace(worker, usage=Usage(0.0, (500 + 8 * minute) * MIB))], [])
+        survey = Survey([worker._replace(usage=Usage(0.0, (500 + 8 * minute) * MIB))], [])
         alarms = memory.look(Snapshot(60 * minute * SECOND, 0, survey), THRESHOLDS)
         assert bool(alarms) == (minute == 10), minute
-    survey = Survey([replace(worker, usage=Usage(0.0, 700 * MIB))], [])
+    survey = Survey([worker._replace(usage=Usage(0.0, 700 * MIB))], [])
     (alarm,) = memory.look(Snapshot(60 * 23 * SECOND, 0, survey), THRESHOLDS)
     assert alarm.text.endswith("; how much is left is not known")
 
@@ -108,7 +107,7 @@ def test_a_changed_threshold_counts_from_then_on() -> None:
     found = []
     for look in range(120):
         thresholds = THRESHOLDS.with_({"memory_over": 300}) if look >= 30 else THRESHOLDS
-        survey = Survey([replace(worker, usage=Usage(0.0, (500 + 2 * look) * MIB))], [])
+        survey = Survey([worker._replace(usage=Usage(0.0, (500 + 2 * look) * MIB))], [])
         found.append(bool(memory.look(Snapshot(10 * look * SECOND, 0, survey), thresholds)))
     assert found.index(True) == 30 + 30
 

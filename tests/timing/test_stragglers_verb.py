@@ -268,7 +268,7 @@ def test_a_clock_that_is_set_says_nothing_of_how_long_a_worker_was_slow() -> Non
     log = KindsLog()
     lookout = Lookout(log.add)
     for number, snapshot in enumerate(snapshots(16, range(0, 8))):
-        lookout.take(replace(snapshot, at_ns=snapshot.at_ns - 86_400 * SECOND * (number >= 7)))
+        lookout.take(snapshot._replace(at_ns=snapshot.at_ns - 86_400 * SECOND * (number >= 7)))
     assert log.kinds() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
     took = re.search(r"for ([\d.]+) (s|min)$", log.page()[1].text)
     assert took is not None

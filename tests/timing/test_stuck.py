@@ -191,7 +191,7 @@ def test_workers_that_are_stuck_in_one_place_are_one_alarm_and_other_places_are_
     assert step.text == "api/0, api/1, api/2 and 1 more are stuck in step for 57.0 s; its p99 is 10.0 ms"
     assert stopped.text == "api/4 is stuck: its process is stopped (SIGSTOP, or a debugger) for at least 1.0 min"
     (together,) = of_services([step, stopped])
-    assert together == replace(step, workers=(*step.workers, "api/4"), text=f"{step.text}; {stopped.text}"), (
+    assert together == step._replace(workers=(*step.workers, "api/4"), text=f"{step.text}; {stopped.text}"), (
         "a problem of the service has each place"
     )
 
@@ -287,8 +287,8 @@ def test_a_real_worker_that_waits_in_a_span_is_stuck_in_it(worker: Start, prefix
     with machine(prefix) as here:
         survey = here.survey()
         (seen,) = survey.workers
-        hour = replace(seen, reading=replace(seen.reading, now_ticks=(seen.reading.now_ticks or 0) + 10**13))
+        hour = seen._replace(reading=replace(seen.reading, now_ticks=(seen.reading.now_ticks or 0) + 10**13))
         for number in range(2):
-            alarms = stuck.look(Snapshot.of(replace(survey, workers=[hour]), number * 3600 * SECOND, 0), QUICK)
+            alarms = stuck.look(Snapshot.of(survey._replace(workers=[hour]), number * 3600 * SECOND, 0), QUICK)
         (alarm,) = alarms
     assert alarm.text.startswith("api/0 is stuck in step for 1.0 h; its p99 is ")

@@ -232,7 +232,7 @@ def test_stopping_a_worker_that_differs_is_no_recovery(gone: tuple[str, ...]) ->
     assert [each[:2] for each in weighing.logged()] == [("weights_differ", "api/1")]
     workers = weighing.weighed.workers
     workers[:] = [
-        replace(each, reading=replace(each.reading, pid=None)) if each.name in gone else each for each in workers
+        each._replace(reading=replace(each.reading, pid=None)) if each.name in gone else each for each in workers
     ]
     assert weighing.logged() == []
     assert weighing.logged() == []
@@ -266,7 +266,7 @@ def test_whoever_still_disagrees_is_not_told_to_differ_from_nobody_when_the_majo
         weighing.weighed.add_weight(name, checksum)
     assert [each[:2] for each in weighing.logged()] == [("weights_differ", "api/2")]
     workers = weighing.weighed.workers
-    workers[0] = replace(workers[0], reading=replace(workers[0].reading, pid=None))
+    workers[0] = workers[0]._replace(reading=replace(workers[0].reading, pid=None))
     assert [each[:2] for each in weighing.logged()] == [("weights_differ", "api/1")]
     weighing.weighed.add_weight("api/2", 1)
     equal = {("weights_equal", "api/1"), ("weights_equal", "api/2")}

@@ -202,7 +202,7 @@ def test_what_has_not_changed_is_compared_once_and_grows_older(monkeypatch: pyte
     weighed.add_weight("api/2", 2)
     assert weighing.judged(weighed.workers)[0].verdict == "differ"
     one = weighed.workers[0]
-    weighed.workers[0] = replace(one, reading=replace(one.reading, pid=None))
+    weighed.workers[0] = one._replace(reading=replace(one.reading, pid=None))
     assert len(weighing.judged(weighed.workers)[0].workers) == 2
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -99,8 +98,7 @@ def read(fingerprints: _reader.Fingerprints, number: int) -> DecodedFingerprint 
     return DecodedFingerprint(worker, site, record)
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The judgement of a row.
 
     Attributes:

@@ -7,8 +7,8 @@ what was not compared is counted by its reason.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from brickd.analysis.numerics.numeric_classes import classes_of
 from brickd.analysis.numerics.online_state import Compared, ServiceSite, SiteCounts
@@ -35,8 +35,7 @@ class SiteState(StrEnum):
     COMPARED = "compared"
 
 
-@dataclass(frozen=True, slots=True)
-class SiteSeen:
+class SiteSeen(NamedTuple):
     """A site; `classes`: the uuids of each numeric class, if there are several."""
 
     place: ServiceSite
@@ -45,8 +44,7 @@ class SiteSeen:
     classes: Sequence[Sequence[str]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceSeen:
+class ServiceSeen(NamedTuple):
     """A service.
 
     Attributes:

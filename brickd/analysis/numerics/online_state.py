@@ -111,8 +111,7 @@ class Case(NamedTuple):
         return Case(self.at_ns, against, other)
 
 
-@dataclass(frozen=True, slots=True)
-class DivergentSite:
+class DivergentSite(NamedTuple):
     """A place where workers differ.
 
     Attributes:
@@ -146,14 +145,14 @@ class DivergentSite:
 
     def bare(self) -> DivergentSite:
         """The finding without fingerprints."""
-        return replace(self, first=self.first.bare(), newest=self.newest.bare())
+        return self._replace(first=self.first.bare(), newest=self.newest.bare())
 
     def without(self, workers: Collection[str]) -> DivergentSite | None:
         """The finding without some workers; None: nothing is left."""
         outliers = {uuid: times for uuid, times in self.outliers.items() if uuid not in workers}
         if self.outliers and not outliers:
             return None
-        return replace(self, outliers=outliers, contradict=self.contradict.difference(workers))
+        return self._replace(outliers=outliers, contradict=self.contradict.difference(workers))
 
 
 class Doubt(NamedTuple):

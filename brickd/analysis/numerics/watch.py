@@ -293,8 +293,7 @@ class _Round:
             outliers.update(dict.fromkeys(sorted(now.contradict.difference(outliers)), 1))
         workers = self._named(before, now.workers)
         if before is not None:
-            return replace(
-                before,
+            return before._replace(
                 cases=before.cases + look.cases,
                 workers=workers,
                 outliers=dict(outliers),

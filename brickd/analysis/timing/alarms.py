@@ -8,8 +8,7 @@ one event at its begin and one at its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from brickd.base.thresholds import Thresholds
 from brickd.base.units import duration, listed, plural
@@ -26,8 +25,7 @@ _GONE: Mapping[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(NamedTuple):
     """One alarm.
 
     Attributes:
@@ -72,7 +70,7 @@ def _together(stuck: Sequence[Alarm]) -> Alarm:
     shown = [each.text for each in stuck[:_PLACES]]
     more = [f"{plural(len(stuck) - _PLACES, 'more place')}"] if len(stuck) > _PLACES else []
     workers = dict.fromkeys(name for each in stuck for name in each.workers)
-    return replace(stuck[0], workers=tuple(workers), text="; ".join(shown + more))
+    return stuck[0]._replace(workers=tuple(workers), text="; ".join(shown + more))
 
 
 class Detector(Protocol):

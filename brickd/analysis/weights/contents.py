@@ -11,7 +11,7 @@ import functools
 import struct
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from brickd.shm import _reader
 from brickd.shm.records import DTYPES, SLOT_BYTES
@@ -25,8 +25,7 @@ _SUMS = struct.Struct("<QQddffIIIIB7x")
 _DIMS_MAX = 6
 
 
-@dataclass(frozen=True, slots=True)
-class TensorContent:
+class TensorContent(NamedTuple):
     """A tensor's fingerprint, as far as it can be shown."""
 
     checksum: int

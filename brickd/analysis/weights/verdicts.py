@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from brickd.analysis.weights.contents import TensorContent, content
@@ -21,8 +21,7 @@ State = Literal["differs", "disagrees", "equal", "not comparable", "unknown"]
 Verdict = Literal["equal", "differ", "nothing"]
 
 
-@dataclass(frozen=True, slots=True)
-class WeightOutlier:
+class WeightOutlier(NamedTuple):
     """A worker with another tensor than the others.
 
     Attributes:
@@ -42,8 +41,7 @@ class WeightOutlier:
         return content(self.content) if self.content else None
 
 
-@dataclass(frozen=True, slots=True)
-class Differing:
+class Differing(NamedTuple):
     """A tensor that differs between workers, in content or form, or is missing in some.
 
     Attributes:
@@ -79,8 +77,7 @@ class Differing:
         return (*self.agree, *(each.worker for each in self.odd))
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(NamedTuple):
     """What a tensor is in some workers of a shard: in all, if they are equal."""
 
     service: str
@@ -92,8 +89,7 @@ class Holding:
     workers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedWorker:
+class ComparedWorker(NamedTuple):
     """A worker compared with its replicas.
 
     Attributes:
@@ -139,7 +135,7 @@ class ComparedWorker:
     refused: int = 0
     interval_ns: int = 0
     holds: str | None = None
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = MappingProxyType({})
 
     @property
     def unread(self) -> int:
@@ -171,8 +167,7 @@ class Headline(NamedTuple):
     rows: Sequence[Differing]
 
 
-@dataclass(frozen=True, slots=True)
-class WeightsVerdict:
+class WeightsVerdict(NamedTuple):
     """The verdict on a service.
 
     Attributes:
@@ -218,10 +213,10 @@ class WeightsVerdict:
     def later(self, by_ns: int) -> WeightsVerdict:
         """The same after some time without a change."""
         aged = (
-            worker if worker.age_ns is None else replace(worker, age_ns=worker.age_ns + by_ns)
+            worker if worker.age_ns is None else worker._replace(age_ns=worker.age_ns + by_ns)
             for worker in self.workers
         )
-        return replace(self, workers=tuple(aged))
+        return self._replace(workers=tuple(aged))
 
     def headlines(self) -> list[Headline]:
         """One sentence for each worker that differs, and for each group that disagrees.
