@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, within
-from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 from brickd.base.units import count, duration, plural
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
 from brickd.query.queries import PROVEN_BY
+
+if TYPE_CHECKING:
+    from brickd.analysis.numerics.online_state import Compared
+    from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 
 Proof = Literal["equal", "diverged", "unproven"]
 
@@ -171,11 +173,11 @@ def _partly(workers: Sequence[ComparedWorker]) -> str:
 
 def _by_input(service: str, of: Comparisons, workers: Collection[Worker]) -> EvidenceVerdict:
     sites = any(site is not None for worker in workers for site in worker.reading.sites)
-    compared = of.compared or Compared()
-    counts = _counted(compared, service, of.now_ns)
+    counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns)
+    differ = of.compared is not None and any(place.service == service for place in of.compared.findings)
     found = {"alone": counts.alone, "stateful": counts.stateful, "without_inputs": counts.without_inputs}
     reasons = {reason: n for reason, n in found.items() if n}
-    proof = proof_of(differ=any(place.service == service for place in compared.findings), compared=counts.compared)
+    proof = proof_of(differ=differ, compared=counts.compared)
     why, command = None, None if proof == "equal" else f"brickd coverage {as_argument(service)}"
     if proof == "unproven" and sites and of.idle is not None:
         why, command = of.idle

@@ -8,7 +8,6 @@ of the daemon and for any choice of workers; the number of names in a problem is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 from brickd.base.json_values import U64_MAX
@@ -52,6 +51,8 @@ class Problem(NamedTuple):
         >>> Problem("off", "api", (), "recording is off", "brickd set").id
         '09d33a43'
         """
+        from hashlib import blake2b  # loads OpenSSL: 2 ms, for a problem only
+
         parts = (self.kind, "" if self.service is None else f"={self.service}", self.subject)
         return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=4).hexdigest()
 

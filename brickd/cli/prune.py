@@ -18,7 +18,7 @@ from brickd.cli.progress import watch
 from brickd.cli.query_options import asks
 from brickd.client.client import TurnedAway
 from brickd.daemon import prune as pruning
-from brickd.datasources.world import left_behind
+from brickd.datasources.shared_memory import left_behind
 from brickd.errors import (
     CheckpointRefused,
     DaemonRefused,

@@ -90,7 +90,7 @@ def _shell(command: click.Command, shell: str) -> ShellComplete:
 
 def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """The services and workers whose names begin with `incomplete`."""
-    from brickd.datasources.world import left_behind
+    from brickd.datasources.shared_memory import left_behind
     from brickd.model.workers import identities
 
     found = identities(background=left_behind()[0])
@@ -106,7 +106,7 @@ def complete_services(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Workers whose names begin with `incomplete`; segment files, too, if it is not empty."""
-    from brickd.datasources.world import left_behind
+    from brickd.datasources.shared_memory import left_behind
     from brickd.model.workers import identities
     from brickd.shm.segment_files import find
 

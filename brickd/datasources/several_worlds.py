@@ -16,7 +16,8 @@ from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.client import client
 from brickd.client.client import NoAnswer
 from brickd.client.protocol import FINGERPRINTS
-from brickd.datasources.world import SharedMemory, Source
+from brickd.datasources.shared_memory import SharedMemory
+from brickd.datasources.world import Source
 from brickd.model.workers import Survey, Worker
 from brickd.shm.segment_copy import Reading
 

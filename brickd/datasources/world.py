@@ -1,43 +1,31 @@
-"""What views look at: the workers of this machine, and the daemon that shows them, if any.
+"""What views look at: the protocol of a world, and what a daemon reports of itself.
 
-Owns: what a view may ask for, and the answer where no daemon is: shared memory, read now. Must not know: any view, who
-asks. Invariant: a view that is given another world builds the same document from the same workers.
+Owns: what a view may ask for. Must not know: any view, who asks, how an answer comes about. Invariants: a view that is
+given another world builds the same document from the same workers; to know the protocol loads nothing that answers.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from brickd.analysis.numerics.evidence import recall
-from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
-from brickd.analysis.numerics.online_state import Compared
-from brickd.analysis.weights import codec, verdicts
-from brickd.analysis.weights.monitor import watching
-from brickd.analysis.weights.replicas import judge
-from brickd.analysis.weights.shards import shard_of, shards_of
-from brickd.analysis.weights.store import Weights
-from brickd.base.paths import runtime
 from brickd.base.timestamps import rfc3339
-from brickd.errors import CheckpointRefused, NotPermitted, SegmentRefused
-from brickd.model import workers
-from brickd.model.kernel_sources.files import Filed
-from brickd.model.kernel_sources.store import KnownSources, Sources
-from brickd.model.retained_workers import Background
-from brickd.model.workers import Survey, Worker
-from brickd.shm import _reader, segment_files
-from brickd.shm.segment import Segment, open_segment
-from brickd.shm.segment_copy import Reading
-from brickd.state import checkpoint
-from brickd.state.daemon_state import Memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from brickd.analysis.numerics.fingerprints import Numerics
+    from brickd.analysis.numerics.online_state import Compared
     from brickd.analysis.problem_book import Book
     from brickd.analysis.timing.alarms import Alarm
     from brickd.analysis.timing.findings import StragglerVerdict
+    from brickd.analysis.weights.store import Weights
+    from brickd.analysis.weights.verdicts import WeightsVerdict
+    from brickd.model.kernel_sources.store import KnownSources
     from brickd.model.windows import Window
+    from brickd.model.workers import Survey, Worker
+    from brickd.shm import _reader
+    from brickd.shm.segment_copy import Reading
 
 
 class DaemonStatus(NamedTuple):
@@ -147,7 +135,7 @@ class World(Protocol):
     def weights(self, of: Sequence[Worker]) -> Weights:
         """The weights of workers alone, which is less to copy."""
 
-    def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
+    def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
         """The verdicts on the weights of a survey's workers, for services that watch any."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
@@ -161,137 +149,3 @@ class World(Protocol):
 
     def details(self, uuid: str) -> Details | None:
         """What was taken from a segment's rings; None: it is not drained here."""
-
-
-def left_behind() -> tuple[Background, tuple[str, ...]]:
-    """What the checkpoint knows of the workers here; a note if it cannot be read."""
-    try:
-        memory = _memory()
-    except (CheckpointRefused, OSError) as error:
-        path = runtime().checkpoint
-        note = f"{path}: {error}; what a daemon knew of ended workers and deferred work is left out (brickd doctor)"
-        return Background(), (note,)
-    return (Background() if memory is None else memory.background()), ()
-
-
-def _memory() -> Memory | None:
-    """What a daemon kept of the segments here."""
-    memory = checkpoint.load(runtime().checkpoint)
-    return memory if memory is not None and memory.prefix == segment_files.prefix() else None
-
-
-def _weights_left() -> Weights | None:
-    """What a daemon knew of workers' weights; None where that cannot be read."""
-    with contextlib.suppress(CheckpointRefused, OSError):
-        content = checkpoint.content_of(runtime().weights)
-        return None if content is None else codec.decode(segment_files.prefix(), content)
-    return None
-
-
-# One may be there that does not answer yet: who was put into the checkpoint while the files were read, and removed from
-# there, is in neither.
-_LOOKS_MAX = 3
-
-
-def _kept() -> tuple[int, int] | None:
-    """Inode and time of the checkpoint."""
-    try:
-        status = runtime().checkpoint.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
-class SharedMemory:
-    """The world without a daemon."""
-
-    source: Source = "shared memory"
-
-    def daemon(self) -> None:
-        """None: there is no daemon."""
-
-    def survey(self) -> Survey:
-        """What the segments say now, and what an earlier daemon left in its checkpoint."""
-        for _ in range(_LOOKS_MAX):
-            before = _kept()
-            background, words = left_behind()
-            found = workers.survey(background=background)._replace(words=words)
-            if _kept() == before:
-                break
-        return found
-
-    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> None:
-        """None: there was no look before."""
-
-    def stragglers(self) -> None:
-        """None: one look compares no workers."""
-
-    def alarms(self) -> None:
-        """None: one look shows nothing of a worker's past."""
-
-    def problem_book(self) -> None:
-        """None: there is no daemon."""
-
-    def compared(self) -> Compared | None:
-        """What an earlier daemon found."""
-        with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
-            if (memory := _memory()) is not None and memory.compared.since_ns:
-                return memory.compared
-        return None
-
-    def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """What is in their rings, since nothing drains these, and what an earlier daemon left."""
-        numerics = self._collect(of, ALL_BYTES)
-        if (compared := self.compared()) is not None:
-            recall(numerics, compared, shards_of(of))
-        return numerics
-
-    def _collect(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
-        numerics = Numerics(bytes_max, _weights_left())
-        self.add_fingerprints(of, numerics)
-        return numerics
-
-    def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints of workers to others, under uuids with a mark before them."""
-        for worker in of:
-            with contextlib.suppress(SegmentRefused), open_segment(worker.reading.file) as segment:
-                producer = numerics.producer(
-                    mark + worker.reading.uuid, worker.service, segment.tables, shard_of(segment.coordinates)
-                )
-                for lane, _, _ in worker.reading.lanes:
-                    producer.receive(_reader.checked(segment.ring(lane, events=True)[1], 0, 0)[0])
-                producer.lose(segment.dropped(_reader.KIND_CHECKED))
-
-    def weights(self, of: Sequence[Worker]) -> Weights:
-        """As far as they lie there."""
-        return self._collect(of, 0).weights
-
-    def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """Compare weights now; the rings are read only if a worker watches any."""
-        of = watching(found.workers)
-        return judge(self.weights(of), of) if of else ()
-
-    def sources(self, of: Sequence[Worker]) -> Sources:
-        """The sources that an earlier daemon left, and those in rings."""
-        memory = None
-        with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
-            memory = _memory()
-        sources = Sources() if memory is None else memory.sources
-        sources.go_into(Filed(runtime().sources))
-        for worker in of:
-            with contextlib.suppress(SegmentRefused, NotPermitted), open_segment(worker.reading.file) as segment:
-                for lane, _, _ in worker.reading.lanes:
-                    _, pieces = _reader.pieces(segment.ring(lane, events=True)[1])
-                    sources.take(worker.reading.uuid, pieces)
-        return sources
-
-    def files(self) -> Sequence[str]:
-        """All files in the directory of segments."""
-        return segment_files.find("")
-
-    def segment(self, file: str) -> AbstractContextManager[Segment]:
-        """The segment, opened for one look."""
-        return open_segment(file)
-
-    def details(self, uuid: str) -> None:
-        """Nothing is taken by looking."""

@@ -9,7 +9,6 @@ sites with other names.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -77,7 +76,9 @@ def is_stateful(site: Site) -> bool:
 @functools.lru_cache(maxsize=SITES_MAX)
 def digest(text: str) -> int:
     """The digest of a text: 64 bits, never 0."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, key=_KEY).digest(), "little") or 1
+    from hashlib import blake2b  # loads OpenSSL: 2 ms
+
+    return int.from_bytes(blake2b(text.encode(), digest_size=8, key=_KEY).digest(), "little") or 1
 
 
 def site_digest(kernel: str, layer: int) -> int:

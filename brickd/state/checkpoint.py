@@ -11,8 +11,7 @@ import os
 from pathlib import Path
 
 from brickd.base.json_values import parsed, validating
-from brickd.base.state_file import framed, unframed
-from brickd.base.users import user_name
+from brickd.base.state_file import content_of, framed, unframed
 from brickd.errors import CheckpointRefused
 from brickd.state.daemon_state import Memory
 
@@ -38,18 +37,6 @@ def load(path: Path) -> Memory | None:
     """The memory in the file; None: no file. Raises CheckpointRefused or OSError."""
     content = content_of(path)
     return None if content is None else decode(content)
-
-
-def content_of(path: Path) -> bytes | None:
-    """The content of a file; None: no file. CheckpointRefused if it is another user's."""
-    try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            owner = os.fstat(file.fileno()).st_uid
-            if owner != os.geteuid():
-                raise CheckpointRefused(f"belongs to user {user_name(owner)}, not {user_name(os.geteuid())}")
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def save(path: Path, content: bytes) -> None:

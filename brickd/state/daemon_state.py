@@ -22,10 +22,9 @@ from brickd.model.retained_workers import Background, RetainedTotals, RetainedWo
 from brickd.query.orders import Wish
 from brickd.shm import segment_codec
 from brickd.shm.ledger import ledger_of
-from brickd.shm.removed_workers import Removals, RemovedWorker, WorkerCounts
+from brickd.shm.removed_workers import OTHERS, Removals, RemovedWorker, WorkerCounts
 
 OLDER_MAX = 64  # services whose former workers are kept apart
-OTHERS = "others"
 BURIED_MAX = 4_096
 _EVENTS_MAX = 2**62  # so that more can come
 

@@ -19,6 +19,7 @@ from typing import Self, TypeVar
 
 from brickd.analysis.weights import codec
 from brickd.analysis.weights.store import Weights
+from brickd.base import state_file
 from brickd.base.locks import holder, process, take
 from brickd.base.paths import Runtime
 from brickd.errors import CheckpointRefused, CheckpointTooNew, DaemonRefused
@@ -135,7 +136,7 @@ class Home:
 
     def _left(self, path: Path, decode: Callable[[bytes], Left | None]) -> tuple[Left | None, str]:
         try:
-            content = checkpoint.content_of(path)
+            content = state_file.content_of(path)
             return (None if content is None else decode(content)), ""
         except OSError as error:
             raise DaemonRefused(f"{path} cannot be read: {error.strerror}: {_way_out(path)}") from None

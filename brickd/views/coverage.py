@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from brickd.analysis.numerics.announce import Called
 from brickd.analysis.numerics.coverage import SiteSeen, SiteState, bricks_without_sites, sites, thinned
 from brickd.analysis.numerics.online_state import SITES_MAX, Compared, ServiceSite
 from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.weights.monitor import watching
 from brickd.analysis.weights.replicas import holdings, judge
 from brickd.base.timestamps import rfc3339
@@ -24,6 +24,7 @@ from brickd.shm import _reader
 from brickd.shm.sampling import words_of
 from brickd.views import evidence_summary, numerics_summary, weights_summary
 from brickd.views.common import Answer, ChosenWorkers, Document, begun, chosen
+from brickd.views.finding_document import finding
 from brickd.views.numerics_summary import about
 from brickd.views.weights_summary import TensorSeen
 
@@ -56,7 +57,7 @@ def answer(world: World, question: CoverageQuery) -> Answer:
         "evidence": evidence_summary.of_coverage(world, them.survey, workers, compared, judged),
         "findings": [
             *(weights_summary.findings(judged, workers, partial=partial) or ()),
-            *(numerics_summary.finding(each, called) for each in about(compared, workers, partial=partial)),
+            *(finding(each, called) for each in about(compared, workers, partial=partial)),
         ],
         "sites": _sites(sites(compared, workers), tensors, called),
         "bricks_without_sites": [{"service": service, "brick": brick} for service, brick in bricks],

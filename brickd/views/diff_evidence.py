@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brickd.analysis.evidence_verdicts import EvidenceVerdict, proof_of, uncompared
-from brickd.analysis.numerics.announce import Called, command, headlines
+from brickd.analysis.numerics.announce import command, headlines
 from brickd.analysis.numerics.comparison import Comparison
 from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from brickd.analysis.evidence_verdicts import Comparisons, verdicts
-from brickd.analysis.numerics.online_state import Compared
-from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.datasources.world import World
 from brickd.model.workers import Survey, Worker
 from brickd.views.common import Document
+
+if TYPE_CHECKING:
+    from brickd.analysis.numerics.online_state import Compared
+    from brickd.analysis.weights.verdicts import WeightsVerdict
 
 _NO_DAEMON = ("no daemon compares them", "brickd up -d")
 _RECORDED = ("status compares no recorded fingerprints", "brickd coverage")

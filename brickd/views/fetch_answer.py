@@ -87,7 +87,7 @@ def find(
             missing = Missing(error.what, ended=error.why == "stale")
     except TurnedAway as error:
         missing = Missing(str(error), ended=False)
-    from brickd.datasources.world import SharedMemory
+    from brickd.datasources.shared_memory import SharedMemory
 
     here = _answer(view)(SharedMemory(), question)
     # Only `status --check` reports a daemon that has ended.

@@ -1,26 +1,23 @@
-"""Numeric differences in several views: which workers differ, and how much was compared.
+"""Numeric differences in several views: how much was compared, and which findings are about which workers.
 
-Owns: the form of both in JSON, and as problems. Must not know: terminals, how a finding is reached. Invariant: "no
-worker differs" is never reported without how much was compared.
+Owns: the JSON of that count. Must not know: terminals, how a finding is reached. Invariants: "no worker differs" is
+never reported without how much was compared; where nothing was, no module that compares is loaded.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from brickd.analysis.numerics import blame
-from brickd.analysis.numerics.announce import Called, command
-from brickd.analysis.numerics.announce import judged as of_case
-from brickd.analysis.numerics.coverage import ServiceSeen, services
-from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, KeptEvidence
-from brickd.analysis.weights.verdicts import WeightsVerdict
+from brickd.analysis.numerics.worker_mentions import Called
 from brickd.base.timestamps import rfc3339
-from brickd.base.units import or_none
 from brickd.model.workers import Worker
-from brickd.shm import records
-from brickd.views import weights_summary
+
+if TYPE_CHECKING:
+    from brickd.analysis.numerics.coverage import ServiceSeen
+    from brickd.analysis.numerics.online_state import Compared, DivergentSite
+    from brickd.analysis.weights.verdicts import WeightsVerdict
 
 
 def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> list[DivergentSite]:
@@ -38,56 +35,15 @@ def called_now(workers: Iterable[Worker]) -> Called:
     )
 
 
-def finding(of: DivergentSite, called: Called, *, whole: bool = True) -> dict[str, Any]:
-    """The JSON of a finding; `whole`: with its evidence."""
-    found = of_case(of.place, of.category, of.shown)
-    judgement = None if found is None else found.judgement
-    return {
-        **of.place._asdict(),
-        "layer": or_none(of.place.layer),
-        "category": of.category,
-        "evidence": "input",
-        "since": rfc3339(of.first.at_ns),
-        "latest": rfc3339(of.newest.at_ns),
-        "cases": of.cases,
-        "workers": [called.name(of, uuid) for uuid in of.named],
-        "outliers": {called.name(of, uuid): times for uuid, times in of.outliers.items()},
-        "contradict_themselves": sorted(called.name(of, uuid) for uuid in of.contradict),
-        "blame": None if judgement is None else judgement.blame,
-        "not_finite": None if judgement is None else judgement.not_finite,
-        "relative_error": None if judgement is None else judgement.error,
-        "command": command(of, called),
-        **({"first": _case(of, of.first, called), "newest": _case(of, of.newest, called)} if whole else {}),
-    }
-
-
-def _case(of: DivergentSite, case: Case, called: Called) -> dict[str, Any] | None:
-    found = of_case(of.place, of.category, case)
-    if found is None:
-        return None
-    return {
-        "at": rfc3339(case.at_ns),
-        "against": _evidence(of, case.against, found.against, called),
-        "other": _evidence(of, case.other, found.other, called),
-    }
-
-
-def _evidence(
-    of: DivergentSite, kept: KeptEvidence, fingerprint: blame.DecodedFingerprint, called: Called
-) -> dict[str, Any]:
-    return {
-        "worker": called.name(of, kept.worker),
-        "uuid": kept.worker,
-        **fingerprint.document(),
-        "backend": kept.backend or None,
-        "inputs": [records.tensor_document(tensor) for tensor in fingerprint.inputs],
-    }
-
-
 def summaries(
     compared: Compared | None, judged: Sequence[WeightsVerdict], workers: Sequence[Worker]
 ) -> list[dict[str, Any]] | None:
     """How much of each service was compared, by each evidence; None: nothing was compared."""
+    if compared is None and not judged:
+        return None
+    from brickd.analysis.numerics.coverage import services
+    from brickd.views import weights_summary
+
     by_input = {each.service: each for each in services(compared, workers)} if compared is not None else {}
     by_weights = {each.service: found for each in judged if (found := weights_summary.summary(each)) is not None}
     if compared is None and not by_weights:

@@ -2,7 +2,8 @@
 
 Owns: the kinds, their order, their sentences, the next command of each. Must not know: terminals, files, how long a
 problem lasts. Invariants: every problem names the next command; problems of one kind in several workers of a service
-are one problem; at most LISTED_MAX refused files are listed, and the number of all is given.
+are one problem; at most LISTED_MAX refused files are listed, and the number of all is given; the modules that word
+findings are loaded only if there are any.
 """
 
 from __future__ import annotations
@@ -11,13 +12,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from brickd.analysis.numerics import birth_alarms
-from brickd.analysis.numerics.announce import Called, command, headlines
-from brickd.analysis.numerics.online_state import Compared, DivergentSite
+from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.problem import WORKERS_MAX, Problem, merged
 from brickd.analysis.problem_book import ACTIVE_NS, Book, ended_with_its_workers, problem_document
-from brickd.analysis.timing.alarms import of_services
-from brickd.analysis.weights.verdicts import WeightsVerdict as JudgedWeights
 from brickd.base.units import duration, plural
 from brickd.datasources.world import DaemonStatus, World
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
@@ -25,11 +22,13 @@ from brickd.model.worker_names import as_argument
 from brickd.model.workers import Survey, Worker
 from brickd.shm.losses import losses
 from brickd.shm.removed_workers import RemovedWorker
-from brickd.views import numerics_summary, removed_summary, weights_summary
+from brickd.views import numerics_summary, removed_summary
 
 if TYPE_CHECKING:
+    from brickd.analysis.numerics.online_state import Compared, DivergentSite
     from brickd.analysis.timing.alarms import Alarm
     from brickd.analysis.timing.findings import StragglerVerdict
+    from brickd.analysis.weights.verdicts import WeightsVerdict as JudgedWeights
 
 LISTED_MAX = 64  # of the refused files
 
@@ -88,10 +87,20 @@ class Seen(NamedTuple):
             None if compared is None else numerics_summary.about(compared, workers, partial=bool(names)),
             numerics_summary.called_now(found.workers),
             beside,
-            weights_summary.findings(beside, workers, partial=bool(names)),
+            _weight_findings(beside, workers, partial=bool(names)),
             living(found.workers),
             world.problem_book(),
         )
+
+
+def _weight_findings(
+    judged: Sequence[JudgedWeights], workers: Collection[Worker], *, partial: bool
+) -> list[dict[str, Any]] | None:
+    if not judged:
+        return None
+    from brickd.views import weights_summary
+
+    return weights_summary.findings(judged, workers, partial=partial)
 
 
 class Listed(NamedTuple):
@@ -135,7 +144,11 @@ def _differing_weights(seen: Seen) -> Found:
 
 
 def _differing_tensors(seen: Seen) -> Found:
-    for finding, text in headlines(seen.differing or (), seen.called, time.time_ns()):
+    if not seen.differing:
+        return
+    from brickd.analysis.numerics.announce import command, headlines
+
+    for finding, text in headlines(seen.differing, seen.called, time.time_ns()):
         workers = tuple(seen.called.name(finding, uuid) for uuid in finding.named)
         first_ns, last_ns = finding.first.at_ns, finding.newest.at_ns
         following = command(finding, seen.called)
@@ -168,13 +181,19 @@ def _slow(seen: Seen) -> Found:
 
 
 def _alarms(seen: Seen) -> Found:
-    for alarm in of_services(seen.alarms or ()):
+    if not seen.alarms:
+        return
+    from brickd.analysis.timing.alarms import of_services
+
+    for alarm in of_services(seen.alarms):
         if alarm.kind != "nan":  # its problem outlasts the alarm: see _born
             yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
 
 
 def _born(seen: Seen) -> Found:
-    if seen.compared is not None:
+    if seen.compared is not None and seen.compared.births:
+        from brickd.analysis.numerics import birth_alarms
+
         mine = {worker.reading.uuid for worker in seen.workers}
         births = {at: birth for at, birth in seen.compared.births.items() if at.worker in mine}
         yield from birth_alarms.problems(births, seen.called.names, time.time_ns())

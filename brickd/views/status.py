@@ -14,7 +14,7 @@ from brickd.model.brick_totals import bricks, categories
 from brickd.query.queries import StatusQuery
 from brickd.shm.ledger import Ledger
 from brickd.views import evidence_summary, numerics_summary, removed_summary
-from brickd.views.common import Answer, begun, chosen, counted
+from brickd.views.common import Answer, Document, begun, chosen, counted
 from brickd.views.problems import Seen, active
 from brickd.views.workers import entries
 
@@ -43,12 +43,18 @@ def answer(world: World, question: StatusQuery) -> Answer:
         "waiting": [each.document() for each in slow.waiting] if slow and slow.current else None,
         "judged_age_ns": None if slow is None else slow.age_ns,
         "alarms": None if seen.alarms is None else [alarm.document() for alarm in seen.alarms],
-        "diverged": None
-        if seen.differing is None
-        else [numerics_summary.finding(each, seen.called, whole=False) for each in seen.differing],
+        "diverged": _diverged(seen),
         "weights": seen.weights,
         "numerics": numerics_summary.summaries(seen.compared, seen.beside, workers),
         "evidence": evidence_summary.of_status(world, found, workers, seen.compared, seen.beside),
         **active(seen, time.time_ns(), round(question.active_for * SECOND))._asdict(),
     }
     return Answer(document, words)
+
+
+def _diverged(seen: Seen) -> list[Document] | None:
+    if not seen.differing:
+        return None if seen.differing is None else []
+    from brickd.views.finding_document import finding
+
+    return [finding(each, seen.called, whole=False) for each in seen.differing]

@@ -20,9 +20,9 @@ from brickd.query.queries import WorkersQuery
 from brickd.shm import open_spans
 from brickd.shm.ledger import Ledger
 from brickd.shm.losses import losses
+from brickd.shm.removed_workers import OTHERS
 from brickd.shm.sampling import words_of
 from brickd.shm.segment_copy import Reading
-from brickd.state.daemon_state import OTHERS
 from brickd.views import removed_summary
 from brickd.views.common import Answer, begun, chosen
 from brickd.views.problems import LISTED_MAX, Seen, active

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 from benchmarks.workplace import Workplace
 
-from brickd.datasources.world import left_behind
+from brickd.datasources.shared_memory import left_behind
 from brickd.model.workers import survey
 from brickd.shm.segment_files import find
 from soaking import growth

@@ -24,7 +24,8 @@ from brickd.api import event_stream
 from brickd.base.paths import runtime
 from brickd.base.thresholds import Thresholds
 from brickd.client.client import ask as asked_by_client
-from brickd.datasources.world import SharedMemory, World
+from brickd.datasources.shared_memory import SharedMemory
+from brickd.datasources.world import World
 from brickd.errors import NoSuchWorker
 from brickd.model.event_log import Log
 from brickd.query.queries import (

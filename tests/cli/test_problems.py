@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from made_up import MadeUp
 
-from brickd.analysis.numerics.announce import Called
 from brickd.analysis.numerics.not_finite import Birth, BornAt
 from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.problem_book import ACTIVE_NS, Book
 from brickd.analysis.timing.alarms import Alarm
 from brickd.analysis.timing.findings import STALE_NS, StragglerVerdict

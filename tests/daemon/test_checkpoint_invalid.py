@@ -39,7 +39,7 @@ from brickd.base.paths import runtime
 from brickd.base.state_file import framed
 from brickd.daemon.collector import SECOND
 from brickd.daemon.daemon import Daemon
-from brickd.datasources.world import SharedMemory
+from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import BrickdError, CheckpointRefused, DaemonRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay

@@ -31,7 +31,7 @@ from verbs import brickd
 from brickd.base.locks import holder
 from brickd.daemon import segment_directory
 from brickd.daemon.collector import REST_NS, Collector
-from brickd.datasources.world import SharedMemory
+from brickd.datasources.shared_memory import SharedMemory
 from brickd.shm import _reader
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find

@@ -16,9 +16,9 @@ from brickd.model.retained_workers import Background, Cursor, RetainedTotals, Re
 from brickd.query.orders import Wish
 from brickd.shm import sampling
 from brickd.shm.ledger import ledger_of
-from brickd.shm.removed_workers import RemovedWorker, WorkerCounts
+from brickd.shm.removed_workers import OTHERS, RemovedWorker, WorkerCounts
 from brickd.state import checkpoint, daemon_state
-from brickd.state.daemon_state import OTHERS, Memory
+from brickd.state.daemon_state import Memory
 
 ONE, TWO, THREE, FOUR = (f"{number:016x}{number:016x}" for number in (1, 2, 3, 4))
 

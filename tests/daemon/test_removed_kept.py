@@ -17,7 +17,7 @@ from verbs import brickd, document, started
 from brickd.base.paths import runtime
 from brickd.daemon import roster
 from brickd.daemon.collector import STILL_NS
-from brickd.datasources.world import SharedMemory
+from brickd.datasources.shared_memory import SharedMemory
 from brickd.model.retained_workers import Background
 from brickd.model.workers import survey
 from brickd.shm import _reader, removed_file, removed_workers

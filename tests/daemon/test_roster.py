@@ -13,7 +13,7 @@ from forge import U64, golden, put, seal, with_header
 from brickd.base.paths import runtime
 from brickd.daemon import roster
 from brickd.daemon.collector import SECOND, Collector
-from brickd.datasources.world import SharedMemory
+from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import NotPermitted
 from brickd.model import workers
 from brickd.model.retained_workers import Background

@@ -22,8 +22,9 @@ from brickd.model.workers import Survey, Worker
 from brickd.shm.ledger import Ledger, ledger_of
 from brickd.shm.memory_budget import kept_of, packed_size
 from brickd.shm.records import named_later
+from brickd.shm.removed_workers import OTHERS
 from brickd.shm.segment_copy import CallPath
-from brickd.state.daemon_state import OTHERS, Memory
+from brickd.state.daemon_state import Memory
 
 COUNTERS = ("names", "paths", "sites", "names_refused", "names_cut", "no_lane", "lanes_refused", "blocks_refused")
 NOTHING = dict.fromkeys(COUNTERS, 0) | named_later("process")

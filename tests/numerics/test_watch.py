@@ -14,7 +14,7 @@ from checked_record import CheckedRecord, Tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.analysis.numerics.announce import Called, command, headlines, judged
+from brickd.analysis.numerics.announce import command, headlines, judged
 from brickd.analysis.numerics.blame import Blame, NotFinite
 from brickd.analysis.numerics.comparison import EvidenceClass, Party, compare
 from brickd.analysis.numerics.coverage import SiteState, state_of
@@ -35,10 +35,11 @@ from brickd.analysis.numerics.online_state import (
 from brickd.analysis.numerics.online_state import KeptEvidence as Fingerprint
 from brickd.analysis.numerics.place_state import judge_group
 from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.analysis.numerics.worker_mentions import Called
 from brickd.shm import _reader, records
 from brickd.shm.sites import WorkerNames
 from brickd.state.daemon_state import Memory
-from brickd.views.numerics_summary import finding
+from brickd.views.finding_document import finding
 
 GOOD, BAD, WORSE = Tensor(1), Tensor(2, sketch=(0.25, *(0.0,) * 15)), Tensor(3, sketch=(0.5, *(0.0,) * 15))
 KERNELS = 200

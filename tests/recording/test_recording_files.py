@@ -27,7 +27,8 @@ from verbs import brickd, document, started
 
 from brickd.analysis.timing.monitor import Lookout
 from brickd.api import event_stream
-from brickd.datasources.world import DaemonStatus, SharedMemory
+from brickd.datasources.shared_memory import SharedMemory
+from brickd.datasources.world import DaemonStatus
 from brickd.errors import BrickdError, SegmentRefused, SegmentUnopened
 from brickd.model.event_log import KEPT, Event, Log, Page
 from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot

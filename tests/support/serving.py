@@ -23,7 +23,8 @@ from brickd.api.listener import Listener
 from brickd.api.server import Server
 from brickd.base.paths import runtime
 from brickd.base.thresholds import Thresholds, assigned
-from brickd.datasources.world import DaemonStatus, SharedMemory, Source
+from brickd.datasources.shared_memory import SharedMemory
+from brickd.datasources.world import DaemonStatus, Source
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.event_log import Log
 from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Silencing, Wish

@@ -16,6 +16,8 @@ from pathlib import Path
 import brick_agent
 import pytest
 from conftest import ROOT
+from faults import Start
+from verbs import started
 
 from brickd import errors
 from brickd.divergence import Divergence
@@ -189,6 +191,17 @@ def loaded_by_status() -> set[str]:
 
 def test_status_loads_neither_numpy_nor_psutil(prefix: str) -> None:
     assert not loaded_by_status() & {"numpy", "psutil", "asyncio", "starlette", "uvicorn", "socket"}
+
+
+def test_status_of_workers_with_nothing_to_compare_loads_nothing_that_compares(worker: Start) -> None:
+    started(worker)
+    loaded = loaded_by_status()
+    assert "brickd.model.workers" in loaded
+    light = {"analysis.evidence_verdicts", "analysis.problem", "analysis.problem_book"}
+    light |= {"analysis.numerics", "analysis.numerics.recent_counts", "analysis.numerics.worker_mentions"}
+    assert {each for each in loaded if each.startswith("brickd.analysis.")} == {f"brickd.{each}" for each in light}
+    decoders = {f"brickd.{each}" for each in ("state.daemon_state", "datasources.ring_records", "base.thresholds")}
+    assert not loaded & (decoders | {"hashlib", "tempfile", "tomllib"})
 
 
 @pytest.mark.usefixtures("daemon")

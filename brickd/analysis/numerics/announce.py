@@ -1,6 +1,6 @@
 """Reports of a place where workers differ: the sentence, the event, and how often.
 
-Owns: those sentences, the workers' names in them, the next command, which findings get their own event. Must not know:
+Owns: those sentences, the next command, which findings get their own event. Must not know:
 how a finding is reached, screens. Invariants: a sentence depends only on the two stored fingerprints of a case, so it
 is the same for every reader at any time; no worker has a name that now belongs to another; the first place that names a
 worker is reported; the number of reports about one worker is bounded.
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.match import match
 from brickd.analysis.numerics.online_state import Case, DivergentSite, ServiceSite
+from brickd.analysis.numerics.worker_mentions import Called
 from brickd.base.timestamps import local
 from brickd.base.units import plural, relative
 from brickd.model.event_log import LogEvent
@@ -46,29 +47,6 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     if not found.rows or against is None or other is None:
         return None
     return JudgedCase(blame.judged(found.rows[0], site, against, other), against, other)
-
-
-class Called(NamedTuple):
-    """The names of workers in sentences.
-
-    Attributes:
-        names: of the known workers, by uuid; unique now, but perhaps not at the time of a finding.
-        ended: the uuids of workers that are not alive.
-    """
-
-    names: Mapping[str, str]
-    ended: Collection[str] = ()
-
-    def name(self, finding: DivergentSite, uuid: str) -> str:
-        """The current name; an unknown worker's earlier name gets a mark that makes it unique."""
-        if now := self.names.get(uuid):
-            return now
-        then, mark = finding.workers.get(uuid), f"~{uuid[:6]}"
-        return f"{then.removesuffix(mark)}{mark}" if then else uuid[:8]
-
-    def mention(self, finding: DivergentSite, uuid: str) -> str:
-        """The name in a sentence, with a note if the worker has ended."""
-        return f"{self.name(finding, uuid)}{' (ended)' if uuid in self.ended else ''}"
 
 
 def where(place: ServiceSite) -> str:

@@ -1,0 +1,68 @@
+"""What the rings of segments hold now: fingerprints, weights, sources.
+
+Owns: how they are added to what an earlier daemon left. Must not know: who asks. Invariant: a segment that is refused
+adds nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from brickd.analysis.numerics import evidence
+from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
+from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.weights import codec
+from brickd.analysis.weights.shards import shard_of, shards_of
+from brickd.analysis.weights.store import Weights
+from brickd.base import state_file
+from brickd.base.paths import runtime
+from brickd.errors import CheckpointRefused, NotPermitted, SegmentRefused
+from brickd.model.kernel_sources.files import Filed
+from brickd.model.kernel_sources.store import Sources
+from brickd.model.workers import Worker
+from brickd.shm import _reader, segment_files
+from brickd.shm.segment import open_segment
+
+
+def opened(bytes_max: int = ALL_BYTES) -> Numerics:
+    """No fingerprints yet, room for some, and the weights that an earlier daemon left."""
+    return Numerics(bytes_max, _weights_left())
+
+
+def _weights_left() -> Weights | None:
+    """What a daemon knew of workers' weights; None where that cannot be read."""
+    with contextlib.suppress(CheckpointRefused, OSError):
+        content = state_file.content_of(runtime().weights)
+        return None if content is None else codec.decode(segment_files.prefix(), content)
+    return None
+
+
+def add_fingerprints(of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+    """Add the fingerprints of workers, under uuids with a mark before them."""
+    for worker in of:
+        with contextlib.suppress(SegmentRefused), open_segment(worker.reading.file) as segment:
+            producer = numerics.producer(
+                mark + worker.reading.uuid, worker.service, segment.tables, shard_of(segment.coordinates)
+            )
+            for lane, _, _ in worker.reading.lanes:
+                producer.receive(_reader.checked(segment.ring(lane, events=True)[1], 0, 0)[0])
+            producer.lose(segment.dropped(_reader.KIND_CHECKED))
+
+
+def recall(numerics: Numerics, compared: Compared | None, of: Sequence[Worker]) -> None:
+    """Add the evidence that an earlier daemon kept on workers."""
+    if compared is not None:
+        evidence.recall(numerics, compared, shards_of(of))
+
+
+def sources(of: Sequence[Worker], left: Sources | None) -> Sources:
+    """The sources that an earlier daemon left, and those of the workers."""
+    found = Sources() if left is None else left
+    found.go_into(Filed(runtime().sources))
+    for worker in of:
+        with contextlib.suppress(SegmentRefused, NotPermitted), open_segment(worker.reading.file) as segment:
+            for lane, _, _ in worker.reading.lanes:
+                _, pieces = _reader.pieces(segment.ring(lane, events=True)[1])
+                found.take(worker.reading.uuid, pieces)
+    return found

@@ -1,0 +1,63 @@
+"""The JSON of a place where workers differ.
+
+Owns: the keys of a finding and of its evidence. Must not know: terminals, how a finding is reached.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brickd.analysis.numerics import blame
+from brickd.analysis.numerics.announce import command
+from brickd.analysis.numerics.announce import judged as of_case
+from brickd.analysis.numerics.online_state import Case, DivergentSite, KeptEvidence
+from brickd.analysis.numerics.worker_mentions import Called
+from brickd.base.timestamps import rfc3339
+from brickd.base.units import or_none
+from brickd.shm import records
+
+
+def finding(of: DivergentSite, called: Called, *, whole: bool = True) -> dict[str, Any]:
+    """The JSON of a finding; `whole`: with its evidence."""
+    found = of_case(of.place, of.category, of.shown)
+    judgement = None if found is None else found.judgement
+    return {
+        **of.place._asdict(),
+        "layer": or_none(of.place.layer),
+        "category": of.category,
+        "evidence": "input",
+        "since": rfc3339(of.first.at_ns),
+        "latest": rfc3339(of.newest.at_ns),
+        "cases": of.cases,
+        "workers": [called.name(of, uuid) for uuid in of.named],
+        "outliers": {called.name(of, uuid): times for uuid, times in of.outliers.items()},
+        "contradict_themselves": sorted(called.name(of, uuid) for uuid in of.contradict),
+        "blame": None if judgement is None else judgement.blame,
+        "not_finite": None if judgement is None else judgement.not_finite,
+        "relative_error": None if judgement is None else judgement.error,
+        "command": command(of, called),
+        **({"first": _case(of, of.first, called), "newest": _case(of, of.newest, called)} if whole else {}),
+    }
+
+
+def _case(of: DivergentSite, case: Case, called: Called) -> dict[str, Any] | None:
+    found = of_case(of.place, of.category, case)
+    if found is None:
+        return None
+    return {
+        "at": rfc3339(case.at_ns),
+        "against": _evidence(of, case.against, found.against, called),
+        "other": _evidence(of, case.other, found.other, called),
+    }
+
+
+def _evidence(
+    of: DivergentSite, kept: KeptEvidence, fingerprint: blame.DecodedFingerprint, called: Called
+) -> dict[str, Any]:
+    return {
+        "worker": called.name(of, kept.worker),
+        "uuid": kept.worker,
+        **fingerprint.document(),
+        "backend": kept.backend or None,
+        "inputs": [records.tensor_document(tensor) for tensor in fingerprint.inputs],
+    }
