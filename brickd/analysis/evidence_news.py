@@ -1,7 +1,7 @@
 """Events when a class of a service's evidence becomes unproven, and when it is proven again.
 
-Owns: how long nothing must have been compared, and those sentences. Must not know: how a verdict comes about, where
-what was reported is kept. Invariants: a change is reported once, also by the next daemon; a class is reported as proven
+Owns: when a change is reported, and those sentences. Must not know: how a verdict comes about, where what was reported
+is kept. Invariants: a change is reported once, also by the next daemon; a class is reported as proven
 only after it was reported as unproven; a service without a live worker is forgotten, so that stopping it is no news.
 """
 
@@ -14,14 +14,12 @@ from brickd.analysis.evidence_verdicts import Comparisons, EvidenceVerdict, verd
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.weights.monitor import Weighing
 from brickd.base.json_values import listed, optional, text, unicode
+from brickd.base.thresholds import Thresholds
 from brickd.base.units import plural
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.worker_names import as_argument
 from brickd.query.queries import OUTPUTS_BY
-
-GRACE_NS = 60_000_000_000  # workers that have just started have compared nothing yet
-
 
 REPORTED_MAX = 4_096
 
@@ -42,10 +40,12 @@ class EvidenceNews:
         compared: Callable[[], Compared],
         weighing: Weighing,
         log_event: LogEvent,
+        thresholds: Callable[[], Thresholds],
         reported: Collection[About],
         keep: Callable[[frozenset[About]], object],
     ) -> None:
         self._compared, self._weighing, self._log_event = compared, weighing, log_event
+        self._thresholds = thresholds
         self._since: dict[About, int] = {}
         self._reported, self._keep = set(reported), keep
 
@@ -57,14 +57,14 @@ class EvidenceNews:
         of = Comparisons(self._compared(), self._weighing.judged(snapshot.survey.workers), snapshot.at_ns)
         found = {(each.service, each.evidence): each for each in verdicts(of, workers) if each.recorded}
         self._since = {about: ns for about, ns in self._since.items() if about in found and found[about].unproven}
-        before = frozenset(self._reported)
+        before, for_ns = frozenset(self._reported), self._thresholds().ns("unproven_for")
         self._reported &= found.keys()
         for about, verdict in found.items():
             if not verdict.unproven:
                 self._prove(about, verdict)
                 continue
             since_ns = self._since.setdefault(about, snapshot.now_ns)
-            if snapshot.now_ns - since_ns >= GRACE_NS and about not in self._reported:
+            if snapshot.now_ns - since_ns >= for_ns and about not in self._reported:
                 self._reported.add(about)
                 text = f"{_called(verdict)} unproven: {verdict.why}"
                 self._log_event("evidence_unproven", text, service=verdict.service, command=verdict.command)

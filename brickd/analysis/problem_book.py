@@ -17,7 +17,6 @@ from brickd.base.timestamps import rfc3339
 from brickd.base.units import duration, plural
 
 SECOND = 1_000_000_000
-ACTIVE_NS = 600 * SECOND  # after its cause was last seen
 # A condition may be absent in one look and return in the next: stragglers also need time after a restart.
 AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # an ended problem whose cause is gone
@@ -105,10 +104,16 @@ def ended_with_its_workers(problem: Problem, living: Collection[str]) -> bool:
 
 
 class Book(NamedTuple):
-    """All known problems, by id; `unkept`: the number of problems without room in the last look."""
+    """All known problems, by id.
+
+    Attributes:
+        unkept: the number of problems without room in the last look.
+        active_ns: how long a problem is active after its cause was last seen.
+    """
 
     entries: Mapping[str, Entry] = MappingProxyType({})
     unkept: int = 0
+    active_ns: int = 600 * SECOND  # the default of the threshold active_for
 
     def entry(self, problem: Problem, now_ns: int) -> Entry:
         """The entry of a problem that is found now."""
@@ -154,13 +159,26 @@ class Book(NamedTuple):
             before, entry = self.entries.get(id_), _with_silence(looked, now_ns, changes)
             if id_ not in here and entry.problem.kind in _COUNTED:
                 entry = entry._replace(problem=entry.problem._replace(mark=0))
-            why = _why_over(entry, living, now_ns, equal, here=id_ in here)
+            why = self._why_over(entry, living, now_ns, equal, here=id_ in here)
             if why is None:
                 entries[id_] = _active(before, entry, now_ns, changes, sends=sends)
             else:
                 entries[id_] = _over(before, entry, why, now_ns, changes)
         kept = {id_: each for id_, each in entries.items() if id_ in here or not _is_forgotten(each, now_ns)}
-        return Book(MappingProxyType(kept), unkept), changes
+        return Book(MappingProxyType(kept), unkept, self.active_ns), changes
+
+    def _why_over(
+        self, entry: Entry, living: Collection[str], now_ns: int, equal: Collection[str], *, here: bool
+    ) -> str | None:
+        """Why a problem is not active; None: it is."""
+        if ended_with_its_workers(entry.problem, living):
+            return WORKERS_ENDED
+        unseen_ns = now_ns - entry.seen_ns
+        if unseen_ns > self.active_ns:
+            return f"it was not seen again for {duration(self.active_ns)}"
+        if here or unseen_ns < AWAY_NS:
+            return None
+        return INCOMPARABLE if entry.problem.kind == "weights" and not set(entry.problem.workers) <= {*equal} else GONE
 
     def silenced(self, id_: str, until_ns: int | None) -> Book:
         """The book with a problem silenced until a time, or no longer; KeyError if unknown."""
@@ -220,18 +238,6 @@ def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
     entry = entry._replace(silenced_until_ns=None, covered=())
     changes.append(Change("unsilenced", entry, why))
     return entry
-
-
-def _why_over(entry: Entry, living: Collection[str], now_ns: int, equal: Collection[str], *, here: bool) -> str | None:
-    """Why a problem is not active; None: it is."""
-    if ended_with_its_workers(entry.problem, living):
-        return WORKERS_ENDED
-    unseen_ns = now_ns - entry.seen_ns
-    if unseen_ns > ACTIVE_NS:
-        return f"it was not seen again for {duration(ACTIVE_NS)}"
-    if here or unseen_ns < AWAY_NS:
-        return None
-    return INCOMPARABLE if entry.problem.kind == "weights" and not set(entry.problem.workers) <= {*equal} else GONE
 
 
 def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Change], *, sends: bool) -> Entry:

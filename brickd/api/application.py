@@ -42,7 +42,6 @@ from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recordin
 from brickd.query.parameters import Duration
 from brickd.query.queries import (
     ACTIVE_FOR,
-    ACTIVE_SECONDS,
     EventsQuery,
     FingerprintsQuery,
     HangQuery,
@@ -78,7 +77,7 @@ class StreamQuery(Query):
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), default=2.0)
     over: str | None = given(OVER, default=None)
-    active_for: float = given(ACTIVE_FOR, default=ACTIVE_SECONDS)
+    active_for: float | None = given(ACTIVE_FOR, default=None)
 
 
 @dataclass(frozen=True, slots=True)

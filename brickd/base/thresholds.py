@@ -80,6 +80,15 @@ class Thresholds:
         "A worker that may use one processor only, or whose control group is throttled, is reported if it waits for a"
         " processor for this part of its time; any worker of a service of one or two, for twice this part.",
     )
+    nan_for: float = _row(
+        600, "s", 1, 604_800, "The alarm `nan` of a worker ends when no NaN or infinity was born in it for this time."
+    )
+    active_for: float = _row(
+        600, "s", 1, 604_800, "A problem is active until its cause has not been seen for this time."
+    )
+    unproven_for: float = _row(
+        60, "s", 1, 604_800, "A class of evidence must be unproven for this time before an event reports it."
+    )
 
     def ns(self, name: str) -> int:
         """A duration in nanoseconds."""

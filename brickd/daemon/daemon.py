@@ -127,7 +127,9 @@ class Daemon:
         self._recordings = Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
-        news = EvidenceNews(self.compared, self._weighing, self.log_event, memory.unproven, self._keep_unproven)
+        news = EvidenceNews(
+            self.compared, self._weighing, self.log_event, lambda: self.thresholds, memory.unproven, self._keep_unproven
+        )
         detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
         self._alarms = Alarms(self.log_event, lambda: self.thresholds, detectors)
         self._notifier = Notifier(targets, self.prefix, self.log_event)
@@ -253,7 +255,8 @@ class Daemon:
         """The active alarms."""
         with self._collector.roster.lock:
             names = self._memory.names()
-        return *self._alarms.hold(), *birth_alarms.alarms(self._memory.compared.births, names, time.time_ns())
+        births, for_ns = self._memory.compared.births, self.thresholds.ns("nan_for")
+        return *self._alarms.hold(), *birth_alarms.alarms(births, names, time.time_ns(), for_ns)
 
     def problem_book(self) -> Book:
         """The book of problems over time."""

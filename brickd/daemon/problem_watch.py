@@ -50,7 +50,7 @@ class ProblemWatch:
 
     def book(self) -> Book:
         """The current book."""
-        return self._memory.problems
+        return self._memory.problems._replace(active_ns=self._memory.thresholds.ns("active_for"))
 
     def take(self, snapshot: Snapshot) -> None:
         """Look for problems in a snapshot, and report changes."""

@@ -182,8 +182,12 @@ class SourceQuery(Query):
     )
 
 
-ACTIVE_FOR = Duration(0, 31_536_000, "Show problems whose cause was seen within this time; older ones are in events.")
-ACTIVE_SECONDS = 600.0
+ACTIVE_FOR = Duration(
+    0,
+    31_536_000,
+    "Show problems whose cause was seen within this time; older ones are in events. Default: the daemon's threshold"
+    " active_for.",
+)
 
 
 class StatusQuery(Query):
@@ -191,7 +195,7 @@ class StatusQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     over: str | None = given(OVER, default=None)
-    active_for: float = given(ACTIVE_FOR, default=ACTIVE_SECONDS)
+    active_for: float | None = given(ACTIVE_FOR, default=None)
 
 
 class StragglersQuery(Query):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.problem import WORKERS_MAX, Problem, merged
-from brickd.analysis.problem_book import ACTIVE_NS, Book, ended_with_its_workers, problem_document
+from brickd.analysis.problem_book import Book, ended_with_its_workers, problem_document
 from brickd.base.units import duration, plural
 from brickd.datasources.world import DaemonStatus, World
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
@@ -115,8 +115,8 @@ def living(workers: Iterable[Worker]) -> frozenset[str]:
     return frozenset(worker.name for worker in workers if worker.reading.alive)
 
 
-def active(seen: Seen, now_ns: int, active_ns: int = ACTIVE_NS) -> Listed:
-    """The problems seen within `active_ns`, and all silenced ones; without a daemon, all."""
+def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
+    """The problems seen within `active_ns` (None: the book's time), and all silenced ones; without a daemon, all."""
     found = Listed([], [])
     for problem in problems(seen):
         if seen.book is None:
@@ -128,7 +128,7 @@ def active(seen: Seen, now_ns: int, active_ns: int = ACTIVE_NS) -> Listed:
             continue
         if entry.silenced(now_ns):
             found.silenced.append(entry.document())
-        elif now_ns - entry.seen_ns <= active_ns:
+        elif now_ns - entry.seen_ns <= (seen.book.active_ns if active_ns is None else active_ns):
             found.problems.append(entry.document())
     return found
 

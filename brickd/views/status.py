@@ -25,6 +25,7 @@ def answer(world: World, question: StatusQuery) -> Answer:
     over = counted(world, them, question.over)
     partial, whole, totals = bool(question.names), Ledger(), bricks(over.workers)
     seen = Seen.of(world, found, workers, question.names)
+    active_ns = None if question.active_for is None else round(question.active_for * SECOND)
     slow = seen.slow
     for worker in workers:
         whole.add(worker.ledger)
@@ -47,7 +48,7 @@ def answer(world: World, question: StatusQuery) -> Answer:
         "weights": seen.weights,
         "numerics": numerics_summary.summaries(seen.compared, seen.beside, workers),
         "evidence": evidence_summary.of_status(world, found, workers, seen.compared, seen.beside),
-        **active(seen, time.time_ns(), round(question.active_for * SECOND))._asdict(),
+        **active(seen, time.time_ns(), active_ns)._asdict(),
     }
     return Answer(document, words)
 

@@ -12,7 +12,7 @@ from made_up import MadeUp
 from brickd.analysis.numerics.not_finite import Birth, BornAt
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.numerics.worker_mentions import Called
-from brickd.analysis.problem_book import ACTIVE_NS, Book
+from brickd.analysis.problem_book import Book
 from brickd.analysis.timing.alarms import Alarm
 from brickd.analysis.timing.findings import STALE_NS, StragglerVerdict
 from brickd.base.timestamps import Moment, rfc3339
@@ -26,6 +26,7 @@ from brickd.views.problems import LISTED_MAX, Seen, active, problems
 
 DAEMON = DaemonStatus("1.0", 1, 0, 0, "test-")
 T = 1_700_000_000 * 10**9
+ACTIVE_NS = Book().active_ns
 OFF, SPANS = _reader.CONTROL_OFF, _reader.CONTROL_SPANS
 
 
@@ -123,6 +124,9 @@ def test_a_daemon_lists_what_was_seen_lately_and_silenced_problems_apart() -> No
     assert listed(T + ACTIVE_NS) == ([of_off, of_lost], [])
     assert listed(T + ACTIVE_NS + 1) == ([of_off], [])
     assert listed(T + ACTIVE_NS + 1, ACTIVE_NS + 1) == ([of_off, of_lost], [])
+    assert listed(T + 6, of=seen._replace(book=book._replace(active_ns=5))) == ([of_off], []), "the time of the book"
+    assert listed(T, 0) == ([of_off, of_lost], []), "no time at all is not the time of the book"
+    assert listed(T + 1, 0) == ([of_off], [])
     grown = seen._replace(workers=[made("api/0", counts={"no_lane": 4})])
     assert listed(T + 2 * ACTIVE_NS, of=grown) == ([of_lost], [])
     silenced = seen._replace(book=book.silenced(found[0].id, T + 9))

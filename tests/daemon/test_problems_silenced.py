@@ -60,6 +60,9 @@ def test_a_stream_of_the_status_has_the_problems_whose_cause_was_seen_within_the
         assert streamed() == ["died"]
         until(lambda: not streamed(("active-for", "0")))
         assert (streamed(), streamed(("active-for", "1h"))) == (["died"], ["died"])
+        brickd("set", "--threshold", "active_for=1s")
+        until(lambda: not streamed())
+        assert streamed(("active-for", "1h")) == ["died"]
         daemon.end()
 
 

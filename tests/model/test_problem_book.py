@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from brickd.analysis.problem import WORKERS_MAX, Problem, merged
 from brickd.analysis.problem_book import (
-    ACTIVE_NS,
     AWAY_NS,
     ENTRIES_MAX,
     GONE,
@@ -22,8 +21,10 @@ from brickd.analysis.problem_book import (
     Change,
 )
 from brickd.base.json_values import parsed, plain
+from brickd.base.thresholds import Thresholds
 
 T = 1_700_000_000 * SECOND
+ACTIVE_NS = Book().active_ns
 OFF = Problem("off", "api", ("api/0",), "recording is off in 1 worker of api", "brickd set --recording on api")
 LOST = Problem("lost", "api", ("api/0",), "api/0: raise BRICKD_EVENTS: 9 events dropped", "brickd inspect", "events", 9)
 ODD = Problem("weights", "api", ("api/2",), "weights: api/2 differs", "brickd weights api")
@@ -129,6 +130,16 @@ def test_a_loss_is_seen_when_its_counter_grows_and_ends_ten_minutes_after() -> N
     assert states(changes) == [("recovered", "it was not seen again for 10.0 min")]
     assert over.updated([grown], LIVING, T + 70 * SECOND + ACTIVE_NS)[1] == []
     assert states(over.updated([LOST._replace(mark=11)], LIVING, T + 70 * SECOND + ACTIVE_NS)[1]) == [("began", "")]
+
+
+def test_a_problem_is_active_for_the_time_of_its_book() -> None:
+    assert Thresholds().ns("active_for") == ACTIVE_NS
+    book = lived((0, [LOST]))[0]._replace(active_ns=5 * SECOND)
+    later, changes = book.updated([LOST], LIVING, T + 5 * SECOND)
+    assert (changes, later.active_ns) == ([], 5 * SECOND)
+    assert states(later.updated([LOST], LIVING, T + 5 * SECOND + 1)[1]) == [
+        ("recovered", "it was not seen again for 5.0 s")
+    ]
 
 
 def test_a_counter_that_falls_is_not_seen_again_and_one_that_grows_from_there_is() -> None:

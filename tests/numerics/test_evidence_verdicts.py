@@ -12,7 +12,7 @@ import pytest
 from made_up import MadeUp
 from weighed import Weighed, several
 
-from brickd.analysis.evidence_news import GRACE_NS, REPORTED_MAX, About, EvidenceNews
+from brickd.analysis.evidence_news import REPORTED_MAX, About, EvidenceNews
 from brickd.analysis.evidence_verdicts import (
     LATER,
     WEIGHTS_WINDOW_NS,
@@ -25,6 +25,7 @@ from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite,
 from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, added
 from brickd.analysis.weights.monitor import Weighing
 from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
+from brickd.base.thresholds import Thresholds
 from brickd.cli.health import Bounds, conditions
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
@@ -212,6 +213,9 @@ def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> Non
 # ---- events
 
 
+GRACE_NS = Thresholds().ns("unproven_for")
+
+
 class News:
     """What is reported of one service, snapshot by snapshot."""
 
@@ -219,8 +223,11 @@ class News:
         self.compared, self.kept = Compared(), list[frozenset[About]]()
         self.workers = list(workers) or [member()]
         self.told: list[tuple[str, str]] = []
+        self.thresholds = Thresholds()
         weighing = cast(Weighing, SimpleNamespace(judged=lambda _: []))
-        self._news = EvidenceNews(lambda: self.compared, weighing, self._tell, reported, self.kept.append)
+        self._news = EvidenceNews(
+            lambda: self.compared, weighing, self._tell, lambda: self.thresholds, reported, self.kept.append
+        )
 
     def _tell(self, kind: str, text: str, **more: str | None) -> None:
         assert (more["service"], more["command"]) == ("api", "brickd coverage api")
@@ -259,6 +266,9 @@ def test_a_class_that_is_compared_in_time_is_no_news_and_its_time_begins_anew() 
     news.take(GRACE_NS, FingerprintCounts(9))
     news.take(2 * GRACE_NS - 1)
     assert news.told == []
+    news.thresholds = Thresholds(unproven_for=1)
+    news.take(2 * GRACE_NS - 1)
+    assert news.told == [UNPROVEN], "the threshold is that of now"
 
 
 def test_what_a_daemon_reported_the_next_one_reports_no_more_but_that_it_is_proven_again() -> None:

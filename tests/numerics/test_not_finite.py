@@ -16,7 +16,7 @@ from test_watch import TABLES, Service
 from verbs import brickd, document, started
 
 from brickd.analysis.numerics import not_finite
-from brickd.analysis.numerics.birth_alarms import ACTIVE_NS, EVENTS_MAX, alarms, log_births, problems
+from brickd.analysis.numerics.birth_alarms import EVENTS_MAX, alarms, log_births, problems
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.not_finite import (
     BIRTHS_MAX,
@@ -37,6 +37,7 @@ from brickd.shm import _reader
 MORE, UNREAD = 4, 0
 FINE, INPUT = Tensor(1), Tensor(7)
 NAN, INF, NEG = Tensor(2, nan=1), Tensor(2, pos_inf=3), Tensor(2, neg_inf=2)
+ACTIVE_NS = Book().active_ns
 KNOWN = {f"u{n}": f"api/{n}" for n in range(9)}
 
 
@@ -347,26 +348,26 @@ def test_an_older_state_has_no_births_and_a_wrong_one_is_refused() -> None:
 
 def test_a_worker_has_one_alarm_that_names_the_first_site_while_it_goes_on() -> None:
     births = {born("-Inf", layer=-1): Birth(2, 90, 100), born(): Birth(5, 10, 95), born(layer=4): Birth(1, 20, 20)}
-    (alarm,) = alarms(births, KNOWN, 101)
+    (alarm,) = alarms(births, KNOWN, 101, ACTIVE_NS)
     assert (alarm.kind, alarm.service, alarm.workers, alarm.subject) == ("nan", "api", ("api/0",), "u0")
     assert alarm.text.startswith("api/0 computes NaN and -Inf at k1 layer 3 (and at 2 more sites) since ")
     assert alarm.text.endswith(", 8 times; its inputs hold none")
-    (one,) = alarms({born(layer=0): Birth(1, 1, 1), born(layer=1): Birth(1, 2, 2)}, {}, 9)
+    (one,) = alarms({born(layer=0): Birth(1, 1, 1), born(layer=1): Birth(1, 2, 2)}, {}, 9, ACTIVE_NS)
     assert (one.workers, one.text.split(" since ")[0]) == (
         ("u0",),
         "u0 computes NaN at k1 layer 0 (and at 1 more site)",
     )
-    assert ACTIVE_NS == 600 * 10**9
-    assert len(alarms(births, KNOWN, 99 + ACTIVE_NS)) == 1
-    assert alarms(births, KNOWN, 100 + ACTIVE_NS) == []
-    two = alarms(births | {born(worker="u1", layer=-1): Birth(1, 99, 99)}, {}, 101)
+    assert len(alarms(births, KNOWN, 99 + ACTIVE_NS, ACTIVE_NS)) == 1
+    assert alarms(births, KNOWN, 100 + ACTIVE_NS, ACTIVE_NS) == []
+    two = alarms(births | {born(worker="u1", layer=-1): Birth(1, 99, 99)}, {}, 101, ACTIVE_NS)
     assert [(each.workers, " at k1 since " in each.text) for each in two] == [(("u0",), False), (("u1",), True)]
 
 
 def test_a_problem_is_seen_again_when_anything_is_born_again_and_ends_with_an_event_of_its_own() -> None:
     births = {born(): Birth(5, 10, 95), born("Inf"): Birth(2, 20, 100)}
     (problem,) = problems(births, KNOWN, 101)
-    assert (problem.kind, problem.workers, problem.text) == ("nan", ("api/0",), alarms(births, KNOWN, 101)[0].text)
+    (alarm,) = alarms(births, KNOWN, 101, ACTIVE_NS)
+    assert (problem.kind, problem.workers, problem.text) == ("nan", ("api/0",), alarm.text)
     assert (problem.mark, problem.first_ns, problem.last_ns) == (7, 10, 100)
     assert len(problems(births, KNOWN, 9 * ACTIVE_NS)) == 1, "it outlives its alarm"
     book, began = Book().updated([problem], {"api/0"}, 200)
@@ -426,3 +427,6 @@ def test_a_worker_without_a_peer_that_computes_nan_is_named_at_once_on_every_scr
         assert (ended.returncode, "api/0 computes NaN or Inf" in ended.stdout) == (1, True)
         assert brickd("status", "--check", "--ignore", "nan").returncode == 0
         assert document("status", "api/0")["alarms"] == said["alarms"]
+        brickd("set", "--threshold", "nan_for=1s")
+        after = daemon.once("/status", lambda said: not said["alarms"])
+        assert [each["kind"] for each in after["problems"]] == ["nan"], "the alarm has ended, the problem has not"

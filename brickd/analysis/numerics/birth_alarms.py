@@ -1,8 +1,7 @@
 """Reports of NaN and infinities that are born in a worker: an event, an alarm, a problem.
 
-Owns: those sentences, how long a birth is an alarm, how many sites of a worker get an event. Must not know: when a
-birth is a finding, screens. Invariants: the text names the worker, the kind and the first site; a worker has one alarm
-for all of its sites.
+Owns: those sentences, how many sites of a worker get an event. Must not know: when a birth is a finding, screens.
+Invariants: the text names the worker, the kind and the first site; a worker has one alarm for all of its sites.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from brickd.base.units import plural
 from brickd.model.event_log import LogEvent
 from brickd.model.worker_names import as_argument
 
-ACTIVE_NS = 600_000_000_000  # an alarm ends after this time without a birth
 EVENTS_MAX = 8  # sites of a worker that get their own event
 
 
@@ -37,12 +35,12 @@ def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], name
         log_event("nan", text, service=at.service, worker=name, command=_command(at.service))
 
 
-def alarms(births: Births, names: Mapping[str, str], now_ns: int) -> list[Alarm]:
-    """One alarm for each worker with a recent birth."""
+def alarms(births: Births, names: Mapping[str, str], now_ns: int, for_ns: int) -> list[Alarm]:
+    """One alarm for each worker with a birth in the last `for_ns`."""
     return [
         _alarm(service, uuid, names.get(uuid) or uuid[:8], found, now_ns)
         for (service, uuid), found in _of_workers(births).items()
-        if max(birth.latest_ns for _, birth in found) > now_ns - ACTIVE_NS
+        if max(birth.latest_ns for _, birth in found) > now_ns - for_ns
     ]
 
 
