@@ -282,11 +282,11 @@ class Application:
 
     async def _set(self, order: Setting) -> Response:
         if order.service is None:
-            thresholds = await self._in_thread(self._served.set_thresholds, order)
+            thresholds = await self._in_thread(self._served.orders.set_thresholds, order)
             of_service: dict[str, Any] = dict.fromkeys((*Wish().document(), "workers", "deaf"))
         else:
-            wish, workers, deaf = await self._in_thread(self._served.set, order)
-            thresholds = self._served.thresholds
+            wish, workers, deaf = await self._in_thread(self._served.orders.set, order)
+            thresholds = self._served.orders.thresholds
             of_service = {**wish.document(), "workers": workers, "deaf": deaf}
         return self._done(service=order.service, **of_service, thresholds=thresholds.documents())
 
@@ -297,10 +297,10 @@ class Application:
         return self._done(targets=await self._in_thread(self._served.test_notify))
 
     async def _forget(self, order: Forgetting) -> Response:
-        return self._done(forgotten=await self._in_thread(self._served.forget, order))
+        return self._done(forgotten=await self._in_thread(self._served.orders.forget, order))
 
     async def _rescan(self, order: Rescanning) -> Response:
-        return self._done(workers=await self._in_thread(self._served.rescan, order))
+        return self._done(workers=await self._in_thread(self._served.orders.rescan, order))
 
     async def _record(self, order: Recording) -> Response:
         def begin() -> Awaitable[Recorder]:

@@ -16,6 +16,26 @@ from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 
 
+class Orders(Protocol):
+    """Carries out changes to a daemon."""
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds of alarms."""
+
+    def set_thresholds(self, order: Setting) -> Thresholds:
+        """Change thresholds; returns all. WrongQuestion for an unknown name or a value out of range."""
+
+    def set(self, order: Setting) -> Obeyed:
+        """Set what a service records; NoSuchWorker if no worker has this service."""
+
+    def rescan(self, order: Rescanning) -> list[str]:
+        """Tell workers to read their weights again; returns their names. NoSuchWorker if unknown."""
+
+    def forget(self, order: Forgetting) -> int:
+        """Drop the totals of dead workers; returns their number. NoSuchWorker for an unknown name."""
+
+
 class Served(World, Protocol):
     """A daemon, as the API sees it: a world, its events, and its controls."""
 
@@ -31,26 +51,14 @@ class Served(World, Protocol):
         """The status of the daemon."""
 
     @property
-    def thresholds(self) -> Thresholds:
-        """The thresholds of alarms."""
-
-    def set_thresholds(self, order: Setting) -> Thresholds:
-        """Change thresholds; returns all. WrongQuestion for an unknown name or a value out of range."""
-
-    def set(self, order: Setting) -> Obeyed:
-        """Set what a service records; NoSuchWorker if no worker has this service."""
-
-    def rescan(self, order: Rescanning) -> list[str]:
-        """Tell workers to read their weights again; returns their names. NoSuchWorker if unknown."""
+    def orders(self) -> Orders:
+        """Carries out changes to it."""
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         """Silence a problem, or lift it; returns the silenced ones. NoSuchProblem for an unknown id."""
 
     def test_notify(self) -> list[dict[str, Any]]:
         """Send a test to the targets of alarms; returns their answers. BrickdError without targets."""
-
-    def forget(self, order: Forgetting) -> int:
-        """Drop the totals of dead workers; returns their number. NoSuchWorker for an unknown name."""
 
     def record(self, order: Recording) -> Recorder:
         """Begin a recording; it ends when its last owner ends it.

@@ -115,15 +115,15 @@ def _run(
     group = inprocess_daemon.group()
     with inprocess_daemon.draining(here, group, numerics_bytes=numerics_bytes, targets=targets) as daemon:
         if values:
-            daemon.take_thresholds(daemon.thresholds.with_(values))
+            daemon.orders.take_thresholds(daemon.orders.thresholds.with_(values))
 
         def listen() -> Listener:
-            daemon.restore()
+            daemon.saver.restore()
             return Listener(here.socket, group=group, replace=True)
 
         limits = Limits.of(inprocess_daemon.descriptors().clients)
         server, manager = Server(daemon, listen, limits), Manager(os.environ)
-        daemon.sheds(server.shed)
+        daemon.saver.close_clients = server.shed
 
         def stop() -> None:
             manager.stopping()

@@ -1,19 +1,17 @@
 """The daemon as a process: its parts, and what its API may ask of them.
 
-Owns: the set of parts, and the locks between the API and the loop. Must not know: the order of the loop's steps, where
-the memory is saved, HTTP. Invariants: a daemon that may not start changes nothing; no API request stops the loop.
+Owns: the set of parts, their start and end. Must not know: the order of the loop's steps, where the memory is saved,
+HTTP. Invariants: a daemon that may not start changes nothing; no API request stops the loop.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from brickd.analysis.evidence_news import About, EvidenceNews
 from brickd.analysis.numerics import birth_alarms
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
-from brickd.analysis.numerics.online_state import Compared, DivergentSite
+from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.problem_book import Book
 from brickd.analysis.timing.alarms import Alarm, Alarms
 from brickd.analysis.timing.findings import StragglerVerdict
@@ -30,7 +28,7 @@ from brickd.analysis.timing.growing_memory import GrowingMemory
 from brickd.analysis.timing.monitor import Lookout
 from brickd.analysis.timing.slower import Slower
 from brickd.analysis.timing.stuck import Stuck
-from brickd.analysis.weights import codec, verdicts
+from brickd.analysis.weights import verdicts
 from brickd.analysis.weights.monitor import Scales, Weighing
 from brickd.analysis.weights.rescans import WeightDoubts
 from brickd.analysis.weights.shards import shards_of
@@ -39,41 +37,41 @@ from brickd.base.cpu_sharing import CpuSharing
 from brickd.base.locks import process
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.paths import runtime
-from brickd.base.thresholds import Thresholds, assigned, assignments
 from brickd.base.units import plural
 from brickd.daemon.collector import Collector
 from brickd.daemon.epochs import EPOCH_NS, Epochs
 from brickd.daemon.loop import Loop
 from brickd.daemon.notify import Notifier, Target
+from brickd.daemon.order_handler import OrderHandler
 from brickd.daemon.problem_watch import ProblemWatch
 from brickd.daemon.process_usage import Usages
 from brickd.daemon.sampler import Sampler
+from brickd.daemon.saving import Saver
 from brickd.datasources.world import DaemonStatus, Details, Source
 from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.model.event_log import KEPT, Log
 from brickd.model.kernel_sources.files import Filed
 from brickd.model.kernel_sources.store import KnownSources
-from brickd.model.retained_workers import RetainedTotals
 from brickd.model.survey_snapshot import Takes
 from brickd.model.windows import Window, Windows
-from brickd.model.worker_names import suggestion
 from brickd.model.workers import Survey, Worker, select, survey
-from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Silencing, Wish
+from brickd.query.orders import EndRecording, Recording, Silencing
 from brickd.recording.library import ROOM, Shelf
 from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder, Recordings
 from brickd.shm import _reader
-from brickd.shm.sampling import ALL
 from brickd.shm.segment import Segment, open_segment
-from brickd.shm.segment_files import EXHAUSTED, find, prefix
+from brickd.shm.segment_files import find, prefix
 from brickd.state.runtime_dir import Home
-
-_READ_AGAIN_NS = 30_000_000_000
-_STARVED_AGAIN_NS = 60_000_000_000  # between two reports
 
 
 class Daemon:
-    """A running daemon, as its API sees it: every method may be called from any thread."""
+    """A running daemon, as its API sees it: every method may be called from any thread.
+
+    Attributes:
+        saver: writes its files.
+        orders: carries out what its API orders.
+    """
 
     source: Source = "daemon"
 
@@ -94,7 +92,7 @@ class Daemon:
         self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
-        self._home, self._memory = home, memory
+        self._memory = memory
         # The numbers of a killed daemon's last events were not saved: skip them, so that no number is used twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
         self._log_lock = threading.Lock()
@@ -108,22 +106,21 @@ class Daemon:
         memory.sources.go_into(filed, self.log_event)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
         self._numerics = Numerics(numerics_bytes, weights, shares=True)
-        self._weights_kept, self._weights_news, self._weights_kept_ns = weights.changes, weights.news, 0
-        self._shed: Callable[[], None] = lambda: None
-        self._starved_ns = -_STARVED_AGAIN_NS
+        self.saver = Saver(home, memory, weights, self.log_event)
         self._collector = Collector(
             memory,
-            self._keep,
+            self.saver.keep,
             self.log_event,
             workers_max=workers_max,
             numerics=self._numerics,
             epochs=Epochs(epoch_ns),
-            starve=self._starve,
+            starve=self.saver.starve,
         )
         self._collector.roster.stays = stays
         self._loop = Loop(self._collector, self.log_event)
+        self.orders = OrderHandler(self._collector, self._numerics, self.survey, self._loop.wake, self.log_event)
         self._usages, self._windows = Usages(), Windows()
-        self._lookout = Lookout(self.log_event, CpuSharing().of, lambda: self.thresholds)
+        self._lookout = Lookout(self.log_event, CpuSharing().of, lambda: self.orders.thresholds)
         self._recordings = Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
@@ -131,7 +128,7 @@ class Daemon:
             self.compared, self._weighing, self.log_event, lambda: self.thresholds, memory.unproven, self._keep_unproven
         )
         detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
-        self._alarms = Alarms(self.log_event, lambda: self.thresholds, detectors)
+        self._alarms = Alarms(self.log_event, lambda: self.orders.thresholds, detectors)
         self._notifier = Notifier(targets, self.prefix, self.log_event)
         send = self._notifier.send if targets else None
         self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
@@ -145,49 +142,6 @@ class Daemon:
         number = self.events.add(kind, text, **of).number
         with self._log_lock:  # threads of the API log, too, and may arrive here out of order
             self._memory.newest_event = max(self._memory.newest_event, number)
-
-    def _keep(self, content: bytes) -> None:
-        try:
-            self.restore()
-        except DaemonRefused as error:
-            raise OSError(errno.EBUSY, str(error)) from None
-        try:
-            self._keep_weights()
-            self._home.keep(content)
-        except OSError as error:
-            if error.errno in EXHAUSTED:
-                self._starve()
-            raise
-
-    def sheds(self, shed: Callable[[], None]) -> None:
-        """Set what closes all clients if the checkpoint or the drain lacks file descriptors."""
-        self._shed = shed
-
-    def _starve(self) -> None:
-        """Close all clients, because no file descriptor is left."""
-        self._shed()
-        now_ns = time.monotonic_ns()
-        if now_ns - self._starved_ns >= _STARVED_AGAIN_NS:
-            self._starved_ns = now_ns
-            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-            text = f"no file descriptor was left, of {most:,} that are allowed: all clients were closed"
-            self.log_event("starved", text, command="brickd doctor")
-
-    def _keep_weights(self) -> None:
-        """Save the weights before the checkpoint that counts them; drop those of forgotten workers."""
-        weights = self._numerics.weights
-        weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
-        # If weights are only read again without a change, losing this file loses only the time of the last read.
-        late = self._memory.closed or time.monotonic_ns() - self._weights_kept_ns >= _READ_AGAIN_NS
-        if weights.news != self._weights_news or (late and weights.changes != self._weights_kept):
-            self._home.keep_weights(codec.encode(self.prefix, weights))
-            self._weights_kept, self._weights_news = weights.changes, weights.news
-            self._weights_kept_ns = time.monotonic_ns()
-
-    def restore(self) -> None:
-        """Recreate a removed runtime directory; DaemonRefused if that fails."""
-        if self._home.restore(self.prefix):
-            self.log_event("restored", "the runtime directory had been removed: it was made and taken again")
 
     # ---- its life
 
@@ -322,63 +276,6 @@ class Daemon:
             held = self._collector.roster.attached.get(uuid)
         return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
-    def set(self, order: Setting) -> Obeyed:
-        """Set what the workers of a service record, now and later; returns how many obey."""
-        assert order.service is not None
-        collector, roster = self._collector, self._collector.roster
-        with roster.reading, roster.lock:
-            known = {each.service for each in roster.attached.values()} | set(collector.memory.wishes)
-            if order.service not in known:
-                hint = suggestion(order.service, known)
-                raise NoSuchWorker(f"no service {order.service}: {hint} (see brickd status)")
-            before = collector.memory.wishes.get(order.service, Wish())
-            wish = Wish(
-                before.spans if order.spans is None else order.spans == "on",
-                before.off if order.recording is None else order.recording == "off",
-                order.fingerprints or before.fingerprints,
-                () if ALL in order.sites else order.sites or before.sites,
-            )
-            here = [each.segment.thins for each in roster.of_service(order.service)]
-            obeyed = Obeyed(wish, len(here), here.count(False))
-            if not order.changes:
-                return obeyed
-            collector.memory.wishes.pop(order.service, None)
-            if wish != Wish():
-                collector.memory.wishes[order.service] = wish
-            collector.change()
-            roster.command(order.service)
-        self._loop.wake()
-        self.log_event("set", f"{wish.text()} for {plural(obeyed.workers, 'worker')}", service=order.service)
-        return obeyed
-
-    @property
-    def thresholds(self) -> Thresholds:
-        """The thresholds of alarms."""
-        return self._memory.thresholds
-
-    def set_thresholds(self, order: Setting) -> Thresholds:
-        """Change thresholds; returns all of them."""
-        if order.threshold:
-            self.take_thresholds(assigned(order.threshold, self.thresholds))
-        return self.thresholds
-
-    def take_thresholds(self, thresholds: Thresholds) -> None:
-        """Judge by these thresholds from now on, and save them."""
-        with self._collector.roster.lock:
-            self._memory.thresholds = thresholds
-            self._collector.change()
-        self._loop.wake()
-        changed = ", ".join(assignments(thresholds)) or "all of them the defaults"
-        self.log_event("set", f"thresholds: {changed}")
-
-    def rescan(self, order: Rescanning) -> list[str]:
-        """Tell workers to read their weights again; returns their names."""
-        select(self.survey().workers, order.names)
-        roster = self._collector.roster
-        with roster.reading, roster.lock:
-            meant = [each for each in roster.drained() if each.heir is None and each.is_of(order.names)]
-            return sorted(each.name for each in meant if each.rescan())
-
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         """Silence a problem, or lift the silence; returns the silenced problems."""
         return self._problems.silence(order)
@@ -396,50 +293,6 @@ class Daemon:
         with self._collector.roster.lock:
             self._collector.change()
         self._loop.wake()
-
-    def forget(self, order: Forgetting) -> int:
-        """Drop the totals of dead workers; returns their number."""
-        collector = self._collector
-        names = set(order.names)
-        dead = [worker for worker in self.survey().workers if not worker.reading.alive] if names else []
-        known = {worker.name for worker in dead} | {worker.service for worker in dead}
-        for name in order.names:
-            if name not in known:
-                raise NoSuchWorker(f"no ended worker {name}: {suggestion(name, known)} (see brickd workers)")
-        uuids = {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
-
-        def meant(gone: RetainedTotals) -> bool:
-            return not names or gone.reading.uuid in uuids
-
-        with collector.roster.lock:
-            gone = [*collector.memory.gone.values(), *collector.memory.older.values()]
-            living = {each.uuid for each in collector.roster.drained()}
-            dropped = [each for each in gone if meant(each)]
-            forgotten = {uuid for uuid, each in collector.memory.gone.items() if meant(each)}
-            collector.roster.forget(forgotten)
-            added_up = {key: each for key, each in collector.memory.older.items() if meant(each)}
-            for key in added_up:
-                collector.memory.drop(collector.memory.older.pop(key))
-            if not names:
-                collector.memory.removed.take_note()
-            forgotten.update(self._unknown({each.reading.service for each in added_up.values()} if names else None))
-            collector.change()
-
-        def about(finding: DivergentSite) -> bool:
-            named = forgotten.intersection(finding.named)
-            return not living.intersection(finding.named) and bool(not names or finding.place.service in names or named)
-
-        if collector.watch is not None:
-            collector.watch.forget(forgotten, about)
-        self._loop.wake()
-        return sum(each.workers for each in dropped)
-
-    def _unknown(self, services: Collection[str] | None) -> Collection[str]:
-        """The producers of fingerprints without a place of their own in the memory, by service."""
-        memory = self._collector.memory
-        stay = memory.known.keys() | memory.gone.keys()
-        left = [each for uuid, each in self._numerics.producers.copy().items() if uuid not in stay]
-        return {each.uuid for each in left if services is None or each.service in services}
 
     # ---- recordings
 

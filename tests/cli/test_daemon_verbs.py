@@ -131,9 +131,9 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
         started(worker, BRICKD_SERVICE=service)
     ended = started(worker, BRICKD_SERVICE="ended")
     for service in ("api", "ended"):
-        daemon.set(Setting(service, spans="on", recording="off"))
+        daemon.orders.set(Setting(service, spans="on", recording="off"))
     ended.kill()
-    daemon.set(Setting("-batch", spans="on"))
+    daemon.orders.set(Setting("-batch", spans="on"))
     answer = document("workers")
     daemon.end()
     alone = document("workers")
@@ -162,7 +162,7 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
 
 def test_how_recording_is_turned_on_again_can_be_pasted(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="-x; touch y")
-    daemon.set(Setting("-x; touch y", recording="off"))
+    daemon.orders.set(Setting("-x; touch y", recording="off"))
     (problem,) = document("status")["problems"]
     assert brickd(*shlex.split(problem["command"])[1:]).returncode == 0
     assert flags() == 0

@@ -192,7 +192,7 @@ def used(content: bytes, dead: Dead) -> set[str]:
             now_ns += SECOND
             daemon._collector.tick(now_ns, look=True)
             shown(daemon)
-        daemon.forget(Forgetting())
+        daemon.orders.forget(Forgetting())
         daemon._collector.end(now_ns)
         assert not daemon._collector.trouble
         return {event.kind for event in daemon.events.since(0).events}

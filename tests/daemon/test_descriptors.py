@@ -154,11 +154,11 @@ def test_a_checkpoint_for_which_no_descriptor_is_left_has_clients_closed(prefix:
     closed: list[str] = []
     with Home(runtime()) as home:
         daemon = Daemon(home)
-        daemon.sheds(lambda: closed.append("all"))
+        daemon.saver.close_clients = lambda: closed.append("all")
         with no_descriptor_left(os.getpid()), pytest.raises(OSError, match="Too many open files"):
-            daemon._keep(b"content")
+            daemon.saver.keep(b"content")
         assert closed == ["all"]
-        daemon._keep(b"content")
+        daemon.saver.keep(b"content")
         assert (runtime().checkpoint.read_bytes(), closed) == (b"content", ["all"])
 
 

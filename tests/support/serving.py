@@ -37,36 +37,18 @@ _CONTROL_PAGE = 4096
 _OFF, _SPANS = 1, 2
 
 
-class Daemon(SharedMemory):
-    """What a daemon is to the API, without its loop: shared memory as it is, orders carried out on the spot."""
-
-    source: Source = "daemon"
+class Orders:
+    """Orders carried out on shared memory, on the spot."""
 
     def __init__(self) -> None:
-        self.events, self.shelf = Log(), Shelf(runtime().recordings)
-        self.checkpoint_problem: str | None = None
-        self.judged: StragglerVerdict | None = None
-        self.seen, self.thresholds = Compared(), Thresholds()
-        self.server: Server
-        self.thread: threading.Thread
-        self._started_ns = time.time_ns()
-
-    def daemon(self) -> DaemonStatus:  # type: ignore[override]
-        uptime = time.time_ns() - self._started_ns
-        return DaemonStatus("0.1.0", os.getpid(), self._started_ns, uptime, prefix(), self.checkpoint_problem)
-
-    def compared(self) -> Compared:
-        return self.seen
-
-    def stragglers(self) -> StragglerVerdict | None:  # type: ignore[override]
-        return self.judged
+        self.thresholds = Thresholds()
 
     def set_thresholds(self, order: Setting) -> Thresholds:
         self.thresholds = assigned(order.threshold, self.thresholds)
         return self.thresholds
 
     def set(self, order: Setting) -> Obeyed:
-        workers = [worker for worker in self.survey().workers if worker.service == order.service]
+        workers = [worker for worker in SharedMemory().survey().workers if worker.service == order.service]
         if not workers:
             raise NoSuchWorker(f"no service {order.service}")
         flags = 0
@@ -89,6 +71,31 @@ class Daemon(SharedMemory):
                 if not segment.identity().alive:
                     forgotten += segment.unlink()
         return forgotten
+
+
+class Daemon(SharedMemory):
+    """What a daemon is to the API, without its loop: shared memory as it is, orders carried out on the spot."""
+
+    source: Source = "daemon"
+
+    def __init__(self) -> None:
+        self.events, self.shelf = Log(), Shelf(runtime().recordings)
+        self.checkpoint_problem: str | None = None
+        self.judged: StragglerVerdict | None = None
+        self.seen, self.orders = Compared(), Orders()
+        self.server: Server
+        self.thread: threading.Thread
+        self._started_ns = time.time_ns()
+
+    def daemon(self) -> DaemonStatus:  # type: ignore[override]
+        uptime = time.time_ns() - self._started_ns
+        return DaemonStatus("0.1.0", os.getpid(), self._started_ns, uptime, prefix(), self.checkpoint_problem)
+
+    def compared(self) -> Compared:
+        return self.seen
+
+    def stragglers(self) -> StragglerVerdict | None:  # type: ignore[override]
+        return self.judged
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         return []

@@ -1,0 +1,76 @@
+"""Saving a daemon's memory and weights, and what happens when the machine has no file descriptor left.
+
+Owns: the order in which the files are written, and when unchanged weights are written again. Must not know: their
+formats, when the loop saves. Invariant: the saved weights are never older than the checkpoint that counts them.
+"""
+
+from __future__ import annotations
+
+import errno
+import resource
+import time
+from collections.abc import Callable
+
+from brickd.analysis.weights import codec
+from brickd.analysis.weights.store import Weights
+from brickd.errors import DaemonRefused
+from brickd.model.event_log import LogEvent
+from brickd.shm.segment_files import EXHAUSTED
+from brickd.state.daemon_state import Memory
+from brickd.state.runtime_dir import Home
+
+_READ_AGAIN_NS = 30_000_000_000
+_STARVED_AGAIN_NS = 60_000_000_000  # between two reports
+
+
+class Saver:
+    """Writes into a daemon's directories.
+
+    Attributes:
+        close_clients: frees file descriptors, when the checkpoint or the drain lacks one.
+    """
+
+    def __init__(self, home: Home, memory: Memory, weights: Weights, log_event: LogEvent) -> None:
+        self._home, self._memory, self._weights, self._log_event = home, memory, weights, log_event
+        self._kept, self._news, self._kept_ns = weights.changes, weights.news, 0
+        self._starved_ns = -_STARVED_AGAIN_NS
+        self.close_clients: Callable[[], None] = lambda: None
+
+    def restore(self) -> None:
+        """Recreate a removed runtime directory; DaemonRefused if that fails."""
+        if self._home.restore(self._memory.prefix):
+            self._log_event("restored", "the runtime directory had been removed: it was made and taken again")
+
+    def keep(self, checkpoint: bytes) -> None:
+        """Save the weights, then the checkpoint; OSError if that fails."""
+        try:
+            self.restore()
+        except DaemonRefused as error:
+            raise OSError(errno.EBUSY, str(error)) from None
+        try:
+            self._keep_weights()
+            self._home.keep(checkpoint)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                self.starve()
+            raise
+
+    def starve(self) -> None:
+        """Close all clients, because no file descriptor is left."""
+        self.close_clients()
+        now_ns = time.monotonic_ns()
+        if now_ns - self._starved_ns >= _STARVED_AGAIN_NS:
+            self._starved_ns = now_ns
+            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            text = f"no file descriptor was left, of {most:,} that are allowed: all clients were closed"
+            self._log_event("starved", text, command="brickd doctor")
+
+    def _keep_weights(self) -> None:
+        """Save the weights before the checkpoint that counts them; drop those of forgotten workers."""
+        self._weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
+        # If weights are only read again without a change, losing this file loses only the time of the last read.
+        late = self._memory.closed or time.monotonic_ns() - self._kept_ns >= _READ_AGAIN_NS
+        if self._weights.news != self._news or (late and self._weights.changes != self._kept):
+            self._home.keep_weights(codec.encode(self._memory.prefix, self._weights))
+            self._kept, self._news = self._weights.changes, self._weights.news
+            self._kept_ns = time.monotonic_ns()
