@@ -70,7 +70,7 @@ unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const 
 unsigned brick_node_begin(uint32_t brick, const void *key);
 unsigned brick_node_end(uint32_t brick, const void *key);
 
-/* Record that the open node is a function defined at this line of the file, or that it is a task. */
+/* Record that the open node is a function defined at this line of the file (BRICK_UNNAMED: it is unknown), or a task. */
 unsigned brick_node_defined(uint32_t file, uint32_t line, const void *key);
 unsigned brick_node_task(uint64_t polls, uint64_t yields, const void *key);
 

@@ -229,7 +229,7 @@ enum brick_unit {
     BRICK_UNIT_D2D = 8,
     BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: transfers that moved back as many bytes as an earlier one brought */
     BRICK_UNIT_NEEDS = 10,   /* the path above needs what the brick of this name makes */
-    BRICK_UNIT_DEFINED = 11, /* the path above is a function; the name is its file, the layer is its line */
+    BRICK_UNIT_DEFINED = 11, /* the path above is a function; the name is its file (0: unknown), the layer is its line */
     BRICK_UNIT_ENDED = 12,   /* each span of the path above is one stretch of a task; counts the last stretches */
     BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns that the host states, 0: none */
     BRICK_UNIT_TASK = 14,    /* since 1.9: the NODE above is a task; elements: its polls, bytes: its yields */

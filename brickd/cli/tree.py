@@ -18,6 +18,7 @@ from brickd.base.units import NOBODY
 from brickd.cli import table as tables
 from brickd.cli import tree_notes, wording
 from brickd.cli.ask import asked
+from brickd.cli.more_columns import columns_option, with_columns
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.plain_tree import plain_tree
 from brickd.cli.query_options import asks
@@ -67,9 +68,17 @@ class _Line(NamedTuple):
 @click.option("--critical", is_flag=True, help="Show the critical path, and the slack of everything else.")
 @click.option("--plain", is_flag=True, help="Print the bare tree, in the order of recording, without figures.")
 @click.option("--dot", "as_dot", is_flag=True, help="Print the tree in the language of Graphviz.")
+@columns_option
 @output_options
 def tree(
-    question: TreeQuery, recordings: Sequence[str], critical: bool, plain: bool, as_dot: bool, output: str
+    *,
+    question: TreeQuery,
+    recordings: Sequence[str],
+    critical: bool,
+    plain: bool,
+    as_dot: bool,
+    more: Sequence[str],
+    output: str,
 ) -> None:
     """Show the call tree over all workers: totals, self times, shares.
 
@@ -83,7 +92,7 @@ def tree(
       brickd tree --plain > execution_tree.txt
       brickd tree --dot | dot -Tsvg > tree.svg
     """  # noqa: D301
-    forms = {"--plain": plain, "--dot": as_dot, "--critical": critical, f"--output {output}": output != "table"}
+    forms = {"--plain": plain, "--dot": as_dot, "--critical": critical, "--column": bool(more), f"--output {output}": output != "table"}
     chosen = [form for form, given in forms.items() if given]
     if len(chosen) > 1 and (plain or as_dot):
         raise click.UsageError(f"{chosen[0]} contradicts {chosen[1]}: give one of them")
@@ -98,10 +107,12 @@ def tree(
 
         sys.stdout.write(dot(document))
         return
-    emit(document, output, table=lambda screen: render(document, screen, critical=critical), rows="nodes")
+    emit(document, output, table=lambda screen: render(document, screen, critical=critical, more=more), rows="nodes")
 
 
-def render(document: dict[str, Any], screen: Screen, *, critical: bool = False) -> list[str]:
+def render(
+    document: dict[str, Any], screen: Screen, *, critical: bool = False, more: Sequence[str] = ()
+) -> list[str]:
     """The lines of the screen."""
     if not document["workers"]:
         return [NOBODY]
@@ -109,10 +120,10 @@ def render(document: dict[str, Any], screen: Screen, *, critical: bool = False) 
         return [wording.nothing(document)]
     if critical:
         return tree_notes.critical(document, screen)
-    return _tree(document, screen) + tree_notes.notes(document, screen)
+    return _tree(document, screen, more) + tree_notes.notes(document, screen)
 
 
-def _tree(document: dict[str, Any], screen: Screen) -> list[str]:
+def _tree(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> list[str]:
     lines = list(_lines(document))
     name_width = max(map(_name_width, lines))
     room, levels = None, _MOST
@@ -120,7 +131,7 @@ def _tree(document: dict[str, Any], screen: Screen) -> list[str]:
         most = screen.width - _FIGURES_WIDTH - 2
         wanted = _INDENT * min(max(line.depth for line in lines), _WANTED) + name_width
         room = max(_FIGURES_WIDTH, screen.width - max(wanted, _shapes_width(lines, most)) - 2)
-    numbers = tables.figures(_figures(document), (line.node for line in lines), room)
+    numbers = tables.figures(_figures(document, more), (line.node for line in lines), room)
     width = max(map(len, numbers))
     if screen.width is not None:
         levels = max(_FEWEST, (screen.width - width - 2 - name_width) // _INDENT)
@@ -142,9 +153,9 @@ def _shapes_width(lines: Iterable[_Line], most: int) -> int:
     return max((width for width in widths if width <= most), default=0)
 
 
-def _figures(document: dict[str, Any]) -> list[Figure]:
+def _figures(document: dict[str, Any], more: Sequence[str]) -> list[Figure]:
     """The columns left of the tree; layers and given times only if there are any."""
-    figures = list(_FIGURES)
+    figures = with_columns(_FIGURES, more)
     if any(node["layers"] for node in document["nodes"]):
         figures.append(_LAYER if document["layers"] else _LAYERS)
     if any(node["given"] for node in document["nodes"]):

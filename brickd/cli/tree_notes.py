@@ -50,7 +50,8 @@ def named(node: Entry) -> str:
     if node["definitions"]:
         first, *others = node["definitions"]
         line = "" if first["line"] is None else f":{first['line']}"
-        parts.append(f"({first['file']}{line}{f', …{len(others)} more' if others else ''})")
+        if first["file"] is not None:
+            parts.append(f"({first['file']}{line}{f', …{len(others)} more' if others else ''})")
     if node["task"] is not None:
         polls, yields = node["task"]["polls"], node["task"]["yields"]
         parts.append(f" {units.many(polls, 'poll')}, {units.many(yields, 'yield')}")

@@ -170,9 +170,9 @@ class TransferMark:
 
 
 class Definition(NamedTuple):
-    """Where a function is defined; the line is None if it is unknown."""
+    """Where a function is defined; None if it is unknown."""
 
-    file: str
+    file: str | None
     line: int | None
 
     def document(self) -> dict[str, Any]:

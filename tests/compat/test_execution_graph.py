@@ -205,6 +205,24 @@ pause()
     process.go()
 
 
+def test_a_function_without_a_file_is_a_function(worker: Start) -> None:
+    program = """
+p.graph_push_scope(N.Function("decode")); p.graph_pop_scope()
+graph = p.execution_graph()
+report([repr(graph), graph.nodes[0]["kind"], graph.nodes[0]["definitions"], graph.to_ascii_tree().split()[0]])
+pause()
+"""
+    process = worker(BEGIN + program)
+    unknown = [{"file": None, "line": None}]
+    assert process.next_report() == ["ExecutionGraph(1 node)", "function", unknown, "decode"]
+    process.paused()
+    (node,) = document("tree")["nodes"]
+    assert (node["kind"], node["definitions"]) == ("function", unknown)
+    assert brickd("tree", "--plain").stdout.split()[0] == "decode"
+    assert brickd("tree").stdout.splitlines()[1].endswith("  decode")
+    process.go()
+
+
 PARALLEL = """
 for name, ns, need in (
     ("RmsNorm", 100_000, None), ("Qkv", 200_000, "RmsNorm"), ("AttentionScore", 300_000, "Qkv"),
@@ -316,7 +334,7 @@ def test_a_name_is_text_in_the_picture_and_one_line_of_the_tree(worker: Start) -
 
 
 def test_plain_contradicts_other_forms() -> None:
-    for other in (["--dot"], ["--critical"], ["--json"]):
+    for other in (["--dot"], ["--critical"], ["--json"], ["--column", "cv"]):
         refused = brickd("tree", "--plain", *other)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert "--plain contradicts" in refused.stderr

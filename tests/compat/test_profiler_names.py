@@ -159,6 +159,7 @@ def test_p95_and_variation_are_columns_on_request_and_always_in_the_json(worker:
 import json
 for ns in (10_000, 30_000): p.record_elapsed("gemm", ns)
 more = p.report(columns=(each for each in ("cv", "p95"))).splitlines()[2:4]
+assert "P95" in p.report(columns="p95"), "a single one needs no list"
 report([p.report().splitlines()[2], more, json.loads(p.report("json"))["bricks"][0]])
 """,
     )
@@ -168,6 +169,32 @@ report([p.report().splitlines()[2], more, json.loads(p.report("json"))["bricks"]
     assert "0.50" in more[1].split()
     assert cv["cv"] == pytest.approx(0.5)
     assert cv["p90_ns"] <= cv["p95_ns"] <= cv["p99_ns"]
+
+
+def test_categories_and_tiles_have_both_columns_too(worker: Start, prefix: str) -> None:
+    text, document, spans = report_of(
+        worker,
+        """
+import json
+for ns in (10_000, 30_000): p.record_elapsed("Softmax", ns)
+p.record_elapsed("Rope", 20_000)
+for name, ns in (("tile.midi", 1000), ("tile.midi", 3000)): p.record_elapsed(name, ns)
+for _ in range(9):
+    with brick.span("once"): pass
+    once = p.stats("once")
+    if once.count == 1: assert once.cv == 0, "a rounded total is no variation"
+report([p.report(columns=["p95", "cv"]), json.loads(p.report("json")), p.stats("once").count])
+""",
+    )
+    tables = [table.splitlines() for table in text.split("\n\n")[1:4]]
+    assert [table[0].split()[0] for table in tables] == ["BRICK", "CATEGORY", "TILE"]
+    assert all(table[0].count("P95   ") == table[0].count("CV") == 1 for table in tables)
+    attention = next(each for each in document["categories"] if each["category"] == "Attention")
+    assert (attention["count"], attention["total_ns"], round(attention["cv"], 3)) == (3, 60_000, 0.408)
+    assert 27_000 <= attention["p95_ns"] <= 30_000
+    midi = document["tiles"][1]
+    assert (midi["count"], midi["cv"], spans) == (2, pytest.approx(0.5), 9)
+    assert 2700 <= midi["p95_ns"] <= 3000
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-/* graph ROUNDS: three threads launch, move, need and define in the same places and in places of their own, until shapes,
- * couples and places run out, and tell the same sources; a thread reads their names and places meanwhile; then a child does the
+/* graph ROUNDS: three threads launch, move, need, define and draw nodes in the same places and in places of their own, until
+ * shapes, couples and places run out, and tell the same sources; a thread reads their names and places meanwhile; then a child does the
  * same. What is counted must come to what was called.
  *
  * Says how many marks were wanted and how many of them found no room. */
@@ -38,7 +38,7 @@ static void one(uint64_t *state, uint64_t *asked)
     const struct brick_launch how = {.grid = {1 + turn(state, 200), 1 + turn(state, 2), 1}, .block = {32, 1, 1}};
     const uint32_t name = names[turn(state, NAMES)], other = names[turn(state, NAMES)];
     const uint64_t ns = 7;
-    switch (turn(state, 8)) {
+    switch (turn(state, 10)) {
     case 0:
     case 1:
     case 2:
@@ -60,6 +60,18 @@ static void one(uint64_t *state, uint64_t *asked)
     case 6:
         brick_defined(name, other, turn(state, 50), NULL);
         *asked += 1;
+        break;
+    case 7:
+        brick_node(name, NULL, turn(state, 3), NULL);
+        *asked += 1;
+        break;
+    case 8:
+        brick_node_begin(name, NULL);
+        brick_node_defined(turn(state, 2) ? other : BRICK_UNNAMED, turn(state, 50), NULL);
+        brick_node_task(turn(state, 3), 1, NULL);
+        if (turn(state, 8) != 0)
+            brick_node_end(name, NULL); /* else the span around it ends it */
+        *asked += 2;
         break;
     default: {
         const struct brick_text source = {text, 1 + turn(state, sizeof text - 1), "name", NULL};

@@ -61,17 +61,18 @@ def test_more_than_two_workers_are_refused(worker: Start) -> None:
 
 def test_p95_and_the_coefficient_of_variation_are_columns_on_request(worker: Start) -> None:
     begun(worker, 0, 1_000_000)
-    for verb in ("bricks", "status"):
+    for verb in ("bricks", "status", "tree"):
         plain, more = (brickd(verb, *columns).stdout for columns in ((), ("--column", "cv", "--column", "p95")))
         assert "P95" not in plain
         assert "CV" not in plain
         title = next(line for line in more.splitlines() if "P95" in line)
         assert title.index("P95") < title.index("CV") < title.index("P99")
-        row = next(line for line in more.splitlines() if line.startswith("gemm"))
+        row = next(line for line in more.splitlines() if "gemm" in line)
         assert "0.00" in row.split()
-    (gemm,) = (each for each in document("bricks")["bricks"] if each["name"] == "gemm")
-    assert gemm["p90_ns"] <= gemm["p95_ns"] <= gemm["p99_ns"]
-    assert gemm["cv"] == 0
+    for verb, rows in (("bricks", "bricks"), ("tree", "nodes")):
+        (gemm,) = (each for each in document(verb)[rows] if each["name"] == "gemm")
+        assert gemm["p90_ns"] <= gemm["p95_ns"] <= gemm["p99_ns"]
+        assert gemm["cv"] == 0
 
 
 def test_a_difference_that_may_be_chance_is_no_regression(worker: Start) -> None:

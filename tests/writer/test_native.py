@@ -13,11 +13,14 @@ from pathlib import Path
 import brick_agent
 import pytest
 from conftest import ROOT, SHM, WRITER, contents, kept, reading, readings, version
-from faults import NATIVE, Compile, Start, counts, exact, native
+from faults import NATIVE, Compile, Start, counts, exact, native, program
 from recorded import counts as paths
 from recorded import events, summaries
 from test_marks import marks
 
+from brickd.shm import dtypes
+from brickd.shm._reader import UNIT_NODE as NODE
+from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import open_segment
 
 Example = Callable[..., str]
@@ -232,3 +235,36 @@ def test_two_writers_in_one_process_both_live_however_many_segments_lie_about(
     process.paused()
     process.go()
     assert process.end() == 0
+
+
+DONE, FIRST, LAST, JOINED, REFUSED, UNMATCHED = 0, 1, 2, 4, 8, 16
+
+
+def test_a_program_in_c_draws_nodes_and_is_told_of_each_that_is_refused(compiled: Compile, prefix: str) -> None:
+    with native(program(compiled, "nodes")) as process:
+        outcomes = process.next_report()
+        got = reading(prefix)
+        process.go()
+        assert process.end() == 0
+    assert outcomes == [
+        *(JOINED, FIRST, DONE, DONE, DONE, DONE, DONE, DONE, DONE, LAST),
+        *(FIRST, FIRST, DONE, LAST, DONE, LAST),  # two tasks, whose nodes overlap
+        *(REFUSED, REFUSED, FIRST, REFUSED, REFUSED, UNMATCHED, LAST, UNMATCHED),
+        *(REFUSED, FIRST | REFUSED, DONE, LAST, DONE),
+    ]
+    decode = ("decode:node",)
+    assert marks(got) == {
+        ("norm:node",): 2,  # the second one is in a node without a name
+        (*decode, "server.c@42:defined"): 1,
+        (*decode, "norm:launched"): 1,
+        (*decode, "task:node", "other:defined"): 1,
+        (*decode, "task:node", "other:task"): 1,
+        (*decode, "other:task"): 1,
+        ("task:node", "other:task"): 1,
+        ("task:node",): 1,
+    }
+    row = dtypes.summaries(got.summaries)[next(n for n, path in enumerate(got.paths) if path and path.unit == NODE)]
+    assert [int(row[of]) for of in ("total", "min", "max", "elements", "bytes")] == [5000, 0, 5000, 10, 20]
+    assert sum(lane["amounts"] for _, lane, _ in got.lanes) == 3
+    assert ledger_of(got).marks["refused"] == 5
+    assert exact(got) == {"begun": 1, "summarized": 1, "unmatched": 2}

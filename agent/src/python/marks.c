@@ -225,7 +225,7 @@ PyObject *core_node_defined(PyObject *module, PyObject *args)
     if (brick_is_off())
         Py_RETURN_NONE;
     if ((core_is_given(line) ? core_to_layer(line, &number) : (number = BRICK_NO_LAYER, 0)) != 0
-        || number_of(file, NULL, &name) != 0)
+        || (core_is_given(file) ? number_of(file, NULL, &name) : (name = BRICK_UNNAMED, 0)) != 0)
         return NULL;
     return done(brick_node_defined(name, number, core_key()));
 }

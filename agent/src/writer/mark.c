@@ -370,7 +370,8 @@ static unsigned mark_open_node(uint32_t name, uint32_t layer, enum brick_unit un
 
 unsigned brick_node_defined(uint32_t file, uint32_t line, const void *key)
 {
-    return mark_open_node(file, line <= BRICK_LAYER_MAX ? line : BRICK_NO_LAYER, BRICK_UNIT_DEFINED, key, &nothing);
+    const uint32_t name = file != BRICK_UNNAMED ? file : BRICK_OTHER;
+    return mark_open_node(name, line <= BRICK_LAYER_MAX ? line : BRICK_NO_LAYER, BRICK_UNIT_DEFINED, key, &nothing);
 }
 
 unsigned brick_node_task(uint64_t polls, uint64_t yields, const void *key)

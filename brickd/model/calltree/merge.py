@@ -26,6 +26,7 @@ _TIMES = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_BOUND)
 _DIRECTIONS = {_reader.UNIT_H2D: "H2D", _reader.UNIT_D2H: "D2H", _reader.UNIT_D2D: "D2D"}
 _LAUNCHED_OR_MOVED = (_reader.UNIT_LAUNCHED, *_DIRECTIONS)
 _PLACES = (*_TIMES, *_LAUNCHED_OR_MOVED, _reader.UNIT_NODE)
+_OTHER = "other"  # the name of number 0: a file that is not known
 _OF_BRICKS = (_reader.UNIT_NEEDS, _reader.UNIT_DEFINED, _reader.UNIT_ENDED, _reader.UNIT_TASK)
 
 
@@ -191,7 +192,7 @@ class MergedTree:
         if key.unit == _reader.UNIT_NEEDS:
             place.needs[key.name] += count
         elif key.unit == _reader.UNIT_DEFINED:
-            place.definitions.add(Definition(key.name, key.layer))
+            place.definitions.add(Definition(None if key.name == _OTHER else key.name, key.layer))
         else:
             place.task = place.task or Task()
             if key.unit == _reader.UNIT_TASK:

@@ -18,7 +18,7 @@ from brickd.model.calltree.node import OmittedNodes, TreeNode
 from brickd.model.workers import Worker
 from brickd.shm.marks import SHOWN_MAX
 
-_SINGLE = ("mean", "min", "max", "p50", "p90", "p99")
+_SINGLE = ("mean", "min", "max", "p50", "p90", "p95", "p99")
 _EXTREMES = ("min", "max")
 
 
@@ -78,6 +78,7 @@ class Node:
             "self_ns": None if timeless else round(place.self_ns),
             "share_percent": None if timeless else percent_of(place.total_ns, self.recorded_ns),
             **{f"{time}_ns": self._time(f"{time}_ns") if time in known else None for time in _SINGLE},
+            "cv": self._variation(),
             "elements": amounts.elements,
             "bytes": amounts.size_bytes,
             "flops": round(amounts.flops),
@@ -93,6 +94,10 @@ class Node:
             "hidden_nodes": self.left.nodes,
             "hidden_self_ns": round(self.left.self_ns),
         }
+
+    def _variation(self) -> float | None:
+        row = self.place.row
+        return round(row["deviation_ns"] / row["mean_ns"], 4) if row is not None and row["mean_ns"] else None
 
     def _time(self, key: str) -> int:
         assert self.place.row is not None

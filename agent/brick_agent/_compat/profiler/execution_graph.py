@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TICKS, NS, BOUND, LAUNCHED, SHAPED, RETURNED, NEEDS, DEFINED, ENDED, NODE, TASK = 0, 1, 3, 4, 5, 9, 10, 11, 12, 13, 14
 _DIRECTIONS = {6: "H2D", 7: "D2H", 8: "D2D"}
 _TIMES = (TICKS, NS, BOUND, NODE)
-_ARROW = "→"
+_OTHER = "other"  # the name of number 0: a file that is not known
 _COLOURS = {
     "layer": "lightgray", "brick": "lightblue", "function": "plum", "task": "moccasin", "kernel": "palegreen",
     "transfer": "khaki",
@@ -50,6 +50,9 @@ class ExecutionGraph:
         pieces = list(self._pieces())
         self._own_ns = [piece.own_ns for piece in pieces]
         self._critical = critical(pieces)
+
+    def __repr__(self) -> str:
+        return f"ExecutionGraph({len(self.nodes)} node{'' if len(self.nodes) == 1 else 's'})"
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 
@@ -132,8 +135,8 @@ class ExecutionGraph:
         elif path.unit == NEEDS:
             self._needs.setdefault(home, []).append(of.name)
         elif path.unit == DEFINED:
-            node["kind"] = "function"
-            node["definitions"].append({"file": of.name, "line": None if path.layer < 0 else path.layer})
+            node["kind"], file = "function", None if of.name == _OTHER else of.name
+            node["definitions"].append({"file": file, "line": None if path.layer < 0 else path.layer})
         elif path.unit == TASK:
             node["kind"], node["task"] = "task", {"polls": of.total_elements, "yields": of.total_bytes}
 

@@ -208,7 +208,7 @@ class Graphed(Timing):
     def _opened(self, node: Node) -> _Scope | None:
         match node:
             case ExecutionNode.Layer(index):
-                if (amount(index) or 0) > LAYER_MAX or amount(index) is None:
+                if isinstance(index, bool) or (number := amount(index)) is None or number > LAYER_MAX:
                     self._local.refuse("layers", f"a layer is an integer from 0 to {LAYER_MAX}, not {shown(index)}")
                     return None
                 around = layer(index)
@@ -229,8 +229,7 @@ class Graphed(Timing):
                 if (of := self._named(name)) is None:
                     return None
                 scope = self._begin_node(of, None, 0)
-                if file is not None:
-                    _node_defined(file, line)
+                _node_defined(file, line)
                 return scope
             case ExecutionNode.AsyncTask(name, polls, yields, poll_ns):
                 if (of := self._named(name)) is None:

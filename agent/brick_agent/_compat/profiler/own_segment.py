@@ -93,7 +93,8 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
         return BrickStats(name or "other")
     stats.count, stats.total_ns = count, round(total * tick_ns)
     stats.self_ns = stats.total_ns - min(round(child * tick_ns), stats.total_ns)
-    stats.squares = max(squares, 0.0) * tick_ns * tick_ns
+    scale = stats.total_ns / total if total else tick_ns  # as the total was rounded, so that no rounding is variation
+    stats.squares = max(squares, 0.0) * scale * scale
     stats.min_ns, stats.max_ns = round(least * tick_ns), round(most * tick_ns)
     if count == 1:
         stats.min_ns = stats.max_ns = stats.total_ns

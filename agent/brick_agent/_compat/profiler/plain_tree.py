@@ -56,7 +56,7 @@ def _name(node: Mapping[str, Any]) -> str:
         return f"{node['transfer']['direction']} {node['name']}"
     for definition in node["definitions"][:1]:
         line = "" if definition["line"] is None else f":{definition['line']}"
-        return f"{node['name']} ({definition['file']}{line})"
+        return str(node["name"]) if definition["file"] is None else f"{node['name']} ({definition['file']}{line})"
     return str(node["name"])
 
 

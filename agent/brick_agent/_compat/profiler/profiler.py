@@ -117,7 +117,7 @@ class BrickProfiler(Graphed):
                 totals[LEVELS[path.stats.name]].add(path.stats)
         return [
             TileStats(level, of.count, of.total_ns, of.min_ns, of.max_ns, of.min_exact, of.max_exact,
-                      of.total_elements, of.total_flops)
+                      of.total_elements, of.total_flops, of)
             for level, of in totals.items()
         ]  # fmt: skip
 
@@ -313,7 +313,7 @@ class BrickProfiler(Graphed):
     def report(self, format: str = "text", *, columns: Iterable[str] = ()) -> str:
         """The report as text, markdown, html or json.
 
-        columns: figures that the table of bricks has besides: p95, cv (the coefficient of variation).
+        columns: figures that each table has besides: p95, cv (the coefficient of variation).
 
         >>> profiler = brick.BrickProfiler.enabled("decode")
         >>> profiler.record_elapsed("gemm", 12_500)
@@ -327,7 +327,7 @@ class BrickProfiler(Graphed):
 
     def _columns(self, columns: Iterable[str]) -> tuple[str, ...]:
         try:
-            wanted: list[object] = list(columns)
+            wanted: list[object] = [columns] if isinstance(columns, str) else list(columns)
         except Exception:
             wanted = [columns]
         known = tuple(each for each in wanted if isinstance(each, str) and each in MORE_COLUMNS)

@@ -119,6 +119,8 @@ def _brick(of: BrickStats) -> dict[str, object]:
 def _category(of: CategoryStats) -> dict[str, object]:
     return {
         **_members(of, "category count total_ns avg_ns"),
+        "p95_ns": of.percentile_ns(95),
+        "cv": of.cv,
         "elements": of.total_elements,
         "elements_per_s": of.throughput,
         "percent": of.percentage,
@@ -131,6 +133,8 @@ def _tile(of: TileStats) -> dict[str, object]:
         **_members(of, "count total_ns"),
         "avg_ns": of.avg_us * 1e3,
         **_members(of, "min_ns min_exact max_ns max_exact"),
+        "p95_ns": of.percentile_ns(95),
+        "cv": of.cv,
         "elements": of.total_elements,
         "flops": of.total_flops,
         "flops_per_s": of.gflops * 1e9,
@@ -163,8 +167,8 @@ def tables(report: ProfilerReport) -> list[tuple[Sequence[TextColumn], list[Any]
     """The tables that have rows: bricks, categories, tiles."""
     found: list[tuple[Sequence[TextColumn], list[Any]]] = [
         (_bricks(report.total_ns, report.columns), report.bricks),
-        (_CATEGORIES, [each for each in report.categories.values() if each.count]),
-        (_TILES, [each for each in report.tiles if each.count]),
+        (_with(report.columns, _CATEGORIES, 4), [each for each in report.categories.values() if each.count]),
+        (_with(report.columns, _TILES, 3), [each for each in report.tiles if each.count]),
     ]
     return [(columns, rows) for columns, rows in found if rows]
 
@@ -243,17 +247,22 @@ MORE_COLUMNS = {
 }
 
 
-def _bricks(total_ns: int, more: Sequence[str]) -> tuple[TextColumn, ...]:
-    return (
+def _with(more: Sequence[str], columns: Sequence[TextColumn], place: int) -> list[TextColumn]:
+    """The columns, with those that were asked for at that place."""
+    return [*columns[:place], *(MORE_COLUMNS[each] for each in MORE_COLUMNS if each in more), *columns[place:]]
+
+
+def _bricks(total_ns: int, more: Sequence[str]) -> list[TextColumn]:
+    columns = (
         TextColumn("BRICK", lambda of: printable(of.name), is_text=True),
         _CATEGORY,
         _SAMPLES,
         _TOTAL,
         _AVERAGE,
         TextColumn("P50", lambda of: _duration(of.percentile_ns(50))),
-        *(MORE_COLUMNS[each] for each in MORE_COLUMNS if each in more),
         TextColumn("P99", lambda of: _duration(of.percentile_ns(99))),
         TextColumn("SELF %", lambda of: f"{ratio(of.self_ns * 100, total_ns):.1f}"),
         _ELEMENTS,
         TextColumn("", _marks, is_text=True),
     )
+    return _with(more, columns, 6)

@@ -193,11 +193,21 @@ class CategoryStats:
     total_elements: int = 0
     count: int = 0
     percentage: float = 0.0  # of the time in all bricks
+    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # of all its bricks, added up
 
     @property
     def avg_ns(self) -> float:
         """The average time of a run of its bricks."""
         return ratio(self.total_ns, self.count)
+
+    @property
+    def cv(self) -> float:
+        """The coefficient of variation of the runs of its bricks, each with the bricks in it."""
+        return self.runs.cv
+
+    def percentile_ns(self, percent: float) -> float | None:
+        """A percentile of the times of these runs, to 10 %; None: none was measured."""
+        return self.runs.percentile_ns(percent)
 
     @property
     def throughput(self) -> float:
@@ -222,6 +232,8 @@ def by_category(bricks: list[BrickStats], always: tuple[str, ...]) -> CategoryTo
     for category in (*always, *others):
         of = [each for each in bricks if each.category == category]
         own, elements = sum(each.self_ns for each in of), sum(each.total_elements for each in of)
-        count = sum(each.count for each in of)
-        categories[category] = CategoryStats(category, own, elements, count, ratio(own * _PERCENT, total))
+        count, runs = sum(each.count for each in of), BrickStats(category, category)
+        for each in of:
+            runs.add(each)
+        categories[category] = CategoryStats(category, own, elements, count, ratio(own * _PERCENT, total), runs)
     return categories

@@ -8,10 +8,10 @@ fraction of a measured peak that each level reaches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
-from brick_agent._compat.profiler.stats import ratio
+from brick_agent._compat.profiler.stats import BrickStats, ratio
 
 CATEGORY = "tile"
 FLOAT_BYTES = 4
@@ -49,6 +49,16 @@ class TileStats:
     max_exact: bool = True
     total_elements: int = 0
     total_flops: float = 0.0
+    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # of these tiles, with the variation
+
+    @property
+    def cv(self) -> float:
+        """The coefficient of variation of the times of its tiles."""
+        return self.runs.cv
+
+    def percentile_ns(self, percent: float) -> float | None:
+        """A percentile of the times of its tiles, to 10 %; None: there are none."""
+        return self.runs.percentile_ns(percent)
 
     @property
     def avg_us(self) -> float:
