@@ -92,7 +92,10 @@ def tree(
       brickd tree --plain > execution_tree.txt
       brickd tree --dot | dot -Tsvg > tree.svg
     """  # noqa: D301
-    forms = {"--plain": plain, "--dot": as_dot, "--critical": critical, "--column": bool(more), f"--output {output}": output != "table"}
+    forms = {
+        **{"--plain": plain, "--dot": as_dot, "--critical": critical, "--column": bool(more)},
+        f"--output {output}": output != "table",
+    }
     chosen = [form for form, given in forms.items() if given]
     if len(chosen) > 1 and (plain or as_dot):
         raise click.UsageError(f"{chosen[0]} contradicts {chosen[1]}: give one of them")
@@ -110,9 +113,7 @@ def tree(
     emit(document, output, table=lambda screen: render(document, screen, critical=critical, more=more), rows="nodes")
 
 
-def render(
-    document: dict[str, Any], screen: Screen, *, critical: bool = False, more: Sequence[str] = ()
-) -> list[str]:
+def render(document: dict[str, Any], screen: Screen, *, critical: bool = False, more: Sequence[str] = ()) -> list[str]:
     """The lines of the screen."""
     if not document["workers"]:
         return [NOBODY]

@@ -6,13 +6,26 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from pages import blocks
+from test_execution_graph import CRITICAL, TWO
 
 EXAMPLES = sorted(path.name for path in (ROOT / "agent" / "examples").glob("*.py"))
 PAGE = (ROOT / "docs" / "porting.md").read_text()
 SHOWN = dict(re.findall(r"```text\n\$ python3 agent/examples/(\w+\.py)\n(.*?)```", PAGE, re.DOTALL))
+BOOK = PAGE.partition("The book prints:\n\n```text\n")[2].partition("```")[0]
+
+
+def printed(*program: str | Path, folder: Path | None = None) -> str:
+    """What a program prints; it makes no mistake."""
+    environment = os.environ | {"BRICKD_STRICT": "1"}
+    command = [sys.executable, "-P", *program]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
 
 
 def test_the_page_on_porting_shows_each_example() -> None:
@@ -21,13 +34,30 @@ def test_the_page_on_porting_shows_each_example() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_prints_what_the_page_on_porting_shows_and_makes_no_mistake(prefix: str, name: str) -> None:
-    environment = os.environ | {"BRICKD_STRICT": "1"}
-    ended = subprocess.run(
-        [sys.executable, "-P", ROOT / "agent" / "examples" / name],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.splitlines() == SHOWN[name].splitlines()
+    assert printed(ROOT / "agent" / "examples" / name).splitlines() == SHOWN[name].splitlines()
+
+
+def test_the_figures_of_the_example_are_those_of_the_book() -> None:
+    ours = {line.split()[0]: line.split() for line in SHOWN["profiler.py"].splitlines() if line}
+    bricks, categories = BOOK.split("\n\n")
+    for line in bricks.splitlines()[1:]:
+        name, average, total, count = line.split()
+        assert ours[name][2] == count
+        assert [float(ours[name][3]), float(ours[name][5])] == [round(float(total)), round(float(average))]
+    for line in categories.splitlines()[1:]:
+        name, average, percent, count = line.split()
+        assert [ours[name][1], ours[name][-2] + "%"] == [count, percent]
+        assert float(ours[name][4]) == round(float(average))
+
+
+def test_the_tree_and_the_critical_path_of_the_example_are_those_of_the_book() -> None:
+    _, _, shown = SHOWN["graph.py"].partition("\n")
+    assert shown == f"{TWO}\n{CRITICAL}"
+
+
+def test_the_program_on_the_page_writes_the_tree_that_the_page_shows(prefix: str, tmp_path: Path) -> None:
+    imports = next(block.text for block in blocks(PAGE) if block.language == "python")
+    graph = blocks(PAGE.partition("\n## The graph: ")[2])
+    program, tree = (next(block.text for block in graph if block.language == kind) for kind in ("python", "text"))
+    printed("-c", imports + program, folder=tmp_path)
+    assert (tmp_path / "execution_tree.txt").read_text() == tree

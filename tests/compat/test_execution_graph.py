@@ -45,6 +45,11 @@ LAYER = """\
 ONE = f"Layer 0\n{LAYER}"
 TWO = "Execution Graph\n├── Layer 0\n" + "".join(f"│   {line}\n" for line in LAYER.splitlines()) + "└── Layer 1\n"
 TWO += "".join(f"    {line}\n" for line in LAYER.splitlines())
+CRITICAL = (
+    f"Critical Path: 0.70ms (3 nodes)\n{'─' * 50}\n"
+    "┌ RmsNorm (100.0µs)\n│ QkvProjection (200.0µs)\n└ GateProjection (400.0µs)\n\n"
+    "Parallelization Opportunities (high slack):\n  AttentionScore slack=100.0µs\n"
+)
 
 
 def reported(worker: Start, program: str) -> Any:
@@ -242,12 +247,7 @@ names = [node["name"] for node in p.execution_graph().nodes]
 report([p.critical_path_summary(), p.critical_path(), list(p.compute_slack().items()), names])
 """,
     )
-    rule = "─" * 50
-    assert summary == (
-        f"Critical Path: 0.70ms (3 nodes)\n{rule}\n"
-        "┌ RmsNorm (100.0µs)\n│ QkvProjection (200.0µs)\n└ GateProjection (400.0µs)\n\n"
-        "Parallelization Opportunities (high slack):\n  AttentionScore slack=100.0µs\n"
-    )
+    assert summary == CRITICAL
     assert [[names[number] for number in path[0]], path[1]] == [["RmsNorm", "QkvProjection", "GateProjection"], 700_000]
     assert {names[number]: ns for number, ns in slack} == {
         **{"RmsNorm": 0, "QkvProjection": 0, "AttentionScore": 100_000, "GateProjection": 0}
