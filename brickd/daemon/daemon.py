@@ -37,6 +37,7 @@ from brickd.base.cpu_sharing import CpuSharing
 from brickd.base.locks import process
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.paths import runtime
+from brickd.base.thresholds import Thresholds
 from brickd.base.units import plural
 from brickd.daemon.collector import Collector
 from brickd.daemon.epochs import EPOCH_NS, Epochs
@@ -120,15 +121,19 @@ class Daemon:
         self._loop = Loop(self._collector, self.log_event)
         self.orders = OrderHandler(self._collector, self._numerics, self.survey, self._loop.wake, self.log_event)
         self._usages, self._windows = Usages(), Windows()
-        self._lookout = Lookout(self.log_event, CpuSharing().of, lambda: self.orders.thresholds)
+
+        def thresholds() -> Thresholds:
+            return self.orders.thresholds
+
+        self._lookout = Lookout(self.log_event, CpuSharing().of, thresholds)
         self._recordings = Recordings(self)
         self._weighing = Weighing(weights)
         scales = Scales(self._weighing, self.log_event)
         news = EvidenceNews(
-            self.compared, self._weighing, self.log_event, lambda: self.thresholds, memory.unproven, self._keep_unproven
+            self.compared, self._weighing, self.log_event, thresholds, memory.unproven, self._keep_unproven
         )
         detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
-        self._alarms = Alarms(self.log_event, lambda: self.orders.thresholds, detectors)
+        self._alarms = Alarms(self.log_event, thresholds, detectors)
         self._notifier = Notifier(targets, self.prefix, self.log_event)
         send = self._notifier.send if targets else None
         self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
@@ -209,7 +214,7 @@ class Daemon:
         """The active alarms."""
         with self._collector.roster.lock:
             names = self._memory.names()
-        births, for_ns = self._memory.compared.births, self.thresholds.ns("nan_for")
+        births, for_ns = self._memory.compared.births, self.orders.thresholds.ns("nan_for")
         return *self._alarms.hold(), *birth_alarms.alarms(births, names, time.time_ns(), for_ns)
 
     def problem_book(self) -> Book:
