@@ -1,1 +1,1 @@
-"""Recordings: the form of their files, and the contents."""
+"""Recordings: write, read and replay them."""

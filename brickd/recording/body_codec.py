@@ -1,8 +1,8 @@
-"""The bodies of a recording's chunks: beginning, snapshots, weights, events and end.
+"""The codec of a recording's chunk bodies: beginning, snapshots, weights, events and end.
 
-Owns: these bodies, JSON with packed summaries in it; behind that of weights, columns. Must not know: files, when
-anything is written. Invariants: what was written comes back as it was; a body that does not add up is a ValueError,
-whatever is in it; names, paths and sites stand in a file once for all readings that share them.
+Owns: these bodies, which are JSON with packed summaries; that of weights ends with columns. Must not know: files, when
+anything is written. Invariants: decoding returns what was encoded; any invalid body raises ValueError; names, paths and
+sites are in a file once for all readings that share them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brickd.model.workers import Survey, Usage, Worker
 from brickd.shm import _reader, segment_codec
 from brickd.shm.ledger import ledger_of
 
-# Limits of what does not grow with the number of workers, and of what is said of them.
+# Limits of lists and bodies.
 _EVENT_BYTES_MAX = 1 << 16
 _OWN_BYTES_MAX = 1 << 20
 _TABLES_MAX = _REFUSED_MAX = 1 << 16
@@ -39,16 +39,16 @@ Why = Literal["asked", "over", "exited", "left", "rotated", "daemon_ended"]
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What every file of a recording begins with.
+    """The first chunk of every file of a recording.
 
     Attributes:
         began_at_ns: when the recording began, since 1970.
-        version: of the brickd that wrote it; None where that ran from a bare source tree.
-        prefix: of its segments' names.
-        names: of the workers and services that it is of; empty: all.
+        version: of the brickd that wrote it; None if that ran from a bare source tree.
+        prefix: of the segments' names.
+        names: of the recorded workers and services; empty: all.
         spans: whether each span was recorded in detail.
-        redacted: whether checksums, steps and positions are keyed anew and values left out.
-        values: whether statistics, sketches and the seed's checksums of tensors are in it.
+        redacted: whether checksums, steps and positions have new keys, and values are omitted.
+        values: whether it has statistics, sketches and the FNV-1a checksums of tensors.
     """
 
     began_at_ns: int
@@ -63,7 +63,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class RecordingCounts:
-    """What was recorded, and how much of each kind was not; `records` counts slots of rings."""
+    """Counts of what was recorded, and, by kind, of what was not; `records` counts ring slots."""
 
     snapshots: int = 0
     events: int = 0
@@ -73,18 +73,18 @@ class RecordingCounts:
 
 @dataclass(frozen=True, slots=True)
 class RecordingEnd:
-    """What a finished file ends with: the reason, and the counts of the recording so far.
+    """The last chunk of a finished file: the reason, and the counts of the recording so far.
 
     Attributes:
-        why: asked: a command ended it. over: its time was. exited: its workers had. left: its client had gone.
-            rotated: it goes on in the next file. daemon_ended: as it says.
+        why: asked: a command ended it. over: its time was over. exited: its workers ended. left: its client is gone.
+            rotated: it continues in the next file. daemon_ended: the daemon ended.
     """
 
     why: Why
     counts: RecordingCounts
 
 
-# ---- written
+# ---- encode
 
 
 def frame(of: Beginning | RecordingEnd) -> bytes:
@@ -98,9 +98,9 @@ def event(of: Event) -> bytes:
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
-    """The names, paths and sites of a snapshot that were not written before; None: no new ones.
+    """The body of a snapshot's names, paths and sites that are not written yet; None: none is.
 
-    Adds their numbers to `written`. If that is empty, they begin afresh: no later snapshot needs the tables before.
+    Adds their numbers to `written`. If that is empty, the body starts afresh: later snapshots need no earlier tables.
     """
     afresh = not written
     new = segment_codec.SharedTables.over([worker.reading for worker in of.survey.workers]).without(written)
@@ -146,12 +146,12 @@ def _worker(worker: Worker) -> str:
     )
 
 
-# ---- read
+# ---- decode
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A snapshot that was read, with what its daemon reported then and the counts before it."""
+    """A decoded snapshot, with the daemon's status at that time and the counts before it."""
 
     snapshot: Snapshot
     daemon: DaemonStatus | None
@@ -159,7 +159,7 @@ class Shown:
 
 
 def read_beginning(body: bytes) -> Beginning:
-    """The beginning that `frame` wrote."""
+    """Decode a beginning that `frame` encoded."""
     with json_values.validating():
         found = json_values.document(body, _OWN_BYTES_MAX)
         redacted = bool(found.get("redacted", False))
@@ -171,12 +171,12 @@ def read_beginning(body: bytes) -> Beginning:
             tuple(map(json_values.text, found["names"])),
             bool(found["spans"]),
             redacted,
-            bool(found.get("values", not redacted)),  # before it was asked, all others had them
+            bool(found.get("values", not redacted)),  # without this member, only redacted files lack values
         )
 
 
 def read_ending(body: bytes) -> RecordingEnd:
-    """The end that `frame` wrote."""
+    """Decode an end that `frame` encoded."""
     with json_values.validating():
         found = json_values.document(body, _OWN_BYTES_MAX)
         if found["why"] not in get_args(Why):
@@ -185,7 +185,7 @@ def read_ending(body: bytes) -> RecordingEnd:
 
 
 def read_event(body: bytes) -> Event:
-    """What `event` wrote."""
+    """Decode what `event` encoded."""
     with json_values.validating():
         number, time_ns, kind, text, *whose = json_values.document(body, _EVENT_BYTES_MAX)
         kind, text = json_values.text(kind), json_values.text(text)
@@ -194,7 +194,7 @@ def read_event(body: bytes) -> Event:
 
 
 def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
-    """What `tables` wrote, and whether that begins afresh: else earlier tables count too."""
+    """Decode what `tables` encoded, and whether it starts afresh; if not, earlier tables count."""
     with json_values.validating():
         document = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         for what in ("names", "paths", "sites"):
@@ -203,7 +203,7 @@ def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
 
 
 def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.SharedTables) -> Shown:
-    """The snapshot that `snapshot` wrote at `at_ns`, since 1970, with the tables in force there."""
+    """Decode what `snapshot` encoded, at a time since 1970, with the tables in force there."""
     with json_values.validating():
         found = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         survey = Survey(
@@ -217,7 +217,7 @@ def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.SharedTables) -
 
 
 def read_weights(body: bytes) -> Weights:
-    """What `weights` wrote."""
+    """Decode what `weights` encoded."""
     with json_values.validating():
         line, rest = codec.parted(body)
         return codec.read(json_values.document(line, _reader.CHUNK_BYTES_MAX), rest)

@@ -1,9 +1,8 @@
-"""The checksums of a recording, each whole: one behind the other, as a drain gives them.
+"""The complete checksums of a recording, in the form in which a drain returns them.
 
-Owns: where a checksum goes on that two chunks share, and the account of missing ones. Must not know: what checksums
-mean, which of a worker's sites they are of. Invariants: each whole checksum is returned once, in the order of its lane,
-and no part of another; each file is read once for all workers; whatever is in the files, memory holds a chunk and less
-than a record of each lane.
+Owns: how a checksum in two chunks is joined, and the account of missing ones. Must not know: what checksums mean, their
+sites. Invariants: each complete checksum is returned once, in the order of its lane, and no incomplete one; each file
+is read once for all workers; for any content of the files, memory holds one chunk and less than a record of each lane.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from brickd.recording.file_index import FileIndex
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
 
-_SEQUENCE, _SLOTS, _TICKS = slice(0, 8), slice(12, 14), slice(16, 24)  # of a first slot; _SLOTS: how many it is one of
+_SEQUENCE, _SLOTS, _TICKS = slice(0, 8), slice(12, 14), slice(16, 24)  # fields of a record's first slot
 
 
 @dataclass(slots=True)
 class Lost:
-    """What is missing of a worker.
+    """The missing records of a worker.
 
     Attributes:
-        cut: checksums that begin in a file and do not end there: before a gap, a damage or the end of the last file.
-        missing: numbers between records of a lane that no record has: events of any kind that had no room in a ring,
-            in memory or on the disk, or were damaged.
+        cut: checksums that begin but do not end: before a gap, a damage or the end of the last file.
+        missing: numbers that no record of a lane has: events of any kind that had no room in a ring, in memory or on
+            the disk, or were damaged.
         rejected: invalid checksums, and records after which the next one cannot be found.
-        until: ticks of a checksum after all of it; None: the last of it has none after it.
+        until: ticks of a checksum that comes after everything that is missing; None: there is none.
     """
 
     cut: int = 0
@@ -43,9 +42,9 @@ class _Lane:
 
     Attributes:
         next: position of the slot after the last one.
-        begun: the slots of a checksum that is not whole yet.
+        begun: the slots of an incomplete checksum.
         last: number of the last record.
-        torn: whether something is missing, and no checksum came after it yet.
+        torn: whether something is missing, with no checksum after it so far.
     """
 
     next: int = 0
@@ -59,8 +58,8 @@ class Checked:
     """The checksums of some workers, by uuid, in the files of one recording.
 
     Attributes:
-        lost: by uuid, of workers with any records; complete after the iteration.
-        last: by uuid and lane, the number of the last record of any kind.
+        lost: by uuid, of the workers that have records; complete after the iteration.
+        last: by uuid and lane, the number of the last record of any kind; complete after the iteration.
     """
 
     files: Sequence[FileIndex]
@@ -69,7 +68,7 @@ class Checked:
     last: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """The uuid and the slots of the checksums that each chunk of records completes."""
+        """Yield uuid and slots of the checksums that each chunk of records completes."""
         self.lost.clear()
         lanes: dict[tuple[str, int], _Lane] = {}
         for uuid, found in self._pieces():
@@ -90,7 +89,7 @@ class Checked:
 
 
 def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
-    """The whole checksums of what comes next in a lane."""
+    """Add the next records of a lane; return the complete checksums."""
     count, before, cuts = len(found.slots) // SLOT_BYTES, lane.last, lost.cut
     slots, at = found.slots[: count * SLOT_BYTES], min(found.inside, count)
     if lane.begun:
@@ -100,7 +99,7 @@ def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
             slots, at = lane.begun + slots, 0
         else:
             lost.cut += 1
-            at = count if follows else at  # one of the two lies: where a record begins is not known
+            at = count if follows else at  # the chunks contradict each other: the begin of a record is unknown
     whole, cut, lane.last, missing, rejected = _reader.checked(slots, at, lane.last)
     lane.begun = slots[cut * SLOT_BYTES :]
     lane.next = found.first + count
@@ -108,7 +107,7 @@ def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
     lost.rejected += rejected
     lane.torn |= bool(missing or rejected or lost.cut != cuts)
     if lane.torn and whole:
-        # Where it is not all that lacks before the first, only the last stands behind all of it.
+        # If everything that is missing is before the first checksum, that one is after it; otherwise only the last is.
         is_ahead = not rejected and _number(slots, at * SLOT_BYTES, _SEQUENCE) == before + missing + 1
         last = 0 if is_ahead else _last(whole)
         lost.until, lane.torn = max(lost.until or 0, _number(whole, last, _TICKS)), False
@@ -120,7 +119,7 @@ def _number(slots: bytes, at: int, of: slice) -> int:
 
 
 def _last(whole: bytes) -> int:
-    """Where the last of some checksums begins."""
+    """The offset of the last of some checksums."""
     at = last = 0
     while at < len(whole):
         last, at = at, at + _number(whole, at, _SLOTS) * SLOT_BYTES

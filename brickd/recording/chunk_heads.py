@@ -1,8 +1,8 @@
-"""Where the chunks of a recording begin.
+"""The heads of a recording's chunks.
 
-Owns: which blocks of a file are heads, and where to look for the next one after a block that is none. Must not know:
-what is in bodies, in which order chunks come. Invariants: a head that is returned has its body within the file; bytes
-that were skipped are reported with their place, and so is the reason for the end.
+Owns: which blocks of a file are heads, and where the search for the next head begins. Must not know: the content of
+bodies, the order of chunks. Invariants: the body of a returned head is within the file; skipped bytes are reported with
+their place, and the end with its reason.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from brickd.shm import _reader
 _HEAD = _BLOCK = _reader.BLOCK_BYTES
 _LOOK_BYTES = 1 << 20
 _ZEROS = bytes(_BLOCK)
-_PATIENCE = 100  # so often a head may change while it is looked at
+_PATIENCE = 100  # how often a block may change while it is read before it counts as damaged
 
 
 class ChunkHead(NamedTuple):
-    """What precedes a body: `length` is the body's, `number` the chunk's in the file."""
+    """The head of a chunk: `length`: of the body; `number`: of the chunk in the file."""
 
     offset: int
     kind: int
@@ -31,17 +31,17 @@ class ChunkHead(NamedTuple):
 
     @property
     def body(self) -> int:
-        """Where the body begins."""
+        """The offset of the body."""
         return self.offset + _HEAD
 
     @property
     def end(self) -> int:
-        """Where the next chunk begins."""
+        """The offset of the next chunk."""
         return self.body + -(-self.length // _BLOCK) * _BLOCK
 
 
 class Heads:
-    """Those of a file."""
+    """The heads of a file."""
 
     def __init__(self, file: RecordingBytes, key: bytes) -> None:
         self._file, self._key = file, key
@@ -53,7 +53,7 @@ class Heads:
         while (head := self._find(end.at, block)) is None or head.end > file.size:
             found = self._look(end.at + _HEAD)
             before, block = block, file.read(end.at, _HEAD)
-            if block != before and patience:  # its writer has come to it since, and perhaps to the next one
+            if block != before and patience:  # the writer has written here meanwhile
                 patience -= 1
                 continue
             if found is None:
@@ -65,11 +65,11 @@ class Heads:
         return head
 
     def at(self, offset: int) -> ChunkHead | None:
-        """The one that begins there, if one does."""
+        """The head at this offset, if there is one."""
         return self._find(offset, self._file.read(offset, _HEAD))
 
     def _look(self, offset: int) -> ChunkHead | None:
-        """The first one from there on."""
+        """The first head from this offset on."""
         while blocks := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
             if (found := self._find(offset, blocks)) is not None:
                 return found
@@ -79,12 +79,12 @@ class Heads:
         return None
 
     def _find(self, offset: int, blocks: bytes) -> ChunkHead | None:
-        """The first one in blocks that begin there, the last of which may be a part of one."""
+        """The first head in blocks that begin at this offset; the last block may be incomplete."""
         found = _reader.find_chunk(self._key, blocks[: len(blocks) // _BLOCK * _BLOCK])
         return None if found is None else ChunkHead(offset + found[0], *found[1:])
 
     def _break(self, end: End, head: ChunkHead | None, block: bytes) -> None:
-        """Nothing is whole any more, and its writer did not close it."""
+        """Report an end without a closing chunk, and its reason."""
         size = self._file.size
         if self._file.trouble:
             end.why = f"{self._file.trouble}; all before byte {end.at} is there"
@@ -102,7 +102,7 @@ class Heads:
             end.why = f"has no end: all that is whole before byte {size} is there"
 
     def behind(self, offset: int) -> int:
-        """The end of the last byte from there on that is not zero, or the offset."""
+        """The end of the last nonzero byte from this offset on, or the offset."""
         last = offset
         while piece := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
             if rest := piece.rstrip(b"\0"):

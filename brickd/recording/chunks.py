@@ -1,9 +1,8 @@
-"""The chunks of a recording, read out of its file.
+"""The chunks of a recording, read from its file.
 
 Owns: which chunks of a file are valid, and the report on the others. Must not know: what the chunks mean. Invariants: a
-chunk that is returned is as it was written; what is missing is reported, with its place, by `Form.end`; no file,
-whatever is in it and however it changes meanwhile, ends the reading in any other way. Memory never holds more than one
-chunk.
+returned chunk is as it was written; `Form.end` reports what is missing, with its place; no content of a file, and no
+change of it meanwhile, ends the reading in another way; memory never holds more than one chunk.
 
 The form itself is described in brickd/reader/core/recording_format.h.
 """
@@ -23,7 +22,7 @@ _BLOCK = _reader.BLOCK_BYTES
 
 
 class Title(NamedTuple):
-    """Which recording a file belongs to, by `id`, and its `number` among the recording's files."""
+    """The recording that a file belongs to, by `id`, and the file's `number` in it."""
 
     major: int
     minor: int
@@ -33,7 +32,7 @@ class Title(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """One whole chunk: its kind (`_reader.CHUNK_...`), time since 1970, number and place."""
+    """A valid chunk: its kind (`_reader.CHUNK_...`), time since 1970, number, offset and body."""
 
     kind: int
     at_ns: int
@@ -43,19 +42,19 @@ class Chunk(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind the last byte of its body."""
+        """The offset after the last byte of its body."""
         return self.offset + _BLOCK + len(self.body)
 
 
 class RingRecords(NamedTuple):
-    """Slots of one ring as they were in it.
+    """Slots of one ring, unchanged.
 
     Attributes:
-        worker: the number that its writer gave it.
+        worker: the worker's number in the recording.
         events: whether it is the event ring of the lane.
         inside: the number of first slots that belong to an earlier record, or to none.
         first: position of the first slot.
-        slots: hostile; 64 bytes each.
+        slots: unchecked; 64 bytes each.
     """
 
     worker: int
@@ -67,10 +66,10 @@ class RingRecords(NamedTuple):
 
 
 class Form:
-    """An open recording; `end` is how the last reading of all of it ended."""
+    """An open file of a recording; `end`: how its last complete reading ended."""
 
     def __init__(self, file: RecordingBytes) -> None:
-        """Read the title of a file, and own the file; RecordingRefused if it is of another form."""
+        """Read the title, and own the file; raises RecordingRefused if the title is invalid."""
         self.path = file.path
         self.end = End()
         self._file = file
@@ -84,7 +83,7 @@ class Form:
         self._heads = Heads(file, self._key)
 
     def __iter__(self) -> Iterator[Chunk]:
-        """All chunks that are whole and of a kind that is known, in order."""
+        """Yield all valid chunks of known kinds, in order."""
         self.end = end = self._begin()
         if not self._twins:
             end.damage(0, end.at, "of its two titles one is whole")
@@ -98,14 +97,14 @@ class Form:
                 end.skip(chunk.kind)
 
     def only(self, *kinds: int) -> Iterator[Chunk]:
-        """Chunks of some kinds only; reads no other bodies, and reports no damage."""
+        """Yield only chunks of some kinds; reads no other bodies, and reports no damage."""
         for chunk in self._whole(self._begin(), (*kinds, _reader.CHUNK_END)):
             if chunk.kind == _reader.CHUNK_END:
                 return
             yield chunk
 
     def again(self, offset: int) -> Chunk | None:
-        """The chunk that was given as beginning there; None: it is not there any more."""
+        """Read the chunk at this offset again; None: it is not there any more."""
         head = self._heads.at(offset)
         body = None if head is None else self._body(head)
         return None if head is None or body is None else Chunk(head.kind, head.at_ns, head.number, offset, body)
@@ -114,7 +113,7 @@ class Form:
         return End(at=min(_reader.RECORDING_FIRST, self._file.size))
 
     def _whole(self, end: End, kinds: tuple[int, ...] = ()) -> Iterator[Chunk]:
-        """All chunks that are whole, of every kind unless some are named."""
+        """Yield all valid chunks, of every kind or of `kinds`."""
         number = 0
         while (head := self._heads.next(end)) is not None:
             if kinds and head.kind not in kinds:
@@ -136,14 +135,14 @@ class Form:
             yield Chunk(head.kind, head.at_ns, head.number, head.offset, body)
 
     def _body(self, head: ChunkHead) -> bytes | None:
-        """The body, if its checksum is right."""
+        """The body, if its checksum is correct."""
         blocks = self._file.read(head.body, head.end - head.body)
-        if len(blocks) < head.end - head.body:  # it was cut since its head was found
+        if len(blocks) < head.end - head.body:  # the file was cut after the head was found
             return None
         return blocks[: head.length] if _reader.recording_sum(self._key, blocks) == head.body_sum else None
 
     def _close(self, end: End, body: bytes) -> None:
-        """Its writer closed it."""
+        """Note that the writer closed the file, and report bytes after its end."""
         end.ended = True
         try:
             _, *refused = _reader.recording_end(body)
@@ -155,7 +154,7 @@ class Form:
             end.damage(end.at, last, "bytes behind its end")
 
     def close(self) -> None:
-        """Close its file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -166,7 +165,7 @@ class Form:
 
 
 def open_recording(path: str, reads: Reads = nobody) -> Form:
-    """Open a recording; raises as `open_file` and `Form` do."""
+    """Open a file of a recording; raises the errors of `open_file` and `Form`."""
     file = open_file(path, reads)
     try:
         return Form(file)
@@ -176,7 +175,7 @@ def open_recording(path: str, reads: Reads = nobody) -> Form:
 
 
 def records(body: bytes) -> RingRecords:
-    """Parse the body of a chunk of records; ValueError if it is invalid."""
+    """Decode the body of a chunk of records; raises ValueError if it is invalid."""
     worker, lane, ring, inside, first = _reader.recorded_from(body)
     if ring > 1:
         raise ValueError(f"slots of ring {ring}, wanted 0 or 1")

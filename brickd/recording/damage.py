@@ -1,7 +1,7 @@
-"""How the reading of a recording ended.
+"""The report on the reading of a recording.
 
-Owns: what was not there as it was written, and the words for it. Must not know: files, or what chunks mean. Invariants:
-all that is missing is reported; the lists of places and of kinds are limited, and what goes over is counted.
+Owns: what is damaged or missing, and the words for it. Must not know: files, what chunks mean. Invariants: everything
+that is missing is reported; the lists of places and of kinds are limited, and the excess is counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Damage(NamedTuple):
 
 
 class DroppedChunks(NamedTuple):
-    """What the file had no room for: chunks, the bytes of their bodies, and slots of rings."""
+    """What the file had no room for: chunks, the bytes of their bodies, and ring slots."""
 
     chunks: int
     bytes: int
@@ -40,12 +40,12 @@ class End:
     """How the reading of a file ended.
 
     Attributes:
-        at: all that is whole before this byte was read.
-        ended: its writer closed it; else `why` says what is at `at`.
-        damages: the first ones; `damages_more` others were not listed.
-        missing: chunks that are known to have been there.
-        skipped: chunks of kinds that this brickd does not know, by kind; `skipped_more` others are of yet other kinds.
-        refused: what its writer had no room for, if it closed the file.
+        at: everything valid before this byte was read.
+        ended: the writer closed the file; otherwise `why` says what is at `at`.
+        damages: the first ones; `damages_more` counts the others.
+        missing: the number of chunks that are known to be missing.
+        skipped: the number of chunks of unknown kinds, by kind; `skipped_more` counts those of further kinds.
+        refused: what the writer had no room for, if it closed the file.
     """
 
     at: int = 0
@@ -60,11 +60,11 @@ class End:
 
     @property
     def clean(self) -> bool:
-        """Whether all that was written is there."""
+        """Whether everything that was written is there."""
         return self.ended and not self.damages
 
     def words(self) -> list[str]:
-        """The damage in words; none when all is there."""
+        """The report in words; empty if everything is there."""
         notes = [f"damaged from byte {each.start} to {each.end}: {each.why}" for each in self.damages]
         if self.damages_more:
             notes.append(f"damaged in {plural(self.damages_more, 'more place')}")
@@ -90,7 +90,7 @@ class End:
             self.damages_more += 1
 
     def skip(self, kind: int) -> None:
-        """Count one of a kind that is not known."""
+        """Count a chunk of an unknown kind."""
         if kind in self.skipped or len(self.skipped) < _KINDS_MAX:
             self.skipped[kind] += 1
         else:

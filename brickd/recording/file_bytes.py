@@ -1,7 +1,7 @@
-"""The bytes of a recording, out of its file.
+"""The bytes of a recording, from its file.
 
-Owns: access to the file, and the reports of progress. Must not know: what the bytes mean. Invariants: it is read with
-pread alone; however the file changes meanwhile, a read returns what is there.
+Owns: access to the file, and the reports of progress. Must not know: what the bytes mean. Invariants: the file is read
+only with pread; a read returns what is there, also if the file changes meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BLOCK = _reader.BLOCK_BYTES
 _STEP_BYTES = 1 << 20
 
 Reads = Callable[[str, int, int], object]
-"""Gets the path of the file, the byte up to which it is read, and its size."""
+"""Called with the path of the file, the position of the reading, and the size of the file."""
 
 
 def nobody(path: str, at: int, of: int) -> None:
@@ -37,19 +37,19 @@ class RecordingBytes:
 
     @property
     def size(self) -> int:
-        """How long it is now."""
+        """The present size of the file."""
         return os.fstat(self._fd).st_size
 
     def data(self, offset: int) -> int:
-        """The first block from there on that is no hole: most of a huge file may be holes."""
+        """The first block from this offset on that is not a hole: a huge file may be mostly holes."""
         try:
             found = os.lseek(self._fd, offset, os.SEEK_DATA)
-        except OSError as error:  # nothing else is there; or its file system does not say
+        except OSError as error:  # ENXIO: no more data; otherwise the file system does not report holes
             found = self.size if error.errno == errno.ENXIO else offset
         return max(offset, found // _BLOCK * _BLOCK)
 
     def read(self, offset: int, length: int) -> bytes:
-        """As much of it as is there."""
+        """Read up to `length` bytes, as many as are there."""
         if not 0 <= offset - self._reported_at < _STEP_BYTES:
             self._reported_at = offset
             self._reads(self.path, offset, self.size)
@@ -64,14 +64,14 @@ class RecordingBytes:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        """Give up the descriptor."""
+        """Close the descriptor."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def open_file(path: str, reads: Reads = nobody) -> RecordingBytes:
-    """Open a file; RecordingRefused if it cannot be one, NotPermitted if another user's."""
+    """Open a file; raises RecordingRefused, or NotPermitted if this user may not read it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError as error:

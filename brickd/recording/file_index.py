@@ -1,9 +1,9 @@
-"""The contents of one file of a recording.
+"""The index of one file of a recording.
 
-Owns: which of its chunks are valid, the report on the others, which events are kept, which tables are in force where.
-Must not know: other files, views.
-Invariants: valid chunks are shown, and others are reported with their place; memory does not grow with the file: it
-holds the places of the last few snapshots, the weights, the newest events, and no records.
+Owns: which chunk bodies are valid, the report on the others, which events are kept, which tables are in force at a
+place. Must not know: other files, views. Invariants: an invalid chunk is reported with its place and affects no other;
+memory does not grow with the file: it holds the newest events, and the places of the last few snapshots, of sources and
+of the weights, but no records.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from brickd.recording.ring_taps import read_numbers
 from brickd.shm import _reader, segment_codec
 
 _SOURCES_MAX = 4_096
-_LAST = SLOTS + 2  # snapshots that a window needs, and one that may be damaged
-# Chunks of tables: a writer begins afresh every minute, and adds to that with each snapshot at most.
+_LAST = SLOTS + 2  # the snapshots that a window needs, and one that may be damaged
+# Chunks of tables: a writer starts afresh every minute, and adds at most one chunk with each snapshot.
 _TABLES_MAX = 64
 _TABLES_BYTES_MAX = 2 * _reader.CHUNK_BYTES_MAX
 
@@ -34,7 +34,7 @@ _TABLES_BYTES_MAX = 2 * _reader.CHUNK_BYTES_MAX
 class FileIndex:
     """One file, read once: its newest events, and counts of snapshots, events and records.
 
-    `beginning` is None if it is damaged, `ending` if the file has none.
+    `beginning` is None if it is damaged, `ending` is None if the file has none.
     """
 
     def __init__(self, form: Form) -> None:
@@ -44,9 +44,9 @@ class FileIndex:
         self.events = RecordedEvents()
         self.counts: Counter[str] = Counter()
         self._tables = NameTables(form, self._refuse)
-        self._last: deque[int] = deque(maxlen=_LAST)  # snapshots, by their places
-        self._weights: int | None = None  # the same
-        self._sources: dict[int, tuple[int, SourceHead]] = {}  # the same, with what is said of each beside its text
+        self._last: deque[int] = deque(maxlen=_LAST)  # places of snapshots
+        self._weights: int | None = None  # place
+        self._sources: dict[int, tuple[int, SourceHead]] = {}  # place and head, by hash
         for chunk in form:
             try:
                 self._take(chunk)
@@ -55,7 +55,7 @@ class FileIndex:
 
     @property
     def end(self) -> End:
-        """How the reading of the file ended, with what was found to be damaged in it."""
+        """The report on the reading of the file, with invalid chunks found later."""
         return self.form.end
 
     def _take(self, chunk: Chunk) -> None:
@@ -84,7 +84,7 @@ class FileIndex:
                 self.counts["records"] += len(records(chunk.body).slots) // 64
 
     def snapshots_backwards(self) -> Iterator[Shown]:
-        """The last few snapshots, the newest first, each read on demand."""
+        """Yield the last few snapshots, the newest first, each read on demand."""
         for place in reversed(self._last):
             if (chunk := self.form.again(place)) is None:
                 self.end.damage(place, place, "a snapshot stood there, and does not any more")
@@ -92,7 +92,7 @@ class FileIndex:
                 yield shown
 
     def snapshots(self) -> Iterator[Shown]:
-        """All of them, the oldest first."""
+        """Yield all snapshots, the oldest first."""
         tables = NameTables(self.form, self._refuse)
         for chunk in self.form.only(_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
             if chunk.kind == _reader.CHUNK_TABLES:
@@ -118,32 +118,32 @@ class FileIndex:
             return None
 
     def sources(self) -> dict[int, SourceHead]:
-        """What kernels were compiled from."""
+        """The heads of all sources, by hash."""
         return {hash_: head for hash_, (_, head) in self._sources.items()}
 
     def source(self, hash_: int) -> KernelSource | None:
-        """One of them; None: it is not in this file."""
+        """The source with this hash; None: it is not in this file."""
         place, _ = self._sources.get(hash_, (0, None))
         chunk = self.form.again(place) if place else None
         try:
             return None if chunk is None else decoded(chunk.body)
-        except ValueError:  # it was another one when the file was read
+        except ValueError:  # the chunk changed after the file was read
             return None
 
     def records(self, uuids: Set[str]) -> Iterator[tuple[str, RingRecords]]:
-        """What was taken from the rings of workers, the oldest first, each with its worker's uuid."""
+        """Yield the records of workers' rings, the oldest first, each with its worker's uuid."""
         if not (whose := self._whose(uuids)):
             return
         for chunk in self.form.only(_reader.CHUNK_RECORDS):
             try:
                 found = records(chunk.body)
-            except ValueError:  # it was reported when all was read
+            except ValueError:  # already reported by the first reading
                 continue
             if (uuid := whose.get(found.worker)) is not None:
                 yield uuid, found
 
     def _whose(self, uuids: Set[str]) -> dict[int, str]:
-        """The uuid of each number: a full file may name a worker only after its first records."""
+        """The uuid of each number, also if a full file names a worker after its first records."""
         whose: dict[int, str] = {}
         for chunk in self.form.only(_reader.CHUNK_WORKERS):
             try:
@@ -164,7 +164,7 @@ class FileIndex:
         return [f"{self.form.path}: {each}" for each in self.end.words()]
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         title, end = self.form.title, self.end
         return {
             "path": self.form.path,
@@ -182,28 +182,28 @@ class FileIndex:
 
 
 class RecordedEvents:
-    """The newest of them, in the order of their numbers."""
+    """The newest events, by number."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._events: dict[int, Event] = {}
-        self._first = 2**64  # number of the oldest there was
+        self._first = 2**64  # the lowest number added so far
 
     def add(self, event: Event) -> None:
-        """Take one that was found."""
+        """Add an event."""
         self._first = min(self._first, event.number)
         self._events[event.number] = event
         if len(self._events) > 2 * self._kept:
             self._events = {each.number: each for each in self._newest()}
 
     def merge(self, other: RecordedEvents) -> None:
-        """Take those of another file of the set."""
+        """Add the events of another file of the recording."""
         for event in other._newest():
             self.add(event)
         self._first = min(self._first, other._first)
 
     def since(self, number: int) -> Page:
-        """Events after this number; missed: those that are forgotten, or were not recorded."""
+        """The events after this number; missed: forgotten or not recorded ones."""
         newest = self._newest()
         if not newest:
             return Page((), 0, 0)
@@ -227,22 +227,22 @@ _NO_TABLES = segment_codec.SharedTables({}, {}, {})
 
 
 class NameTables:
-    """The names, paths and sites that are in force at each place of a file; `refuse` gets invalid chunks.
+    """The names, paths and sites in force at each place of a file; `refuse` gets invalid chunks.
 
-    However many a file holds, only those of the last few generations are in memory.
+    Memory holds only the tables of the last few generations, even if a file has many.
     """
 
     def __init__(self, form: Form, refuse: Callable[[Chunk, ValueError], object]) -> None:
         self._form, self._refuse = form, refuse
         self._places: deque[int] = deque(maxlen=_TABLES_MAX)
-        self._read: dict[int, _Tables] = {}  # by their places: those that were in force at the last place
+        self._read: dict[int, _Tables] = {}  # by place: the tables in force at the last place that was asked for
 
     def add(self, place: int) -> None:
-        """Note a chunk of tables at this place, after all others."""
+        """Add the place of a chunk of tables, after all others."""
         self._places.append(place)
 
     def at(self, place: int) -> segment_codec.SharedTables:
-        """Those that are in force there."""
+        """The tables in force at this place."""
         before, self._read = self._read, {}
         size = 0
         for each in reversed(self._places):

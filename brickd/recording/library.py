@@ -1,9 +1,9 @@
-"""The daemon's recordings: those that are being written, and those not fetched yet.
+"""The daemon's recordings: those being written, and those not fetched yet.
 
-Owns: which these are, and how many may be. Must not know: who asks for one, what is in it. Invariants: all that is
-known of a recording is in the titles of its files, so that any process finds it, whatever became of its writer; a file
-is found by its recording and its number, never by a path that somebody gives; a recording that is being written is left
-alone; a daemon that answers is asked for its own, for its files may be another user's or in other mounts.
+Owns: which recordings exist, and their limit. Must not know: who asks for one, its content. Invariants: the titles of
+its files identify a recording, so any process finds it, even if its writer is gone; a file is found by recording and
+number, never by a path from a request; a recording that is being written is not touched; a running daemon is asked for
+its recordings, because its files may belong to another user or be in another mount namespace.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from brickd.errors import BrickdError
 from brickd.recording.rotation import SUFFIX
 from brickd.shm import _reader
 
-ROOM = 8  # recordings, the one that is written included
+ROOM = 8  # recordings, including the one that is being written
 
 
 class LibraryFile(NamedTuple):
-    """A file of a recording by id and number; `written`: its writer still has it locked."""
+    """A file of a recording; `written`: its writer still holds its lock."""
 
     recording: str
     number: int
@@ -40,7 +40,7 @@ class LibraryFile(NamedTuple):
     written: bool
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         return {"path": os.fspath(self.path), "number": self.number, "bytes": self.bytes}
 
 
@@ -52,17 +52,17 @@ class Shelved:
 
     @property
     def recording(self) -> str:
-        """What it is called."""
+        """The id of the recording."""
         return self.files[0].recording
 
     @property
     def made_ns(self) -> int:
-        """When its first file was made, of those that are there."""
+        """When the first file that still exists was created."""
         return self.files[0].made_ns
 
     @property
     def bytes(self) -> int:
-        """Of all its files."""
+        """The size of all its files."""
         return sum(each.bytes for each in self.files)
 
     @property
@@ -71,7 +71,7 @@ class Shelved:
         return any(each.written for each in self.files)
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         return {
             "recording": self.recording,
             "made": rfc3339(self.made_ns),
@@ -82,13 +82,13 @@ class Shelved:
 
 
 class Shelf:
-    """The directory; any thread may use it."""
+    """The directory of recordings; any thread may use it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def place(self) -> Path:
-        """The path for a new recording; BrickdError if its directory cannot be made."""
+        """The path for a new recording; raises BrickdError if its directory cannot be created."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -97,7 +97,7 @@ class Shelf:
         return self._directory / time.strftime(f"brickd-%Y%m%d-%H%M%S-{os.urandom(2).hex()}{SUFFIX}")
 
     def all(self) -> list[Shelved]:
-        """Every recording, the oldest first."""
+        """All recordings, the oldest first."""
         found: dict[str, list[LibraryFile]] = {}
         for file in self._files():
             found.setdefault(file.recording, []).append(file)
@@ -105,7 +105,7 @@ class Shelf:
         return sorted(shelved, key=lambda each: each.made_ns)
 
     def find(self, recording: str) -> Shelved:
-        """Find a recording; BrickdError if it is not there, or is being written."""
+        """Find a recording; raises BrickdError if it does not exist or is being written."""
         for each in self.all():
             if each.recording == recording:
                 if each.written:
@@ -114,7 +114,7 @@ class Shelf:
         raise BrickdError(f"no recording {recording} in {self._directory}")
 
     def open(self, recording: str, number: int) -> int:
-        """A file, to be read: its descriptor; raises as `find` does."""
+        """Open a file for reading; returns its descriptor; raises BrickdError as `find` does."""
         file = self._file(recording, number)
         try:
             return _opened(file.path)
@@ -122,7 +122,7 @@ class Shelf:
             raise BrickdError(f"{file.path}: {error.strerror}") from None
 
     def remove(self, recording: str, number: int) -> None:
-        """Remove a file; raises as `find` does."""
+        """Remove a file; raises BrickdError as `find` does."""
         file = self._file(recording, number)
         try:
             file.path.unlink()
@@ -130,7 +130,7 @@ class Shelf:
             raise BrickdError(f"{file.path}: {error.strerror}") from None
 
     def make_room(self) -> list[Shelved]:
-        """Remove the oldest of those that are too many: these."""
+        """Remove the oldest recordings above the limit; return them."""
         every = self.all()
         removed = [each for each in every[:-ROOM] if not each.written]
         for each in removed:
@@ -148,10 +148,10 @@ class Shelf:
     def _files(self) -> Iterator[LibraryFile]:
         try:
             paths = [each for each in self._directory.iterdir() if each.name.endswith(SUFFIX)]
-        except OSError:  # nothing was recorded yet, or it is not ours to see
+        except OSError:  # there are no recordings yet, or this user may not see them
             return
         for path in paths:
-            with contextlib.suppress(OSError, ValueError):  # it went, or it is none of ours
+            with contextlib.suppress(OSError, ValueError):  # it was removed, or it is not a recording
                 fd = _opened(path)
                 try:
                     yield _described(path, fd)
@@ -180,11 +180,11 @@ def _locked(fd: int) -> bool:
     return False
 
 
-NOBODY = ("none", "stale", "elsewhere")  # why no daemon answers: there is none for us
+NOBODY = ("none", "stale", "elsewhere")  # reasons without an answer that mean: no daemon for us
 
 
 def unfetched() -> list[dict[str, Any]]:
-    """All recordings, the oldest first; BrickdError if a daemon runs and does not answer."""
+    """All recordings, the oldest first; raises BrickdError if a daemon runs and does not answer."""
     try:
         recordings: list[dict[str, Any]] = client.ask("record").document()["recordings"]
         return recordings

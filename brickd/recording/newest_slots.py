@@ -1,7 +1,7 @@
-"""The newest slots of a worker's rings, as they pass by.
+"""The newest slots of a worker's rings.
 
-Owns: how many of them are held. Must not know: where they come from, what is in them. Invariants: a ring's slots follow
-one another without a gap, from the beginning of a record on; memory holds not many more of them than asked for.
+Owns: how many slots are held. Must not know: where they come from, their content. Invariants: a ring's slots have no
+gap and start with a record; memory holds only a few more slots than requested.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from brickd.recording.chunks import RingRecords
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
 
-# So many at the least: a record may have several slots, and not every record is of the kind that is wanted.
+# The least number of slots to hold: a record may have several slots, and other kinds of records come between.
 _SLOTS_MIN = 1024
 
 
 class Tails:
-    """The rings of some lanes, of each of which the `newest` records are wanted."""
+    """The rings of some lanes; holds at least the `newest` slots of each."""
 
     def __init__(self, lanes: Iterable[int], newest: int) -> None:
         self.newest = newest
@@ -25,7 +25,7 @@ class Tails:
         self._rings = {(lane, events): (0, bytearray()) for lane in lanes for events in (False, True)}
 
     def take(self, found: RingRecords) -> None:
-        """Take what was found next."""
+        """Add the next records."""
         ring = self._rings.get((found.lane, found.events))
         if ring is None:
             return
@@ -43,6 +43,6 @@ class Tails:
         self._rings[found.lane, found.events] = first, slots
 
     def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
-        """The number of the first slot that is held, and the slots."""
+        """The number of the first held slot, and the slots."""
         first, slots = self._rings.get((lane, events), (0, b""))
         return first, bytes(slots)

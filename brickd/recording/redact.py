@@ -1,8 +1,8 @@
-"""What of snapshots, events and weights goes into a recording that may be given away.
+"""The redaction of snapshots, events and weights for a recording.
 
-Owns: what is taken out of them, of weights in every degree. Must not know: records, which are redacted on their way to
-the disk, files, when anything is written. Invariants: of what is told only what is known to say nothing of tensors,
-steps and positions is left; of weights what is left of their records, under the same names.
+Owns: what is removed from them. Must not know: records (the spool redacts them), files, when anything is written.
+Invariants: only kinds of events that say nothing about tensors, steps and positions keep their text; weights are
+redacted as their records are, with the same new keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.model.event_log import Event
 from brickd.model.survey_snapshot import Snapshot
 from brickd.shm import _reader
 
-# Kinds of events whose texts name workers, services, bricks, files and numbers of these.
+# Kinds of events whose texts contain only workers, services, bricks, files and counts of these.
 _TOLD = frozenset(
     {
         "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "quarantined", "rationed",
@@ -30,12 +30,12 @@ _LEFT_OUT = "left out: the recording is redacted"
 
 
 def event(of: Event) -> Event:
-    """The event with only what may be given away."""
+    """The event, redacted."""
     return of if of.kind in _TOLD else of._replace(text=_LEFT_OUT, command=None)
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
-    """The snapshot with the keys of checksums renamed as in the records."""
+    """The snapshot with the names of checksum keys replaced as in the records."""
     workers = []
     for worker in of.survey.workers:
         process = worker.reading.process
@@ -45,7 +45,7 @@ def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
 
 
 def weights(of: Weights, spool: _reader.Spool) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
-    """Weights redacted as the spool redacts records; changes `of`, which must be a copy."""
+    """The state of weights as the spool stores records; changes `of`, which must be a copy."""
     contents, tensors, workers = of.kept()
     held = {number for holds in workers.values() for column in (holds.now, holds.firsts) for number in column} - {0}
     left = {number: spool.tensors(content) for number, content in contents.items() if number in held}

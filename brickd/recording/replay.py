@@ -1,8 +1,8 @@
-"""A recording in place of the machine: what views may look at, from its files.
+"""A recording as a data source of views, in place of the machine.
 
-Owns: which of its snapshots is shown, and the notes on the recording. Must not know: any view, how chunks are stored in
-a file. Invariants: from a recording a view builds the document that it would have built when the snapshot was taken;
-what is damaged, cut or missing is reported.
+Owns: which snapshot is shown, and the notes on the recording. Must not know: views, how chunks are stored in a file.
+Invariants: a view builds the same document from a recording as when the snapshot was taken; damaged, cut or missing
+data is reported.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ _VALUES = "it has statistics and sketches of tensors: whoever has the same weigh
 
 
 class Backwards:
-    """The snapshots of a recording, the newest first: each is read on demand, and once."""
+    """The snapshots of a recording, the newest first; each is read on demand and only once."""
 
     def __init__(self, files: Sequence[FileIndex]) -> None:
         self._rest = (shown for file in reversed(files) for shown in file.snapshots_backwards())
         self._read: list[Shown] = []
 
     def first(self, count: int) -> Sequence[Shown]:
-        """So many of them, as far as there are."""
+        """The newest `count` snapshots, or fewer if there are fewer."""
         self._read += itertools.islice(self._rest, max(0, count - len(self._read)))
         return self._read[:count]
 
 
 class RecordedSegment:
-    """One worker's segment, as it was."""
+    """One worker's recorded segment."""
 
     def __init__(self, reading: Reading, daemon: DaemonStatus | None, files: Sequence[FileIndex]) -> None:
         self._reading, self._daemon, self._files = reading, daemon, files
@@ -69,7 +69,7 @@ class RecordedSegment:
 
     @property
     def header(self) -> _reader.Header:
-        """The header that its worker wrote."""
+        """The header that the worker wrote."""
         return self._reading.header
 
     def read(self) -> Reading:
@@ -81,7 +81,7 @@ class RecordedSegment:
         return None if self._daemon is None else self._daemon.pid
 
     def control(self) -> _reader.Control:
-        """What its consumer asked, as far as that is recorded."""
+        """The settings that the consumer asked for; those that are not recorded are 0."""
         flags, rate = self._reading.flags, self._reading.asked_rate
         return {
             "flags": flags,
@@ -95,13 +95,13 @@ class RecordedSegment:
         }
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """The number of the first of the last slots that were recorded without a gap, and these."""
+        """The newest slots that were recorded without a gap: the number of the first, and the slots."""
         if self._tails is None or self._tails.newest < newest:
             self._tails = self._read_tails(newest)
         return self._tails.ring(lane, events=events)
 
     def _read_tails(self, newest: int) -> Tails:
-        """Those of all lanes at once, for the files are long."""
+        """Read the slots of all lanes at once, because the files are long."""
         tails = Tails((number for number, _, _ in self._reading.lanes), newest)
         for file in self._files:
             for _, found in file.records({self._reading.uuid}):
@@ -110,48 +110,48 @@ class RecordedSegment:
 
 
 class RecordedSources(NamedTuple):
-    """What kernels were compiled from, as far as it is in these files."""
+    """The sources of kernels in these files."""
 
     files: Sequence[FileIndex]
 
     @property
     def counts(self) -> dict[str, int]:
-        """Nothing: problems are among the events."""
+        """Empty: irregular sources are in the events."""
         return {}
 
     def heads(self) -> dict[int, SourceHead]:
-        """All of them."""
+        """The heads of all sources, by hash."""
         return {hash_: head for file in self.files for hash_, head in file.sources().items()}
 
     def read(self, hash_: int) -> Text | None:
-        """One of them; None: it is in none of the files."""
+        """The source with this hash; None: no file has it."""
         return next((source for file in self.files if (source := file.source(hash_)) is not None), None)
 
 
 class Replay:
-    """A recording as a world, with the events logged while it was recorded."""
+    """A recording as a world, with the events that were logged during the recording."""
 
     source: Source = "recording"
 
     def __init__(self, files: Sequence[FileIndex], backwards: Backwards, events: RecordedEvents, back: int = 0) -> None:
-        """Show the last snapshot, or the one this many before it."""
+        """Show the snapshot that is `back` before the last one."""
         self._files, self._backwards, self._back = files, backwards, back
         self.events = events
 
     @classmethod
     def of(cls, files: Sequence[FileIndex]) -> Replay:
-        """What these files of one recording hold, in their order."""
+        """The replay of these files of one recording, given in order."""
         events = RecordedEvents()
         for file in files:
             events.merge(file.events)
         return cls(files, Backwards(files), events)
 
     def _last(self, count: int) -> Sequence[Shown]:
-        """The snapshot that is shown and earlier ones: at most this many."""
+        """The shown snapshot and earlier ones, `count` at most."""
         return self._backwards.first(self._back + count)[self._back :]
 
     def before(self) -> Replay:
-        """The same recording, one snapshot earlier; RecordingRefused if there is none."""
+        """The same recording, one snapshot earlier; raises RecordingRefused if there is none."""
         if len(self._last(2)) < 2:
             raise RecordingRefused(
                 self._files[-1].form.path, "holds one snapshot, and two are needed to see what moved"
@@ -165,41 +165,41 @@ class Replay:
         why = "; ".join(last.end.words()[:2]) or "none was recorded"
         raise RecordingRefused(last.form.path, f"holds no whole snapshot: {why}")
 
-    # ---- what views look at
+    # ---- the world of views
 
     def daemon(self) -> DaemonStatus | None:
-        """What the daemon reported of itself then."""
+        """The daemon's status at that time."""
         return self._shown().daemon
 
     def survey(self) -> Survey:
-        """Every worker, as it was then."""
+        """All workers at that time."""
         return self._shown().snapshot.survey
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
-        """What was recorded in the time before that."""
+        """The work in the time before the shown snapshot."""
         windows = Windows()
         for shown in reversed(self._last(SLOTS + 1)[1:]):
             windows.take(shown.snapshot)
         return windows.over(of, self._shown().snapshot.now_ns, slots)
 
     def stragglers(self) -> StragglerVerdict:
-        """The stragglers of that time."""
-        lookout = Lookout(lambda *_, **__: None)  # what it logged then is among the events
+        """The stragglers at that time."""
+        lookout = Lookout(lambda *_, **__: None)  # what the daemon logged then is in the events
         for shown in reversed(self._last(SLOTS + 1)):
             lookout.take(shown.snapshot)
         return lookout.judged()
 
     def alarms(self) -> None:
-        """None: what was wrong then is among the events."""
+        """None: the alarms of that time are in the events."""
 
     def problem_book(self) -> None:
         """None: a recording has no problems over time."""
 
     def compared(self) -> None:
-        """None: to compare all records takes long."""
+        """None: comparing all records takes too long."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """What was recorded of it."""
+        """The recorded fingerprints and weights of these workers."""
         return self._collect(of, ALL_BYTES)
 
     def _collect(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
@@ -208,7 +208,7 @@ class Replay:
         return numerics
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints of workers to others, under uuids with a mark before them."""
+        """Add the fingerprints of workers to `numerics`, under their uuids with `mark` as prefix."""
         readings = {worker.reading.uuid: worker.reading for worker in of}
         producers = {
             uuid: numerics.producer(
@@ -235,10 +235,11 @@ class Replay:
                 numerics.weights.lose(mark + uuid, unrecorded[uuid], checked.lost[uuid].until)
 
     def _unrecorded(self, checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
-        """How many records of workers are not whole here, of any kind, that no ring had dropped.
+        """The number of missing records of any kind, by uuid, without those that a ring dropped.
 
-        Each attempt has a number, and those that a ring had no room for are counted: what else is missing, between two
-        records or behind the last one, stood in the ring, and found no room in memory or on the disk, or was damaged.
+        Each attempt has a number, and the worker counts the ones that a ring had no room for. All others that are
+        missing, between two records or after the last one, were in the ring, but had no room in memory or on the disk,
+        or were damaged.
         """
         missing: dict[str, int] = {}
         for uuid, lost in checked.lost.items():
@@ -260,25 +261,25 @@ class Replay:
         return {uuid: count for uuid, count in found.items() if count}
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """What was recorded of them."""
+        """The recorded weights of these workers."""
         return self._collect(of, 0).weights
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """Compare weights now; the records are read only if a worker watched any."""
+        """Compare the weights; reads the records only if a worker watches weights."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()
 
     def sources(self, of: Sequence[Worker]) -> RecordedSources:
-        """What was known of them while it was recorded."""
+        """The sources that were recorded."""
         return RecordedSources(self._files)
 
     def files(self) -> Sequence[str]:
-        """The segments there were."""
+        """The segments of the recorded workers."""
         return [worker.reading.file for worker in self.survey().workers]
 
     @contextlib.contextmanager
     def segment(self, file: str) -> Iterator[RecordedSegment]:
-        """One of these."""
+        """The recorded segment with this name."""
         for worker in self.survey().workers:
             if worker.reading.file == file:
                 yield RecordedSegment(worker.reading, self.daemon(), self._files)
@@ -286,35 +287,35 @@ class Replay:
         raise NoSuchWorker(f"no segment {file} in the recording")
 
     def details(self, uuid: str) -> None:
-        """None: all recorded slots are in the rings."""
+        """None: the rings have all recorded slots."""
 
     # ---- the recording itself
 
     @property
     def _begun(self) -> Beginning | None:
-        """What a file of it begins with, where that is whole in any."""
+        """The beginning from the first file in which it is valid."""
         return next((file.beginning for file in self._files if file.beginning is not None), None)
 
     @property
     def redacted(self) -> bool:
-        """Whether its checksums are comparable only with each other, and tensors are left out."""
+        """Whether it is redacted: its checksums are comparable only with each other."""
         return any(file.beginning is not None and file.beginning.redacted for file in self._files)
 
     @property
     def values(self) -> bool:
-        """Whether more of its tensors is in it than their checksums."""
+        """Whether it has more of tensors than their checksums."""
         return any(file.beginning is not None and file.beginning.values for file in self._files)
 
     def checked(self, uuids: Set[str]) -> Checked:
-        """The checksums of some workers, from the first file on."""
+        """The checksums of some workers, from all files in order."""
         return Checked(self._files, uuids)
 
     def now_ns(self) -> int:
-        """When the snapshot that is shown was taken, by the monotonic clock."""
+        """The time of the shown snapshot, by the monotonic clock."""
         return self._shown().snapshot.now_ns
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """All of them, the oldest first."""
+        """Yield all snapshots, the oldest first."""
         for file in self._files:
             for shown in file.snapshots():
                 yield shown.snapshot
@@ -341,7 +342,7 @@ class Replay:
         return tuple(notes)
 
     def _not_given(self) -> Iterator[str]:
-        """Files missing between and after these; earlier ones are in the totals of each file."""
+        """Notes on missing files between and after these; totals include those of earlier files."""
         numbers, last = [file.form.title.number for file in self._files], self._files[-1]
         if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
             yield f"{plural(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given"
@@ -349,14 +350,14 @@ class Replay:
             yield f"{last.form.path}: it goes on in the next file of its set"
 
     def _counts(self) -> RecordingCounts:
-        """Of the recording up to its end, or as far as that is known."""
+        """The counts of the recording at its end, or the last known ones."""
         ending = self._files[-1].ending
         if ending is not None:
             return ending.counts
         return next((shown.counts for shown in self._last(1)), RecordingCounts())
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         begun = self._begun
         return {
             "id": self._files[0].form.title.id.hex(),
@@ -373,17 +374,17 @@ class Replay:
 
 
 def _dropped(reading: Reading) -> int:
-    """How many events its rings had no room for."""
+    """The number of events for which the rings had no room."""
     return sum(sum(lane["event_dropped"]) for _, lane, _ in reading.lanes)
 
 
 @contextlib.contextmanager
 def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Replay]:
-    """Open one recording: a file, or several of its set in any order; `reads` gets the progress.
+    """Open one recording: one or several of its files in any order; `reads` gets the progress.
 
     Raises:
-        RecordingRefused: a file is no recording, or they are of different ones.
-        NotPermitted: a file may not be read.
+        RecordingRefused: a file is not a recording, or the files belong to different recordings.
+        NotPermitted: this user may not read a file.
     """
     with contextlib.ExitStack() as stack:
         forms = [stack.enter_context(open_recording(path, reads)) for path in paths]

@@ -1,7 +1,7 @@
-"""The rings that are drained into a recording, each under a number of its worker.
+"""The rings that are drained into a recording, and the numbers of their workers.
 
-Owns: these numbers, and their form in a file. Must not know: files, how records come into one. Invariants: a number
-stands for the same worker in all files of a recording; it does before the first record that has it is drained.
+Owns: these numbers, and their form in a file. Must not know: files, how records get into one. Invariants: a number
+belongs to the same worker in all files of a recording, and is assigned before the first record with it is drained.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ _REPLY_BYTES_MAX = 1 << 22
 
 
 class Rings:
-    """The rings of recorded workers: those of `names`, or all. Changed under the roster's lock.
+    """The rings of recorded workers: of `names`, or of all. Change it under the roster's lock.
 
-    `spans` tells whether each span is recorded in detail.
+    `spans`: whether each span is recorded in detail.
     """
 
     def __init__(self, names: tuple[str, ...], *, spans: bool) -> None:
         self.names, self.spans = names, spans
         self._spool: _reader.Spool | None = None
         self._numbers: dict[str, int] = {}
-        self._uuids = [""]  # by number; it only grows, so that it may be read without the lock
+        self._uuids = [""]  # by number; it only grows, so it may be read without the lock
 
     def wants(self, name: str, service: str) -> bool:
         """Whether this worker is recorded."""
         return not self.names or name in self.names or service in self.names
 
     def into(self, spool: _reader.Spool | None) -> None:
-        """Records go there from now on; None: nowhere."""
+        """Record into this spool from now on; None: stop."""
         self._spool = spool
 
     def take(self, uuid: str, drain: _reader.Drain) -> None:
-        """Record a drained worker."""
+        """Record the rings of a drained worker."""
         if uuid not in self._numbers:
             self._numbers[uuid] = len(self._uuids)
             self._uuids.append(uuid)
         drain.record_into(self._spool, self._numbers[uuid])
 
     def written(self, numbers: Iterable[int]) -> bytes:
-        """The body of a chunk with the workers of these numbers; from any thread."""
+        """The body of a chunk with the workers of these numbers; any thread may call it."""
         return plain({self._uuids[number]: number for number in sorted(numbers)}).encode()
 
 
 def read_numbers(body: bytes) -> dict[str, int]:
-    """The numbers that a file holds, by uuid; ValueError if they are invalid."""
+    """Decode the numbers by uuid that `written` encoded; raises ValueError if they are invalid."""
     with json_values.validating():
         return {
             json_values.text(uuid): json_values.whole(number)

@@ -1,8 +1,8 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
-Owns: their names, when one is full, which are kept. Must not know: what is written. Invariants: no file that was there
-is written over; what is kept is limited, and what was removed is counted; a file is locked as long as it is written and
-its writer lives.
+Owns: their names, when one is full, which are kept. Must not know: what is written. Invariants: no existing file is
+overwritten; the number of kept files is limited, and removed ones are counted; a file is locked while its writer is
+alive and writes it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from brickd.errors import BrickdError
 from brickd.shm import _reader
 
 SUFFIX = ".brick"
-# Records leave this part of a file to all else that is to stand in it, its end among that.
+# Records leave 1/8 of a file to everything else, including its end.
 _SPARE = 8
 
 
 def numbered(first: Path, number: int) -> Path:
-    """What a file of a set is called.
+    """The path of a file of a recording.
 
     >>> numbered(Path("run.brick"), 0).name, numbered(Path("run.brick"), 2).name
     ('run.brick', 'run.2.brick')
@@ -35,14 +35,14 @@ def numbered(first: Path, number: int) -> Path:
 
 
 class Volume(NamedTuple):
-    """One file, and its number in the set."""
+    """One file, and its number in the recording."""
 
     number: int
     path: Path
     file: _reader.Recording
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         return {
             "path": os.fspath(self.path),
             "number": self.number,
@@ -52,7 +52,7 @@ class Volume(NamedTuple):
 
 
 class Put(Enum):
-    """What became of something that was to be written."""
+    """The result of a write."""
 
     DONE = "it stands there"
     NO_ROOM = "it would go over the limit of the file: the next one may have room"
@@ -60,17 +60,17 @@ class Put(Enum):
 
 
 class Volumes:
-    """The files, of which the last one is written.
+    """The files; the last one is being written.
 
     Attributes:
-        id: the recording's, the same in all of them.
-        kept: those that are there, the oldest first; `removed` older ones were too many.
-        cut: the file that is written was cut: it takes nothing more.
-        trouble: why something could not be written lately, or "".
+        id: of the recording, the same in all files.
+        kept: the existing files, the oldest first; `removed` counts older ones, which were too many.
+        cut: another process truncated the file that is being written: no more fits into it.
+        trouble: why a recent write failed, or "".
     """
 
     def __init__(self, first: Path, limit_bytes: int, most: int) -> None:
-        """Make the first file; BrickdError if it cannot be made."""
+        """Create the first file; raises BrickdError if it cannot be created."""
         self.id = os.urandom(16)
         self.removed = 0
         self._first, self.limit_bytes, self._most = first, limit_bytes, most
@@ -81,12 +81,12 @@ class Volumes:
         self._made_at = time.monotonic()
         self.cut = False
         self.trouble = ""
-        self._failed = False  # since the last look
+        self._failed = False  # since the last call of look()
 
     def _made(self, path: Path, number: int) -> Volume:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # by the description, which is the writer's from here on
+            fcntl.flock(fd, fcntl.LOCK_EX)  # held by the open file description, which the writer shares
             limit, spare, now_ns = self.limit_bytes, self.limit_bytes // _SPARE, time.time_ns()
             file = _reader.Recording(fd, limit, id=self.id, number=number, made_ns=now_ns, spare_bytes=spare)
             return Volume(number, path, file)
@@ -98,28 +98,28 @@ class Volumes:
 
     @property
     def file(self) -> _reader.Recording:
-        """The one that is written."""
+        """The file that is being written."""
         return self.kept[-1].file
 
     @property
     def size(self) -> int:
-        """All that is kept."""
+        """The size of all kept files."""
         return sum(each.file.bytes for each in self.kept)
 
     @property
     def age_seconds(self) -> float:
-        """Of the file that is written."""
+        """The age of the file that is being written."""
         return time.monotonic() - self._made_at
 
     @property
     def low(self) -> bool:
-        """Whether records have no room any more in the file that is written."""
+        """Whether the file that is being written has no more room for records."""
         return self.file.left_bytes < self.limit_bytes // _SPARE
 
     def look(self) -> None:
-        """Something large was written: clear the trouble if nothing failed since the last look.
+        """Clear the trouble if no write failed since the last call. Call it after a large write.
 
-        Not before: where there is little room a small thing finds some when a large one does not.
+        Small writes do not clear it, because they may still find room when a large one does not.
         """
         if not self._failed:
             self.trouble = ""
@@ -130,7 +130,7 @@ class Volumes:
         return self._put(lambda file: file.append(kind, at_ns, body))
 
     def write(self, spool: _reader.Spool, mark: int) -> Put:
-        """Write what a spool has up to there; what is not done is in it still."""
+        """Write the content of a spool up to a mark; what is not written stays in the spool."""
         return self._put(lambda file: file.write(spool, mark))
 
     def _put(self, write: Callable[[_reader.Recording], None]) -> Put:
@@ -145,11 +145,11 @@ class Volumes:
         return Put.DONE
 
     def fail(self, why: str) -> None:
-        """Something cannot be written, for this reason."""
+        """Record that a write failed, for this reason."""
         self.trouble, self._failed = why, True
 
     def next(self) -> bool:
-        """Go on in a new file, with the one before it still open; False: it cannot be made."""
+        """Continue in a new file, with the previous one still open; False: it cannot be created."""
         number = self.kept[-1].number + 1
         path = numbered(self._first, number)
         try:
@@ -162,7 +162,7 @@ class Volumes:
         return True
 
     def close_last_but_one(self, ending: bytes) -> None:
-        """Close the file before the last one, and remove the oldest of too many."""
+        """Close the file before the last one, and remove the oldest files above the limit."""
         self._close(self.kept[-2].file, ending)
         while len(self.kept) > self._most:
             oldest = self.kept.pop(0)
@@ -171,21 +171,21 @@ class Volumes:
                 oldest.path.unlink()
 
     def end(self, ending: bytes) -> None:
-        """Close the last one."""
+        """Close the last file."""
         self._close(self.file, ending)
 
     def leave(self) -> None:
-        """Close and so unlock all files, whatever happened: others may take them."""
+        """Close and so unlock all files in any state; other processes may use them now."""
         for each in self.kept:
             with contextlib.suppress(OSError):
                 each.file.close()
 
     def undo(self) -> None:
-        """Nothing is recorded after all: there is only the first one, and it goes."""
+        """Remove the first file, because nothing is recorded after all."""
         self.kept[0].path.unlink(missing_ok=True)
 
     def _close(self, file: _reader.Recording, ending: bytes) -> None:
-        # If there is no room for it, a reader sees that the file has no end.
+        # If there is no room for the ending, a reader sees that the file has no end.
         with contextlib.suppress(OSError):
             file.append(_reader.CHUNK_ENDING, time.time_ns(), ending)
         with contextlib.suppress(OSError):
@@ -202,7 +202,7 @@ MAGIC = b"brickrec"
 
 
 def parted(words: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The recordings, and the other words."""
+    """Split words into recordings and others."""
     words = tuple(words)
     recordings = tuple(word for word in words if _is_recording(word))
     return recordings, tuple(word for word in words if word not in recordings)

@@ -1,9 +1,9 @@
-"""A recording while it is made: its thread, what that waits for, until when; one at a time.
+"""A running recording: its thread, its schedule, its end; one at a time.
 
 Owns: when anything is written, the end of a recording, and whether one runs. Must not know: what is written, or how;
-how workers are read. Invariants: one thread writes, and no other waits for it: what it cannot write in time, or has no
-room for, is counted and reported; whatever ends a recording, what was written stays, and nothing else does, neither
-pending data nor the key that redacted it.
+how workers are read. Invariants: one thread writes and no other waits for it; what it cannot write in time, or has no
+room for, is counted and reported; after any end the written data stays, but neither pending data nor the key of the
+redaction.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from brickd.recording.writer import RecordingInput, Writer
 from brickd.shm import _reader
 
 _WAITING_MAX = 4  # snapshots that wait for a disk
-_LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100  # so often what waits is written, and it is looked whether it is over
-_STILL_NS = 10_000_000_000  # a round takes no longer, unless its disk does
+_LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100  # the interval of rounds, which write pending data and check for the end
+_STILL_NS = 10_000_000_000  # a round that takes longer waits for its disk
 
 _ENDS: dict[Why, str] = {
     "asked": "somebody ended it",
@@ -41,10 +41,10 @@ _ENDS: dict[Why, str] = {
 
 
 class Recorder:
-    """One recording; `over` is set when it has ended and all of it is in its files."""
+    """One recording; `over` is set when it has ended and all data is in its files."""
 
     def __init__(self, order: Recording, first: Path, source: RecordingInput) -> None:
-        """Begin the first file with the totals of now; BrickdError if nothing can be recorded."""
+        """Begin the first file with the present totals; raises BrickdError if that fails."""
         self.over = threading.Event()
         self._order, self._source = order, source
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
@@ -73,16 +73,16 @@ class Recorder:
 
     @property
     def path(self) -> Path:
-        """The file that is written."""
+        """The file that is being written."""
         return self._volumes.kept[-1].path
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """The id of the recording."""
         return self._volumes.id.hex()
 
     def take(self, snapshot: Snapshot) -> None:
-        """The next of those that are taken all the time; from one thread."""
+        """Receive the next snapshot; called from one thread."""
         if len(self._waiting) < _WAITING_MAX:
             self._waiting.append(snapshot)
             self._spool.wake()
@@ -90,17 +90,17 @@ class Recorder:
             self._writer.dropped += 1
 
     def end(self, why: Why) -> None:
-        """End it soon, if it has not ended; also from a signal handler."""
+        """End it soon, if it has not ended; signal handlers may call this."""
         self._asked = self._asked or why
         self._spool.wake()
 
     def join(self) -> None:
-        """Wait for that."""
+        """Wait for its end."""
         self._thread.join()
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Have a function called when it is over."""
+        """Call a function when it is over."""
         self._watchers.append(wake)
         if self.over.is_set():
             wake()
@@ -113,12 +113,12 @@ class Recorder:
     def trouble(self) -> str | None:
         """Why nothing can be recorded now."""
         still_ns = time.monotonic_ns() - self._came_round_ns
-        if still_ns > _STILL_NS and not self.over.is_set():  # the thread itself cannot tell
+        if still_ns > _STILL_NS and not self.over.is_set():  # the thread itself cannot report it
             return f"its disk has not answered for {still_ns // 1_000_000_000} s"
         return self._volumes.trouble or None
 
     def document(self) -> dict[str, Any]:
-        """How far it has come."""
+        """The JSON document of its progress."""
         counts = self._writer.counted()
         return {
             "recording": self.id,
@@ -168,7 +168,7 @@ class Recorder:
         self._source.log_event("recording_ended", text, command=command)
 
     def _until_over(self) -> Why:
-        """Write what comes until it is over: why it is."""
+        """Write data until the recording is over; return the reason."""
         order, writer = self._order, self._writer
         until = None if order.duration is None else self._began_ns + round(order.duration * 1e9)
         while True:
@@ -186,7 +186,7 @@ class Recorder:
             if order.until_exit and not self._source.lives(order.names):
                 return "exited"
             if writer.turn():
-                self._spool.wake()  # more may wait than that file had room for
+                self._spool.wake()  # the old file may have had no room for all pending data
             self._log_trouble()
 
     def _patience_ms(self, until: int | None) -> int:
@@ -204,7 +204,7 @@ class Recorder:
 
 
 class Recordings:
-    """The one that is being made, if any is: every method may be called from any thread."""
+    """The running recording, if any; any thread may call every method."""
 
     def __init__(self, source: RecordingInput) -> None:
         self._source = source
@@ -213,7 +213,7 @@ class Recordings:
         self._closed = False
 
     def begin(self, order: Recording, first: Path) -> Recorder:
-        """Begin a recording; BrickdError if another one runs, or nothing can be written."""
+        """Begin a recording; raises BrickdError if another one runs, or nothing can be written."""
         with self._lock:
             running = self.running
             if running is not None:
@@ -226,17 +226,17 @@ class Recordings:
 
     @property
     def running(self) -> Recorder | None:
-        """The one that is being made."""
+        """The running recording, or None."""
         current = self._current
         return None if current is None or current.over.is_set() else current
 
     def take(self, snapshot: Snapshot) -> None:
-        """The next of those that are taken all the time."""
+        """Receive the next snapshot."""
         if (running := self.running) is not None:
             running.take(snapshot)
 
     def close(self) -> None:
-        """End the one that is being made, and make no more."""
+        """End the running recording, and start no more."""
         with self._lock:
             self._closed = True
             current = self._current

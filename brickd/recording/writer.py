@@ -1,8 +1,8 @@
-"""What is written into the files of a recording, and in which order.
+"""The content of a recording's files, and its order.
 
-Owns: what a file begins with, the order of its chunks, what found no room, when another file is begun. Must not know:
-when any of it is due, how files are written. Invariants: every file is complete: it begins with all totals and the
-state of weights, and names each worker that has records in it; another file is begun only where that helps; what is not
+Owns: the beginning of a file, the order of its chunks, the counts of what had no room, when another file begins. Must
+not know: when a write is due, how files are written. Invariants: every file is complete: it begins with all totals and
+the state of weights, and names each worker that has records in it; another file begins only if that helps; what is not
 recorded is counted.
 """
 
@@ -29,12 +29,12 @@ from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Put, Volumes
 from brickd.shm import _reader
 
-_SOURCES = 4  # this part of a file may be texts of kernels: that they are many costs no snapshot
-_WHOLE = 6  # so often names, paths and sites are written again: a damage costs a minute at most
+_SOURCES = 4  # at most 1/4 of a file is texts of kernels, so that many texts displace no snapshot
+_WHOLE = 6  # snapshots between complete tables of names, paths and sites: a damage costs a minute at most
 
 
 class RecordingInput(Protocol):
-    """What is asked of the daemon that records; any of it may be called while the daemon works."""
+    """The interface of the daemon that records; it may be called while the daemon works."""
 
     @property
     def events(self) -> Log:
@@ -44,19 +44,19 @@ class RecordingInput(Protocol):
         """The status of the daemon."""
 
     def survey(self) -> Survey:
-        """All workers, now."""
+        """All workers."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """The weights of some workers as they are now: a copy that may be changed."""
+        """A copy of the present weights of some workers, which may be changed."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
-        """What kernels were compiled from, as far as it is known by now."""
+        """The sources of kernels that are known so far."""
 
     def lives(self, names: tuple[str, ...]) -> bool:
-        """Whether any worker of these names, or of any where none is given, is drained still."""
+        """Whether any worker with one of these names is still drained; no names: any worker."""
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool; None: stop after those made by now."""
+        """Copy the records of these rings into a spool; None: stop after the present records."""
 
     def log_event(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Log an event."""
@@ -66,34 +66,34 @@ class Writer:
     """Writes one recording, from one thread.
 
     Attributes:
-        workers: how many the last snapshot had.
-        dropped: snapshots that could not wait; the caller counts them.
+        workers: the number of workers in the last snapshot.
+        dropped: snapshots that the caller could not keep waiting; the caller counts them.
     """
 
     def __init__(
         self, order: Recording, source: RecordingInput, rings: Rings, spool: _reader.Spool, volumes: Volumes
     ) -> None:
-        """Begin the first file with the totals of now."""
+        """Begin the first file with the present totals."""
         self.volumes = volumes
         self.workers = self.dropped = 0
         self._order, self._source, self._rings, self._spool = order, source, rings, spool
         self._began_at_ns = time.time_ns()
-        self._event = source.events.since(2**63).newest  # the last one that was seen
+        self._event = source.events.since(2**63).newest  # the last event that was seen
         self._counts = RecordingCounts()
-        self._refused = 0  # slots, when this was last looked at
+        self._refused = 0  # refused slots at the last check
         self._tables: set[int] = set()
-        self._last: Snapshot | None = None  # what its readings share the next ones do, as long as it is there
+        self._last: Snapshot | None = None  # kept so that the next snapshot shares its tables
         self._begin()
 
     def _begin(self) -> None:
-        """What a file begins with."""
+        """Write the beginning of a file."""
         self._snapshots = 0  # in this file
-        self._recorded = False  # anything of the rings, in this file
-        self._outgrown = False  # by something that may have room in the next one
+        self._recorded = False  # whether this file has records
+        self._outgrown = False  # whether something had no room that may fit into the next file
         self._named: set[int] = set()  # workers, in this file
         self._sourced: set[int] = set()  # sources, in this file or without room in it
         self._sources_bytes = 0
-        self._held = False  # a worker could not be named: until the next snapshot, else each attempt would be counted
+        self._held = False  # a worker could not be named: wait for the next snapshot, because each attempt is counted
         self._tables.clear()
         facts, order = self._source.daemon(), self._order
         host = socket.gethostname()
@@ -108,16 +108,16 @@ class Writer:
     # ---- snapshots
 
     def look(self) -> None:
-        """A snapshot of now."""
+        """Take and write a snapshot."""
         try:
             survey = self._source.survey()
-        except OSError:  # no descriptor is left, say: the loop meets the same, and tells it
+        except OSError:  # no file descriptor is left, for example: the daemon's loop has the same error and logs it
             self._lack("snapshots")
             return
         self.snapshot(Snapshot.of(survey, time.monotonic_ns(), time.time_ns()))
 
     def snapshot(self, whole: Snapshot) -> None:
-        """One, of those that are recorded."""
+        """Write a snapshot of the recorded workers."""
         snapshot = self._chosen(whole)
         if self._order.redact:
             snapshot = redact.snapshot(snapshot, self._spool.key_name)
@@ -156,7 +156,7 @@ class Writer:
         return False
 
     def _put_large(self, kind: int, at_ns: int, body: bytes, together: int) -> bool:
-        """Write a part of a snapshot; another file helps only where it fits into an empty one."""
+        """Write a part of a snapshot; another file helps if the snapshot fits into an empty one."""
         put, limit = self.volumes.put(kind, at_ns, body), self.volumes.limit_bytes
         if put is Put.NO_ROOM and self._snapshots and together < limit:
             self._outgrown = True
@@ -170,7 +170,7 @@ class Writer:
     # ---- sources
 
     def _source_texts(self, snapshot: Snapshot) -> None:
-        """Write the known sources of the workers' kernels; a text cannot be redacted."""
+        """Write the known sources of kernels, unless redacted, because a text cannot be redacted."""
         if self._order.redact:
             return
         workers = snapshot.survey.workers
@@ -190,7 +190,7 @@ class Writer:
     # ---- weights
 
     def weigh(self) -> None:
-        """Write what is known of weights; called with the first records, so that none is between."""
+        """Write the state of weights, read after the recording of records began: none is between."""
         if self._last is None:
             return
         contents, tensors, workers = redact.weights(self._source.weights(self._last.survey.workers), self._spool)
@@ -203,7 +203,7 @@ class Writer:
     # ---- events
 
     def events(self) -> None:
-        """Those since the last time."""
+        """Write the events since the last call."""
         page = self._source.events.since(self._event)
         self._event = page.newest
         lacking, written = page.missed, 0
@@ -220,7 +220,7 @@ class Writer:
     # ---- records
 
     def records(self) -> bool:
-        """Write the records that wait in the spool; whether all of them were written."""
+        """Write the records that wait in the spool; return whether all of them were written."""
         self._see_refused()
         mark, numbers = self._spool.ready()
         if numbers and (self._held or not self._snapshots):  # a file without a snapshot cannot be opened
@@ -245,7 +245,7 @@ class Writer:
             self.volumes.fail("records come faster than they can be written")
 
     def _name(self, numbers: set[int]) -> Put:
-        """Write which workers these numbers stand for."""
+        """Write the workers of these numbers."""
         if not numbers:
             return Put.DONE
         put = self._put(_reader.CHUNK_WORKERS, self._rings.written(numbers))
@@ -254,14 +254,14 @@ class Writer:
         self._held = put is not Put.DONE
         return put
 
-    # ---- what it came to
+    # ---- counts
 
     def _lack(self, what: str, count: int = 1) -> None:
         lacking = self._counts.not_recorded
         self._counts = replace(self._counts, not_recorded=lacking | {what: lacking.get(what, 0) + count})
 
     def counted(self) -> RecordingCounts:
-        """What was recorded, and what was not; from any thread."""
+        """The counts so far; any thread may call it."""
         lacking = Counter(self._counts.not_recorded)
         lacking.update(snapshots=self.dropped, records=self._spool.refused_slots)
         return replace(self._counts, not_recorded=dict(+lacking))
@@ -270,11 +270,11 @@ class Writer:
 
     @property
     def _grown(self) -> bool:
-        """Whether there is more in the file than the next one would begin with."""
+        """Whether the file has more than the next one would begin with."""
         return self._snapshots > 1 or self._recorded
 
     def turn(self) -> bool:
-        """Go on in another file, where it is time for that; whether it was."""
+        """Continue in another file if it is time; return whether it was."""
         most, volumes = self._order.max_age, self.volumes
         aged = self._snapshots > 0 and most is not None and volumes.age_seconds >= most
         if not (volumes.cut or self._outgrown or aged or (self._grown and volumes.low)) or not volumes.next():
@@ -285,17 +285,17 @@ class Writer:
         return True
 
     def end(self, why: Why) -> None:
-        """Write what waits, and why it is over; what has no room is counted."""
+        """Write the pending data and the end; what has no room is counted."""
         while not self.records() and self.turn():
             pass
         self._spool.clear()
-        self.volumes.write(self._spool, 0)  # what was refused is this file's
+        self.volumes.write(self._spool, 0)  # assigns the refused slots to this file
         self.events()
         self.volumes.end(body_codec.frame(RecordingEnd(why, self.counted())))
 
     def last_look(self) -> None:
-        """Write a snapshot of now that needs no earlier tables."""
+        """Take and write a snapshot that needs no earlier tables."""
         self._tables.clear()
         self.look()
-        if self._outgrown:  # the next file begins with one
+        if self._outgrown:  # the next file begins with a snapshot
             self.turn()

@@ -1,4 +1,4 @@
-"""Several worlds as one: who is where, and what everybody is called."""
+"""Several worlds as one: the worlds and names of workers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_pattern_is_of_names_and_the_file_before_it_is_that_file() -> None:
 
 
 class Other(Sided):
-    """A world of more than workers, whose clock shows this."""
+    """A world with more than workers, at this time of its clock."""
 
     def __init__(self, name: str, clocks: dict[int, tuple[int, int]]) -> None:
         super().__init__([SAID])

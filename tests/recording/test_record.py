@@ -1,4 +1,4 @@
-"""`brickd record`, from a worker's ring to the screen of a verb that is given the file."""
+"""`brickd record`, from a worker's ring to the screen of a verb that reads the file."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from verbs import brickd, document, started
 from brickd.base.paths import runtime
 
 READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
-# On this clock a tick is a nanosecond: what stands still is the same at any time.
+# With this clock a tick is a nanosecond, so the figures of an idle worker do not change with time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
-# Of a worker that stands still, what time alone changes, or is known only to whoever has looked twice.
+# Values of an idle worker that change with time, or need two readings.
 TIMED = {"source", "recording", "daemon", "drained", "age_ns", "cpu_percent", "rss_bytes"}
 TIMED |= {"stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "numerics", "evidence"}
 
 
 def still(value: Any) -> Any:
-    """A document without what time changes, and who looks."""
+    """A document without values that depend on the time or on the reader."""
     if isinstance(value, dict):
         return {key: still(each) for key, each in value.items() if key not in TIMED}
     return [still(each) for each in value] if isinstance(value, list) else value
 
 
 def record(*arguments: str, code: int = 0) -> dict[str, Any]:
-    """What `brickd record` says that it came to."""
+    """Run `brickd record`; return its report."""
     result = brickd("record", "--json", *arguments)
     assert result.returncode == code, result.stderr
     answer: dict[str, Any] = json.loads(result.stdout)
@@ -47,7 +47,7 @@ def record(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 @contextmanager
 def recording(*arguments: str, under: Sequence[str] = ()) -> Iterator[Process]:
-    """`brickd record`, as soon as it records."""
+    """A `brickd record` that has begun to record."""
     with going("record", "--json", *arguments, under=under) as process:
         try:
             assert process.stderr is not None
@@ -91,7 +91,7 @@ def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start
         assert "recording_began" in kinds
         (one,) = document("status", file)["recording"]["files"]
         assert (one["ended"], one["problem"], one["damages"]) == ("over", None, [])
-        # Whoever is not there is not recorded, and nothing that is there is written over.
+        # An unknown worker is refused, and no existing file is overwritten.
         assert brickd("record", "--workers", "api/7").returncode == 4
         again = brickd("record", "-o", file)
         assert (again.returncode, again.stderr) == (
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_a_recording_without_a_daemon_as_well(worker: Start, tmp_pat
     started(worker, **STILL)
     file = tmp_path / "run.brick"
     with recording("-o", str(file)) as process:
-        assert "process" in brickd("up").stderr  # it is the one that drains
+        assert "process" in brickd("up").stderr  # `brickd record` drains the segments
         process.send_signal(signal.SIGINT)
         assert json.loads(process.communicate()[0])["why"] == "asked"
     assert document("status", str(file))["workers"][0]["name"] == "api/0"
@@ -204,7 +204,7 @@ def test_a_recording_without_a_daemon_that_is_killed_leaves_nothing_on(worker: S
         select.select([gone], [], [])
         os.close(gone)
     assert spans() == "off"
-    with running() as daemon:  # nobody is in its way
+    with running() as daemon:  # no other process drains now
         assert daemon.ask("/workers")["workers"][0]["state"] == "live"
 
 
@@ -350,7 +350,7 @@ APART = 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"'
 
 
 def apart(disk: Path, options: str = "mode=700") -> list[str]:
-    """What begins the command of a daemon that has a disk there which nobody else sees."""
+    """The beginning of a command that runs in a mount namespace with its own disk."""
     disk.mkdir()
     return ["unshare", "-m", "sh", "-c", APART, "sh", options, str(disk)]
 

@@ -1,4 +1,4 @@
-"""Recordings that lie with the daemon are fetched, whole or not at all."""
+"""Recordings that the daemon stores are fetched, completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from verbs import brickd, document
 
 from brickd.base.paths import runtime
 
-LONG = 16 << 30  # so long no transfer takes
+LONG = 16 << 30  # too long for any transfer to end
 
 
 @pytest.fixture
 def elsewhere(prefix: str) -> Iterator[Path]:
-    """A folder to which nothing of the daemon's can be linked."""
+    """A folder on another file system, to which the daemon's files cannot be linked."""
     with TemporaryDirectory(dir=SHM) as other:
         if os.stat(other).st_dev == runtime().directory.stat().st_dev:
             pytest.skip("needs two file systems")
@@ -121,7 +121,7 @@ def test_a_file_that_is_shorter_than_was_said_is_not_passed_for_whole(daemon: Da
 
 @contextmanager
 def fetching(path: Path, out: Path, length: int = LONG) -> Iterator[Process]:
-    """`record --fetch` of a file that is too long, as soon as some of it has come; then it is as long as it was."""
+    """A `record --fetch` of a file that is too long, after it received some data."""
     whole = path.stat().st_size
     os.truncate(path, length)
     with going("record", "--fetch", id_of(path), "-o", str(out)) as process:
@@ -135,7 +135,7 @@ def fetching(path: Path, out: Path, length: int = LONG) -> Iterator[Process]:
 
 
 def fetched(path: Path, out: Path) -> None:
-    """It can be fetched, and is what it was."""
+    """Assert that the file can be fetched, and that it is unchanged."""
     before, recording = path.read_bytes(), id_of(path)
     done = brickd("record", "--fetch", recording, "-o", str(out), "--json")
     assert done.returncode == 0, done.stderr

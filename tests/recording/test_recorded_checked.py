@@ -1,4 +1,4 @@
-"""Checksums out of recordings: each whole, once, in the order of its lane, and what is not there is counted."""
+"""Checksums from recordings: each complete, once, in order; missing ones are counted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Lane = dict[int, list[bytes]]
 
 
 def made(sequence: int, inputs: int = 0, **values: int) -> bytes:
-    """A checksum's slots; in those behind the first is what looks like records."""
+    """A checksum's slots; the slots after the first look like records."""
     head = np.zeros(1, dtypes.dtype("checked"))
     usual = {"sequence": sequence, "slots": 4 + 2 * inputs, "inputs": inputs, "kind": _reader.KIND_CHECKED}
     for name, value in (usual | values).items():
@@ -50,14 +50,14 @@ def strange(sequence: int, slots: int) -> bytes:
 
 @contextmanager
 def read(files: Sequence[bytes]) -> Iterator[list[FileIndex]]:
-    """Files of one recording with this in them."""
+    """Open files of one recording with these contents."""
     with ExitStack() as stack:
         fds = [stack.enter_context(memory(each)) for each in files]
         yield [FileIndex(stack.enter_context(form(fd))) for fd in fds]
 
 
 def taken(files: Sequence[bytes], *uuids: str) -> tuple[dict[str, bytes], dict[str, Lost]]:
-    """All that is in them of these workers."""
+    """The checksums of these workers in the files, and what is missing."""
     with read(files) as contents:
         found = Checked(contents, set(uuids or (MINE,)))
         whole: dict[str, bytes] = {}
@@ -74,13 +74,13 @@ def sequences(slots: bytes) -> list[int]:
 
 @dataclass
 class Tape:
-    """Files that are written, one after another, each of so many bytes."""
+    """Files that are written one after another, each with at most `limit` bytes."""
 
     files: list[bytes]
     limit: int
 
     def write(self, spool: _reader.Spool) -> None:
-        """All that waits."""
+        """Write everything in the spool."""
         while True:
             with memory() as fd:
                 recording = begin(fd, self.limit, number=len(self.files))
@@ -101,7 +101,7 @@ PASSES = st.lists(st.tuples(st.integers(0, 1), st.lists(KINDS, max_size=12)), mi
 
 
 def filled(passes: list[tuple[int, list[tuple[int, str]]]], limit: int) -> tuple[list[bytes], Lane]:
-    """Files into which rings were drained, and the checksums that stood in each lane."""
+    """Files into which rings were drained, and the checksums that were in each lane."""
     tape, stood, numbers = Tape([], limit), Lane(), [0, 0]
     with rings(lanes=2, event_slots=512) as r:
         drain, spool = r.drain(), _reader.Spool()
@@ -112,7 +112,7 @@ def filled(passes: list[tuple[int, list[tuple[int, str]]]], limit: int) -> tuple
                 numbers[lane] += 1
                 number = numbers[lane]
                 if kind == "checked":
-                    one = made(number, size, position=lane)  # of two lanes never the same
+                    one = made(number, size, position=lane)  # different in each lane
                     stood.setdefault(lane, []).append(one)
                 else:
                     one = defer(number) if kind == "defer" else strange(number, size)
@@ -132,7 +132,7 @@ def test_each_checksum_is_given_whole_and_once_wherever_files_and_chunks_end(
     whole, lost = taken(files)
     assert sorted(whole.get(MINE, b"")) == sorted(b"".join(b"".join(each) for each in stood.values()))
     rest = whole.get(MINE, b"")
-    while rest:  # each lane's in order, whole
+    while rest:  # complete, and in order in each lane
         for lane in stood.values():
             if lane and rest.startswith(lane[0]):
                 rest = rest[len(lane.pop(0)) :]
@@ -181,23 +181,23 @@ ONE, TWO, THREE = made(1), made(2, 1), made(3)
         ([piece(ONE + TWO[: 2 * SLOT], 0), piece(TWO[2 * SLOT :] + THREE, 6, 4)], [1, 2, 3], Lost()),
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[SLOT : 3 * SLOT], 5, 5), piece(TWO[3 * SLOT :] + THREE, 7, 3)],
          [1, 2, 3], Lost()),
-        # The first chunk is not there: what belongs to a record before is no record.
+        # The first chunk is missing: the rest of its last record is not a record.
         ([piece(TWO[2 * SLOT :] + THREE, 6, 4)], [3], Lost()),
-        # One in the middle is not there.
+        # A chunk in the middle is missing.
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[3 * SLOT :] + THREE, 7, 3)], [1, 3], Lost(cut=1, missing=1)),
         ([piece(ONE + TWO[:SLOT], 0), piece(THREE, 10)], [1, 3], Lost(cut=1, missing=1)),
         ([piece(ONE, 0), piece(THREE, 10)], [1, 3], Lost(missing=1)),
-        # The file ends within one.
+        # The file ends within a checksum.
         ([piece(ONE + TWO[: 5 * SLOT], 0)], [1], Lost(cut=1)),
-        # What says nothing of where it begins, or something else than what came before.
+        # The begin of a record is unknown, or contradicts the previous chunk.
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[SLOT:] + THREE, 5, 2), piece(made(4), 13)], [1, 4],
          Lost(cut=1, missing=2)),
-        # Lanes do not mix, nor rings.
+        # Neither lanes nor rings are mixed.
         ([piece(ONE + TWO[:SLOT], 0), piece(made(9), 0, lane=1), piece(TWO, 0, ring=0),
           piece(TWO[SLOT:] + THREE, 5, 5)], [1, 9, 2, 3], Lost()),
-        # Twice the same, and before what was.
+        # A repeated record.
         ([piece(ONE, 0), piece(ONE, 0), piece(TWO, 4)], [1, 2], Lost(rejected=1)),
-        # None that can be.
+        # Invalid checksums.
         ([piece(made(1, inputs=9, slots=22) + made(2, slots=6) + made(3, relation=4) + made(4, ticks=2**63) + made(5),
                 0)], [5], Lost(rejected=4)),
         ([piece(ONE + bytes(SLOT) + THREE, 0)], [1], Lost(rejected=1)),
@@ -220,17 +220,17 @@ def test_what_is_not_there_is_counted_and_what_is_not_whole_is_not_given(
     ("bodies", "until"),
     [
         ([piece(made(1, ticks=5) + made(2, ticks=6), 0)], 0),
-        # All that lacks comes before the first one, or before the last.
+        # Everything that is missing comes before the first checksum, or before the last.
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30) + made(4, ticks=40), 10)], 30),
         ([piece(made(1, ticks=5) + made(3, ticks=30) + made(4, ticks=40), 0)], 40),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10), piece(made(5, ticks=30) + made(6, ticks=40), 11)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(9, ticks=7), 20, lane=1)], 30),
-        # Of two lanes the later one, whichever is read first.
+        # The later of two lanes, in any order of reading.
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(1), 0, lane=1),
           piece(made(3, ticks=7), 10, lane=1)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=7), 10), piece(made(1), 0, lane=1),
           piece(made(3, ticks=30), 10, lane=1)], 30),
-        # Nothing does.
+        # No checksum comes after what is missing.
         ([piece(made(1, ticks=5) + TWO[:SLOT], 0)], None),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10)], None),
     ],
@@ -280,7 +280,7 @@ def test_the_checksums_of_a_worker_are_those_that_it_made(worker: Start, tmp_pat
     with opened([file]) as world:
         (there,) = world.survey().workers
         found = world.checked({there.reading.uuid})
-        # In so many chunks as there were passes of the recorder while the worker made them.
+        # The number of chunks depends on the passes of the recorder.
         events_, _ = records.events(b"".join(slots for _, slots in found))
         places = [there.reading.sites[each["site"]] for each in events_]
         assert [(there.reading.name(site.name), site.layer) for site in places if site] == [

@@ -1,4 +1,4 @@
-"""The commands that are shown for a recording: each is pasted, and answers of that recording."""
+"""The commands that views of a recording show: each runs as pasted, on that recording."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pause()
 
 @pytest.fixture
 def recorded(worker: Start, tmp_path: Path) -> str:
-    """Two that differ in a weight and in what they compute, have no room for all names, and are killed."""
+    """A recording of two workers with different weights and results, and without room for names."""
     path = str(tmp_path / "o'ne two.brick")
     workers = [worker(f"n = {n}\n{WORKER}", BRICKD_SERVICE="-api", BRICKD_WORKER=str(n)) for n in range(2)]
     for each in workers:
@@ -47,7 +47,7 @@ def recorded(worker: Start, tmp_path: Path) -> str:
 
 
 def commands(answer: dict[str, Any]) -> list[str]:
-    """All that a document names."""
+    """All commands in a document."""
     entries = [each for value in answer.values() if isinstance(value, list) for each in value]
     return [each["command"] for each in entries if isinstance(each, dict) and each.get("command") is not None]
 
@@ -84,7 +84,7 @@ def test_what_takes_no_recording_is_never_shown_for_one(text: str) -> None:
     assert command({}, text) == text
 
 
-# Written out: a verb that is missing from the table would be missing from a list that is made of the table.
+# Not derived from the table of verbs: a verb that is missing there would be missing here, too.
 TAKE_RECORDINGS = (
     "bricks", "coverage", "diff", "events", "hang", "inspect", "roofline", "source", "status", "stragglers", "tree",
     "weights", "workers",

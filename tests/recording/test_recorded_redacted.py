@@ -1,4 +1,4 @@
-"""Recordings that may be given away: nothing of a tensor or a request is in them but what is equal to what."""
+"""Redacted recordings: they show only which tensors and requests are equal."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ LEFT = {
 
 @dataclass
 class Made:
-    """Slots of which every field that is left is small, and everything else a random word; what they are, in order."""
+    """Slots with small values in preserved fields and random words elsewhere, and their kinds."""
 
     seed: int
     slots: bytearray = field(default_factory=bytearray)
-    kinds: list[str | None] = field(default_factory=list)  # of each slot; None: nothing of it is left
+    kinds: list[str | None] = field(default_factory=list)  # of each slot; None: nothing of it is preserved
     secrets: set[bytes] = field(default_factory=set)
     sequence: int = 0
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self._words = [self._random.randbytes(8) for _ in range(6)]  # that come again
+        self._words = [self._random.randbytes(8) for _ in range(6)]  # repeated ones
 
     def _secret(self) -> bytes:
         word = self._random.choice(self._words) if self._random.random() < 0.5 else self._random.randbytes(8)
@@ -110,7 +110,7 @@ class Made:
             self.slot("tensor_sketch")
 
     def strange(self) -> None:
-        """Of a kind, or of several slots, that nobody knows."""
+        """Add a record of an unknown kind or with a wrong number of slots."""
         self.sequence += 1
         slots, kind = self._random.choice([(1, 99), (7, 99), (40, 6), (4, DEFER), (5, 6), (1, 0), (1, 7)])
         head = self._secret() + self._random.randbytes(4) + struct.pack("<HH", slots, kind)
@@ -121,7 +121,7 @@ class Made:
 
 @dataclass
 class Keyed:
-    """What became of each word of a kind: always the same, and of no two the same."""
+    """The replacement of each word: always the same, and different for different words."""
 
     of: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ class Keyed:
 
 
 def slots_of(files: Sequence[bytes]) -> dict[tuple[int, bool], bytes]:
-    """What stands in the rings of all lanes, one file after another."""
+    """The slots of the rings of all lanes, one file after another."""
     found: dict[tuple[int, bool], bytes] = {}
     for each in files:
         for chunk in read(each).chunks:
@@ -148,7 +148,7 @@ def slots_of(files: Sequence[bytes]) -> dict[tuple[int, bool], bytes]:
 
 
 def judge(made: Made, slots: bytes, keyed: Keyed | None) -> None:
-    """Each slot has what is to be left of it, and nothing else; secrets as they were where they are not keyed anew."""
+    """Assert that slots have only preserved fields, and that secrets are replaced if `keyed`."""
     assert len(slots) == len(made.slots)
     for number, kind in enumerate(made.kinds):
         before, after = (each[number * SLOT : (number + 1) * SLOT] for each in (made.slots, slots))
@@ -293,7 +293,7 @@ def KEY():
 
 @dataclass
 class Engine:
-    """What a worker had that is nobody else's: words that are found in a file, if they are."""
+    """The unique secrets of a worker, which a search in a file would find."""
 
     rounds: int
     reported: list[list[Any]]
@@ -316,10 +316,10 @@ class Engine:
 
 
 def recorded(worker: Start, file: Path, *arguments: str, daemon: Running | None = None, rounds: int = 4) -> Engine:
-    """What a worker did while the daemon, or `brickd record` itself, recorded it."""
+    """Record a worker, with a daemon or with `brickd record` alone; return the worker's secrets."""
     process = started(worker, KEY + ENGINE.replace("ROUNDS", str(rounds)), **STILL)
     if daemon is not None:
-        daemon.until("worker_found")  # or it would be told later that its spans are wanted
+        daemon.until("worker_found")  # otherwise the daemon would request its spans later
     with recording("-o", str(file), *arguments) as recorder:
         process.go()
         reported = process.next_report()
@@ -351,7 +351,7 @@ def test_nothing_that_is_a_customers_is_in_a_redacted_recording(worker: Start, t
     checks = [event["checked"] | {"step": event["step"]} for event in lane["events"] if event["checked"]]
     one, two = checks[0::2], checks[1::2]
     assert len(one) == len(two) == 4
-    for first, second in zip(one, two, strict=True):  # what was equal is, and nothing else
+    for first, second in zip(one, two, strict=True):  # equal values stay equal, others differ
         assert first["output"]["checksum"] == second["inputs"][0]["checksum"]
         assert first["inputs"][0]["checksum"] == second["output"]["checksum"]
         assert first["output"]["checksum"] != second["output"]["checksum"]
@@ -488,7 +488,7 @@ def test_a_piece_that_is_written_in_parts_is_redacted_once(redacts: bool) -> Non
 
 @functools.cache
 def made_of_many() -> Made:
-    """So many checksums that one lies in two pieces: to make them takes longer than to redact them."""
+    """Enough checksums that one is in two pieces; cached, because making them is slow."""
     made = Made(9)
     while len(made.slots) < (4 * 4096 + 1_000) * SLOT:
         made.checked()
@@ -522,7 +522,7 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both_and_one_whose_beginning_is
 @pytest.mark.parametrize("other", ["worker", "lane", "place"])
 @pytest.mark.parametrize("redacts", [False, True])
 def test_a_piece_that_begins_as_anothers_rest_would_is_not_taken_for_that(redacts: bool, other: str) -> None:
-    """Of the checksum that the first piece ends in, the rest has no room; of the last piece it is the beginning."""
+    """A checksum's rest has no room after the first piece; the last piece begins like that rest."""
     tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
     slots = bytearray(CheckedRecord(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)
     for number in range(4_000):

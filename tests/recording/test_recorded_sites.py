@@ -1,4 +1,4 @@
-"""Checksums in recordings: each stands at its kernel and layer there, as it did in the machine."""
+"""Checksums in recordings: each has the same kernel and layer as on the machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SITES = [("attention", 0, False), ("attention", 1, False), ("attention", 2, Fals
 
 
 def checked(worker: Start, tmp_path: Path) -> tuple[str, dict[str, Any]]:
-    """A recording of a worker's checksums, and what `inspect` says of the worker, whose rings are empty then."""
+    """A recording of a worker's checksums, and `inspect` of the worker with empty rings."""
     process = started(worker, CHECKS, **STILL)
     file = str(tmp_path / "run.brick")
     with recording("-o", file) as recorder:

@@ -1,4 +1,4 @@
-"""What a recording has of tensors unless it is asked for more: checksums, which a key of the service made."""
+"""By default a recording has only checksums of tensors, made with a key of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounds of a recording: of its files, of what waits for them, of what is held when they are read."""
+"""The limits of a recording: its files, the pending data, the memory that a reader needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def locked(path: Path) -> bool:
-    """Whether somebody holds the file's lock."""
+    """Whether any process holds the file's lock."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -108,7 +108,7 @@ def test_as_many_files_are_kept_as_may_be_and_those_before_them_are_counted(path
         (1, ["run.1.brick", "run.2.brick"]),
         (2, ["run.2.brick", "run.3.brick"]),
     ]
-    # The one before the last is closed at once, and the last is not.
+    # The file before the last is closed at once, but the last is not.
     ended = [(file, read(file.read_bytes()).end.ended, locked(file)) for file in sorted(path.parent.iterdir())]
     assert [each[1:] for each in ended] == [(True, False), (False, True)]
     volumes.end(b"{}")
@@ -129,7 +129,7 @@ def test_a_file_that_is_old_is_followed_by_another_once_a_snapshot_stands_in_it(
     assert turned(SMALL) == [False, False], "no file has room for a snapshot"
 
 
-# ---- what waits
+# ---- pending data
 
 
 def test_four_snapshots_wait_for_a_disk_and_a_fifth_is_counted(path: Path) -> None:
@@ -141,7 +141,7 @@ def test_four_snapshots_wait_for_a_disk_and_a_fifth_is_counted(path: Path) -> No
     recorder.end("asked")
     written.set()
     recorder.join()
-    # One as it begins, and one as it ends.
+    # Includes one snapshot at the beginning and one at the end.
     assert (recorder.document()["snapshots"], recorder.document()["not_recorded"]) == (6, {"snapshots": 1})
 
 
@@ -163,7 +163,7 @@ def test_names_are_written_again_with_every_sixth_snapshot(path: Path) -> None:
     assert all(read_tables(body)[1] for kind, _, _, body in file if kind == kinds[0])
 
 
-# ---- what is held when it is read
+# ---- memory of a reader
 
 
 def ring(first: int, records: int, inside: int = 0, lane: int = 0) -> RingRecords:
@@ -173,7 +173,7 @@ def ring(first: int, records: int, inside: int = 0, lane: int = 0) -> RingRecord
 
 
 def test_the_newest_slots_are_held_and_a_quarter_more() -> None:
-    tails = Tails([0], 1)  # 1,024 at the least
+    tails = Tails([0], 1)  # holds at least 1,024 slots
     tails.take(ring(100, 320))
     assert held(tails) == (100, 1280)
     tails.take(ring(1380, 1))
@@ -195,7 +195,7 @@ def test_behind_a_gap_slots_are_held_from_the_beginning_of_a_record_on() -> None
     assert held(tails) == (100, 12)
     tails.take(ring(114, 3, inside=2))
     assert held(tails) == (116, 8)
-    tails.take(RingRecords(1, 0, True, 9, 200, bytes(3 * SLOT_BYTES)))  # all of it is of a record that began before
+    tails.take(RingRecords(1, 0, True, 9, 200, bytes(3 * SLOT_BYTES)))  # only slots of an earlier record
     assert held(tails) == (203, 0)
     first = Tails([0], 1)
     first.take(ring(0, 3, inside=2))

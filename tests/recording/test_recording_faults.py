@@ -1,4 +1,4 @@
-"""Recordings whose disk is full, whose writer dies, that are read meanwhile; and what is given in their place."""
+"""Recordings with a full disk, a dead writer or a concurrent reader; files of other kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from brickd.shm import _reader
 
 Start = Callable[..., Worker]
 
-# A writer in a process of its own; the body of each chunk says its number.
+# A writer in a process of its own; the body of each chunk contains its number.
 WRITER = f"""
 sys.path.insert(0, {str(ROOT / "tests/support")!r})
 from tapes import begin
@@ -37,7 +37,7 @@ def write(many):
 
 
 def numbered(chunks: list[bytes]) -> bool:
-    """Whether these are the first ones."""
+    """Whether these are the first chunks, in order."""
     return all(body == b"%d" % number * 20 for number, body in enumerate(chunks))
 
 
@@ -45,7 +45,7 @@ def numbered(chunks: list[bytes]) -> bool:
 
 
 def test_a_recording_of_form_1_0_is_read_for_ever() -> None:
-    """Never make recording-1.0.json anew once 1.0 was released: a change of the form is a new major."""
+    """After the release of 1.0, never replace recording-1.0.json: a new form is a new major."""
     frozen: dict[str, Any] = json.loads((GOLDEN / "recording-1.0.json").read_text())
     bytes_ = bytes.fromhex("".join(frozen["bytes"]))
     appended = [(kind, at_ns, body.encode()) for kind, at_ns, body in frozen["appended"]]
@@ -64,7 +64,7 @@ def test_a_recording_of_form_1_0_is_read_for_ever() -> None:
         recording = begin(fd, number=title["number"])
         for chunk in appended:
             recording.append(*chunk)
-        # What 1.1 has named is zeros there; in a title it is the minor.
+        # Fields that 1.1 added are zeros, except the minor in a title.
         assert content(fd)[FIRST : last.offset] == bytes_[FIRST : last.offset]
 
 
@@ -182,7 +182,7 @@ def test_a_recording_that_is_cut_under_its_reader_is_read_up_to_there(tmp_path: 
 
 
 def test_a_file_whose_bytes_cannot_be_had_is_refused_with_the_reason() -> None:
-    # Nothing is mapped at its beginning: a file with a broken disk under it.
+    # No memory is mapped at its beginning, so it reads like a file on a broken disk.
     with pytest.raises(RecordingRefused, match="/proc/self/mem: cannot be read at byte 0: Input/output error"):
         open_recording("/proc/self/mem")
 

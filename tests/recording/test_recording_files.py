@@ -1,4 +1,4 @@
-"""Files of recordings as they are found: cut, damaged, of others, half written, and made up to do harm."""
+"""Files of recordings: cut, damaged, of other users, half written, and hostile ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 
 
 class Read(Log):
-    """Events, of which it is known how far they have been read."""
+    """An event log that knows how far it has been read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Read(Log):
 
 
 class Machine(SharedMemory):
-    """What is recorded: shared memory as it is, without a loop."""
+    """The shared memory as input of a recording, without a daemon's loop."""
 
     def __init__(self) -> None:
         self.events = Read()
@@ -90,14 +90,14 @@ class Machine(SharedMemory):
 
 
 def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
-    """A recording of this machine that has ended, with so many snapshots ten seconds apart between its ends."""
+    """A finished recording of this machine, with snapshots ten seconds apart between its ends."""
     machine = Machine()
     recorder = Recorder(Recording(**order), path, machine)
     now_ns, at_ns = time.monotonic_ns(), time.time_ns()
     for number in range(1, snapshots + 1):
         later = number * EVERY_NS
         recorder.take(Snapshot.of(machine.survey(), now_ns + later, at_ns + later))
-        # The next snapshot is taken when this one is written: more than a few at once are dropped.
+        # Wait until this snapshot is written before the next one, because more than a few at once are dropped.
         machine.events.until_read(machine.events.add("looked", f"for the {number}. time").number)
     recorder.end("asked")
     recorder.join()
@@ -116,7 +116,7 @@ def test_a_recording_that_is_over_at_once_is_told_as_one_that_began_and_ended(tm
 
 @pytest.fixture
 def file(worker: Start, tmp_path: Path) -> Path:
-    """A recording of one worker that stands still."""
+    """A recording of one idle worker."""
     started(worker, **STILL)
     path = tmp_path / "run.brick"
     recorded(path)
@@ -124,14 +124,14 @@ def file(worker: Start, tmp_path: Path) -> Path:
 
 
 def chunks(path: Path) -> list[tuple[int, int, int, bytes]]:
-    """The kind, the place, the time and the body of each chunk."""
+    """The kind, the offset, the time and the body of each chunk."""
     with open_recording(str(path)) as form:
         return [(each.kind, each.offset, each.at_ns, each.body) for each in form]
 
 
 @contextmanager
 def written(path: Path) -> Iterator[_reader.Recording]:
-    """A file of a recording that is written by hand."""
+    """A file of a recording, written chunk by chunk by the test."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         yield _reader.Recording(fd, 1 << 26, id=bytes(16), made_ns=1)
@@ -141,7 +141,7 @@ def written(path: Path) -> Iterator[_reader.Recording]:
 
 def test_a_recording_that_was_cut_opens_up_to_the_cut(file: Path) -> None:
     whole, found = file.read_bytes(), chunks(file)
-    before = found[-1][1]  # the chunk that says how it ended
+    before = found[-1][1]  # the chunk with the reason of the end
     for cut in (before, before + 70, len(whole) - 64, len(whole) - 1):
         file.write_bytes(whole[:cut])
         reported = brickd("status", "--over", "start", str(file), "--json")
@@ -224,7 +224,7 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
     assert answer["removed_files"] > 0
     assert answer["not_recorded"] == {}
     assert all(os.path.getsize(path) <= 1 << 16 for path in kept)
-    for path in kept:  # each stands for itself
+    for path in kept:  # each is readable alone
         assert document("workers", path)["workers"][0]["name"] == "api/0"
     for given in (kept[:1], kept[:2], kept[::-1], kept[::2]):
         goes_on = "it goes on in the next file of its set" in brickd("status", *given).stderr
@@ -241,7 +241,7 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
 
 
 def retold(chunk: bytes, old: str, new: str) -> bytes:
-    """A body in which a name is another."""
+    """A body in which a name is replaced."""
     return chunk.replace(f'"{old}"'.encode(), f'"{new}"'.encode())
 
 
@@ -251,7 +251,7 @@ def test_a_snapshot_is_read_with_the_names_that_were_in_force_at_its_place(file:
     assert b'"afresh":true' in table
     path = tmp_path / "other.brick"
     with written(path) as recording:
-        for number in range(20):  # more generations than are held, under the same numbers
+        for number in range(20):  # more generations than are in memory, with the same numbers
             recording.append(_reader.CHUNK_TABLES, number, retold(table, "norm", f"norm{number}"))
             recording.append(_reader.CHUNK_SNAPSHOT, number, snapshot)
             recording.append(_reader.CHUNK_SNAPSHOT, number, snapshot)
@@ -283,7 +283,7 @@ def test_names_that_do_not_begin_afresh_add_to_those_before_them(file: Path, tmp
     table = json.loads(bodies_of[_reader.CHUNK_TABLES])
     path = tmp_path / "other.brick"
     for first, second, names in (
-        ({}, {}, ["api/0"]),  # an older file does not say
+        ({}, {}, ["api/0"]),  # an older file lacks `afresh`
         ({}, {"afresh": False}, ["api/0"]),
         ({"afresh": True}, {}, ["api/0"]),
         ({}, {"afresh": True}, []),
@@ -318,7 +318,7 @@ def test_names_are_written_afresh_or_as_what_is_new(worker: Start) -> None:
 
 
 def everything() -> tuple[Snapshot, DaemonStatus, bodies.RecordingCounts]:
-    """Of all that a snapshot may say no two numbers are equal."""
+    """A snapshot with every field set, each number different."""
     with segment_of(golden("1.7")) as segment:
         reading = replace(segment.read(), flags=2, asked_rate=7, left_out=0b101, drained=True)
     origins = (Origin("a" * 32, 11, 12, 13), Origin("b" * 32, 14, 15, 16))
@@ -414,7 +414,7 @@ def test_of_the_events_of_a_recording_the_newest_are_kept_and_the_others_missed_
             page, expected = world.events.since(since), live.since(since)
             assert [each.number for each in page.events] == [each.number for each in expected.events]
             assert (page.missed, page.newest) == (expected.missed, expected.newest)
-        # What was told before it was recorded is not missing in it.
+        # Events from before the recording do not count as missing.
         assert world.events.since(0).missed == len(numbers) - KEPT
 
 
@@ -450,14 +450,14 @@ def test_what_is_held_of_a_recording_does_not_grow_with_it(file: Path, tmp_path:
 
 
 def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_reader.Recording], None]) -> None:
-    """A recording of one worker with so many lanes, with what is filled into it."""
+    """A recording of one worker with this number of lanes; `fill` adds more chunks."""
     (worker,) = snapshot.survey.workers
     _, lane, consumer = worker.reading.lanes[0]
     reading = replace(worker.reading, lanes=[(number, lane, consumer) for number in range(lanes)])
     shown = snapshot._replace(survey=snapshot.survey._replace(workers=[worker._replace(reading=reading)]))
     with written(path) as recording:
         fill(recording)
-        # Behind its records, as where there was no room before them.
+        # After its records, as if there was no room before them.
         recording.append(_reader.CHUNK_WORKERS, 1, json.dumps({"00": 1, reading.uuid: 7}).encode())
         tables = bodies.tables(shown, set())
         assert tables is not None
@@ -519,7 +519,7 @@ def test_whoever_stops_watching_a_recording_is_not_woken_however_it_stopped(tmp_
 
 
 def spools() -> int:
-    """How many there are in this process: each is what somebody waits for, and nothing else is."""
+    """The number of spools in this process, counted by their event descriptors."""
     links = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
     return links.count("anon_inode:[eventfd]")
 

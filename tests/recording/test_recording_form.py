@@ -1,4 +1,4 @@
-"""The form of recordings: what was written is read, and what is not as it was written is told with its place."""
+"""The form of recordings: valid data is read back, damage is reported with its place."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SMALL: list[Written] = [
 
 
 def places(chunks: list[Written]) -> list[range]:
-    """Where each of them stands."""
+    """The bytes of each chunk in a file."""
     found, at = [], FIRST
     for _, _, body in chunks:
         found.append(range(at, at + size(body)))
@@ -55,7 +55,7 @@ def places(chunks: list[Written]) -> list[range]:
     return found
 
 
-# ---- whole
+# ---- complete files
 
 
 @given(CHUNKS, st.integers(0, 2**32 - 1))
@@ -157,7 +157,7 @@ def test_a_recording_that_was_cut_is_read_up_to_the_cut() -> None:
         assert seen.written == [chunk for chunk, place in zip(SMALL, where, strict=True) if place.stop <= length]
         assert not seen.end.ended
         assert any(f"cut at byte {length}" in reported for reported in seen.end.words())
-        # As a file looks whose writer took room ahead and was killed while it wrote.
+        # The file of a writer that took room ahead and was killed while it wrote.
         killed = read(whole[:length].ljust(len(whole) + 5000, b"\0"))
         assert [each for each in killed.written if each in SMALL] == killed.written
         assert killed.written[: len(seen.written)] == seen.written

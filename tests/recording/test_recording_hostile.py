@@ -1,4 +1,4 @@
-"""Recordings that were made up to do harm: every checksum is right, and nothing in them is."""
+"""Hostile recordings: every checksum is correct, and nothing else is."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ CHUNK = st.tuples(st.integers(2, _reader.CHUNK_KINDS) | st.integers(0, 2**32 - 1
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every list or object of a document, and each of its keys."""
+    """Yield every list or object of a document with each of its keys."""
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in members:
         yield value, key
@@ -83,7 +83,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def answers(world: Replay) -> Iterator[Callable[[], object]]:
-    """Every view of a recording."""
+    """Yield every view of a recording."""
     yield lambda: status.answer(world, StatusQuery())
     yield lambda: status.answer(world, StatusQuery(over="10s"))
     yield lambda: workers.answer(world, WorkersQuery())
@@ -116,7 +116,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Written]]:
 
 
 def verb(*arguments: str) -> tuple[int, str, str]:
-    """Its exit code and what it says, in this process."""
+    """Run a verb in this process; return exit code, stdout and stderr."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["brickd", *arguments])
@@ -126,7 +126,7 @@ def verb(*arguments: str) -> tuple[int, str, str]:
 
 
 def spoilt(body: bytes, data: st.DataObject) -> bytes:
-    """The same with something else in one of its places."""
+    """The body with another value in one place."""
     line, end, rest = body.partition(b"\n")
     value = json.loads(line)
     found = list(places(value))
@@ -169,7 +169,7 @@ def with_reading(body: bytes, change: Callable[[dict[str, Any]], dict[str, Any]]
     return changed(body, workers=[worker | {"reading": worker["reading"] | change(worker["reading"])}])
 
 
-# The kind of a chunk, what becomes of one of that kind, and what is said of it.
+# The kind of a chunk, the change of such a chunk, and the message about it.
 ROOMY: dict[str, tuple[int, Callable[[bytes], bytes], str]] = {
     "lists": (_reader.CHUNK_SNAPSHOT, lambda _: b"[" + b"[]," * (1 << 22) + b"0]", "at most 4194304 lists and objects"),
     "words": (_reader.CHUNK_SNAPSHOT, lambda body: changed(body, words=[""] * 2000), "at most 1024"),
@@ -226,7 +226,7 @@ def test_weights_that_do_not_add_up_are_damaged_and_the_rest_is_shown(
     path = tmp_path / "run.brick"
 
     def known(chunks: list[Written]) -> tuple[int, int]:
-        """Of how many tensors anything is, and how much of the file is damaged."""
+        """The number of known tensors, and the number of damaged places."""
         path.write_bytes(forged(chunks))
         with opened([str(path)]) as world:
             (worker,) = weights.answer(world, WeightsQuery()).document["workers"]

@@ -1,4 +1,4 @@
-"""What is kept of a recording as it is read: slots, events, and words for what is missing."""
+"""What a reader of a recording keeps: slots, events, and notes on what is missing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from brickd.recording.newest_slots import Tails
 
 PIECES = st.lists(
     st.tuples(
-        st.sampled_from([0, 0, 0, 1, 2]),  # the lane: one of these is not wanted
+        st.sampled_from([0, 0, 0, 1, 2]),  # the lane; one of them is not requested
         st.sampled_from([False, False, True]),
         st.sampled_from([0, 1, 40, 900, 1_400, 1_400]),  # slots
-        st.sampled_from([0, 0, 0, 1, 5]),  # of these the first ones are inside of a record
-        st.sampled_from([0, 0, 0, 1, 700]),  # slots that are missing before them
+        st.sampled_from([0, 0, 0, 1, 5]),  # the first slots, which belong to an earlier record
+        st.sampled_from([0, 0, 0, 1, 700]),  # missing slots before them
     ),
     max_size=12,
 )
@@ -34,7 +34,7 @@ def test_the_newest_slots_of_each_ring_are_held_as_far_as_none_is_missing(
 ) -> None:
     tails = Tails([0, 1], newest)
     ends: Counter[tuple[int, bool]] = Counter()
-    began: dict[tuple[int, bool], int] = {}  # from where on none is missing
+    began: dict[tuple[int, bool], int] = {}  # the first slot after the last gap
     for lane, events, count, inside, missing in pieces:
         ring = lane, events
         empty = began.get(ring, ends[ring]) == ends[ring]

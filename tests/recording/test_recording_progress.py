@@ -1,4 +1,4 @@
-"""How far a recording is read, for whoever waits at a terminal."""
+"""The progress of reading a recording, as a terminal shows it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SNAPSHOT = body_codec.snapshot(Snapshot(1, 1, Survey([], [])), None, RecordingCo
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """A recording that is long enough to say how far it was read."""
+    """A recording that is long enough to show progress."""
     path = tmp_path / "run.brick"
     path.write_bytes(forged([(_reader.CHUNK_EVENTS, 1, bytes(3 << 19)), (_reader.CHUNK_SNAPSHOT, 2, SNAPSHOT)]))
     return os.fspath(path)
 
 
 def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, show: Callable[[], object]) -> str:
-    """What a terminal of this width is told."""
+    """The output on a terminal of this width."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     termios.tcsetwinsize(theirs, (24, columns))

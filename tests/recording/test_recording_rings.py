@@ -1,4 +1,4 @@
-"""Rings that are drained and recorded: each slot once, as it stood there; and the drain is the same as without."""
+"""Rings that are drained and recorded: each slot once, unchanged; the drain is not affected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Recorded = dict[tuple[int, int, bool], bytes]
 
 
 def recorded(seen: Read) -> Recorded:
-    """The slots of each worker's lanes' rings, which follow one another without a gap."""
+    """The slots of each ring of each worker's lanes; asserts that they have no gap."""
     found: Recorded = {}
     for chunk in seen.chunks:
         assert chunk.kind == _reader.CHUNK_RECORDS
@@ -39,7 +39,7 @@ def recorded(seen: Read) -> Recorded:
 
 
 def taken(drain: _reader.Drain) -> tuple[object, ...]:
-    """All that a drain says."""
+    """All counters and cursors of a drain."""
     numbers = (drain.activity, drain.spans, drain.rejected, drain.skipped, drain.gaps, drain.complete)
     return (*numbers, drain.fill, drain.held, drain.cursors(), drain.longest(), drain.recent())
 
@@ -95,7 +95,7 @@ def test_more_than_a_chunk_holds_becomes_several_whatever_room_is_taken_ahead(ah
         recording = begin(fd, LIMIT, ahead_bytes=ahead)
         drain.record_into(spool)
         stood = b""
-        for number in range(3):  # each pass goes around the ring's end
+        for number in range(3):  # each pass wraps around the ring's end
             written = numbered(30_000, first=1 + 30_000 * number)
             r.add(0, "span", written)
             assert _reader.drain([drain])[2] == []

@@ -1,4 +1,4 @@
-"""Recordings that lie with the daemon: known by their titles, bounded, left alone while they are written."""
+"""Recordings that the daemon stores: found by title, limited, untouched while written."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from brickd.shm import _reader
 
 
 def shelf() -> Shelf:
-    """The daemon's."""
+    """The daemon's recordings."""
     return Shelf(runtime().recordings)
 
 
 def lying(**order: int) -> Path:
-    """A recording that nobody has fetched: its first file."""
+    """Make a recording that is not fetched; return its first file."""
     return recorded(shelf().place(), **order).path
 
 
@@ -41,7 +41,7 @@ def id_of(path: Path) -> str:
 
 @contextmanager
 def written(path: Path) -> Iterator[Volumes]:
-    """Files of a recording that is being made."""
+    """Files of a running recording."""
     volumes = Volumes(path, 1 << 20, 2)
     try:
         yield volumes
@@ -99,7 +99,7 @@ def test_what_nobody_fetched_is_told_by_the_doctor_with_a_daemon_or_without_one(
     with written(shelf().place()):
         assert finding() == reported
         with running(), pytest.MonkeyPatch.context() as patch:
-            patch.setenv("BRICKD_STATE_DIR", "/nowhere")  # of the daemon's own we know nothing
+            patch.setenv("BRICKD_STATE_DIR", "/nowhere")  # this process does not know the daemon's directory
             assert finding() == reported
 
 
@@ -113,7 +113,7 @@ def test_the_oldest_goes_as_a_new_one_begins_and_that_is_told(tmp_path: Path, pr
 
 
 def file_of(folder: Path, name: str, recording: int, number: int, made_ns: int, length: int = 0) -> Path:
-    """A file of a recording, as its title says."""
+    """Make a file of a recording with this title."""
     path = folder / name
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     made = _reader.Recording(fd, 1 << 20, bytes([recording] * 16), made_ns, number)
@@ -154,7 +154,7 @@ def test_files_are_found_by_recording_and_number_in_the_order_in_which_they_were
 
 @pytest.mark.parametrize("many", [0, ROOM - 1, ROOM, ROOM + 1, ROOM + 3])
 def test_room_is_made_of_the_oldest_that_are_too_many(tmp_path: Path, many: int) -> None:
-    files = [file_of(tmp_path, f"{n}.brick", n, 0, 100 - n) for n in range(many)]  # the last one is the oldest
+    files = [file_of(tmp_path, f"{n}.brick", n, 0, 100 - n) for n in range(many)]  # the last is the oldest
     removed = Shelf(tmp_path).make_room()
     assert [each.files[0].path for each in removed] == files[ROOM:][::-1]
     assert sorted(tmp_path.iterdir()) == sorted(files[:ROOM])

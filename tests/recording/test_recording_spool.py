@@ -1,4 +1,4 @@
-"""What is on its way into a recording: nothing waits for a disk, and nothing is lost without being counted."""
+"""The spool of a recording: the drain never waits for a disk; lost slots are counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST = 3 * SLOT  # two heads and a slot
 
 
 def positions(seen: Read) -> dict[tuple[int, int], list[int]]:
-    """Of the slots that stand in a file, by worker and lane, in their order; each is the one that stood there."""
+    """The positions of a file's slots, by worker and lane; asserts that each slot is unchanged."""
     found: dict[tuple[int, int], list[int]] = {}
     for chunk in seen.chunks:
         each = records(chunk.body)
@@ -32,7 +32,7 @@ def positions(seen: Read) -> dict[tuple[int, int], list[int]]:
 
 @contextmanager
 def workers(many: int, lanes: int = 1, slots: int = 1 << 10) -> Iterator[list[tuple[Rings, _reader.Drain]]]:
-    """Each with a drain of its own."""
+    """Rings of several workers, each with a drain of its own."""
     if not many:
         yield []
         return
@@ -41,7 +41,7 @@ def workers(many: int, lanes: int = 1, slots: int = 1 << 10) -> Iterator[list[tu
 
 
 def work(r: Rings, drain: _reader.Drain, lane: int, count: int) -> None:
-    """Some more spans, which are drained; their room is given back."""
+    """Add spans, drain them, and give their room back."""
     r.add(lane, "span", numbered(count, first=1 + r.heads.get((lane, "span"), 0)))
     assert _reader.drain([drain])[2] == []
     r.publish(drain)
@@ -74,7 +74,7 @@ def test_whatever_is_drained_is_recorded_in_its_order_or_refused(
             found[key] += each
 
     def write(recording: _reader.Recording, upto: int) -> None:
-        with suppress(OSError):  # it is full: the rest waits for the next one
+        with suppress(OSError):  # the file is full: the rest waits for the next file
             recording.write(spool, upto)
 
     with workers(2, lanes=2) as both:
@@ -111,12 +111,12 @@ def test_a_disk_that_stands_still_costs_what_has_no_room_in_the_spool_and_the_dr
     with workers(2) as ((recorded, drain), (other, alone)), memory() as fd:
         spool, recording = _reader.Spool(100 * SLOT), begin(fd)
         drain.record_into(spool)
-        for count in (40, 30, 20, 5, 60, 2):  # nobody writes: the thread that would waits for its disk
+        for count in (40, 30, 20, 5, 60, 2):  # no thread writes, as if it waited for its disk
             work(recorded, drain, 0, count)
             work(other, alone, 0, count)
             assert taken(drain) == taken(alone)
         assert (drain.spans, spool.refused_slots) == (157, 5 + 60)
-        flush(recording, spool)  # it has come back
+        flush(recording, spool)  # the disk is back
         work(recorded, drain, 0, 3)
         flush(recording, spool)
         recording.close()
@@ -127,7 +127,7 @@ def test_a_disk_that_stands_still_costs_what_has_no_room_in_the_spool_and_the_dr
 
 
 def test_a_pass_into_a_full_spool_takes_no_time_of_the_disk() -> None:
-    """All that a drain touches of a recording is the spool's memory: there is no file yet."""
+    """A drain touches only the spool's memory: there is no file yet."""
     with workers(1, slots=1 << 12) as ((r, drain),), memory() as fd:
         spool = _reader.Spool(1 << 16)
         drain.record_into(spool, 3)
@@ -154,7 +154,7 @@ def test_what_waits_is_written_up_to_the_mark_and_no_further() -> None:
         recording.write(spool, mark)
         assert positions(read_fd(fd)) == {(1, 0): list(range(10))}
         assert spool.ready()[1] == {2}
-        recording.write(spool, 2**64 - 1)  # no further than there is anything
+        recording.write(spool, 2**64 - 1)  # a mark beyond the end writes everything
         recording.close()
         assert positions(read_fd(fd)).keys() == {(1, 0), (2, 0)}
 

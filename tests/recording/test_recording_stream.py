@@ -1,4 +1,4 @@
-"""A recording as a stream: it lives as long as its reader, whoever of them and the daemon goes first."""
+"""A recording as a stream: it runs as long as its reader, also if the daemon ends first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brickd.recording.session import Recorder
 
 @pytest.fixture
 def recorder(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    """One that is being made; how far it has come is told when something wakes its reader, or after an hour."""
+    """A running recording; its progress is sent when its reader wakes, or after an hour."""
     monkeypatch.setattr(event_stream, "_PROGRESS_SECONDS", 3600)
     recorder = Recorder(Recording(), tmp_path / "run.brick", Machine())
     yield recorder
@@ -33,7 +33,7 @@ def parsed(event: bytes) -> tuple[str, Any]:
 
 
 def run(reading: Any) -> Any:
-    """Within two seconds, or it waits for what never comes."""
+    """Run it for at most two seconds; longer means that it waits for nothing."""
 
     async def bounded() -> Any:
         return await asyncio.wait_for(reading, 2)

@@ -1,4 +1,4 @@
-"""What the writer of a recording puts into which file, when it goes on in another, and what it says where it cannot."""
+"""The writer of a recording: the content of each file, the next file, failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SMALL = 1 << 16
 
 
 class Many(Machine):
-    """A machine whose snapshots are as long as a test wants."""
+    """A machine with snapshots of a given length."""
 
     length = 0
 
@@ -59,7 +59,7 @@ class Written:
         self.writer = Writer(whole, machine, self.rings, self.spool, self.volumes)
 
     def round(self) -> bool:
-        """As the thread does it; whether it went on in another file."""
+        """Do a round of the thread; return whether it continued in another file."""
         self.writer.records()
         self.writer.events()
         return self.writer.turn()
@@ -90,7 +90,7 @@ def test_each_file_names_once_and_before_their_records_those_that_it_has_records
             work(*three[number], 0, 100)
             assert not made.round()
         made.machine.length = SMALL // 2
-        for _ in range(2):  # the second has no room beside the first
+        for _ in range(2):  # the second has no room after the first
             made.writer.look()
         assert made.round()
         for number in (1, 0):
@@ -114,7 +114,7 @@ def test_what_one_file_has_no_room_for_stands_in_the_next_ones_and_nothing_is_lo
     stood = [records(body) for file in files for kind, _, _, body in file if kind == _reader.CHUNK_RECORDS]
     assert b"".join(each.slots for each in stood) == numbered(8000).tobytes()
     assert (made.writer.counted().records, made.writer.counted().not_recorded) == (8000, {})
-    for file in files:  # each stands for itself, and says how it ended
+    for file in files:  # each is readable alone, and has the reason of its end
         assert {_reader.CHUNK_BEGINNING, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING} <= {kind for kind, *_ in file}
 
 
@@ -131,7 +131,7 @@ def test_a_last_snapshot_that_finds_no_room_begins_the_next_file(tmp_path: Path)
 def test_a_snapshot_that_no_file_has_room_for_is_told_in_words_and_no_other_file_is_begun(tmp_path: Path) -> None:
     machine = Many()
     made = Written(tmp_path / "run.brick", machine)
-    machine.length = SMALL - 400  # beside a beginning it has no room
+    machine.length = SMALL - 400  # it has no room after a beginning
     for count in range(1, 4):
         made.writer.look()
         made.round()
@@ -230,7 +230,7 @@ def test_a_file_that_somebody_cut_is_followed_by_another_with_what_waits(tmp_pat
 def test_trouble_is_over_when_large_things_find_room_again_and_not_when_a_small_one_does(tmp_path: Path) -> None:
     volumes = Volumes(tmp_path / "run.brick", SMALL, 1)
     try:
-        for _ in range(2):  # it may come again
+        for _ in range(2):  # trouble may come back
             volumes.fail("the disk is full")
             volumes.look()
             assert volumes.put(_reader.CHUNK_EVENTS, 1, b"") is Put.DONE
@@ -282,7 +282,7 @@ def test_a_worker_that_cannot_be_named_is_refused_once_for_each_snapshot_however
         made.rings.take("a", drain)
         work(r, drain, 0, 100)
         os.truncate(made.volumes.kept[0].path, 1000)
-        for refused in (1, 3):  # the name, and later the snapshot and the name
+        for refused in (1, 3):  # the chunk of workers; later a snapshot and again the chunk of workers
             for _ in range(5):
                 assert not made.writer.records()
             assert made.volumes.file.refused_chunks == refused
@@ -292,7 +292,7 @@ def test_a_worker_that_cannot_be_named_is_refused_once_for_each_snapshot_however
 
 
 class Weighing(Many):
-    """Two workers, with as many tensors as a test wants."""
+    """Two workers with a given number of tensors."""
 
     def __init__(self, tensors: int) -> None:
         super().__init__()
@@ -334,7 +334,7 @@ def test_weights_that_have_no_room_are_counted(tmp_path: Path) -> None:
 
 
 class Launching(Many):
-    """A worker whose kernels were compiled from these texts."""
+    """A worker whose kernels have these sources."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         super().__init__()
@@ -392,7 +392,7 @@ def test_a_recording_with_a_duration_ends_when_that_is_over_and_not_before(tmp_p
     answer = recorder.document()
     assert (answer["why"], answer["elapsed_ns"] >= 10_000_000) == ("over", True)
     recorder = Recorder(Recording(duration=3600), tmp_path / "long.brick", machine)
-    for _ in range(2):  # at the second one it has come round since the first one
+    for _ in range(2):  # before the second, the thread has ended a round since the first
         recorder.take(Snapshot.of(Survey([], []), time.monotonic_ns(), time.time_ns()))
         machine.events.until_read(machine.events.add("looked", "").number)
     assert not recorder.over.is_set()

@@ -1,4 +1,4 @@
-"""The writer of recordings: what it refuses, what it counts, what it leaves behind."""
+"""The writer of recordings: refusals, counts, and the files that it leaves."""
 
 from __future__ import annotations
 
