@@ -1,42 +1,29 @@
 """The application: the endpoints and their answers.
 
-Owns: the paths, how a request becomes a query, where views are built. Must not know: sockets, how a daemon gets its
-data. Invariants: whatever may block runs in one of a few threads; each answer is a document or an error in JSON; a
-client with another prefix learns nothing about our segments; a client without a path's role is refused before anything
-else happens.
+Owns: the list of endpoints, and where views are built. Must not know: sockets, how a daemon gets its data. Invariant:
+whatever may block runs in one of a few threads.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
-import os
-import sys
-import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import MISSING, dataclass
-from http import HTTPStatus
 from typing import Any, ParamSpec, TypeVar
-from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from brickd.api import event_stream
 from brickd.api.backend import Served
 from brickd.api.connection_limits import Limits
+from brickd.api.endpoint import Endpoint
+from brickd.api.error_responses import HANDLERS
 from brickd.api.peer_credentials import Role
-from brickd.api.responses import FileResponse, Reply, encoded, error_body, failure
-from brickd.base import escape
-from brickd.base.users import as_user, user_name
+from brickd.api.responses import FileResponse, Reply, encoded
 from brickd.client import protocol
 from brickd.datasources.world import World
-from brickd.errors import BrickdError, NotPermitted, WrongQuestion
 from brickd.query import queries
 from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting, Silencing, Wish
 from brickd.query.parameters import Duration
@@ -48,7 +35,7 @@ from brickd.query.queries import (
     InspectQuery,
     StatusQuery,
 )
-from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, key, parameters
+from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, given
 from brickd.query.verbs import VERBS
 from brickd.recording.session import Recorder
 from brickd.views import events, fingerprints, hang, inspect, status
@@ -56,15 +43,6 @@ from brickd.views.common import Answer, begun
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
-
-_KINDS = {
-    HTTPStatus.NOT_FOUND: "no_such_path",
-    HTTPStatus.METHOD_NOT_ALLOWED: "no_such_method",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too_large",
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "too_large",
-    HTTPStatus.MISDIRECTED_REQUEST: protocol.OTHER_PREFIX,
-    HTTPStatus.TOO_MANY_REQUESTS: protocol.BUSY,
-}
 
 
 class NoParameters(Query):
@@ -80,42 +58,11 @@ class StreamQuery(Query):
     active_for: float | None = given(ACTIVE_FOR, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A path, its parameters, and the function that answers."""
-
-    method: str
-    path: str
-    question: type[Query]
-    answer: Callable[[Any], Awaitable[Response]]
-    help: str
-    role: Role = Role.READ
-
-    def document(self) -> dict[str, Any]:
-        """Its entry in the index."""
-        asked = {
-            key(name, parameter): {
-                "wanted": parameter.wanted,
-                "default": None if default(self.question, name) is MISSING else default(self.question, name),
-                "help": parameter.help,
-            }
-            for name, parameter in parameters(self.question).items()
-        }
-        return {
-            "method": self.method,
-            "path": protocol.ROOT + self.path,
-            "role": self.role.name.lower(),
-            "parameters": asked,
-            "help": self.help,
-        }
-
-
 class Application:
     """A daemon as an ASGI application, `asgi`."""
 
     def __init__(self, served: Served, limits: Limits) -> None:
         self._served = served
-        self._limits = limits
         self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
         self._streams = event_stream.Streams(limits.streams)
         self._endpoints = [
@@ -160,13 +107,8 @@ class Application:
             self._control("/down", NoParameters, self._down, "Stop the daemon."),
         ]
         self.asgi = Starlette(
-            routes=[self._route(endpoint) for endpoint in self._endpoints],
-            exception_handlers={
-                HTTPException: self._refused,
-                BrickdError: self._failed,
-                ClientDisconnect: self._gone,
-                Exception: self._defect,
-            },
+            routes=[endpoint.route(limits, served.daemon().prefix) for endpoint in self._endpoints],
+            exception_handlers=HANDLERS,
         )
         self.asgi.router.redirect_slashes = False
 
@@ -177,58 +119,6 @@ class Application:
     def close(self) -> None:
         """Build no more views."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    # ---- requests
-
-    def _route(self, endpoint: Endpoint) -> Route:
-        async def handle(request: Request) -> Response:
-            self._require_role(request, endpoint)
-            self._require_small_head(request)
-            self._require_our_prefix(request)
-            return await endpoint.answer(from_query(endpoint.question, await self._pairs(request)))
-
-        return Route(protocol.ROOT + endpoint.path, handle, methods=[endpoint.method])
-
-    def _require_role(self, request: Request, endpoint: Endpoint) -> None:
-        if request.state.role < endpoint.role:
-            owner = user_name(os.geteuid())
-            raise NotPermitted(
-                f"{endpoint.method} {protocol.ROOT}{endpoint.path} is for user {owner}, whose daemon this is, and root;"
-                f" members of its group may only read (as {owner}: {as_user(os.geteuid(), 'VERB')})"
-            )
-
-    def _require_small_head(self, request: Request) -> None:
-        # uvicorn limits only the incomplete part of a head: a head that comes at once may be larger.
-        spelled = sum(map(len, (request.scope["raw_path"], request.scope["query_string"])))
-        if spelled + sum(len(key) + len(value) for key, value in request.scope["headers"]) > self._limits.head_bytes:
-            most = self._limits.head_bytes
-            raise HTTPException(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is larger than {most} bytes")
-
-    def _require_our_prefix(self, request: Request) -> None:
-        ours = protocol.quoted(self._served.daemon().prefix)
-        meant = request.headers.get(protocol.PREFIX, ours)
-        if meant != ours:
-            raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, f"segments {meant}… are not those of here, {ours}…")
-
-    async def _pairs(self, request: Request) -> list[tuple[str, str]]:
-        """The parameters: of the query, the path, and the body of a POST."""
-        found = _pairs("query", request.scope["query_string"])
-        if "name" in request.path_params:
-            # The bytes that the client sent: a name may contain a slash, or be invalid UTF-8.
-            spelled = request.scope["raw_path"].removeprefix(f"{protocol.ROOT}/inspect/".encode("ascii"))
-            found.append(("name", os.fsdecode(unquote_to_bytes(spelled))))
-        if request.method == "POST":
-            found += _pairs("body", await self._body(request))
-        return found
-
-    async def _body(self, request: Request) -> bytes:
-        body = b""
-        async for piece in request.stream():
-            body += piece
-            if len(body) > self._limits.body_bytes:
-                most = self._limits.body_bytes
-                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most} bytes")
-        return body
 
     # ---- answers
 
@@ -337,42 +227,7 @@ class Application:
     ) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: function(*arguments, **more))
 
-    # ---- what goes wrong
-
-    async def _refused(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        status = HTTPStatus(error.status_code)
-        message = error.detail
-        if status is HTTPStatus.NOT_FOUND:
-            message = f"no path {request.scope['path'][:60]}, expected one of those that {protocol.ROOT} lists"
-        elif status is HTTPStatus.METHOD_NOT_ALLOWED:
-            message = f"no {request.method} here, expected {(error.headers or {}).get('Allow')}"
-        return Reply(error_body(_KINDS[status], message), status)
-
-    async def _failed(self, _: Request, error: Exception) -> Response:
-        assert isinstance(error, BrickdError)
-        return failure(error)
-
-    async def _gone(self, _: Request, error: Exception) -> Response:
-        return Reply(b"", HTTPStatus.BAD_REQUEST)  # no client reads it
-
-    async def _defect(self, _: Request, error: Exception) -> Response:
-        with contextlib.suppress(OSError):  # if the log cannot be written, the client still gets its answer
-            for line in "".join(traceback.format_exception(error)).splitlines():
-                print(escape.text(line), file=sys.stderr, flush=True)
-        message = "this is a defect of brickd: please report it with what the daemon's log says"
-        return Reply(error_body("defect", message), HTTPStatus.INTERNAL_SERVER_ERROR)
-
 
 def _with_words(answer: Answer) -> bytes:
     """The document with the notes for a person."""
     return encoded({**answer.document, "words": answer.words})
-
-
-def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
-    """The pairs of a query or an encoded body; WrongQuestion if it has another form."""
-    try:
-        return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
-    except ValueError as error:
-        seen = text[:60].decode("ascii", "backslashreplace")
-        raise WrongQuestion(f"the {what} begins with {seen}, expected name=value&name=value") from error

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from brickd.api.error_responses import error_body
 from brickd.api.peer_credentials import Role, peer
-from brickd.api.responses import error_body
 from brickd.base.open_file_limits import CLIENTS_MAX
 from brickd.client import protocol
 

@@ -16,8 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from brickd.api.error_responses import error_body
 from brickd.api.peer_credentials import Role
-from brickd.api.responses import HEADERS, encoded, error_body, in_pieces
+from brickd.api.responses import HEADERS, encoded, in_pieces
 from brickd.errors import BrickdError
 from brickd.model.event_log import Log
 from brickd.recording.session import Recorder

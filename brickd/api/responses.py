@@ -1,6 +1,6 @@
-"""The API's responses: JSON documents and errors, and the bytes of a file.
+"""The API's responses: JSON documents, and the bytes of a file.
 
-Owns: how documents, errors and files are sent, the status of each error. Must not know: queries, clients. Invariants:
+Owns: how documents and files are sent. Must not know: queries, clients. Invariants:
 JSON is ASCII and has no NaN, so a hostile name stays a string; every reply ends its connection; an answer that is read
 slowly is in memory once, not also in the buffers of its connection, and only a piece of a file is; the length of a file
 is sent first, and a file that became shorter ends the connection.
@@ -17,18 +17,8 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from brickd.client.protocol import error_document
-from brickd.errors import BrickdError, NoSuchProblem, NoSuchWorker, NotPermitted, SegmentRefused
-
 HEADERS = {"connection": "close", "cache-control": "no-store"}
 
-_STATUS: dict[type[BrickdError], HTTPStatus] = {
-    NoSuchProblem: HTTPStatus.NOT_FOUND,
-    NoSuchWorker: HTTPStatus.NOT_FOUND,
-    NotPermitted: HTTPStatus.FORBIDDEN,
-    SegmentRefused: HTTPStatus.CONFLICT,
-    BrickdError: HTTPStatus.BAD_REQUEST,
-}
 _PIECE = 64 * 1024
 _FILE_PIECE = 256 * 1024
 
@@ -38,11 +28,6 @@ InThread = Callable[[Callable[[int, int, int], bytes], int, int, int], Awaitable
 def encoded(document: Any) -> bytes:
     """The bytes of a document as sent."""
     return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def error_body(kind: str, message: str) -> bytes:
-    """The bytes of an error as sent."""
-    return encoded(error_document(kind, message))
 
 
 async def in_pieces(send: Send, body: bytes, *, more: bool) -> None:
@@ -92,9 +77,3 @@ class FileResponse(StreamingResponse):
                 return
             at += len(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": at < self._length})
-
-
-def failure(error: BrickdError) -> Reply:
-    """The response to an error that a person can understand."""
-    status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
-    return Reply(error_body(error.kind, str(error)), status)

@@ -16,8 +16,9 @@ from test_api_clients import PATIENT, closed
 
 from brickd.api import event_stream
 from brickd.api.connection_limits import Limits
+from brickd.api.error_responses import failure
 from brickd.api.peer_credentials import Role
-from brickd.api.responses import FileResponse, Reply, failure, in_pieces
+from brickd.api.responses import FileResponse, Reply, in_pieces
 from brickd.errors import BrickdError, NoSuchSource, NoSuchWorker, NotPermitted, SegmentRefused, WrongQuestion
 
 PIECE = 64 * 1024

@@ -29,7 +29,7 @@ from serving import Daemon, ask
 from verbs import SPANS, brickd, started
 
 from brickd import divergence, errors
-from brickd.api import application
+from brickd.api import error_responses
 from brickd.base.paths import runtime
 from brickd.cli import brickd as group
 from brickd.cli import health
@@ -222,7 +222,7 @@ def kinds() -> set[str]:
     literal = {
         kind for text in texts for kind in re.findall(r'(?:error_body|_turn_away)\((?:\w+\.\w+, )?"(\w+)"', text)
     }
-    return {error.kind for error in reported} | set(application._KINDS.values()) | literal | {"stranger"}
+    return {error.kind for error in reported} | set(error_responses._KINDS.values()) | literal | {"stranger"}
 
 
 def test_the_kinds_of_errors_are_those_that_the_api_sends() -> None:

@@ -1,0 +1,122 @@
+"""One endpoint of the API: its path, who may call it, and how a request becomes its query.
+
+Owns: the checks that each request passes before anything else happens, where parameters are in a request. Must not
+know: which endpoints there are, how they answer. Invariants: a client without a path's role is refused first; a client
+with another prefix learns nothing about our segments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import MISSING, dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from brickd.api.connection_limits import Limits
+from brickd.api.peer_credentials import Role
+from brickd.base.users import as_user, user_name
+from brickd.client import protocol
+from brickd.errors import NotPermitted, WrongQuestion
+from brickd.query.query import Query, default, from_query, key, parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path, its parameters, and the function that answers."""
+
+    method: str
+    path: str
+    question: type[Query]
+    answer: Callable[[Any], Awaitable[Response]]
+    help: str
+    role: Role = Role.READ
+
+    def document(self) -> dict[str, Any]:
+        """Its entry in the index."""
+        asked = {
+            key(name, parameter): {
+                "wanted": parameter.wanted,
+                "default": None if default(self.question, name) is MISSING else default(self.question, name),
+                "help": parameter.help,
+            }
+            for name, parameter in parameters(self.question).items()
+        }
+        return {
+            "method": self.method,
+            "path": protocol.ROOT + self.path,
+            "role": self.role.name.lower(),
+            "parameters": asked,
+            "help": self.help,
+        }
+
+    def route(self, limits: Limits, prefix: str) -> Route:
+        """Its route in an application for the segments with this prefix."""
+
+        async def handle(request: Request) -> Response:
+            self._require_role(request)
+            _require_small_head(request, limits)
+            _require_prefix(request, prefix)
+            return await self.answer(from_query(self.question, await _parameters(request, limits)))
+
+        return Route(protocol.ROOT + self.path, handle, methods=[self.method])
+
+    def _require_role(self, request: Request) -> None:
+        if request.state.role < self.role:
+            owner = user_name(os.geteuid())
+            raise NotPermitted(
+                f"{self.method} {protocol.ROOT}{self.path} is for user {owner}, whose daemon this is, and root;"
+                f" members of its group may only read (as {owner}: {as_user(os.geteuid(), 'VERB')})"
+            )
+
+
+def _require_small_head(request: Request, limits: Limits) -> None:
+    # uvicorn limits only the incomplete part of a head: a head that comes at once may be larger.
+    spelled = sum(map(len, (request.scope["raw_path"], request.scope["query_string"])))
+    if spelled + sum(len(key) + len(value) for key, value in request.scope["headers"]) > limits.head_bytes:
+        most = limits.head_bytes
+        raise HTTPException(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is larger than {most} bytes")
+
+
+def _require_prefix(request: Request, prefix: str) -> None:
+    ours = protocol.quoted(prefix)
+    meant = request.headers.get(protocol.PREFIX, ours)
+    if meant != ours:
+        raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, f"segments {meant}… are not those of here, {ours}…")
+
+
+async def _parameters(request: Request, limits: Limits) -> list[tuple[str, str]]:
+    """The parameters: of the query, the path, and the body of a POST."""
+    found = _pairs("query", request.scope["query_string"])
+    if "name" in request.path_params:
+        # The bytes that the client sent: a name may contain a slash, or be invalid UTF-8.
+        spelled = request.scope["raw_path"].removeprefix(f"{protocol.ROOT}/inspect/".encode("ascii"))
+        found.append(("name", os.fsdecode(unquote_to_bytes(spelled))))
+    if request.method == "POST":
+        found += _pairs("body", await _body(request, limits))
+    return found
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limits.body_bytes:
+            most = limits.body_bytes
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most} bytes")
+    return body
+
+
+def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
+    """The pairs of a query or an encoded body; WrongQuestion if it has another form."""
+    try:
+        return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
+    except ValueError as error:
+        seen = text[:60].decode("ascii", "backslashreplace")
+        raise WrongQuestion(f"the {what} begins with {seen}, expected name=value&name=value") from error

@@ -1,0 +1,79 @@
+"""The API's responses to errors: their status, their kind, their message.
+
+Owns: the status of each error, what a client is told about a defect. Must not know: queries, the application.
+Invariants: every error is a JSON document; the log gets the traceback of a defect, the client does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from brickd.api.responses import Reply, encoded
+from brickd.base import escape
+from brickd.client import protocol
+from brickd.errors import BrickdError, NoSuchProblem, NoSuchWorker, NotPermitted, SegmentRefused
+
+_STATUS: dict[type[BrickdError], HTTPStatus] = {
+    NoSuchProblem: HTTPStatus.NOT_FOUND,
+    NoSuchWorker: HTTPStatus.NOT_FOUND,
+    NotPermitted: HTTPStatus.FORBIDDEN,
+    SegmentRefused: HTTPStatus.CONFLICT,
+    BrickdError: HTTPStatus.BAD_REQUEST,
+}
+_KINDS = {
+    HTTPStatus.NOT_FOUND: "no_such_path",
+    HTTPStatus.METHOD_NOT_ALLOWED: "no_such_method",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too_large",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "too_large",
+    HTTPStatus.MISDIRECTED_REQUEST: protocol.OTHER_PREFIX,
+    HTTPStatus.TOO_MANY_REQUESTS: protocol.BUSY,
+}
+
+
+def error_body(kind: str, message: str) -> bytes:
+    """The bytes of an error as sent."""
+    return encoded(protocol.error_document(kind, message))
+
+
+def failure(error: BrickdError) -> Reply:
+    """The response to an error that a person can understand."""
+    status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    return Reply(error_body(error.kind, str(error)), status)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    message = error.detail
+    if status is HTTPStatus.NOT_FOUND:
+        message = f"no path {request.scope['path'][:60]}, expected one of those that {protocol.ROOT} lists"
+    elif status is HTTPStatus.METHOD_NOT_ALLOWED:
+        message = f"no {request.method} here, expected {(error.headers or {}).get('Allow')}"
+    return Reply(error_body(_KINDS[status], message), status)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, BrickdError)
+    return failure(error)
+
+
+async def _gone(_: Request, error: Exception) -> Response:
+    return Reply(b"", HTTPStatus.BAD_REQUEST)  # no client reads it
+
+
+async def _defect(_: Request, error: Exception) -> Response:
+    with contextlib.suppress(OSError):  # if the log cannot be written, the client still gets its answer
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            print(escape.text(line), file=sys.stderr, flush=True)
+    message = "this is a defect of brickd: please report it with what the daemon's log says"
+    return Reply(error_body("defect", message), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+HANDLERS = {HTTPException: _refused, BrickdError: _failed, ClientDisconnect: _gone, Exception: _defect}
