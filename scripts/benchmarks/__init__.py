@@ -1,6 +1,6 @@
-"""What `scripts/bench` measures, one sub-command a module (`agent`, `cli`), and what those share.
+"""The measurements of `scripts/bench`: one module per sub-command (`agent`, `cli`), and what they share.
 
 Shared: `method` (how times are compared), `goals`, `report` (tables and JSON), `plot`, `machine` (facts), `workplace`
-(where a run may leave files and segments). `peers` are what others offer. A sub-command has `HELP` and
-`run(workplace, quick) -> Report`; what takes a process of its own is a module with a `main`.
+(where a run may leave files and segments). `peers` are other tools. A sub-command has `HELP` and
+`run(workplace, quick) -> Report`; what needs a process of its own is a module with a `main`.
 """

@@ -11,7 +11,7 @@ HELP = "spans against the compiled control and against other tools; memory; impo
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure; times first, while nothing else of ours runs."""
+    """Measure; times first, while no other process of this run works."""
     clock = place.ask("clock")
     compile_control(place.folder, clock)
     times = spans.timed(place, clock == cases.TSC, rounds=100 if quick else 400)

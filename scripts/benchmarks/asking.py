@@ -1,8 +1,7 @@
-"""Many questions to brickd from one interpreter: a verb answers in milliseconds, and takes ten times as long to start.
+"""Many queries to brickd in one interpreter: a verb answers in milliseconds, but starting it takes ten times as long.
 
-Run as a module it reads lines, each a JSON list of command lines, and prints for each line a list of what those
-printed: `python -m benchmarks.asking`. The verbs are those of the command line, from their arguments to the JSON that
-they print.
+As a module (`python -m benchmarks.asking`) it reads lines from stdin, each a JSON list of command lines, and prints for
+each line the list of their outputs. The verbs are the real ones, from their arguments to the JSON that they print.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Ask = Callable[[Sequence[Sequence[str]]], list[dict[str, Any]]]
 
 @contextlib.contextmanager
 def asking(place: Workplace) -> Iterator[Ask]:
-    """A function that returns what `brickd` answers to each command; where it cannot, `error` is the reason."""
+    """A function that returns the answer of `brickd` to each command; `error` is the reason without one."""
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.asking"],
         env=place.environment,
@@ -48,7 +47,7 @@ def asking(place: Workplace) -> Iterator[Ask]:
 
 
 def asked(place: Workplace, questions: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """The answers to some questions, of which no more follow."""
+    """The answers to one list of queries."""
     with asking(place) as ask:
         return ask(questions)
 
@@ -67,7 +66,6 @@ def _answer(words: list[str]) -> Any:
 
 
 def main() -> None:
-    """All answers."""
     for line in sys.stdin:
         print(json.dumps([_answer(words) for words in json.loads(line)]), flush=True)
 

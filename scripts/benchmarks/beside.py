@@ -1,7 +1,7 @@
-"""An honest worker that hands work to a device all the while, and counts what it handed over.
+"""An honest worker that keeps handing work to a device, and counts it.
 
-Run as a module: `python -m benchmarks.beside` prints a line once it records, and how many starts there were when its
-standard input says a line; it ends with that.
+As a module (`python -m benchmarks.beside`) it prints a line once it records, and the number of starts for each line on
+stdin; it ends with stdin.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _STARTS, _PAUSE_SECONDS = 20, 0.01
 
 
 def main() -> None:
-    """About 2,000 starts a second: a ring of the usual size is full after two."""
+    """Make about 2,000 starts a second: a ring of the usual size is full after two seconds."""
     import brick_agent as brick
 
     if not brick.init(SERVICE):

@@ -1,7 +1,7 @@
-"""Instructions for one span as callgrind counts them: they repeat, where times do not.
+"""Instructions per span, counted by callgrind: unlike times, they are repeatable.
 
-The difference of two loop counts, so that neither start nor end counts. No goal stands on them; they are the tight
-check against a change that makes the record path longer.
+The result is the difference of two loop counts, so start and end do not count. It has no goal; it is a strict check
+against changes that make the record path longer.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ def _count(place: Workplace, name: str) -> dict[str, Any]:
 
 
 def counted(place: Workplace, workers: int) -> Table:
-    """The table of instructions."""
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         return Table(_KEY, _TITLE, [], f"skipped: {' and '.join(missing)} not found")

@@ -1,7 +1,7 @@
 """Our ways to record a span from Python, and the controls.
 
-Every case is here once; the timed and the counted measurements choose among them by name. `span_cases` opens a segment
-in this process and acts as its consumer, for the ring would be full after 4,096 spans. What others offer: `peers`.
+Every case is defined once; the timed and the counted measurements select cases by name. `span_cases` opens a segment in
+this process and acts as its consumer, because the ring would be full after 4,096 spans. Other tools: `peers`.
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ OFF_ENVIRONMENT = "with b: BRICKD=0"
 
 
 class _Consumer:
-    """The consumer's side of this process's own segment."""
+    """The consumer of this process's own segment."""
 
     def __init__(self) -> None:
         self._fd = os.open(Path(_reader.DIRECTORY) / _core._segment_name(), os.O_RDWR)
         self._segment = Segment(_core._segment_name(), self._fd)
         self.clock = self._segment.header["clock"]
         self.slots = self._segment.header["span_slots"]
-        self.starts = self._segment.header["event_slots"] * 7 // 8  # the rest is kept for what ends
+        self.starts = self._segment.header["event_slots"] * 7 // 8  # the rest is reserved for ends
 
     def make_room(self) -> None:
-        """Consume what is in the rings."""
+        """Consume all records in the rings."""
         for lane, line, _ in _reader.Segment(self._fd).lanes():
             tails = (_TAIL.pack(head, head ^ (1 << 64) - 1) for head in (line["span_head"], line["event_head"]))
             os.pwrite(self._fd, b"".join(tails), _CONSUMER_OFFSET + 64 * lane)
 
     def ring_on(self) -> None:
-        """Make room for a ring of records and ask for them."""
+        """Make room in the span ring, and ask for spans in detail."""
         self.make_room()
         os.pwrite(self._fd, struct.pack("<I", _reader.CONTROL_SPANS), CONTROL_OFFSET)
 
     def off(self) -> None:
-        """Ask for nothing at all."""
+        """Turn recording off."""
         os.pwrite(self._fd, struct.pack("<I", _reader.CONTROL_OFF), CONTROL_OFFSET)
 
     def usual(self) -> None:
-        """Ask for no details."""
+        """Record without details, the default."""
         os.pwrite(self._fd, struct.pack("<I", 0), CONTROL_OFFSET)
 
 
@@ -81,7 +81,7 @@ def _opened() -> _Consumer:
 
 
 def agent_clock() -> int:
-    """The clock that the agent chose here: BRICK_CLOCK_*."""
+    """The clock that the agent selected here: BRICK_CLOCK_*."""
     return _opened().clock
 
 
@@ -90,13 +90,13 @@ def _empty_case() -> Case:
 
 
 def span_cases() -> list[Case]:
-    """Our spans and the controls; the modules of control.c are on the path."""
+    """Our spans and the controls; the modules of control.c must be importable."""
     consumer = _opened()
     b, outer = brick.brick("b"), brick.brick("outer")
 
     def started() -> int:
         consumer.make_room()
-        return (b.defer() & (1 << 48) - 1) - 1  # its id: how many there were before it
+        return (b.defer() & (1 << 48) - 1) - 1  # its id: the number of deferred starts before it
 
     control: Callable[[], object] = importlib.import_module("control_clock").brick
     return [
@@ -121,7 +121,7 @@ def span_cases() -> list[Case]:
 
 
 def off_cases() -> list[Case]:
-    """What remains where BRICKD=0 was set before Python started."""
+    """The remaining cost if BRICKD=0 was set before Python started."""
     if os.environ.get("BRICKD") != "0":
         raise RuntimeError(f"BRICKD is {os.environ.get('BRICKD')!r}, wanted '0'")
     return [Case(OFF_ENVIRONMENT, "with b: pass", {"b": brick.brick("b")}), _empty_case()]

@@ -1,4 +1,4 @@
-"""`scripts/bench cli`: how long a person waits for `brickd`, in fresh processes, with 64 workers of 256 bricks."""
+"""`scripts/bench cli`: the time of `brickd` in fresh processes, with 64 workers of 256 bricks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _anything(_: str) -> str:
 
 @dataclass(frozen=True)
 class Command:
-    """What is run, and what its output must be: `problem` says what is wrong with it, or nothing."""
+    """A command and the check of its output; `problem` returns what is wrong, or ""."""
 
     name: str
     arguments: Sequence[str]
@@ -41,14 +41,14 @@ class Command:
 
 
 def names_a_worker(answer: str) -> str:
-    """What is wrong with the answer to a TAB."""
+    """Check the answer to a completion."""
     if any(line.startswith(f"plain,{SERVICE}/") for line in answer.splitlines()):
         return ""
     return f"no worker's name came back, plain,{SERVICE}/… wanted: {' '.join(answer.split())[:60]!r}"
 
 
 def counts_all(answer: str) -> str:
-    """What is wrong with a status."""
+    """Check a status."""
     live = f"{WORKERS} live"
     return "" if live in answer else f"{live!r} wanted: {answer[:60]!r}"
 
@@ -62,7 +62,6 @@ COMMANDS = (
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure."""
     rounds = 20 if quick else 60
     progress(f"{WORKERS} workers, {BRICKS} bricks each")
     with fleet(place, WORKERS, BRICKS):
@@ -72,7 +71,7 @@ def run(place: Workplace, quick: bool) -> Report:
 
 
 def walls(place: Workplace, commands: Sequence[Command], rounds: int) -> list[dict[str, Any]]:
-    """The rows of commands that are all run in each round, in a shuffled order."""
+    """The rows of commands; each round runs all of them, in a shuffled order."""
     times: dict[str, list[float]] = {command.name: [] for command in commands}
     problems: dict[str, str] = {}
     environment = {key: value for key, value in place.environment.items() if not key.startswith("PYTHON")}

@@ -1,4 +1,4 @@
-"""Prints the clock that the agent chooses here, BRICK_CLOCK_*: the control is to read the same."""
+"""Print the clock that the agent selects here, BRICK_CLOCK_*: the control must read the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which case is compared with which, and BENCH.md's goals for the ratios."""
+"""Which case is compared with which, and the goals of BENCH.md for the ratios."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ BRICKD = "brickd"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A case, what it is divided by, and the goal if there is one."""
+    """A case, its reference, and the goal, if there is one."""
 
     case: str
     reference: str
     goal: Goal | None = None
-    needs_tsc: bool = False  # the goal stands where the agent reads the time stamp counter
+    needs_tsc: bool = False  # the goal holds only if the agent reads the time stamp counter
     by: str = BRICKD
     note: str = ""
 
     def goal_with(self, tsc: bool) -> Goal | None:
-        """The goal on this machine."""
         return self.goal if tsc or not self.needs_tsc else None
 
 

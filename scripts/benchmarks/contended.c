@@ -1,10 +1,10 @@
-/* contended.c - independent workers that compute on busy processors, one of them slow in one brick, or pinned.
+/* contended.c - independent workers on busy processors; one of them is slow in one brick, or pinned.
  *
  *   contended SERVICE WORKERS SEED SLOW_WORKER PER_MILLE PINNED_CPU
  *
- * Each worker answers requests that come at random times: four bricks that compute for about 1 to 4 ms each. How
- * long is drawn anew: lognormal, 5 % wide. SLOW_WORKER computes longer by PER_MILLE in the second brick. With a
- * PINNED_CPU of 0 or more it may use that processor alone, and computes no longer.
+ * Each worker answers requests that come at random times: four bricks that compute for about 1 to 4 ms each. Each
+ * duration is drawn: lognormal, 5 % wide. SLOW_WORKER computes longer by PER_MILLE in the second brick. With a
+ * PINNED_CPU of 0 or more it may use only that processor, and computes no longer.
  */
 #include "brick_agent.h"
 #include "crew.h"
@@ -20,7 +20,7 @@ static const double WIDTH = 0.05, PAUSE_MS = 60;
 
 static const struct {
     const char *name, *category;
-    double thousands; /* of rounds, of which one takes one to three nanoseconds */
+    double thousands; /* of rounds; a round takes one to three nanoseconds */
 } BRICKS[] = {{"attention", "Attention", 2000}, {"gemm", "FFN", 3000}, {"mlp", "FFN", 1500}, {"lm_head", "Other", 600}};
 
 enum { MANY = sizeof BRICKS / sizeof *BRICKS };
@@ -43,7 +43,7 @@ static double uniform(void) /* splitmix64, in (0, 1) */
 static void compute(double thousands)
 {
     double normal = sqrt(-2 * log(uniform())) * cos(TWO_PI * uniform());
-    double sum = sink; /* not known to the compiler */
+    double sum = sink; /* unknown to the compiler */
     for (uint64_t n = (uint64_t)(1000 * thousands * exp(WIDTH * normal)); n > 0; n--)
         sum = sum * 0.999999 + 0.000001;
     sink = sum;

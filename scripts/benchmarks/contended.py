@@ -1,9 +1,9 @@
-"""Workers that compute on busy processors, one of them slow in one brick or pinned: are they named, and no other?
+"""Workers on busy processors, one of them slow in one brick or pinned: does brickd name them, and no other?
 
-Each run is a service of four processes that answer requests at random times; one of them takes 2 × as long or 20 %
-longer in one brick, or may use one processor alone, or none is slow. The services of a batch share the processors with
-so many processes that do nothing but compute. What those have is what is left of this machine: other work on it makes
-the load higher than the number says, so the report has the load that was measured, too.
+Each run is a service of four processes that answer requests at random times. One of them takes 2 × as long or 20 %
+longer in one brick, or may use only one processor, or none is slow. The services of a batch share the processors with
+`load` processes that only compute. Other work on this machine makes the load higher, so the report also has the
+measured load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.workplace import Workplace, progress
 Kind = Literal["2 x slow", "20 % slow", "pinned", "nobody slow"]
 LOADS = 5, 25, 40
 WORKERS = 4
-BRICK = "gemm"  # in which one is slow
+BRICK = "gemm"  # in which one worker is slow
 WITHIN_SECONDS, LATE_SECONDS = 60.0, 10.0
 
 _PER_MILLE: dict[Kind, int] = {"2 x slow": 1_000, "20 % slow": 200, "pinned": 0, "nobody slow": 0}
@@ -41,7 +41,7 @@ _GOALS: dict[tuple[Kind, int], Goal] = {
 }
 _FALSE = Goal(1)
 _PINNED_CPU = min(os.sched_getaffinity(0))
-_ON_PINNED = 4  # further processes that compute on that processor
+_ON_PINNED = 4  # more processes that compute on that processor
 _AGENT = Path(__file__).resolve().parents[2] / "agent"
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread")
 _LOOK_SECONDS = 2.0
@@ -50,12 +50,12 @@ _SEED = 2027
 
 @dataclass
 class Run:
-    """A service, and what was said of it.
+    """A service, and what brickd reported about it.
 
     Attributes:
-        slow: the number of the worker that is slow or pinned.
-        named_s: how long after its beginning that was named, as what it is.
-        wrong: what else was.
+        slow: the number of the slow or pinned worker.
+        named_s: the time from its begin until it was named, with the right brick.
+        wrong: other reports.
     """
 
     service: str
@@ -68,11 +68,10 @@ class Run:
 
     @property
     def named(self) -> bool:
-        """Whether it was named in time."""
         return self.named_s is not None and self.named_s <= WITHIN_SECONDS
 
     def note(self, worker: str, brick: str, now: float) -> None:
-        """Take that a worker is named; an empty brick: it waits for a processor."""
+        """Note that a worker was named; an empty brick: it waits for a processor."""
         right = {"pinned": "", "nobody slow": None}.get(self.kind, BRICK)
         if (worker, brick) != (f"{self.service}/{self.slow}", right):
             self.wrong.add(f"{worker} in {brick}" if brick else f"{worker} waits")
@@ -81,7 +80,7 @@ class Run:
 
 
 def table(place: Workplace, daemon: Running, runs: int) -> Table:
-    """Watch so many services of each kind at each load, one of each kind at a time."""
+    """Watch `runs` services of each kind at each load, one of each kind at a time."""
     rows = []
     for load in LOADS:
         planned = plan(load, runs)
@@ -96,7 +95,7 @@ def table(place: Workplace, daemon: Running, runs: int) -> Table:
 
 
 def plan(load: int, runs: int) -> list[Run]:
-    """So many services of each kind, by turns."""
+    """`runs` services of each kind, in turn."""
     chance = random.Random(f"{_SEED} {load}")
     return [
         Run(f"load-{load}-{number}-{place}", kind, chance.randrange(WORKERS), chance.randrange(1 << 30))
@@ -106,7 +105,7 @@ def plan(load: int, runs: int) -> list[Run]:
 
 
 def _watch(place: Workplace, daemon: Running, batch: Sequence[Run], load: int) -> float:
-    """Run the services of a batch beside busy processes; the load of the machine at the end."""
+    """Run the services of a batch next to busy processes; returns the machine's load at the end."""
     by_service = {each.service: each for each in batch}
     with ExitStack() as stack:
         stack.enter_context(_busy(load))
@@ -123,7 +122,7 @@ def _watch(place: Workplace, daemon: Running, batch: Sequence[Run], load: int) -
 
 @contextmanager
 def _busy(load: int) -> Iterator[None]:
-    """So many processes that compute anywhere, and some on the processor of those that are pinned."""
+    """Run `load` processes that compute anywhere, and some on the processor of pinned workers."""
     loop = ("sh", "-c", "while :; do :; done")
     pinned = ("taskset", "-c", str(_PINNED_CPU), *loop)
     processes = [subprocess.Popen(command) for command in (*[loop] * load, *[pinned] * _ON_PINNED)]
@@ -138,7 +137,7 @@ def _busy(load: int) -> Iterator[None]:
 
 @contextmanager
 def _service(place: Workplace, run: Run) -> Iterator[Callable[[], None]]:
-    """The workers of a run, who begin by the function."""
+    """The workers of a run; the function starts them."""
     gcc = needs.tool("gcc", "Debian: gcc")
     sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     command: tuple[str | Path, ...] = (gcc, *_FLAGS, f"-I{_AGENT / 'include'}", *sources, "-lm")
@@ -155,7 +154,7 @@ def _service(place: Workplace, run: Run) -> Iterator[Callable[[], None]]:
 
 
 def row(runs: Sequence[Run], kind: Kind, load: int, loads: Sequence[float]) -> dict[str, Any]:
-    """What is shown of all runs of a kind."""
+    """The row of all runs of a kind."""
     named, wrong = sum(run.named for run in runs), sum(bool(run.wrong) for run in runs)
     seconds = [run.named_s for run in runs if run.named_s is not None]
     goal = _GOALS.get((kind, load))

@@ -1,12 +1,12 @@
 /* control.c - what any C extension must pay for a span: the calls and the two
- * clock reads of brick_agent, and nothing stored.
+ * clock reads of brick_agent, without storing anything.
  *
- * The same types of calls as agent/src/python/functions.c: __enter__ and __exit__ are
- * descriptors that return an object which is there already, called by
- * vectorcall; start takes METH_NOARGS, stop METH_FASTCALL | METH_KEYWORDS.
+ * The same kinds of calls as agent/src/python/functions.c: __enter__ and __exit__ are
+ * descriptors that return an existing object, called by vectorcall; start is
+ * METH_NOARGS, stop is METH_FASTCALL | METH_KEYWORDS.
  *
- * Compiled twice: as `control_clock` with the clock that the agent chose, as
- * `control_empty` with none, which is the least that a disabled span can cost.
+ * Compiled twice: as `control_clock` with the clock that the agent selected, as
+ * `control_empty` without a clock, the least that a disabled span can cost.
  *
  *   -DCONTROL_NAME=control_clock -DCONTROL_CLOCK=1   (BRICK_CLOCK_*; 0: no clock)
  */
@@ -29,7 +29,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *manager; /* of a brick alone: what `with` uses */
+    PyObject *manager; /* only of a brick: used by `with` */
 } Control;
 
 static PyTypeObject *brick_type, *span_type, *manager_type;
@@ -74,7 +74,7 @@ static PyObject *brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t gi
     Py_RETURN_NONE;
 }
 
-/* What start_brick and stop_brick take and give, with nothing done. */
+/* The arguments and results of start_brick and stop_brick, without an effect. */
 static PyObject *brick_start_brick(PyObject *self, PyObject *id) { return Py_NewRef(self); }
 
 static PyObject *brick_stop_brick(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
@@ -107,7 +107,7 @@ static PyType_Spec brick_spec = {"control.Brick", sizeof(Control), 0, FLAGS, bri
 static PyType_Spec span_spec = {"control.Span", sizeof(Control), 0, FLAGS | Py_TPFLAGS_HAVE_VECTORCALL, span_slots};
 static PyType_Spec manager_spec = {"control.Manager", sizeof(PyObject), 0, FLAGS, manager_slots};
 
-/* Objects and types live as long as the process. */
+/* Objects and types are never freed. */
 static PyObject *control_brick(PyObject *module, PyObject *unused)
 {
     Control *brick = PyObject_New(Control, brick_type), *span = PyObject_New(Control, span_type);

@@ -1,4 +1,4 @@
-"""Compiles control.c, with the flags of the agent and the clock that it chose."""
+"""Compile control.c, with the flags of the agent and the clock that it selected."""
 
 from __future__ import annotations
 

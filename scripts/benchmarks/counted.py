@@ -1,4 +1,4 @@
-"""Runs one case so many times, for callgrind to count: `python -m benchmarks.counted CASE TIMES`; prints the clock."""
+"""Run one case TIMES times under callgrind: `python -m benchmarks.counted CASE TIMES`; prints the clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from benchmarks.cases import agent_clock, span_cases
 
 
 def main() -> None:
-    """One run."""
     name, times = sys.argv[1], int(sys.argv[2])
     (case,) = (case for case in span_cases() if case.name == name)
     case.compiled()(times)

@@ -1,7 +1,7 @@
-/* crew.h - processes that get ready, begin together and end together.
+/* crew.h - processes that prepare, begin together and end together.
  *
- * How many are ready is printed; they begin at the first byte on standard input and end with it, or with the process
- * that forked them.
+ * Prints how many are ready; they begin at the first byte on stdin, and end with stdin or with the process that forked
+ * them.
  */
 #ifndef CREW_H
 #define CREW_H
@@ -15,26 +15,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Whether they are to end: all see it, at any time. */
+/* Whether they must end; shared by all. */
 static atomic_int *over;
 
-/* One of them: whether it got ready is what prepare returns, and what it does until it is over is work. */
+/* Runs one process: `prepare` returns whether it is ready, `work` runs until `over`. */
 static int crew_member(uint32_t number, const int ready[2], const int go[2], int (*prepare)(uint32_t),
                        void (*work)(uint32_t))
 {
     char byte;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where it waits for another one */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also while it waits for another one */
     close(ready[0]);
     close(go[1]);
     if (!prepare(number) || write(ready[1], ".", 1) != 1)
         return 1;
     close(ready[1]);
-    if (read(go[0], &byte, 1) == 0) /* nobody is left who could write */
+    if (read(go[0], &byte, 1) == 0) /* every writer is gone: begin */
         work(number);
     return 0;
 }
 
-/* So many of them, to their end; it returns in each process, and what it returns is the exit code. */
+/* Forks the members, and waits for their end. Returns the exit code, in each process. */
 static int crew(uint32_t members, int (*prepare)(uint32_t), void (*work)(uint32_t))
 {
     int ready[2], go[2];

@@ -1,5 +1,5 @@
 """The growth of the daemon's cost as a picture: with the rate of records and with the number of workers, both axes
-logarithmic. Nothing here knows how anything was measured.
+logarithmic. Must not know: how anything was measured.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STYLE = """
 
 
 def svg(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> str:
-    """The picture of the rows of LOADS, in that order; those that were skipped are missing in it."""
+    """The picture of the rows of LOADS, in that order, without skipped ones."""
     title = "What the daemon takes of a core, in percent"
     measured = [(load, row) for load, row in zip(LOADS, rows, strict=True) if row["skipped"] is None]
     parts = [

@@ -1,8 +1,8 @@
-"""What goes wrong silently in a worker's numbers: in a weight that lies in its memory, or in what an operator computes.
+"""Silent faults in a worker's numbers: in a weight in memory, or in the output of an operator.
 
-Owns: the faults, drawn from a seed, each with what is true of it: whose it is, and which tensor, or which run of which
-operator, is the first that differs. Must not know: brickd, or how a fault is found. Invariants: an operator's inputs
-are never touched, so that what differs is born in its output; before that place nothing differs.
+Owns: the faults, drawn from a seed, each with its truth: its worker, and the first tensor or run of an operator that
+differs. Must not know: brickd, how a fault is found. Invariants: an operator's inputs are never changed, so the
+difference is born in its output; nothing differs before that place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 class Kind(StrEnum):
-    """What can happen."""
+    """The kinds of damage."""
 
     FLIP = "bit flip"
     SCALE = "scaled channel"
@@ -35,11 +35,11 @@ class Kind(StrEnum):
 
 OF_WEIGHTS = (Kind.FLIP, Kind.SCALE, Kind.ZERO, Kind.NAN, Kind.SWAP)
 OF_OPERATORS = tuple(Kind)
-_ONCE = (Kind.FLIP, Kind.NAN)  # no program's mistake: it happens in one run of the operator
+_ONCE = (Kind.FLIP, Kind.NAN)  # not a program's mistake: it happens in one run of the operator
 
 _BITS = 32
 _FACTORS = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0)
-# Along which dimension heads lie side by side, and how many times all of them.
+# The dimension along which heads are adjacent, and how often it contains all of them.
 _HEADS = {
     "attn.qkv.weight": (1, 3),
     "attn.out.weight": (0, 1),
@@ -50,12 +50,12 @@ _HEADS = {
 
 
 class Change(NamedTuple):
-    """What happens to a tensor.
+    """A change of a tensor.
 
     Attributes:
-        kind: what it is.
-        seed: where in the tensor.
-        bit: which one is flipped; 0 is the least of a fraction, 31 the sign.
+        kind: of damage.
+        seed: selects the place in the tensor.
+        bit: the bit to flip; 0 is the lowest of the fraction, 31 the sign.
     """
 
     kind: Kind
@@ -64,13 +64,13 @@ class Change(NamedTuple):
 
 
 def flipped(flat: Array, index: int, bit: int) -> None:
-    """Flip a bit of one element in place, whatever its type; 0 is the least."""
+    """Flip a bit of one element in place, of any type; 0 is the lowest."""
     unsigned = np.dtype(f"u{flat.itemsize}")
     flat.view(unsigned)[index] ^= unsigned.type(1 << bit)
 
 
 def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1)) -> Array:
-    """A changed copy of a tensor of float32; `along`: the dimension with the heads, and how often it has all."""
+    """A changed copy of a float32 tensor; `along`: the dimension of the heads, and how often it has all."""
     random, y = Random(change.seed), x.copy(order="C")
     match change.kind:
         case Kind.FLIP:
@@ -94,12 +94,12 @@ def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1
 
 @dataclass(frozen=True)
 class WeightFault:
-    """A weight of one worker that is not as it was.
+    """A damaged weight of one worker.
 
     Attributes:
-        worker: whose.
+        worker: its number.
         tensor: its name.
-        change: what happens to it.
+        change: the damage.
     """
 
     worker: int
@@ -107,7 +107,7 @@ class WeightFault:
     change: Change
 
     def strike(self, weights: Mapping[str, Array], size: Size) -> bool:
-        """Do it, in place: whether a single bit is another now."""
+        """Apply the damage in place; returns whether any bit changed."""
         weight = weights[self.tensor]
         before = weight.tobytes()
         along = _HEADS.get(self.tensor.split(".", 2)[-1], (0, 1))
@@ -117,15 +117,15 @@ class WeightFault:
 
 @dataclass
 class OperatorFault:
-    """An operator of one worker that computes something else, once or from then on: what runs it, for a model.
+    """A damaged operator of one worker, once or from then on; a model runs its operators through it.
 
     Attributes:
-        worker: whose.
-        place: the first run of it that does.
-        change: what happens to what it computes.
-        heads: how many the model has.
-        born: where a bit was first another than it should be, as far as it has come.
-        error: how far the tensor was off there, as a share of its length in worker 0, whoever is damaged.
+        worker: its number.
+        place: the first damaged run.
+        change: the damage to its output.
+        heads: of the model.
+        born: the first run in which a bit changed, so far.
+        error: the difference there, divided by the length of worker 0's tensor, whichever worker is damaged.
     """
 
     worker: int
@@ -137,7 +137,7 @@ class OperatorFault:
     _entered: Array | None = field(default=None, repr=False)
 
     def __call__(self, place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
-        """Run an operator, well or not."""
+        """Run an operator, damaged or not."""
         if (place.kernel, place.layer) == (ATTN_NORM.name, self.place.layer):
             self._entered = inputs[0]
         out = compute(*inputs)
@@ -173,12 +173,12 @@ Fault = WeightFault | OperatorFault
 
 
 def drawn_change(random: Random, kinds: Sequence[Kind]) -> Change:
-    """Any change of one of these kinds."""
+    """Draw a change of one of these kinds."""
     return Change(random.choice(kinds), random.getrandbits(32), random.randrange(_BITS))
 
 
 def drawn_for_a_weight(random: Random, workers: int, weights: Mapping[str, Array]) -> WeightFault:
-    """Any fault of any weight of any of so many workers."""
+    """Draw a fault of any weight of any worker."""
     change = drawn_change(random, OF_WEIGHTS)
     fit = [
         name
@@ -192,7 +192,7 @@ def drawn_for_a_weight(random: Random, workers: int, weights: Mapping[str, Array
 def drawn_for_an_operator(
     random: Random, workers: int, size: Size, moments: Sequence[tuple[int, int]]
 ) -> OperatorFault:
-    """Any fault of any operator whose tensors are looked at, at one of these steps with their positions."""
+    """Draw a fault of any operator with compared tensors, at one of these (step, position) pairs."""
     change = drawn_change(random, OF_OPERATORS)
     only = {Kind.SWAP: (ROTARY, SCORES, MIX), Kind.SHIFT: (ROTARY,), Kind.DROP: (MLP_ADD,)}
     kernel = random.choice(only.get(change.kind, (*OF_A_LAYER, NORM)))

@@ -1,9 +1,9 @@
-"""`scripts/bench divergence`: whether brickd finds what is silently wrong in one of several replicas, says where it is,
-and says nothing where nothing is wrong; and whether a recording tells what a server was asked.
+"""`scripts/bench divergence`: does brickd find a silent fault in one of several replicas, and its place, without false
+alarms; and does a recording reveal a server's prompts?
 
-Each run is a service of its own, whose workers are replicas of a small transformer: in half of the runs one of them is
-damaged. Where, is known here alone. The seed is drawn for each run of this program, and printed; given again it
-draws the same damage.
+Each run is a service of its own, whose workers are replicas of a small transformer. In half of the runs one of them is
+damaged; only this program knows where. Each run of this program draws a new seed and prints it; the same seed draws the
+same damage.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from brickd.demo.transformer import OF_A_LAYER, drawn
 HELP = "replicas of a transformer, one of them silently damaged: found, where it is, and nothing where nothing is"
 
 RUNS, QUICK_RUNS = 1_000, 16  # of each class with damage, and as many without
-CONTENTS = 4  # prompts that it takes to know another numeric class, and one more
-PROMPTS, QUICK_PROMPTS = 5, 1  # that each worker is asked: more than a million comparisons of the healthy
+CONTENTS = 4  # prompts that prove another numeric class, and one more
+PROMPTS, QUICK_PROMPTS = 5, 1  # per worker: gives more than a million comparisons of healthy workers
 
-_AT_ONCE = 32  # services of two or three workers: what more say has no room in the daemon's window
-_OF_FOUR = 8  # of four, that are asked as much
+_AT_ONCE = 32  # services of two or three workers: more have no room in the daemon's window
+_OF_FOUR = 8  # services of four workers with as many fingerprints
 _BATCHES = 8  # under one daemon
-_CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # of each step
-_COVERED = 0.9  # of what the healthy record is compared, or nothing is said
-_ERROR_MIN = 1e-6  # of what a sketch tells
+_CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # per step
+_COVERED = 0.9  # of what healthy workers record must be compared; otherwise the run proves nothing
+_ERROR_MIN = 1e-6  # the smallest error that a sketch shows
 
 Verdicts = dict[str, list[Verdict]]
 
 
 def run(place: Workplace, quick: bool, seed: int | None = None) -> Report:
-    """All classes; `seed`: None draws one."""
+    """Measure all classes; `seed`: None draws one."""
     seed = secrets.randbits(32) if seed is None else seed
     runs, prompts = (QUICK_RUNS, QUICK_PROMPTS) if quick else (RUNS, PROMPTS)
     progress(f"seed {seed}")
@@ -82,7 +82,7 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
         return drawn_for_an_operator(chance, 2, SIZE, MOMENTS)
 
     def ask(services: Sequence[str]) -> Verdicts:
-        # However small a difference is, its size is to be told.
+        # Report the size of any difference, however small.
         run = of_kernels(place, services, "--by", "run", "--rtol", "0")
         return {"input": of_kernels(place, services, "--by", "input"), "run": run}
 
@@ -102,8 +102,8 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
 
 
 def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[str, Any]]:
-    """Two replicas beside two that add up in another order: that is no divergence, and hides none."""
-    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # of which a third is met by all
+    """Two replicas next to two that add up in another order: no divergence, and no cover for one."""
+    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # a third of which all workers have
     cases = {
         "input": ("same input: two replicas and two of another numeric class", Wanted(99.9, 99, least // 3)),
         "online": ("the same, told as they speak; localised: kernel and layer", Wanted(99.9, 99, least)),
@@ -126,7 +126,7 @@ def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[
 def _tried(
     place: Workplace, trials: Sequence[Trial], ask: Callable[[Sequence[str]], Verdicts], at_once: int = _AT_ONCE
 ) -> dict[str, list[Trial]]:
-    """The trials with what was said of them, by the class of evidence."""
+    """The trials with brickd's reports, by the class of evidence."""
     done: dict[str, list[Trial]] = {}
     for several in batches(trials, at_once * _BATCHES):
         with running(place) as daemon:

@@ -1,7 +1,7 @@
-"""One attempt: a full span ring drained, recorded, read alone, and copied: `python -m benchmarks.drained ROUNDS TURN`.
+"""One attempt: drain, record, read and copy a full span ring: `python -m benchmarks.drained ROUNDS TURN`.
 
-A drain of 64 MiB takes longer than the scheduler lets a busy machine's process run: so the times are the processor's,
-the kernel's part included, and not the clock's on the wall.
+Draining 64 MiB takes longer than a time slice on a busy machine. So the times are processor time, with the kernel's
+part, not wall time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITE_SHM = "record, its own thread: the spool into a file in /dev/shm"
 PREAD = "pread alone"
 MEMCPY = "memcpy"
 
-# Two threads record, side by side: the slower one is as fast as it goes.
+# Two threads record next to each other: the slower one limits the speed.
 COMPARISONS = (
     Comparison(PREAD, DRAIN, Goal(0.70, at_least=True)),
     Comparison(MEMCPY, DRAIN),
@@ -60,7 +60,7 @@ def _ring(folder: Path) -> tuple[ctypes.CDLL, int]:
 
 @dataclass
 class _Ring:
-    """Drained anew each round; into a spool that has room for all of it, where there is one."""
+    """Drained in each round, with or without a spool that has room for everything."""
 
     segment: int
     spool: _reader.Spool | None = None
@@ -88,7 +88,7 @@ class _Ring:
 
 @dataclass
 class _File:
-    """A new recording each round, of the ring as it waits in a spool; the file takes its room on the way, as always."""
+    """A new recording in each round, from a full spool; the file is allocated during the write, as always."""
 
     segment: int
     spool: _reader.Spool
@@ -118,7 +118,7 @@ class _File:
 
 
 def cases(folder: Path) -> list[Case]:
-    """The drain, the recording, and what they are compared with; each runs once a round."""
+    """The drain, the recording, and their references; each runs once per round."""
     native, segment = _ring(folder)
     spool = _reader.Spool(BYTES + (1 << 20))
     return [
@@ -132,7 +132,7 @@ def cases(folder: Path) -> list[Case]:
 
 
 def main() -> None:
-    """Measure; the rows as JSON."""
+    """Measure; prints the rows as JSON."""
     rounds, turn = int(sys.argv[1]), int(sys.argv[2])
     cpu = pin(turn)
     times = measure(cases(Path.cwd()), rounds, seed=turn, clock=time.thread_time_ns)

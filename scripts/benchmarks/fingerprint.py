@@ -1,4 +1,4 @@
-"""`scripts/bench fingerprint`: what a fingerprint costs, as a share of the time it takes to read the tensor at all."""
+"""`scripts/bench fingerprint`: the cost of a fingerprint, as a share of the time to read the tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "fingerprints of large and small tensors against reading them, FNV-1a and
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure, until each goal was met in one of three attempts."""
+    """Measure, until each goal is met in one of three attempts."""
     rounds = 8 if quick else 30
 
     def attempt(turn: int) -> list[dict[str, object]]:

@@ -1,7 +1,7 @@
-"""What a checksum costs the daemon, from its ring on: `python -m benchmarks.fingerprints_received ROUNDS`.
+"""The daemon's cost of a checksum, after its ring: `python -m benchmarks.fingerprints_received ROUNDS`.
 
-The times are the processor's: a machine that is busy with other work lets nobody run for long. Each worker says the
-same number of fingerprints in turn, into a window that is full, so that as many leave it as come.
+The times are processor time: on a busy machine no process runs for long. All workers take turns and send the same
+number of fingerprints, into a full window, so each new one evicts another.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from brickd.shm.sites import WorkerNames
 
 GOAL = Goal(2.0)  # µs
 SITES = 1_500
-_DRAINED = 512  # fingerprints that one pass brings of a worker
-_FEW = 32  # and of one of so many that a group has room for them all
+_DRAINED = 512  # fingerprints of one worker per pass
+_FEW = 32  # per worker, if a group has room for all workers
 _OF_A_ROUND = 1 << 15
 _FILLING = WINDOW_BYTES // 512
-_SITE, _OUTPUT, _INPUT = 8, 128, 256  # where these stand in a checksum with one input
+_SITE, _OUTPUT, _INPUT = 8, 128, 256  # their positions in a checksum with one input
 
 
 class Case(NamedTuple):
-    """Workers, and what each says, so many at a time: the input and the output of its fingerprint of a number."""
+    """Workers, and the fingerprints of each: a function from a number to the input and the output."""
 
     name: str
     workers: int
@@ -61,7 +61,6 @@ CASES = (
 
 
 def fingerprints_received(place: Workplace, rounds: int) -> Table:
-    """A row for each case."""
     progress(f"checksums in the daemon, {rounds} rounds")
     rows = place.ask("fingerprints_received", rounds)
     title = f"Processor time of the daemon for a checksum: drained, received, held against others; {rounds} rounds"
@@ -69,7 +68,7 @@ def fingerprints_received(place: Workplace, rounds: int) -> Table:
 
 
 def _drained(rounds: int) -> tuple[list[float], bytes]:
-    """How long a fingerprint takes from the ring of a worker until it is received; one of them."""
+    """The time of a fingerprint from a worker's ring to its reception; and one record."""
     x = np.zeros(4, np.float32)
     brick.checksum("k", x, input=x)
     times, records = [], b""
@@ -144,7 +143,7 @@ def _row(case: str, workers: int, drained: float, times: Sequence[float]) -> dic
 
 
 def main() -> None:
-    """Measure; the rows as JSON."""
+    """Measure; prints the rows as JSON."""
     rounds = int(sys.argv[1])
     times, record = _drained(rounds)
     rows = [_row(case.name, case.workers, min(times), _timed(case, record, rounds)) for case in CASES]

@@ -1,7 +1,7 @@
-"""Many workers for little: each records its bricks once, then waits on a pipe until the run is over.
+"""Many cheap workers: each records its bricks once, then waits on a pipe until the run is over.
 
-Run as a module it is they: `python -m benchmarks.fleet WORKERS BRICKS` forks them and prints how many have recorded,
-once each has or has failed. They end when its standard input does, whatever became of the process that holds it.
+As a module (`python -m benchmarks.fleet WORKERS BRICKS`) it forks them, and prints how many have recorded once each has
+recorded or failed. They end with its stdin, even if the process that holds it is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SERVICE = "api"
 
 @contextmanager
 def started(place: Workplace, command: Sequence[str], workers: int) -> Iterator[IO[bytes]]:
-    """A process that forks so many workers, says how many came to be, and ends them with its standard input: that."""
+    """Run a command that forks workers, prints their number, and ends them with its stdin; yields stdin."""
     process = subprocess.Popen(
         command, env=place.environment, cwd=place.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -38,7 +38,6 @@ def started(place: Workplace, command: Sequence[str], workers: int) -> Iterator[
 
 @contextmanager
 def fleet(place: Workplace, workers: int, bricks: int) -> Iterator[None]:
-    """So many live workers."""
     with started(place, (sys.executable, "-m", "benchmarks.fleet", str(workers), str(bricks)), workers):
         yield
 
@@ -54,7 +53,6 @@ def _work(worker: int, bricks: int) -> None:
 
 
 def main() -> None:
-    """The workers, and the process that forks them."""
     workers, bricks = int(sys.argv[1]), int(sys.argv[2])
     ready, recorded = os.pipe()
     children = []
@@ -66,11 +64,11 @@ def main() -> None:
             os.write(recorded, b".")
             os.close(recorded)
             os.read(0, 1)
-            return  # by the usual end, which removes the segment
+            return  # the regular exit, which removes the segment
         children.append(child)
     os.close(recorded)
     with open(ready, "rb") as pipe:
-        done = len(pipe.read())  # to the end: nobody is left who will write
+        done = len(pipe.read())  # until every writer has ended
     print(done, flush=True)
     for child in children:
         os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""What the daemon holds for many workers, and how long `brickd status` takes that asks it."""
+"""The daemon's memory for many workers, and the time of a `brickd status` that queries it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATUS = cli.COMMANDS[0]
 
 
 def held(place: Workplace, rounds: int) -> list[Table]:
-    """The tables, of the living alone and with as many dead beside them."""
+    """The tables, with live workers only and with as many dead ones."""
     workers, bricks = cli.WORKERS, cli.BRICKS
     memory, walls = [], []
     with running(place) as daemon:
@@ -27,7 +27,7 @@ def held(place: Workplace, rounds: int) -> list[Table]:
             with fleet(place, workers, bricks):
                 daemon.drains(workers)
                 walls += [{"case": case} | row for row in cli.walls(place, (_STATUS,), rounds)]
-                memory.append(_memory(case, daemon))  # after it was asked: that takes some, too
+                memory.append(_memory(case, daemon))  # after the queries, which also take memory
             daemon.settled()
     return [
         Table("memory", "Memory of the daemon and its checkpoint", memory),

@@ -1,4 +1,4 @@
-"""`scripts/bench hostile`: what files that were made to hurt cost a daemon, a look without one and an honest worker."""
+"""`scripts/bench hostile`: the cost of hostile files for a daemon, for a verb without one and for an honest worker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(place: Workplace, quick: bool) -> Report:
 
 @contextmanager
 def started(place: Workplace, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A module of ours that ends with its standard input."""
+    """Run a module of ours that ends with its stdin."""
     command = [sys.executable, "-m", *arguments]
     with subprocess.Popen(
         command, env=place.environment, cwd=place.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -71,7 +71,7 @@ def _strangers(place: Workplace, seconds: float) -> Table:
 
 
 def _beside(place: Workplace, title: str, seconds: float, then: Callable[[], None]) -> list[dict[str, Any]]:
-    """What a daemon takes, and an honest worker loses, beside files that are there or come then."""
+    """The daemon's cost and an honest worker's losses, next to files that exist or come then."""
     progress(title)
     with running(place) as daemon, started(place, "benchmarks.beside") as worker:
         _line(worker.stdout)

@@ -1,4 +1,4 @@
-"""What `import brick_agent` costs a worker: time in fresh interpreters, and modules that it must not load."""
+"""The cost of `import brick_agent`: time in fresh interpreters, and modules that it must not load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ print(json.dumps([ns / 1e6, [name for name in {_HEAVY!r} if name in sys.modules 
 
 
 def imported(place: Workplace, interpreters: int) -> Table:
-    """The table of the import."""
     progress(f"import brick_agent in {interpreters} fresh interpreters")
     found = [json.loads(place.python("-c", _PROGRAM).stdout) for _ in range(interpreters)]
     times = [ms for ms, _ in found]

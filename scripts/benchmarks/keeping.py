@@ -1,4 +1,4 @@
-"""What it costs the daemon to keep its memory while all that its workers deferred changes, beside as many dead."""
+"""The daemon's cost of saving its memory while all deferred work changes, with as many dead workers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.report import Table
 from benchmarks.running import Running, running
 from benchmarks.workplace import Workplace, progress
 
-_RATES = (0, 2_000, 20_000)  # of records a second, of all workers together; two are a start and its finalize
+_RATES = (0, 2_000, 20_000)  # records per second of all workers together; a start and its finalize are two
 _MB = 1_000_000
 
 
 def keeping(place: Workplace, windows: Windows) -> Table:
-    """A row for each rate, of one daemon each."""
+    """A row for each rate, with its own daemon."""
     rows = [_row(place, rate, windows) for rate in _RATES]
     title = (
         f"What keeping costs: {cli.WORKERS} workers that defer on {cli.BRICKS} bricks each, {cli.WORKERS} dead ones,"

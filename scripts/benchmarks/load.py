@@ -1,7 +1,7 @@
-"""What the daemon takes of a core while workers record so many records a second, and whether one was lost.
+"""The daemon's share of a core while workers record at a rate, and whether a record was lost.
 
-It counts only what was read to the end: after the workers have ended, every record of theirs is consumed, or it is said
-how many are not.
+A row counts only if everything was read: after the workers have ended, every record is consumed, or the row says how
+many are not.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from benchmarks.workplace import Workplace, progress
 from brickd.base.units import plural
 
 _SETTLES_SECONDS = 2.0
-_RATE_REACHED = 0.95  # of the one that was wanted: below it, the machine and not the daemon was measured
+_RATE_REACHED = 0.95  # of the intended rate: below it, the machine was measured, not the daemon
 
 
 @dataclass(frozen=True)
 class Windows:
-    """How long it is measured: so many times so many seconds."""
+    """The measurement: `count` windows of `seconds`."""
 
     count: int
     seconds: float
 
     def of(self, daemon: Running) -> list[float]:
-        """How much of a core it took in each, in percent, once it has come to a pace."""
+        """The daemon's share of a core in each window, in percent, after it has settled."""
         time.sleep(_SETTLES_SECONDS)
         return [100 * share for share in daemon.shares(self.count, self.seconds)]
 
 
 @dataclass(frozen=True)
 class Load:
-    """So many workers and what they do."""
+    """Workers, and what they record."""
 
     case: str
     workers: int
@@ -48,12 +48,11 @@ class Load:
 
     @property
     def wanted(self) -> int:
-        """The rate, as far as it can be divided."""
+        """The rate, rounded down to a multiple of the workers."""
         return self.rate // self.workers * self.workers
 
 
 def cost(place: Workplace, load: Load, windows: Windows) -> dict[str, Any]:
-    """The row of a load."""
     progress(f"{load.case}, {plural(load.workers, 'worker')}" + (f", {load.rate:,} records/s" if load.rate else ""))
     with running(place) as daemon:
         if load.rate == 0:
@@ -71,14 +70,14 @@ def cost(place: Workplace, load: Load, windows: Windows) -> dict[str, Any]:
 
 
 def written(ledger: dict[str, Any], load: Load) -> int:
-    """How many records the workers made."""
+    """The number of records of all workers."""
     if load.what == "spans":
         return int(ledger["spans"]["summarized"])
     return int(ledger["events"]["consumed"] + sum(ledger["events"]["dropped"].values()))
 
 
 def problem(ledger: dict[str, Any], load: Load) -> str:
-    """What was lost, or nothing."""
+    """What was lost, or ""."""
     if load.what == "spans" and not load.ring:
         return ""
     stream = ledger["details" if load.what == "spans" else "events"]
@@ -88,7 +87,6 @@ def problem(ledger: dict[str, Any], load: Load) -> str:
 
 
 def row(load: Load, percents: list[float], rate: float, lost: str) -> dict[str, Any]:
-    """What is shown of a load."""
     least, median = min(percents), statistics.median(percents)
     skipped = None
     if rate < _RATE_REACHED * load.wanted:

@@ -1,11 +1,11 @@
-/* lockstep.c - workers that take each step together, one of them a little slow in one brick.
+/* lockstep.c - workers that take each step together, one of them slightly slow in one brick.
  *
  *   lockstep SERVICE WORKERS SEED SLOW_WORKER SLOW_BRICK PER_MILLE
  *
- * A step is four bricks and a barrier. A brick waits until a deadline, as a host waits for its device: so many workers
- * fit on few processors. How long is drawn anew for each: lognormal, 3 % wide, and one of a hundred is 20 % longer on
- * average. SLOW_WORKER's are longer by PER_MILLE in SLOW_BRICK. A device is not kept waiting by what else this machine
- * does, so where they may the workers go first. A worker that has a segment is ready: see crew.h.
+ * A step is four bricks and a barrier. A brick waits until a deadline, as a host waits for its device, so many workers
+ * fit on few processors. Each duration is drawn: lognormal, 3 % wide, and one of a hundred is 20 % longer on average.
+ * SLOW_WORKER's are longer by PER_MILLE in SLOW_BRICK. Other work on this machine would not delay a real device, so
+ * the workers get a high priority if allowed. A worker with a segment is ready: see crew.h.
  */
 #include "brick_agent.h"
 #include "crew.h"
@@ -31,7 +31,7 @@ enum { MANY = sizeof BRICKS / sizeof *BRICKS };
 
 struct shared {
     pthread_barrier_t barrier;
-    int last; /* set by one worker between two barriers, so that all see it at the same step */
+    int last; /* set by one worker between two barriers, so all see it at the same step */
 };
 
 static struct shared *shared;
@@ -67,7 +67,7 @@ static void work(double ms)
     }
 }
 
-/* Whether each of them takes another step. */
+/* Whether all workers take another step. */
 static int another(uint32_t worker)
 {
     if (worker == 0)

@@ -1,4 +1,4 @@
-"""Workers in C that take each step together, one of them slow or none: lockstep.c compiled and started."""
+"""Workers in C that take each step together, one or none of them slow: compiles and starts lockstep.c."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Group:
     Attributes:
         service: its name.
         seed: of the noise in its times.
-        slow: which worker is slow in which brick, and by how many percent; None: nobody.
+        slow: the slow worker, its brick, and the percentage; None: no worker is slow.
     """
 
     service: str
@@ -35,7 +35,7 @@ class Group:
 
 @contextmanager
 def lockstep(place: Workplace, group: Group) -> Iterator[Callable[[], None]]:
-    """The workers of a group, who begin as soon as they are told to: by the function."""
+    """The workers of a group; the function starts them."""
     gcc = needs.tool("gcc", "Debian: gcc")
     sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     command: tuple[str | Path, ...] = (gcc, *_FLAGS, f"-I{_AGENT / 'include'}", *sources, "-lm")

@@ -1,4 +1,4 @@
-"""Facts on the machine, without which a number says little."""
+"""Facts about the machine, without which a number means little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _CLOCKSOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocks
 
 
 def facts() -> dict[str, object]:
-    """What a reader of the numbers wants to know."""
     return {
         **asdict(here()),
         "load_1min": os.getloadavg()[0],
@@ -25,5 +24,5 @@ def facts() -> dict[str, object]:
 
 
 def line(of: Mapping[str, object]) -> str:
-    """The same as a picture says it."""
+    """The facts as a caption of a picture."""
     return f"{of['cpu_model']}, {of['cpus']} processors; Python {of['python']}, Linux {of['kernel']}."

@@ -1,6 +1,6 @@
-"""The memory that a segment commits: blocks of its file, after a worker did what is said.
+"""The memory that a segment commits: the blocks of its file, after a worker has recorded.
 
-Run as a module it is that worker: `python -m benchmarks.memory THREADS PATHS on|off` prints bytes.
+As a module it is that worker: `python -m benchmarks.memory THREADS PATHS on|off` prints bytes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,11 @@ def _row(place: Workplace, threads: int, paths: int, ring: str, goal: Goal | Non
 
 
 def committed(place: Workplace) -> Table:
-    """The table of memory."""
     progress("memory of segments")
     return Table("memory", "Memory that a segment commits", [_row(place, *worker) for worker in _WORKERS])
 
 
 def main() -> None:
-    """The worker."""
     from brick_agent import _core, brick, init
 
     from benchmarks.cases import CONTROL_OFFSET
@@ -56,7 +54,7 @@ def main() -> None:
     if ring == "on":
         os.pwrite(segment, struct.pack("<I", _reader.CONTROL_SPANS), CONTROL_OFFSET)
     bricks = [brick(f"brick {number}") for number in range(paths)]
-    together = threading.Barrier(threads)  # a thread that ended would leave its lane to the next
+    together = threading.Barrier(threads)  # if a thread ended, the next one would take its lane
 
     def work() -> None:
         for b in bricks:

@@ -1,10 +1,10 @@
-"""How times are compared on a machine that is shared and changes its speed (BENCH.md, Method).
+"""How times are compared on a shared machine with a varying speed (BENCH.md, Method).
 
-All cases run in one process, pinned to one processor, collector off, in rounds: each round runs a batch of each case in
-a shuffled order. From a case's time that of the empty loop in the same round is taken off, but for compiled loops, in
-which the interpreter has no part. Two cases are compared by the ratio of their minima and by the median of the rounds'
-ratios. A case that can say how much it recorded is held to it: what records nothing costs nothing. Nothing here knows
-what is measured.
+All cases run in one process, pinned to one processor, without the garbage collector, in rounds: each round runs a batch
+of each case in a shuffled order. The time of the empty loop in the same round is subtracted from a case's time, except
+for compiled loops, which do not run in the interpreter. Two cases are compared by the ratio of their minima and by the
+median of the rounds' ratios. A case that can count its records must have recorded all of them: recording nothing costs
+nothing. Must not know: what is measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A statement, the names it uses, and what is done around a batch of it, untimed."""
+    """A statement, the names it uses, and untimed code around a batch of it."""
 
     name: str
     statement: str = "pass"
@@ -45,11 +45,11 @@ class Case:
     before: Callable[[], object] = _nothing
     after: Callable[[], object] = _nothing
     batch_max: int = 1 << 20
-    native: Callable[[int], object] | None = None  # in place of the statement: a compiled loop that runs so many
-    recorded: Callable[[], int] | None = None  # how many were recorded; asked once, at the end
+    native: Callable[[int], object] | None = None  # instead of the statement: a compiled loop that takes a count
+    recorded: Callable[[], int] | None = None  # the number of records; called once, at the end
 
     def compiled(self, clock: Clock = time.perf_counter_ns) -> Callable[[int], int]:
-        """A function that runs the statement so many times and returns the nanoseconds it took."""
+        """A function that runs the statement a number of times and returns the nanoseconds."""
         timed = self._statement(clock) if self.native is None else _timed(self.native, clock)
 
         def run(count: int) -> int:
@@ -68,8 +68,8 @@ class Case:
         return lambda count: batch(itertools.repeat(None, count), clock, *values)
 
     def batch(self, run: Callable[[int], int]) -> int:
-        """How many fill a batch."""
-        run(min(1000, self.batch_max))  # the interpreter specializes, caches warm up
+        """The number of runs in a batch."""
+        run(min(1000, self.batch_max))  # the interpreter specializes, and the caches warm up
         trial = min(200, self.batch_max)
         each = min(run(trial) for _ in range(5)) / trial
         return max(1, min(self.batch_max, int(BATCH_NS / each)))
@@ -85,7 +85,7 @@ def _timed(native: Callable[[int], object], clock: Clock) -> Callable[[int], int
 
 
 class Times:
-    """Nanoseconds for each case in each round; `refused`: cases not to be believed, and why."""
+    """Nanoseconds for each case in each round; `refused`: invalid cases, and why."""
 
     def __init__(self, rounds: dict[str, list[float]], native: Container[str], refused: dict[str, str]) -> None:
         self._rounds = rounds
@@ -97,29 +97,28 @@ class Times:
         return [0.0] * len(empty) if name in self._native else empty
 
     def costs(self, name: str) -> list[float]:
-        """What one cost in each round, without the loop."""
+        """The cost in each round, without the loop."""
         return [ns - loop for ns, loop in zip(self._rounds[name], self._loop(name), strict=True)]
 
     def least(self, name: str) -> float:
-        """What one cost in its best round."""
+        """The cost in the best round."""
         return min(self._rounds[name]) - min(self._loop(name))
 
     def median(self, name: str) -> float:
-        """What one cost in the median round."""
+        """The cost in the median round."""
         return statistics.median(self.costs(name))
 
     def ratio_of_min(self, name: str, reference: str) -> float:
-        """The best round of one by the best round of the other."""
+        """The best round divided by the reference's best."""
         return self.least(name) / self.least(reference)
 
     def ratio_median(self, name: str, reference: str) -> float:
-        """The median of the rounds' ratios."""
         pairs = zip(self.costs(name), self.costs(reference), strict=True)
         return statistics.median(one / other for one, other in pairs)
 
 
 def pin(turn: int) -> int:
-    """Stay on one processor, another one at each turn: its number."""
+    """Pin this process to one processor, another one at each turn; returns its number."""
     allowed = sorted(os.sched_getaffinity(0))
     cpu = allowed[-1 - turn % len(allowed)]
     os.sched_setaffinity(0, {cpu})
@@ -127,7 +126,6 @@ def pin(turn: int) -> int:
 
 
 def measure(cases: Iterable[Case], rounds: int, seed: int, clock: Clock = time.perf_counter_ns) -> Times:
-    """Time all cases in this process."""
     wanted = [Case(_EMPTY), *cases]
     executed = dict.fromkeys((case.name for case in wanted), 0)
     prepared = []

@@ -1,6 +1,6 @@
-"""The fingerprint of float32 in numpy, as fast as we could make it: what ours is compared with.
+"""The fingerprint of float32 in numpy, as fast as possible: a peer of ours.
 
-In pieces that stay in a cache; the blocks that turn alike are added up by a product of matrices.
+In pieces that fit into a cache; blocks with the same rotation are added up by a matrix product.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 _CONSTANTS = (np.cbrt(_PRIMES) % 1 * 2**32).astype(np.uint32)
 _LANES = np.arange(16, dtype=np.uint32)
 _SIGN = np.uint32(1 << 31)
-_HASHED = np.uint64(0x1E924B9D737700D7)  # the key of the blocks' hashes: SipHash-2-4 of nothing, with a key of zeros
+_HASHED = np.uint64(0x1E924B9D737700D7)  # the key of the blocks' hashes: SipHash-2-4 of an empty input, with a zero key
 
 Words = npt.NDArray[np.uint64]
 
@@ -32,7 +32,7 @@ def splitmix64(x: Words) -> Words:
 
 
 def fingerprint(array: npt.NDArray[np.float32]) -> tuple[int, npt.NDArray[np.float64], dict[str, float]]:
-    """What its checksum is made of, sketch, statistics: of a whole number of blocks, all finite, without a key."""
+    """The parts of its checksum, its sketch, its statistics: of whole blocks, all finite, without a key."""
     total, squares, added = 0, 0.0, 0.0
     least, most = np.inf, -np.inf
     bins = np.zeros((16, 16))

@@ -1,8 +1,8 @@
-/* paced.c - workers that record at a given rate for little: a burst every few milliseconds, asleep in between.
+/* paced.c - cheap workers that record at a given rate: a burst every few milliseconds, asleep in between.
  *
  *   paced WORKERS RATE BRICKS spans|deferred
  *
- * RATE: records a second of each worker; deferred, a start and its finalize are two. A worker that has a segment is
+ * RATE: records per second of each worker; deferred: a start and its finalize are two. A worker with a segment is
  * ready: see crew.h.
  */
 #include "brick_agent.h"
@@ -15,8 +15,8 @@
 #define SECOND UINT64_C(1000000000)
 #define PERIOD_NS (SECOND / 200)
 
-/* A worker that the machine kept waiting makes good for so many bursts and no more: a ring that overflows for that
- * would say nothing about its consumer. */
+/* A delayed worker catches up at most this many bursts: a ring that overflows because of more would say nothing about
+ * its consumer. */
 #define MADE_GOOD 4u
 
 enum { BRICKS_MAX = 1024 };
@@ -65,7 +65,7 @@ static void work(uint32_t worker)
     }
 }
 
-/* Whether there is a segment, with all names. */
+/* Whether there is a segment with all names. */
 static int prepare(uint32_t worker)
 {
     char name[16];

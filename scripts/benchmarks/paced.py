@@ -1,4 +1,4 @@
-"""Workers in C that record at a given rate: paced.c compiled with the agent's writer, and started."""
+"""Workers in C that record at a given rate: compiles paced.c with the agent's writer, and starts it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread")
 
 @contextmanager
 def paced(place: Workplace, workers: int, rate: int, what: What, bricks: int = BRICKS) -> Iterator[Callable[[], None]]:
-    """So many workers that record so many records a second together, as soon as they are told to: by the function."""
+    """Workers that record at a rate, all together; the function starts them."""
     gcc = needs.tool("gcc", "Debian: gcc")
     sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     include = f"-I{_AGENT / 'include'}"

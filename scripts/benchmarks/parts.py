@@ -1,6 +1,6 @@
-"""Matrices whose products are added up in another order: as another number of threads does, or a compiled kernel.
+"""Matrices whose products are added up in another order, like another number of threads or a compiled kernel.
 
-Owns: that order. Must not know: who multiplies. Invariant: nothing differs but for rounding.
+Owns: that order. Must not know: which code multiplies. Invariant: only rounding differs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-PART = 16  # of what is added up
+PART = 16  # rows that are added up at a time
 
 
 class InParts(np.ndarray[Any, Any]):
-    """A matrix that another one is multiplied by a few rows at a time; else what it is made of."""
+    """A matrix that is multiplied a few rows at a time; otherwise a plain array."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **how: Any) -> Any:
         plain = [each.view(np.ndarray) if isinstance(each, InParts) else each for each in inputs]
@@ -32,7 +32,7 @@ class InParts(np.ndarray[Any, Any]):
 
 
 def in_parts(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """The same weights; those that rows are multiplied by are."""
+    """The same weights, with those that rows are multiplied by as InParts."""
     return {
         name: weight.view(InParts) if weight.ndim == 2 and not name.startswith("embed") else weight
         for name, weight in weights.items()

@@ -1,8 +1,8 @@
 """One attempt: forward passes in each sync mode: `python -m benchmarks.passes ROUNDS TURN`.
 
-The model is the demo's, in numpy, and computes what it would; its own spans are in all passes. There is no device: the
-sync function waits as long as one that has nothing left to do takes to say so. So what a device would lose of its
-overlap with the host is not in these figures, and a mode that waits often is shown too cheap rather than too dear.
+The model is the demo's, in numpy, with its real arithmetic; its own spans are in all passes. There is no device: the
+sync function waits as long as one that has nothing to do. So the figures do not include lost overlap of a device and
+its host: a mode that waits often looks cheaper here than it is.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ _CONTEXT = 64
 PREFILL, DECODE = "prefill", "decode"
 ROWS = {PREFILL: 64, DECODE: 1}
 NO_SYNC = "no sync"
-# The seed's claims, in percent; it does not say of what. Two equal passes differ by some percent here: that is for 0.
+# The seed's claims, in percent of an unnamed base. Two equal passes differ by some percent here: that is for 0.
 _CLAIMS = {"Immediate": 200, "PerLayer": 20, "Deferred": 5, "Off": 0}
 _EQUAL = 0.02
 
 
 def profiled(kind: str, mode: str) -> str:
-    """The name of a mode's case."""
     return f"{kind}, {mode}"
 
 
@@ -59,7 +58,7 @@ COMPARISONS = (
 
 
 def wait() -> None:
-    """As for a device that is done."""
+    """Wait like a device that has finished."""
     until = time.perf_counter_ns() + WAIT_NS
     while time.perf_counter_ns() < until:
         pass
@@ -74,7 +73,7 @@ class Hooked:
         self._scope: Any = None
 
     def operate(self, place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
-        """Run one."""
+        """Run one operator."""
         if place.layer != self._layer:
             self._enter(place.layer)
         timer = self._profiler.start(place.kernel)
@@ -83,7 +82,7 @@ class Hooked:
         return out
 
     def over(self) -> None:
-        """The pass is."""
+        """End the pass."""
         self._enter(-1)
         self._profiler.finalize()
 
@@ -97,7 +96,7 @@ class Hooked:
 
 
 def cases() -> list[Case]:
-    """Passes that are not profiled, and some in each mode."""
+    """Passes without a profiler, and passes in each mode."""
     weights = drawn(SIZE, seed=1)
     made = []
     for kind, rows_ in ROWS.items():
@@ -125,7 +124,7 @@ def _case(name: str, model: Model, rows_: int, hooked: Hooked | None) -> Case:
 
 
 def main() -> None:
-    """Measure; the rows as JSON."""
+    """Measure; prints the rows as JSON."""
     rounds, turn = int(sys.argv[1]), int(sys.argv[2])
     cpu = pin(turn)
     times = measure(cases(), rounds, seed=turn)

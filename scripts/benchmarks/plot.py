@@ -1,6 +1,6 @@
-"""The times as a picture: a bar a row, nanoseconds on a logarithmic axis.
+"""The times as a picture: a bar per row, nanoseconds on a logarithmic axis.
 
-Nothing here knows how anything was measured.
+Must not know: how anything was measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brickd.cli import svg as drawing
 
 _OURS = "brickd"
 _WIDTH, _ROW, _TOP, _MARGIN = 960, 22, 64, 16
-_BY, _CASE, _LEFT, _RIGHT = 16, 166, 470, 830  # where the columns of text begin, and the bars begin and end
+_BY, _CASE, _LEFT, _RIGHT = 16, 166, 470, 830  # where the columns of text begin, and where the bars begin and end
 _CAPTION = 18
 
 _STYLE = """
@@ -22,7 +22,7 @@ _STYLE = """
 
 
 def svg(title: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> str:
-    """The picture, cheapest first; rows that were skipped are named below it."""
+    """The picture, cheapest first; skipped rows are named below it."""
     measured = sorted((row for row in rows if row["skipped"] is None), key=lambda row: row["ns_min"])
     captions = _captions(title, rows, facts)
     bottom = _TOP + _ROW * len(measured)

@@ -1,4 +1,4 @@
-"""A recording made by `brickd record` as anybody's would be, and the checksums that are in one."""
+"""A recording made by `brickd record` as a user makes it, and the checksums in it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.workplace import Workplace
 from brickd.recording.replay import opened
 from brickd.shm import records
 
-_WEIGHT = 8  # a flag: it is no kernel's
+_WEIGHT = 8  # the flag of a weight, which has no kernel
 
 
 @contextmanager
 def recording(place: Workplace, name: str, *options: str) -> Iterator[Path]:
-    """The file, whole once this is over, of what workers record meanwhile."""
+    """Record the workers meanwhile; the file is complete when the context ends."""
     file = place.folder / f"{name}.brick"
     process = subprocess.Popen(
         [sys.executable, "-m", "brickd", "record", "-o", str(file), *options],
@@ -42,7 +42,7 @@ def recording(place: Workplace, name: str, *options: str) -> Iterator[Path]:
 
 
 def checksums(file: Path, name: str) -> list[dict[str, Any]]:
-    """Those of a worker that is recorded there, in the order in which it told them."""
+    """The checksums of a recorded worker, in the order in which they were sent."""
     with opened([str(file)]) as world:
         (worker,) = (each for each in world.survey().workers if each.name == name)
         return [

@@ -1,8 +1,8 @@
-"""Whether the tokens that a server was asked with can be told from a recording of its checksums.
+"""Whether a server's prompts can be recovered from a recording of its checksums.
 
-Who attacks has the same weights, and records what each token of the vocabulary gives: the nearest of these to what is
-in the recording is taken for what was asked. Nothing is left out that a recording says of a tensor. What equal
-checksums tell whoever knows how often each token is used is shown beside it.
+The attacker has the same weights, and records the results of each token of the vocabulary: the one nearest to the
+recorded values is the guess. It uses everything that a recording contains about a tensor. For comparison, the table
+shows what equal checksums reveal to an attacker who knows the frequency of each token.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from brickd.demo.transformer import drawn
 
 _TOKENS, _QUICK_TOKENS = 1_024, 256
 _VOCABULARY = range(SIZE.vocabulary)
-_TIMES = 4  # so many times as many where tokens come by their frequencies
+_TIMES = 4  # the factor of requests if tokens have their real frequencies
 _WORKS_PERCENT = 95.0
 _DEVIATIONS = 4.0  # beyond chance: one run of thirty thousand
-_PLACES, _NUMBERS, _L2 = 16, 6, 1  # of a sketch; of a tensor's statistics, and the norm among them
-_EMBEDDED = 1  # the first input of all that is recorded: the token's embedding
+_PLACES, _NUMBERS, _L2 = 16, 6, 1  # of a sketch; of a tensor's statistics, and the index of its norm
+_EMBEDDED = 1  # the first recorded input: the token's embedding
 _ROUNDED = 2.5e-7  # a place is a float32
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded of requests of one token each, a row for each of them.
+    """The records of requests of one token each, a row per request.
 
     Attributes:
         checksums: of all tensors, with the service's key.
@@ -49,10 +49,10 @@ class Recorded:
 
     @classmethod
     def of(cls, events: Iterable[Mapping[str, Any]], requests: int) -> Recorded:
-        """Out of the checksums of one worker, each of whose steps is a request, whatever they are called.
+        """Build it from the checksums of one worker, each of whose steps is a request, whatever its name.
 
         Raises:
-            RuntimeError: some are not there.
+            RuntimeError: some are missing.
         """
         steps: dict[int, list[Mapping[str, Any]]] = {}
         for event in events:
@@ -69,7 +69,7 @@ class Recorded:
 
 
 def _numbers(tensor: Mapping[str, Any]) -> Sequence[float]:
-    # A hash in two halves: neither says more than that it is the same, and one that is counts as near.
+    # A hash in two halves: each only shows equality, and an equal one counts as near.
     fnv1a = tensor.get("fnv1a") or 0
     statistics = (tensor[name] or 0.0 for name in ("mean", "l2", "min", "max"))
     return *statistics, fnv1a >> 32, fnv1a & 0xFFFF_FFFF
@@ -79,27 +79,27 @@ Attack = Callable[[Recorded, Recorded], NDArray[np.int64]]
 
 
 def by_checksums(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """Of each request, the token that has most checksums in common with it."""
+    """For each request, the token with the most checksums in common."""
     return np.array([np.argmax((known.checksums == row).sum(axis=1)) for row in seen.checksums])
 
 
 def by_sketches(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """Of each request, the token whose sketches are nearest to its own."""
+    """For each request, the token with the nearest sketches."""
     return _nearest(seen.sketches, known.sketches)
 
 
 def by_statistics(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """The same of all that is said without a key."""
+    """For each request, the token with the nearest values that need no key."""
     return _nearest(seen.statistics, known.statistics)
 
 
 def by_norms(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """Of each request, the likeliest token by its tensors' norms, of which each sketch is an estimate."""
+    """For each request, the likeliest token by its tensors' norms, which sketches estimate."""
     found, norms, own = _sketched(seen), known.statistics[:, _L2::_NUMBERS], _sketched(known)
     usable = (found > 0).all(axis=0) & (norms > 0).all(axis=0) & (own > 0).all(axis=0)
     if not usable.any():
         return np.zeros(len(found), np.int64)
-    # How far estimates are off, and how far together, the own ones tell.
+    # The attacker's own sketches show the errors of the estimates, and their correlation.
     off = np.log(own[:, usable] / norms[:, usable])
     whitening = np.linalg.cholesky(np.linalg.inv(np.cov(off.T) + 1e-4 * np.eye(off.shape[1])))
     return _closest(np.log(found[:, usable]) @ whitening, (np.log(norms[:, usable]) + off.mean(axis=0)) @ whitening)
@@ -111,10 +111,10 @@ def _sketched(of: Recorded) -> Matrix:
 
 
 def by_any_key(seen: Recorded, _: Recorded) -> NDArray[np.int64]:
-    """Of each request, the token most of whose first sketch's places some key makes of its embedding.
+    """For each request, the token whose embedding explains most places of the first sketch, with any key.
 
-    A place is the sum of one element of each block, whatever its sign: of four blocks the sums of two meet those of the
-    other two.
+    A place is the sum of one element of each block, with any sign: the sums of two of four blocks must meet those of
+    the other two.
     """
     sketches = seen.sketches[:, _PLACES * _EMBEDDED : _PLACES * (_EMBEDDED + 1)]
     sums = [_sums_of_halves(embedding) for embedding in drawn(SIZE, SEED)["embed_tokens.weight"].astype(np.float64)]
@@ -127,7 +127,7 @@ def _sums_of_halves(embedding: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
-    """How many places, up to the first that is none, are a sum of one of each."""
+    """How many places, up to the first failure, are a sum of one of each."""
     for number, place in enumerate(places):
         wanted = place - some
         at = np.searchsorted(others, wanted)
@@ -138,7 +138,7 @@ def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
 
 
 def by_frequency(seen: Recorded, commonest: Sequence[int]) -> NDArray[np.int64]:
-    """Of each request, the token that is as common as its checksums are: of equally common ones, any."""
+    """For each request, the token as common as its checksums; any of equally common ones."""
     found, which, counts = np.unique(seen.checksums[:, _EMBEDDED], return_inverse=True, return_counts=True)
     rank = np.empty(len(found), np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(found))
@@ -147,7 +147,7 @@ def by_frequency(seen: Recorded, commonest: Sequence[int]) -> NDArray[np.int64]:
 
 def _nearest(seen: Matrix, known: Matrix) -> NDArray[np.int64]:
     spread = known.std(axis=0)
-    usable = spread > 0  # what is the same for all tokens tells none from another
+    usable = spread > 0  # values that are equal for all tokens distinguish none
     return _closest(seen[:, usable] / spread[usable], known[:, usable] / spread[usable])
 
 
@@ -165,7 +165,7 @@ _KEYLESS: dict[str, Attack] = {
 
 
 def recovery(place: Workplace, quick: bool, seed: int) -> Table:
-    """Attacks on recordings that anybody makes or gives away, and on one with all sites and a key that is known."""
+    """Attack recordings as users make them or share them, and one with all sites and a known key."""
     chance = random.Random(seed)
     asked = [chance.randrange(SIZE.vocabulary) for _ in range(_QUICK_TOKENS if quick else _TOKENS)]
     theirs, ours = (_with(place, BRICKD_STATE_DIR=str(place.folder / whose)) for whose in ("theirs", "ours"))
@@ -189,7 +189,7 @@ def recovery(place: Workplace, quick: bool, seed: int) -> Table:
 
 
 def _of_a_skewed_corpus(place: Workplace, chance: random.Random, requests: int, seed: int) -> list[dict[str, Any]]:
-    """What is told where the commonest token is asked twice as often as the next, and so on: no goal, for it is so."""
+    """The recovery if each token is twice as frequent as the next: without a goal, it is inevitable."""
     commonest = chance.sample(_VOCABULARY, SIZE.vocabulary)
     shares = [1 / rank for rank in range(1, SIZE.vocabulary + 1)]
     asked = chance.choices(commonest, shares, k=_TIMES * requests)
@@ -235,6 +235,6 @@ def _row(case: str, recovered: int, tried: int, *, works: bool, seed: int) -> di
 
 
 def at_chance(recovered: int, tried: int, vocabulary: int) -> bool:
-    """Whether a guess would have been right as often."""
+    """Whether guessing would be right as often."""
     expected = tried / vocabulary
     return recovered <= expected + _DEVIATIONS * math.sqrt(expected) + 1

@@ -1,8 +1,8 @@
-"""Services whose workers are replicas of one small transformer, each forked: they answer, one of them wrongly or none.
+"""Services whose workers are replicas of one small transformer, each forked: they answer, at most one of them wrongly.
 
-Run as a module it is they: `python -m benchmarks.replicas PLAN REPORTS` forks the workers of the services in the file
-PLAN, a few at work at a time, and prints how many have done their work. What became of each is then in REPORTS. They
-live until its standard input closes.
+As a module (`python -m benchmarks.replicas PLAN REPORTS`) it forks the workers of the services in the file PLAN, lets a
+few work at a time, and prints how many have finished. REPORTS then has the result of each. They live until its stdin
+closes.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from brickd.shm import _reader
 
 SIZE = Size(layers=4, width=64, heads=4, hidden=160, vocabulary=256, context=64)
-SEED = 1  # of the weights, which all services share
+SEED = 1  # of the weights, shared by all services
 PROMPT, STEPS = 16, 5
 MOMENTS = [(0, 0), *((step, PROMPT - 1 + step) for step in range(1, STEPS))]
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_STEP_SLOTS = 512  # what one step takes, and more
+_STEP_SLOTS = 512  # at least the slots of one step
 _LOOK_SECONDS = 0.002
 
 
 @dataclass(frozen=True)
 class Service:
-    """Replicas that are asked the same.
+    """Replicas that get the same prompts.
 
     Attributes:
         name: of the service.
-        workers: how many.
-        prompts: what each of them is asked, one after the other.
-        steps: what each answer takes.
-        fault: what is wrong with one of them.
-        split: those of them who add up each product of matrices in parts.
+        workers: their number.
+        prompts: of each worker, one after the other.
+        steps: per answer.
+        fault: of one of the workers.
+        split: the workers that add up each product of matrices in parts.
     """
 
     name: str
@@ -59,14 +59,14 @@ class Service:
 
 
 class Report(NamedTuple):
-    """What became of a worker.
+    """The result of a worker.
 
     Attributes:
         service: its service.
         worker: its number.
-        struck: whether its fault changed a bit, and first at the place that was said.
-        error: how far its operator was off there, as a share of the tensor's length in worker 0.
-        tokens: what it answered.
+        struck: whether its fault changed a bit, first at the planned place.
+        error: of its operator there, divided by the length of worker 0's tensor.
+        tokens: its answers.
     """
 
     service: str
@@ -78,7 +78,7 @@ class Report(NamedTuple):
 
 @contextmanager
 def replicas(place: Workplace, services: Sequence[Service]) -> Iterator[list[Report]]:
-    """The workers of some services, all of whose work is done, still there."""
+    """Run the workers of some services; yields when all have finished, and keeps them alive."""
     plan, reports = place.folder / "plan", place.folder / "reports"
     plan.write_bytes(pickle.dumps(list(services)))
     reports.write_bytes(b"")
@@ -89,12 +89,12 @@ def replicas(place: Workplace, services: Sequence[Service]) -> Iterator[list[Rep
 
 
 def read(content: bytes) -> list[Report]:
-    """The reports that were written, by service and worker."""
+    """The reports in the file, by service and worker."""
     return sorted((Report(*json.loads(line)) for line in content.splitlines()), key=lambda report: report[:2])
 
 
 class _Files(NamedTuple):
-    """What the children share: who has a turn takes a byte of `turns` and gives it back."""
+    """What the children share: a worker with a turn takes a byte from `turns`, and returns it."""
 
     turns: int
     taken: int
@@ -103,15 +103,14 @@ class _Files(NamedTuple):
 
 
 class _Room:
-    """Waits until what a daemon has not let go of leaves room for a step: nothing is to be lost."""
+    """Waits until the event ring has room for a step, so that nothing is lost."""
 
     def __init__(self, segment: _reader.Segment) -> None:
         self._segment = segment
         slots = segment.header()["event_slots"]
-        self._most = slots - slots // 8 - _STEP_SLOTS  # an eighth is kept for other records
+        self._most = slots - slots // 8 - _STEP_SLOTS  # an eighth is reserved for other records
 
     def wait(self) -> None:
-        """Until there is."""
         while self._waiting() > self._most:
             time.sleep(_LOOK_SECONDS)
 
@@ -149,7 +148,7 @@ def _work(service: Service, worker: int, weights: dict[str, Array]) -> Report:
 
 
 def _child(service: Service, worker: int, weights: dict[str, Array], files: _Files) -> None:
-    """One worker, from its turn to the end of the run."""
+    """Run one worker, from its turn to the end of the run."""
     import brick_agent as brick
 
     os.read(files.turns, 1)
@@ -165,7 +164,7 @@ def _child(service: Service, worker: int, weights: dict[str, Array], files: _Fil
 
 
 def main() -> None:
-    """The workers, and the process that forks them."""
+    """Fork the workers, and wait for them."""
     with open(sys.argv[1], "rb") as plan:
         services: list[Service] = pickle.load(plan)
     weights = drawn(SIZE, SEED)
@@ -183,11 +182,11 @@ def main() -> None:
                     _child(service, worker, weights, files)
                 except BaseException:
                     traceback.print_exc()
-                os._exit(0)  # an interpreter's farewell takes longer than all of the work
+                os._exit(0)  # the exit of an interpreter takes longer than the whole work
             children.append(child)
     os.close(done)
     with open(ready, "rb") as pipe:
-        finished = len(pipe.read())  # to the end: nobody is left who will write
+        finished = len(pipe.read())  # until every writer has ended
     print(finished, flush=True)
     for child in children:
         os.waitpid(child, 0)

@@ -1,7 +1,7 @@
-"""What a sub-command found: tables for people, one JSON for machines.
+"""The results of a sub-command: tables for people, JSON for machines.
 
-A row is a dictionary whose keys are the names in the JSON, units included; `passed` is True, False, or None where there
-is no goal or nothing was measured: then `skipped` says why. Nothing here knows what is measured.
+A row is a dictionary with the names of the JSON as keys, units included. `passed` is True, False, or None without a
+goal or a measurement: then `skipped` says why. Must not know: what is measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORDS = {True: "yes", False: "NO", None: "-"}
 class Table:
     """Rows of one kind; `note` says why there are none, or what to keep in mind.
 
-    Where rows come from several attempts, those are in the JSON, each whole.
+    If rows come from several attempts, the JSON has each attempt in full.
     """
 
     key: str
@@ -41,7 +41,7 @@ class Table:
     attempts: Sequence[Sequence[dict[str, Any]]] = ()
 
     def text(self) -> str:
-        """Aligned columns: words to the left, numbers to the right; below them what is to be said of single rows."""
+        """Aligned columns: words left, numbers right; below them the notes on single rows."""
         lines = [self.title + (f" ({self.note})" if self.note else "")]
         if self.rows:
             columns = [key for key in self.rows[0] if key not in _UNSHOWN]
@@ -80,7 +80,7 @@ class Report:
     command: str
     machine: dict[str, object]
     tables: Sequence[Table]
-    picture: str = ""  # SVG, where there is something to see
+    picture: str = ""  # SVG, if there is one
 
     @property
     def passed(self) -> bool:
@@ -88,7 +88,6 @@ class Report:
         return not any(row["passed"] is False for table in self.tables for row in table.rows)
 
     def text(self) -> str:
-        """For people."""
         facts = ", ".join(f"{key.replace('_', ' ')}: {_cell(value)}" for key, value in self.machine.items())
         missed = sum(row["passed"] is False for table in self.tables for row in table.rows)
         untried = sum(row.get("skipped") is not None and row["goal"] is not None for t in self.tables for row in t.rows)
@@ -97,7 +96,6 @@ class Report:
         return "\n\n".join([facts, *(table.text() for table in self.tables), end])
 
     def json(self) -> str:
-        """For machines."""
         body: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "command": self.command,

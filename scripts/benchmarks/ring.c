@@ -1,7 +1,7 @@
-/* ring.c - a segment whose span ring is full, and what its drain is compared with.
+/* ring.c - a segment with a full span ring, and the references of its drain.
  *
- * The reading half of a drain is pread in pieces of the same size, into memory
- * that stays; beside it stands memcpy of as much.
+ * The reference of the reading half is pread in pieces of the same size, into
+ * memory that stays; another is memcpy of the same amount.
  */
 #include "core/drain.h"
 
@@ -26,7 +26,7 @@ static uint64_t random64(void) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Spans of so many paths in no order: durations over twelve octaves, those of one path over two. */
+/* Fills in spans of the paths in random order: durations over twelve octaves, those of one path over two. */
 static void spans_make(struct brick_span *spans, uint32_t paths)
 {
     for (uint64_t i = 0; i < slots; i++) {
@@ -45,7 +45,7 @@ static void spans_make(struct brick_span *spans, uint32_t paths)
     }
 }
 
-/* A segment without a name, its memory taken as a worker takes it; the descriptor, or -1. */
+/* Makes a segment without a name, with memory allocated as by a worker; the descriptor, or -1. */
 int make_segment(const char *path, uint32_t span_slots, uint32_t paths)
 {
     struct brick_header header = {.magic = BRICK_MAGIC,
@@ -96,6 +96,6 @@ void copy_ring(uint64_t times)
 {
     for (; times > 0; times--) {
         memcpy(target, source, slots * sizeof *source);
-        __asm__ volatile("" : : "r"(target) : "memory"); /* it is wanted */
+        __asm__ volatile("" : : "r"(target) : "memory"); /* keep the copy */
     }
 }

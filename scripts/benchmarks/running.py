@@ -1,4 +1,4 @@
-"""A daemon of the run's own: a real `brickd up`, asked by its verbs, weighed from outside."""
+"""A daemon of the run: a real `brickd up`, queried by its verbs, measured from outside."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from benchmarks.workplace import Workplace
 
 _PATIENCE_SECONDS = 60
 _LOOK_SECONDS = 0.001
-_RESTED_NS = 100_000  # a thread that had less of the processor since the last look did not wait for it alone
+_RESTED_NS = 100_000  # a thread with less processor time since the last look also waited for something else
 
 
 class Running:
-    """A daemon that answers."""
+    """A running daemon."""
 
     def __init__(self, place: Workplace, process: subprocess.Popen[bytes]) -> None:
         self._place, self._started = place, process
         self._process = Path("/proc") / str(process.pid)
 
     def end(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """End it, and wait for its end."""
         self._started.terminate()
         self._started.wait()
 
@@ -37,29 +37,29 @@ class Running:
         return json.loads(self._place.python("-m", "brickd", *arguments, "--json", ends=ends).stdout)
 
     def status(self) -> Any:
-        """What `brickd status` says."""
+        """The answer of `brickd status`."""
         return self._ask("status")
 
     def stragglers(self) -> list[dict[str, Any]]:
-        """Who is slow, as `brickd stragglers` says."""
+        """The slow workers, from `brickd stragglers`."""
         found: list[dict[str, Any]] = self._ask("stragglers", ends=(0, 1))["stragglers"]
         return found
 
     def named(self) -> list[tuple[str, str, str]]:
-        """Service, worker and brick of each that is slow; an empty brick: the worker waits for a processor."""
+        """Service, worker and brick of each slow worker; an empty brick: it waits for a processor."""
         document = self._ask("stragglers", ends=(0, 1))
         found = [(each["service"], each["worker"], each["brick"]) for each in document["stragglers"]]
         return found + [(each["service"], each["worker"], "") for each in document["waiting"]]
 
     def drains(self, workers: int, *, spans: bool = False) -> None:
-        """Wait until it does, and has told each of them whether spans are wanted in detail."""
+        """Wait until it drains all workers, and has told each whether to record spans in detail."""
         self.until(
             lambda: self._ask("set", SERVICE, "--spans", "on" if spans else "off")["workers"] == workers,
             f"{workers} workers are not drained",
         )
 
     def settled(self) -> Any:
-        """Wait until all workers have ended and all was read of them: the status then."""
+        """Wait until all workers have ended and everything is read; returns the status then."""
         found: list[Any] = []
 
         def reached() -> bool:
@@ -73,10 +73,10 @@ class Running:
 
     @staticmethod
     def until(reached: Callable[[], bool], problem: str) -> None:
-        """Wait until something is so.
+        """Wait until `reached` holds.
 
         Raises:
-            RuntimeError: it is not, after a long while: the problem.
+            RuntimeError: it does not hold after a long time; `problem` is the text.
         """
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not reached():
@@ -85,14 +85,14 @@ class Running:
             time.sleep(0.1)
 
     def processor_ns(self) -> Mapping[str, int]:
-        """What each of its threads has had of the processors so far, the kernel's part included."""
+        """The processor time of each of its threads so far, with the kernel's part."""
         return {
             thread.name: int((thread / "schedstat").read_text().split()[0])
             for thread in (self._process / "task").iterdir()
         }
 
     def shares(self, windows: int, seconds: float) -> list[float]:
-        """How much of one core it takes, in each of so many windows of time."""
+        """Its share of one core in each of `windows` windows."""
         found = []
         for _ in range(windows):
             began, before = time.monotonic_ns(), self.processor_ns()
@@ -102,7 +102,7 @@ class Running:
         return found
 
     def longest_ns(self, seconds: float) -> int:
-        """How long one of its threads worked at most without a rest, by a look each millisecond."""
+        """The longest time that one of its threads worked without a rest, sampled each millisecond."""
         longest, stretch = 0, Counter[str]()
         before = self.processor_ns()
         until = time.monotonic() + seconds
@@ -117,18 +117,17 @@ class Running:
         return longest
 
     def resident_bytes(self) -> int:
-        """Its memory."""
+        """Its resident memory."""
         lines = (self._process / "status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS:"))
 
     def checkpoint_bytes(self) -> int:
-        """The size of its checkpoint."""
         return (self._place.runtime / "checkpoint").stat().st_size
 
 
 @contextmanager
 def running(place: Workplace) -> Iterator[Running]:
-    """A daemon, as soon as it answers; afterwards neither it nor a segment nor what it remembers is there."""
+    """A daemon that answers; afterwards it, its segments and its state are removed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "brickd", "up"],
         env=place.environment,

@@ -1,7 +1,7 @@
-"""A server of a small transformer, as `scripts/bench server` loads it: `python -m benchmarks.served ARM`.
+"""A server of a small transformer, as loaded by `scripts/bench server`: `python -m benchmarks.served ARM`.
 
-It says its port as soon as it answers, and ends with its standard input. Nothing in it knows of brickd but where an arm
-is what `brickd run` does not do by itself.
+It prints its port once it answers, and ends with its stdin. It uses brickd only where an arm needs more than
+`brickd run` does by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATIENCE_SECONDS = 3_600
 
 
 def model() -> Any:
-    """The same in every process."""
+    """The model, the same in every process."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
     config = LlamaConfig(
@@ -43,7 +43,7 @@ def model() -> Any:
 
 
 def wrap(module: Any) -> None:
-    """What a wrapper costs that does nothing."""
+    """Add a wrapper that does nothing."""
     plain = type(module).forward
 
     @functools.wraps(plain)
@@ -54,7 +54,7 @@ def wrap(module: Any) -> None:
 
 
 def prepare(whole: Any, arm: str) -> None:
-    """Do to a model what an arm is about."""
+    """Prepare a model for an arm."""
     if arm == "wrapped":
         from brick_agent._torch.module_selection import chosen
 
@@ -67,7 +67,7 @@ def prepare(whole: Any, arm: str) -> None:
 
 
 def application(whole: Any) -> Starlette:
-    """One path that generates tokens from a number."""
+    """An application with one path that generates tokens from a number."""
     turn = asyncio.Lock()
 
     def generated(number: int) -> list[int]:
@@ -79,14 +79,13 @@ def application(whole: Any) -> Starlette:
         return tokens
 
     async def generate(request: Request) -> JSONResponse:
-        async with turn:  # as an engine takes its steps one after the other
+        async with turn:  # one step after the other, like an engine
             return JSONResponse(await asyncio.to_thread(generated, int(request.query_params["seed"])))
 
     return Starlette(routes=[Route("/generate", generate)])
 
 
 def main() -> None:
-    """Serve."""
     whole = model()
     prepare(whole, sys.argv[1])
     listening = socket.socket()

@@ -1,7 +1,7 @@
-"""`scripts/bench server`: what it costs a server of torch models to be begun by `brickd run`.
+"""`scripts/bench server`: the cost of starting a server of torch models with `brickd run`.
 
-Two questions: how long an instrumented module takes longer, and whether the server answers as many requests, as soon.
-Servers of all arms stand side by side; in each round each is loaded in turn, in a shuffled order, and compared with the
+Two questions: how much longer an instrumented module takes, and whether the server answers as many requests, as fast.
+Servers of all arms run next to each other; each round loads each in turn, in a shuffled order, and compares it with the
 plain one of the same round.
 """
 
@@ -30,7 +30,7 @@ HELP = "a server of a transformer with and without brickd: requests/s, p99, and 
 
 PAIRS, QUICK_PAIRS = 24, 4
 _ROUNDS, _QUICK_ROUNDS = 200, 40
-_REQUESTS = 60  # of one server in a round
+_REQUESTS = 60  # to one server in a round
 _CONNECTIONS = 2
 _RESAMPLED = 2_000
 _SEED = 2026
@@ -39,7 +39,7 @@ MODULE = Goal(0.5)  # µs
 
 
 class Arm(NamedTuple):
-    """A server, and what is compared with the plain one."""
+    """A server that is compared with the plain one."""
 
     name: str
     arm: str
@@ -56,11 +56,11 @@ ARMS = (
     Arm("every module timed", "every", variables={"BRICKD_FINGERPRINTS": "off"}),
     Arm("every module fingerprinted in each step", "every", variables={"BRICKD_FINGERPRINTS": "all"}),
 )
-_ROOMY = {"BRICKD_EVENTS": "1048576"}  # what is dropped would cost nothing
+_ROOMY = {"BRICKD_EVENTS": "1048576"}  # dropped records would cost nothing
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure both."""
+    """Measure modules and requests."""
     missing = [name for name in _WANTED if importlib.util.find_spec(name) is None]
     if missing:
         why = f"no {' and '.join(missing)} in .venv: .venv/bin/pip install {' '.join(missing)}"
@@ -100,7 +100,7 @@ def _modules(place: Workplace, rounds: int) -> Table:
 
 
 class Turn(NamedTuple):
-    """One server in one round: requests a second, and how long each took."""
+    """One server in one round: requests per second, and the time of each."""
 
     rate: float
     seconds: Sequence[float]
@@ -192,7 +192,8 @@ def _row(arm: Arm, turns: Sequence[Turn], plain: Sequence[Turn]) -> dict[str, An
 
 
 def interval(logs: Sequence[float]) -> tuple[float, float]:
-    """Of ratios, by their logarithms: 95 % of the mean, by the t distribution (2.07 of 23 degrees, 3.18 of 3)."""
+    """The 95 % interval of the mean of ratios, from their logarithms, by the t distribution (2.07 of 23 degrees, 3.18
+    of 3)."""
     mean, degrees = statistics.fmean(logs), len(logs) - 1
     z = statistics.NormalDist().inv_cdf(0.975)
     t = z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
@@ -202,13 +203,13 @@ def interval(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def p99(turns: Sequence[Turn]) -> float:
-    """Of all requests of some turns."""
+    """The p99 of all requests of some turns."""
     every = sorted(took for turn in turns for took in turn.seconds)
     return every[min(len(every) - 1, math.ceil(0.99 * len(every)) - 1)]
 
 
 def late_interval(turns: Sequence[Turn], plain: Sequence[Turn], chance: random.Random) -> tuple[float, float]:
-    """Of the ratio of both p99, by drawing rounds again."""
+    """The interval of the ratio of both p99, by resampling rounds."""
     rounds = range(len(turns))
     found = []
     for _ in range(_RESAMPLED):

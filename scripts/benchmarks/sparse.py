@@ -1,7 +1,7 @@
-"""Segments that claim all that a header may and hold next to nothing.
+"""Segments whose headers claim the maximum of everything, with almost no content.
 
-Run as a module it makes them: `python -m benchmarks.sparse COUNT` prints their memory in bytes, holds the lock of a
-worker in each, and ends with its standard input.
+As a module (`python -m benchmarks.sparse COUNT`) it makes them, prints their memory in bytes, holds a worker's lock on
+each, and ends with its stdin.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _size(record: str) -> int:
 
 
 def _template() -> tuple[bytes, int]:
-    """The header of a segment with as much of everything as there may be, and the size of its file."""
+    """The header of a segment with the maximum of everything, and the size of its file."""
     import brick_agent as brick
 
     names = {"LANES": LANES, "PATHS": NUMBERS, "NAMES": NUMBERS, "SITES": _reader.SITES_MAX}
@@ -47,7 +47,7 @@ def _template() -> tuple[bytes, int]:
 
 
 def _sealed(page: bytes) -> bytes:
-    """A header with a uuid of its own, and the checksum that it then has."""
+    """The header with a new uuid, and its new checksum."""
     made = bytearray(page)
     _put(made, "header", "uuid", os.urandom(16))
     magic = bytes(made[:8])
@@ -59,7 +59,7 @@ def _sealed(page: bytes) -> bytes:
 
 
 def _made(name: str, page: bytes, size: int) -> int:
-    """A file that was opened by every lane once, with the lock of its worker."""
+    """Make a file in which every lane was used once, with its worker's lock."""
     process, lane = bytearray(_size("process")), bytearray(_size("lane"))
     for field in ("names", "paths"):
         _put(process, "process", field, NUMBERS)
@@ -74,7 +74,7 @@ def _made(name: str, page: bytes, size: int) -> int:
 
 
 def main() -> None:
-    """Make them, and stay."""
+    """Make them, and wait."""
     page, size = _template()
     made = [_made(f"{prefix()}{number:04}", page, size) for number in range(int(sys.argv[1]))]
     print(sum(os.fstat(fd).st_blocks for fd in made) * 512, flush=True)

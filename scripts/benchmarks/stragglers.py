@@ -1,7 +1,7 @@
-"""`scripts/bench stragglers`: whether a daemon names the slow worker of eight, how soon, and whether it names others.
+"""`scripts/bench stragglers`: does a daemon name the slow worker of eight, how soon, and does it name others?
 
-Each run is a service of eight processes that take their steps together; in half of the runs one of them is a little
-slow in one brick. A run is good where that worker and that brick are named, and nothing else ever is.
+Each run is a service of eight processes that take their steps together; in half of the runs one of them is slightly
+slow in one brick. A run is good if that worker and brick are named, and nothing else ever is.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ NAMED = Goal(95, at_least=True)
 FALSE = Goal(1)
 
 _AT_ONCE = 12  # services under one daemon
-_SNAPSHOT_SECONDS = 10.0  # over which their beginnings are spread
+_SNAPSHOT_SECONDS = 10.0  # their starts are spread over this time
 _LOOK_SECONDS = 2.0
 _SEED = 2026
 
 
 @dataclass
 class Run:
-    """A service, and what was said of it.
+    """A service, and what brickd reported about it.
 
     Attributes:
         group: the service.
-        named_s: how long after its beginning the slow worker was named.
-        wrong: what else was.
-        began: when.
+        named_s: the time from its begin until the slow worker was named.
+        wrong: other reports.
+        began: the time of its begin.
     """
 
     group: Group
@@ -52,7 +52,7 @@ class Run:
     began: float = 0.0
 
     def note(self, worker: str, brick: str, now: float) -> None:
-        """Take that a worker is named."""
+        """Note that a worker was named."""
         slow = self.group.slow
         if slow is None or (worker, brick) != (f"{self.group.service}/{slow[0]}", slow[1]):
             self.wrong.add(f"{worker} in {brick}")
@@ -61,21 +61,20 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether the slow worker was named in time."""
         return self.named_s is not None and self.named_s <= WITHIN_SECONDS
 
 
 def run(place: Workplace, quick: bool, runs: int | None = None) -> Report:
-    """Watch so many services of each kind, a few at a time; then those that compute on busy processors."""
+    """Watch services of each kind, a few at a time; then those on busy processors."""
     percent = QUICK_SLOW_PERCENT if quick else SLOW_PERCENT
     planned = plan(runs or (QUICK_RUNS if quick else RUNS), percent, _SEED)
-    beyond = 0.0 if quick else _SNAPSHOT_SECONDS  # what is named too late may be wrong as well
+    beyond = 0.0 if quick else _SNAPSHOT_SECONDS  # late reports may be wrong as well
     with running(place) as daemon:
         for number, batch in enumerate(batches(planned)):
             done = planned[: number * _AT_ONCE]
             progress(f"{len(done)} of {len(planned)} services were watched; {'; '.join(_remarks(done)) or 'all good'}")
             watch(place, daemon, batch, WITHIN_SECONDS + beyond)
-        # One run at each load would judge nothing, and takes minutes.
+        # One run at each load would prove nothing, and take minutes.
         busy = [] if quick else [contended.table(place, daemon, runs or RUNS)]
     rows = [row([each for each in planned if bool(each.group.slow) == slow], percent) for slow in (True, False)]
     title = f"{WORKERS} processes in lockstep, named within {WITHIN_SECONDS:g} s, {_AT_ONCE} services at a time"
@@ -83,7 +82,7 @@ def run(place: Workplace, quick: bool, runs: int | None = None) -> Report:
 
 
 def plan(runs: int, percent: float, seed: int) -> list[Run]:
-    """So many services with a slow worker and as many without, in any order."""
+    """`runs` services with a slow worker and as many without, in random order."""
     chance = random.Random(seed)
     slow = [(chance.randrange(WORKERS), chance.choice(BRICKS), percent) for _ in range(runs)]
     chosen: list[tuple[int, str, float] | None] = [*slow, *[None] * runs]
@@ -92,13 +91,13 @@ def plan(runs: int, percent: float, seed: int) -> list[Run]:
 
 
 def batches(planned: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """Those that are watched at the same time."""
+    """Groups that are watched at the same time."""
     for first in range(0, len(planned), _AT_ONCE):
         yield planned[first : first + _AT_ONCE]
 
 
 def watch(place: Workplace, daemon: Running, batch: Sequence[Run], seconds: float) -> None:
-    """Run some services side by side, each for so long; they begin at any time between two snapshots."""
+    """Run some services next to each other for `seconds`; each begins at any time between two snapshots."""
     by_service = {each.group.service: each for each in batch}
     with ExitStack() as stack:
         begins = [stack.enter_context(lockstep(place, each.group)) for each in batch]
@@ -114,7 +113,7 @@ def watch(place: Workplace, daemon: Running, batch: Sequence[Run], seconds: floa
 
 
 def row(runs: Sequence[Run], percent: float) -> dict[str, Any]:
-    """What is shown of all runs of a kind."""
+    """The row of all runs of a kind."""
     slow = any(run.group.slow for run in runs)
     named, wrong = sum(run.good for run in runs), sum(bool(run.wrong) for run in runs)
     seconds = [run.named_s for run in runs if run.named_s is not None]

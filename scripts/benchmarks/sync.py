@@ -1,4 +1,4 @@
-"""`scripts/bench sync`: what BrickProfiler's sync modes cost a forward pass, beside what the seed profiler claims."""
+"""`scripts/bench sync`: the cost of BrickProfiler's sync modes for a forward pass, and the seed's claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "a transformer's forward pass under BrickProfiler's sync modes, against o
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure, until each goal was met in one of three attempts."""
+    """Measure, until each goal is met in one of three attempts."""
     rounds = 20 if quick else 100
 
     def attempt(turn: int) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-/* tensors.c - fingerprints of one tensor, and what they are compared with: reading it, FNV-1a over every byte. */
+/* tensors.c - fingerprints of one tensor, and their references: reading it, FNV-1a over every byte. */
 #include "fingerprint/simd.h"
 #include "brick_siphash.h"
 
@@ -6,9 +6,9 @@
 
 static const struct brick_fingerprint_key none;
 static float *data;
-static volatile uint64_t sink; /* what was computed is used */
+static volatile uint64_t sink; /* keeps the results in use */
 
-/* So many float32, alike in size, none of them special; where they lie, NULL if there is no room. */
+/* Makes float32 values of similar size, none of them special; NULL without room. */
 float *tensor_make(uint64_t elements)
 {
     uint64_t state = 1;
@@ -23,13 +23,13 @@ float *tensor_make(uint64_t elements)
 int tensor_has(const char *variant) { return brick_kernel_named(variant) != NULL; }
 const char *tensor_chosen(void) { return brick_kernel_choose()->name; }
 
-/* What the checksum of so many of them is whose words came to a sum. */
+/* The checksum of `elements` whose words have this sum. */
 uint64_t tensor_checksum(uint32_t dtype, uint64_t elements, uint64_t sum)
 {
     return brick_siphash(none.words, (const uint64_t[]){sum, elements * 4, dtype}, 3);
 }
 
-/* How many of so many fingerprints of the first elements have the checksum that they should. */
+/* How many of `times` fingerprints of the first elements have the right checksum. */
 uint64_t tensor_fingerprints(const char *variant, uint32_t dtype, uint64_t elements, uint64_t wanted, uint64_t times)
 {
     const int64_t shape[1] = {(int64_t)elements};
@@ -50,7 +50,7 @@ uint64_t tensor_fingerprints(const char *variant, uint32_t dtype, uint64_t eleme
 
 typedef uint64_t words __attribute__((vector_size(64)));
 
-/* As fast as this processor reads: nothing but loads, and as little as keeps them. */
+/* Reads as fast as this processor can: only loads, and the least that keeps them. */
 WIDEST void tensor_read(uint64_t bytes, uint64_t times)
 {
     while (times-- > 0) {

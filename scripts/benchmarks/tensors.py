@@ -1,6 +1,6 @@
 """One attempt: fingerprints of many floats and of few, and their peers: `python -m benchmarks.tensors ROUNDS TURN`.
 
-A pass over 64 MiB takes longer than the scheduler lets a busy machine's process run: so the times are the processor's.
+A pass over 64 MiB takes longer than a time slice on a busy machine, so the times are processor time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ FNV_FIRST = "FNV-1a of the first 64 floats"
 
 
 def by(variant: str) -> str:
-    """The name of a variant's case."""
     return f"fingerprint, {variant}"
 
 
@@ -61,7 +60,7 @@ COMPARISONS = (
     Comparison(FEWER_PYTHON, FEWER),
 )
 _ROOT = Path(__file__).resolve().parents[2] / "agent"
-_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wno-psabi")  # of the agent, but for its warnings
+_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wno-psabi")  # the agent's, without its warnings
 
 
 def _library(folder: Path) -> ctypes.CDLL:
@@ -78,7 +77,7 @@ def _library(folder: Path) -> ctypes.CDLL:
 
 @dataclass
 class _Right:
-    """Counts the fingerprints that were what they should be."""
+    """Counts the correct fingerprints."""
 
     count: int = 0
 
@@ -91,7 +90,7 @@ class _Right:
 
 @dataclass
 class _Tensor:
-    """The elements, where C and numpy have them."""
+    """The elements, in C and in numpy."""
 
     native: ctypes.CDLL
     array: npt.NDArray[np.float32] = field(init=False)
@@ -123,7 +122,7 @@ class _Tensor:
 
 
 def cases(folder: Path) -> tuple[list[Case], dict[str, str]]:
-    """All, and which of them this machine cannot run."""
+    """All cases, and which of them this machine cannot run."""
     native = _library(folder)
     tensor = _Tensor(native)
     chosen = native.tensor_chosen().decode()
@@ -146,7 +145,7 @@ def cases(folder: Path) -> tuple[list[Case], dict[str, str]]:
 
 
 def main() -> None:
-    """Measure; the rows as JSON."""
+    """Measure; prints the rows as JSON."""
     rounds, turn = int(sys.argv[1]), int(sys.argv[2])
     cpu = pin(turn)
     made, missing = cases(Path.cwd())

@@ -1,4 +1,4 @@
-"""One attempt: times the cases of one group in this process, `python -m benchmarks.timed GROUP ROUNDS TURN`."""
+"""One attempt: time the cases of one group in this process, `python -m benchmarks.timed GROUP ROUNDS TURN`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIGURES: dict[str, Callable[[Times, Comparison], float]] = {
 def rows(
     times: Times, comparisons: Iterable[Comparison], turn: int, cpu: int, skipped: Mapping[str, str]
 ) -> list[dict[str, object]]:
-    """What was found of each comparison; where it was skipped, why."""
+    """The result of each comparison, or why it was skipped."""
     found: list[dict[str, object]] = []
     for each in comparisons:
         why = skipped.get(each.case, skipped.get(each.reference))
@@ -36,7 +36,7 @@ def rows(
 
 
 def main() -> None:
-    """Groups: `spans`, and `off` with BRICKD=0."""
+    """Run a group: `spans`, or `off` with BRICKD=0."""
     group, rounds, turn = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     cpu = pin(turn)
     skipped: dict[str, str] = {}

@@ -1,8 +1,8 @@
-"""Runs whose truth is known, and what came of them.
+"""Runs with a known truth, and their outcome.
 
-Owns: how runs are drawn, when one is good, what a class of them comes to. Must not know: who is asked, and how.
-Invariants: half of the runs are healthy; one whose damage changed nothing is told and not counted; where too little was
-compared, nothing is good.
+Owns: how runs are drawn, when one is good, the result of a class of runs. Must not know: which tool is queried, and
+how. Invariants: half of the runs are healthy; a run whose damage changed nothing is reported but not counted; if too
+little was compared, nothing is good.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from benchmarks.damage import Fault, OperatorFault, WeightFault
 from benchmarks.replicas import PROMPT, SIZE, Report, Service
 from benchmarks.verdicts import UNKNOWN, Verdict
 
-FACTOR = 2.0  # within which an estimate of an error is to be
-_SHOWN = 3  # of what went wrong
+FACTOR = 2.0  # within which an estimate of an error must be
+_SHOWN = 3  # of the failures
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A service, and what was said of it.
+    """A service, and brickd's verdict on it.
 
     Attributes:
         service: with its truth.
-        struck: whether its damage changed anything, where it was to.
-        error: by how much, as a share of the tensor's length in worker 0.
-        verdict: what was said.
+        struck: whether its damage changed anything.
+        error: of the damage, divided by the length of worker 0's tensor.
+        verdict: brickd's.
     """
 
     service: Service
@@ -39,12 +39,12 @@ class Trial:
 
     @property
     def found(self) -> bool:
-        """Whether it is said that something is wrong."""
+        """Whether a difference was reported."""
         return self.verdict.differs is True
 
     @property
     def localised(self) -> bool:
-        """Whether it is said where exactly."""
+        """Whether the exact place was reported."""
         fault = self.service.fault
         assert fault is not None
         if isinstance(fault, WeightFault):
@@ -53,19 +53,19 @@ class Trial:
 
     @property
     def near(self) -> bool:
-        """Whether it is said at which operator of which layer."""
+        """Whether the right operator and layer were reported."""
         fault, first = self.service.fault, self.verdict.first
         assert isinstance(fault, OperatorFault)
         return self.found and first is not None and first[:2] == fault.place[:2]
 
     @property
     def estimated(self) -> bool:
-        """Whether the error is known well enough."""
+        """Whether the estimated error is close enough."""
         error = self.verdict.error
         return self.found and error is not None and self.error / FACTOR <= error <= self.error * FACTOR
 
     def outcome(self, reports: Sequence[Report], verdict: Verdict) -> Trial:
-        """The same, with what became of it."""
+        """The trial with its outcome."""
         fault = self.service.fault
         if fault is None:
             return replace(self, verdict=verdict)
@@ -82,7 +82,7 @@ def drawn_trials(
     prompts: int,
     split: frozenset[int] = frozenset(),
 ) -> list[Trial]:
-    """So many with a fault and as many without, in any order; `split`: the workers of another numeric class."""
+    """`runs` trials with a fault and as many without, in random order; `split`: workers of another numeric class."""
     chance = random.Random(seed)
     faults: list[Fault | None] = [*(fault(chance) for _ in range(runs)), *[None] * runs]
     chance.shuffle(faults)
@@ -97,20 +97,20 @@ def drawn_trials(
 
 
 def batches(trials: Sequence[Trial], size: int) -> Iterator[Sequence[Trial]]:
-    """Those that are there at the same time."""
+    """Groups that run at the same time."""
     for first in range(0, len(trials), size):
         yield trials[first : first + size]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a class of runs is to come to, in percent of them.
+    """The required result of a class of runs, in percent of them.
 
     Attributes:
         found: at least.
-        localised: at least, of those of which it can be told; of the run class, those whose error is estimated within
-            a factor of two.
-        comparisons: at least so many of the healthy: damaged ones part, and what follows has nobody beside it.
+        localised: at least, of those that can be localised; in the run class, those whose error is estimated within a
+            factor of two.
+        comparisons: the minimum for healthy runs: damaged workers part, and what follows has no counterpart.
     """
 
     found: float
@@ -129,15 +129,15 @@ def row(
     good: Callable[[Trial], bool],
     fit: Callable[[Trial], bool] = lambda _: True,
 ) -> dict[str, Any]:
-    """What is shown of a class.
+    """The row of a class.
 
     Args:
         case: its name.
-        trials: of it.
-        wanted: what it is to come to.
-        seed: that they were drawn from.
-        good: whether one that is found is also said to be where it is.
-        fit: whether anybody could say so of one; all are to be found.
+        trials: its trials.
+        wanted: the required result.
+        seed: of its trials.
+        good: whether a found damage is also localised.
+        fit: whether a damage can be localised at all; all must be found.
     """
     damaged = [each for each in trials if each.service.fault is not None and each.struck]
     clean = [each for each in trials if each.service.fault is None]
@@ -171,7 +171,7 @@ def row(
 
 
 def skipped(case: str, wanted: Wanted, why: str) -> dict[str, Any]:
-    """What is shown of a class that could not be tried."""
+    """The row of a class that could not be tried."""
     nothing = row(case, [], wanted, 0, lambda _: False)
     return dict.fromkeys(nothing) | {"case": case, "goal": str(wanted), "note": "", "skipped": why}
 
@@ -212,5 +212,5 @@ def _where(place: tuple[object, ...]) -> str:
 
 
 def measurable(trial: Trial, least: float) -> bool:
-    """Whether a damage is of a size that an estimate can tell."""
+    """Whether a damage is large enough for an estimate."""
     return trial.service.fault is None or (math.isfinite(trial.error) and trial.error >= least)

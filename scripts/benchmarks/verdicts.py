@@ -1,6 +1,6 @@
-"""What brickd says of services whose truth is known, as a harness wants it.
+"""brickd's verdicts on services with a known truth, as a test harness reads them.
 
-Owns: which verbs are asked, and where in their answers what stands. Must not know: what is true.
+Owns: which verbs are queried, where their answers have the verdicts. Must not know: the truth.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _DIFFERS = {"identical": False, "within": False, "diverged": True, "routing": Tr
 
 
 class Verdict(NamedTuple):
-    """One on a service.
+    """One verdict on a service.
 
     Attributes:
-        differs: whether its workers do; None: that is not known, for whatever reason.
-        first: where they do first: a run of an operator, or a worker and its tensor.
-        error: by how much, as it is estimated; None: it does not say.
-        comparisons: how many it rests on.
-        text: the same as it was said.
+        differs: whether its workers differ; None: unknown, for any reason.
+        first: where they differ first: a run of an operator, or a worker and its tensor.
+        error: the estimated difference; None: not given.
+        comparisons: their number.
+        text: the original text.
     """
 
     differs: bool | None
@@ -38,20 +38,20 @@ UNKNOWN = Verdict(None)
 
 
 def absent(verb: str) -> str | None:
-    """Why a verb cannot be asked; None: it can."""
+    """Why a verb cannot be queried; None: it can."""
     from brickd.query.verbs import VERBS
 
     return None if verb in VERBS else f"brickd has no verb {verb}"
 
 
 def of_kernels(place: Workplace, services: Iterable[str], *how: str) -> list[Verdict]:
-    """By `brickd diff` over the two workers of each."""
+    """From `brickd diff` over the two workers of each service."""
     questions = [("diff", f"{service}/0", f"{service}/1", *how) for service in services]
     return [kernels(document) for document in asked(place, questions)]
 
 
 def kernels(document: Mapping[str, Any]) -> Verdict:
-    """What such an answer says."""
+    """The verdict in an answer of `diff`."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     first, where = document["first"], None
@@ -72,17 +72,17 @@ def _number(value: str | int) -> int:
 
 
 def of_services(place: Workplace, services: Iterable[str], *how: str) -> list[Verdict]:
-    """By `brickd diff` over all workers of each."""
+    """From `brickd diff` over all workers of each service."""
     return [kernels(document) for document in asked(place, [("diff", service, *how) for service in services])]
 
 
 def of_findings(place: Workplace, services: Iterable[str]) -> list[Verdict]:
-    """By what `brickd coverage` says that the daemon found as they spoke."""
+    """From the daemon's findings in `brickd coverage`."""
     return [findings(document) for document in asked(place, [("coverage", service) for service in services])]
 
 
 def findings(document: Mapping[str, Any]) -> Verdict:
-    """What such an answer says; which of all runs of an operator is kept is by chance."""
+    """The verdict in such an answer; the run of the operator that is kept is random."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     found = [each for each in document["findings"] if each["evidence"] == "input"]
@@ -97,12 +97,12 @@ def findings(document: Mapping[str, Any]) -> Verdict:
 
 
 def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
-    """By `brickd weights` over all workers of each."""
+    """From `brickd weights` over all workers of each service."""
     return [weights(document) for document in asked(place, [("weights", service) for service in services])]
 
 
 def weights(document: Mapping[str, Any]) -> Verdict:
-    """What such an answer says; where is said if it is one tensor of one worker, which it is."""
+    """The verdict in such an answer; a place only if it is one tensor of one worker."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     rows, where = document["differing"], None

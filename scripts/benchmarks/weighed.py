@@ -1,4 +1,4 @@
-"""What a fingerprint of a weight costs the daemon once it is drained: 64 workers with 1,000 tensors each."""
+"""The daemon's cost of a weight's fingerprint after the drain: 64 workers with 1,000 tensors each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKERS, TENSORS = 64, 1_000
 
 
 class Case(NamedTuple):
-    """What is said of each tensor, and when: `before`, untimed, another time; `own`: by each worker something else."""
+    """The records of each tensor; `before`: sent once before, untimed; `own`: different for each worker."""
 
     name: str
     generation: int
@@ -34,7 +34,7 @@ CASES = (
 
 
 def timed(case: Case, rounds: int) -> list[float]:
-    """How many ns a record took, by round."""
+    """The nanoseconds of a record, by round."""
     tables = WorkerNames([("other", 0), ("w", 0)], [None, *((1, layer, 0) for layer in range(TENSORS))])
     before = [_records(1, 1)] * WORKERS
     records = [_records(case.generation, case.ticks, case.own * worker * TENSORS) for worker in range(WORKERS)]

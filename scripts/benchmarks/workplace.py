@@ -1,7 +1,7 @@
 """Where a run may leave files and segments, and the environment of the processes it starts.
 
-Nothing of it stays: the folder goes with the run, and so do segments under its prefix, whatever became of their
-processes.
+Nothing remains: the folder is removed at the end of the run, and so are segments with its prefix, whatever happened to
+their processes.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from brickd.shm.segment_files import find
 _SCRIPTS = Path(__file__).resolve().parent.parent
 SHM = Path("/dev/shm")
 _BURIAL_SECONDS, _LOOK_SECONDS = 30, 0.01
-_FOREIGN = ("BRICKD", "LTTNG", "OTEL", "PROMETHEUS", "PYTHON")  # settings of what is measured
+_FOREIGN = ("BRICKD", "LTTNG", "OTEL", "PROMETHEUS", "PYTHON")  # settings of the measured tools
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """A folder and the environment of what runs in it."""
+    """A folder, and the environment of the processes in it."""
 
     folder: Path
     environment: dict[str, str]
 
     @property
     def runtime(self) -> Path:
-        """Where a daemon of the run, and whoever asks it, is at home."""
+        """The runtime directory of a daemon of the run, and of its clients."""
         return Path(self.environment["BRICKD_RUNTIME_DIR"])
 
     @contextmanager
     def seen_here(self) -> Iterator[None]:
-        """Have this process see the segments and the checkpoint of the run, too."""
+        """Let this process see the segments and the checkpoint of the run, too."""
         before = dict(os.environ)
         os.environ |= {name: value for name, value in self.environment.items() if name.startswith("BRICKD")}
         try:
@@ -51,7 +51,7 @@ class Workplace:
             os.environ |= before
 
     def await_burial(self) -> None:
-        """Wait until whoever reads has seen all workers end, and has removed their segments."""
+        """Wait until the reader has seen all workers end, and has removed their segments."""
         until = time.monotonic() + _BURIAL_SECONDS
         while (left := find(self.environment["BRICKD_SHM_PREFIX"])) and time.monotonic() < until:
             time.sleep(_LOOK_SECONDS)
@@ -59,7 +59,7 @@ class Workplace:
             raise RuntimeError(f"{len(left)} segments of workers that ended are still there, the first is {left[0]}")
 
     def remove_segments(self) -> None:
-        """Remove those that are left, whatever became of their processes."""
+        """Remove the remaining segments, whatever happened to their processes."""
         for file in SHM.glob(self.environment["BRICKD_SHM_PREFIX"] + "*"):
             file.unlink(missing_ok=True)
 
@@ -70,14 +70,14 @@ class Workplace:
         variables: Mapping[str, str] = MappingProxyType({}),
         ends: tuple[int, ...] = (0,),
     ) -> subprocess.CompletedProcess[str]:
-        """Run this Python with arguments, under another command if one is given; the output as text.
+        """Run this Python with arguments, under another command if given; returns the output as text.
 
-        `ends`: the exit statuses that are well.
+        `ends`: the exit statuses of success.
         """
         done = subprocess.run(
             [*under, sys.executable, *arguments],
             env=self.environment | dict(variables),
-            cwd=self.folder,  # which Python puts before all that is installed
+            cwd=self.folder,  # which Python searches before all installed packages
             capture_output=True,
             text=True,
             check=False,
@@ -88,13 +88,13 @@ class Workplace:
         return done
 
     def ask(self, module: str, *arguments: object, **variables: str) -> Any:
-        """What the `main` of a module of this package printed as JSON, in a fresh process."""
+        """Run the `main` of a module of this package in a fresh process; returns its JSON."""
         return json.loads(self.python("-m", f"benchmarks.{module}", *map(str, arguments), variables=variables).stdout)
 
 
 @contextmanager
 def workplace(what: str = "bench") -> Iterator[Workplace]:
-    """A workplace for one run of something."""
+    """A workplace for one run."""
     with tempfile.TemporaryDirectory(prefix=f"brickd-{what}-") as name:
         folder = Path(name)
         prometheus = folder / "prometheus"
@@ -117,5 +117,4 @@ def workplace(what: str = "bench") -> Iterator[Workplace]:
 
 
 def progress(text: str) -> None:
-    """Say what is being done."""
     print(f"bench: {text}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""What it costs that a module is instrumented: `python -m benchmarks.wrapped ROUNDS`, as BRICKD_FINGERPRINTS says.
+"""The cost of instrumenting a module: `python -m benchmarks.wrapped ROUNDS`, with BRICKD_FINGERPRINTS.
 
-A model whose modules do nothing is called as it is, with wrappers that do nothing, and instrumented; each time with the
-next of many inputs, so that of its steps those are drawn that are to be.
+A model whose modules do nothing is called plain, with wrappers that do nothing, and instrumented; each time with the
+next of many inputs, so that the right steps are sampled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Model(torch.nn.Module):  # type: ignore[misc]
 
 
 def main() -> None:
-    """Measure; nanoseconds of a module as JSON."""
+    """Measure; prints nanoseconds per module as JSON."""
     pin(0)
     torch.set_num_threads(1)
     models = {name: _Model().eval() for name in ("plain", "wrapped", "instrumented")}

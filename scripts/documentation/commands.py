@@ -16,14 +16,14 @@ from brickd.query.verbs import VERBS
 
 
 class Paragraph(NamedTuple):
-    """A paragraph of a help text; `literal`: its lines stay as they are."""
+    """A paragraph of a help text; `literal`: its lines are not filled."""
 
     text: str
     literal: bool
 
 
 class Command(NamedTuple):
-    """One command with what its `--help` prints."""
+    """One command, with the texts of its `--help`."""
 
     name: str
     usage: str

@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds the site: fills in the commands, takes out links to files of the repository.
+"""mkdocs hooks: fill in the commands, and remove links to files of the repository.
 
 Owns: the differences between a page in the repository and on the site. Must not know: what commands look like.
 """
@@ -19,7 +19,7 @@ _CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """The page as it goes to the site."""
+    """The page for the site."""
     text = filled(markdown) if page.file.src_uri == PAGE else markdown
     folder, docs = Path(page.file.abs_src_path).parent, Path(config["docs_dir"]).resolve()
     for link in reversed(list(links(text))):
@@ -30,7 +30,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    r"""The page in HTML: GitHub reads `\|` in the code of a table as `|`, and mkdocs leaves it.
+    r"""The page in HTML: in the code of a table GitHub reads `\|` as `|`, and mkdocs keeps it.
 
     >>> on_page_content(r"<td><code>a\|b</code></td> \|")
     '<td><code>a|b</code></td> \\|'

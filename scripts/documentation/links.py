@@ -1,7 +1,7 @@
 """The links of the README and of the pages under docs/.
 
-Owns: what a link and an anchor are, which links lead nowhere. Must not know: mkdocs. Invariants: what is inside code is
-no link; an anchor is the same on GitHub and on the site.
+Owns: what a link and an anchor are, which links are broken. Must not know: mkdocs. Invariants: text in code is no link;
+an anchor is the same on GitHub and on the site.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pages(root: Path) -> list[Path]:
 
 
 def read(path: Path) -> str:
-    """A page as readers see it, with what is generated."""
+    """A page as its readers see it, with generated parts."""
     text = path.read_text()
     return filled(text) if path.as_posix().endswith(f"docs/{PAGE}") else text
 
@@ -51,7 +51,7 @@ def anchors(text: str) -> list[str]:
 
 
 def broken(root: Path) -> list[str]:
-    """Each link that leads nowhere, and each anchor that a page has twice, as 'page: what is wrong'."""
+    """Each broken link, and each duplicate anchor of a page, as 'page: what is wrong'."""
     found = []
     for path in pages(root):
         text, name = read(path), path.relative_to(root)

@@ -1,6 +1,6 @@
 """The manual pages: brickd.1, and one page for each verb.
 
-Owns: how a command looks in roff. Must not know: click. Invariant: no text of a command is read as a request of roff.
+Owns: how a command looks in roff. Must not know: click. Invariant: no text of a command is read as a roff request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from documentation.commands import Command, Paragraph, commands, verbs
 
 
 def write(folder: Path, version: str) -> list[Path]:
-    """Write every page into a folder, which is made if it does not exist; return the paths."""
+    """Write every page into a folder, which is created if missing; returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     every = list(commands())
     pages = []
@@ -52,7 +52,7 @@ def _list(rows: Sequence[tuple[str, str]]) -> Iterable[str]:
 
 
 def _text(text: str) -> str:
-    r"""A line of text as roff takes it.
+    r"""A line of text, escaped for roff.
 
     >>> print(_text("-o FILE"), _text(".it"), _text("a\\b"))
     \-o FILE \&.it a\eb

@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 def build(root: Path) -> bool:
-    """Build root/site; whether mkdocs had nothing to warn of."""
-    # Material announces other releases of mkdocs at each build. -P: brickd is the installed one, which is compiled.
+    """Build root/site; returns whether mkdocs had no warning."""
+    # Material announces other releases of mkdocs at each build. -P: use the installed brickd, which is compiled.
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    # Never --quiet: mkdocs then does not count its warnings, and strict mode finds none.
+    # Never --quiet: mkdocs would not count its warnings, and strict mode would find none.
     command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", "mkdocs.yml"]
     return subprocess.run(command, env=environment, cwd=root, check=False).returncode == 0

@@ -1,1 +1,1 @@
-"""Mutants of brickd: what the tests do not notice when it is wrong."""
+"""Mutants of brickd: which faults the tests do not notice."""

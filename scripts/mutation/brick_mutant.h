@@ -1,5 +1,5 @@
-/* Which mutant runs: the number in MUTANT_CHOSEN, 0 none. With MUTANTS_REACHED, a file with a byte for each, every
- * mutant that code comes to is marked there. */
+/* Selects the mutant that runs: the number in MUTANT_CHOSEN, 0: none. MUTANTS_REACHED names a file with a byte for
+ * each mutant, in which every mutant that the code reaches is marked. */
 #ifndef BRICK_MUTANT_H
 #define BRICK_MUTANT_H
 

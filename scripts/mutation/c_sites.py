@@ -1,8 +1,8 @@
-"""Changes of C sources: all of a file's in one text, of which a number chooses one at run time.
+"""Changes of C sources: one text contains all changes of a file, and a number selects one at run time.
 
 Owns: the operators, and where none may be applied. Must not know: the draw, tests, compilers. A changed expression
 becomes `(BRICK_MUTANT(number) ? (changed) : (original))`; a removed statement becomes
-`{ if (!BRICK_MUTANT(number)) statement }`. A change that gives no C is found by who compiles it.
+`{ if (!BRICK_MUTANT(number)) statement }`. The compiler finds changes that are not valid C.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SWAPPED = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
     "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|",
 }  # fmt: skip
-# What the compiler must know, and what is text to it.
+# What the compiler must know, and what it treats as text.
 _CONSTANT = frozenset(
     {
         "sizeof_expression", "alignof_expression", "offsetof_expression", "array_declarator", "enumerator",
@@ -30,7 +30,7 @@ _CONSTANT = frozenset(
 )  # fmt: skip
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)[uUlL]*")
 _ONE = re.compile(r"1[uUlL]*")
-# Calls that only the tests' own builds hold: in what is shipped they are empty, so removing one changes nothing.
+# Calls that only the tests' builds contain: in releases they are empty, so removing one changes nothing.
 _OF_TESTS = frozenset({"BRICK_POINT"})
 _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PARSER = Parser(Language(tree_sitter_c.language()))
@@ -42,7 +42,7 @@ def _text(node: Node) -> str:
 
 
 def _changes(node: Node) -> Iterator[str]:
-    """What an expression is changed to."""
+    """The changes of an expression."""
     if node.type == "binary_expression":
         left, operator, right = (node.child_by_field_name(name) for name in ("left", "operator", "right"))
         assert left is not None
@@ -58,12 +58,12 @@ def _changes(node: Node) -> Iterator[str]:
         assert argument is not None
         yield _text(argument)
     elif node.type == "number_literal" and _WHOLE.fullmatch(_text(node)):
-        # Most ones are truth, for which two is the same; as a number, one less is as wrong as one more.
+        # Most ones are truth values, for which two is the same; as a number, one less is as wrong as one more.
         yield "0" if _ONE.fullmatch(_text(node)) else f"{_text(node)} + 1"
 
 
 def _chooses_one_side(comparison: Node) -> bool:
-    """Whether it is that of a minimum or maximum, `a < b ? a : b`: where both are equal, either is right."""
+    """Whether it belongs to a minimum or maximum, `a < b ? a : b`: if both are equal, either is right."""
     above = comparison.parent
     while above is not None and above.type == "parenthesized_expression":
         above = above.parent
@@ -84,7 +84,7 @@ def _is_removable(node: Node) -> bool:
 
 
 def _is_swapped_whole(condition: Node) -> bool:
-    """Whether the one change of a condition is already that it is negated."""
+    """Whether the only change of a condition is its negation."""
     (test,) = condition.named_children[-1:]
     operator = test.child_by_field_name("operator")
     return operator is not None and _text(operator) in ("==", "!=", "!")
@@ -101,7 +101,7 @@ class _Walk:
         return self._chosen.get(site.place)
 
     def text(self, node: Node, inside: bool = False) -> str:
-        """The node as it is to be; `inside`: it is in a function, where code runs."""
+        """The node's new text; `inside`: it is in a function, where code runs."""
         raw = _text(node)
         if node.type in _CONSTANT or (node.type == "declaration" and re.match(r"\s*static\b", raw)):
             return raw
@@ -138,7 +138,6 @@ class _Walk:
 
 
 def sites(file: str, text: str) -> list[Site]:
-    """All changes that a source allows."""
     source = text.encode()
     walk = _Walk(file, source, {})
     walk.text(_PARSER.parse(source).root_node)
@@ -146,7 +145,7 @@ def sites(file: str, text: str) -> list[Site]:
 
 
 def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
-    """The source with these changes in it, each at its number.
+    """The source with these changes, each with its number.
 
     Args:
         file: its name.
@@ -156,13 +155,13 @@ def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
     source = text.encode()
     root = _PARSER.parse(source).root_node
     found = source[: root.start_byte].decode() + _Walk(file, source, chosen).text(root)
-    # Before the first function with a change: what is included above it may want to come first.
+    # Before the first function with a change: includes above it may have to come first.
     first = found[: found.index("BRICK_MUTANT(")]
     place = max(_beginnings(found, len(first)), default=0)
     return f'{found[:place]}#include "brick_mutant.h"\n{found[place:]}'
 
 
 def _beginnings(text: str, before: int) -> Iterator[int]:
-    """Where functions begin up to a place: at the beginning of a line with a name, behind an empty line or a brace."""
+    """Where functions begin before a position: at a line with a name, after an empty line or a brace."""
     for match in re.finditer(r"(?m)(?:\A|^\s*\n|^\}\n|\*/\n|^#[^\n]*[^\\\n]\n)(?=[A-Za-z_])", text[:before]):
         yield match.end()

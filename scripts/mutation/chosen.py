@@ -1,6 +1,6 @@
-"""Which mutant runs: the number in MUTANT_CHOSEN, 0 none.
+"""Selects the mutant that runs: the number in MUTANT_CHOSEN, 0: none.
 
-With MUTANTS_REACHED, a file with a byte for each, every mutant that code comes to is marked there.
+MUTANTS_REACHED names a file with a byte for each mutant, in which every mutant that the code reaches is marked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Marking:
-    """What equals no number, and marks each that it is compared with."""
+    """Equals no number, and marks each that it is compared with."""
 
     __hash__ = None  # type: ignore[assignment]
 

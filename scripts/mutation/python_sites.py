@@ -1,4 +1,4 @@
-"""Changes of Python sources: all of a file's in one text, of which a number chooses one at run time.
+"""Changes of Python sources: one text contains all changes of a file, and a number selects one at run time.
 
 Owns: the operators, and where none may be applied. Must not know: the draw, tests. A changed expression becomes
 `changed if MUTANT == number else original`; a removed statement becomes `if MUTANT != number: statement`.
@@ -41,7 +41,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 
 
 def _expressions(node: ast.expr) -> Iterator[ast.expr]:
-    """What an expression is changed to."""
+    """The changes of an expression."""
     match node:
         case ast.Compare(ops=ops):
             for place, one in enumerate(ops):
@@ -64,7 +64,7 @@ def _expressions(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_swapped_whole(test: ast.expr) -> bool:
-    """Whether the one change of a condition is already that it is negated."""
+    """Whether the only change of a condition is its negation."""
     match test:
         case ast.Compare(ops=[ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
             return True
@@ -74,10 +74,10 @@ def _is_swapped_whole(test: ast.expr) -> bool:
 
 
 class Changed(ast.NodeTransformer):
-    """A walk over a source that finds its sites and makes the chosen ones.
+    """A walk over a source that finds its sites and makes the selected changes.
 
     Attributes:
-        sites: that were found.
+        sites: the sites found.
     """
 
     def __init__(self, file: str, chosen: Mapping[int, int]) -> None:
@@ -91,10 +91,10 @@ class Changed(ast.NodeTransformer):
         return self._chosen.get(site.place)
 
     def visit(self, node: ast.AST) -> Any:
-        """Change a node where that is chosen, after those in it."""
-        if isinstance(node, ast.JoinedStr | ast.pattern):  # cannot hold every expression
+        """Change a node if it is selected, after its children."""
+        if isinstance(node, ast.JoinedStr | ast.pattern):  # cannot contain every expression
             return node
-        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: right code never breaks it
+        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: correct code never breaks it
             return node
         if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
             node.body = self._statements(node.body)
@@ -138,20 +138,20 @@ class Changed(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """Leave out annotations and decorators."""
+        """Omit annotations and decorators."""
         return self._function(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        """As other functions."""
+        """Omit annotations and decorators."""
         return self._function(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """Leave out bases and decorators."""
+        """Omit bases and decorators."""
         node.body = self._statements(node.body)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Leave out the annotation."""
+        """Omit the annotation."""
         node.value = None if node.value is None else self.visit(node.value)
         return node
 
@@ -167,23 +167,22 @@ def _choices(node: ast.expr, wanted: list[tuple[int, ast.expr]]) -> ast.expr:
 
 
 def sites(file: str, text: str) -> list[Site]:
-    """All changes that a source allows."""
     walk = Changed(file, {})
     walk.visit(ast.parse(text))
     return walk.sites
 
 
 def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
-    """The source with these changes in it, each at its number.
+    """The source with these changes, each with its number.
 
     Args:
-        file: its name, whose first part is the package that is to have the module `_mutant`.
+        file: its name, whose first part is the package that gets the module `_mutant`.
         text: the source.
         chosen: numbers of mutants, by place of their sites.
     """
     tree = Changed(file, chosen).visit(ast.parse(text))
     package = "brick_agent" if "brick_agent" in file else "brickd"
-    # Behind the docstring and what must stand first.
+    # After the docstring and statements that must be first.
     place = 1 if ast.get_docstring(tree) is not None else 0
     while place < len(tree.body) and getattr(tree.body[place], "module", None) == "__future__":
         place += 1

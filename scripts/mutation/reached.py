@@ -1,7 +1,7 @@
-"""A pytest plugin: which mutants each test comes to, and how long it takes.
+"""A pytest plugin: which mutants each test reaches, and how long it takes.
 
-Each process of pytest-xdist has a file in which all processes that its tests start mark what they come to. What a test
-came to, its seconds and whether it passed go to `<file>.json` at the end. What imports come to counts for each test.
+Each process of pytest-xdist has a file in which all processes of its tests mark the mutants that they reach. At the end
+each test's mutants, seconds and result go to `<file>.json`. Mutants that imports reach count for each test.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pytest
 _FOLDER, _COUNT = Path(os.environ["MUTANTS_FOLDER"]), int(os.environ["MUTANTS_COUNT"])
 _MARKS = _FOLDER / f"marks-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
 _MARKS.write_bytes(bytes(_COUNT))
-# Before anything of brickd is imported.
+# Before brickd is imported.
 os.environ["MUTANTS_REACHED"] = str(_MARKS)
 _found: dict[str, dict[str, object]] = {}
 _failed: set[str] = set()
 _skipped: set[str] = set()
-_imported: set[int] = set()  # what runs where modules are imported, before the first test: each test may depend on it
+_imported: set[int] = set()  # reached by imports before the first test: each test may depend on them
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Note what the imports of all test files come to."""
+    """Note what the imports of all test files reach."""
     try:
         return (yield)
     finally:
@@ -40,7 +40,7 @@ def _marked() -> set[int]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Note what a test came to."""
+    """Note what a test reaches."""
     with _MARKS.open("r+b") as marks:
         marks.write(bytes(_COUNT))
     began = time.monotonic()
@@ -54,7 +54,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note what does not pass: it says nothing about a mutant. What is skipped is not wanted here either."""
+    """Note failed tests, which show nothing about a mutant, and skipped ones."""
     if report.failed:
         _failed.add(report.nodeid)
     elif report.skipped:
@@ -62,5 +62,5 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Leave it for the parent."""
+    """Write the results for the parent."""
     _MARKS.with_suffix(".json").write_text(json.dumps(_found))

@@ -1,4 +1,4 @@
-"""Places where a source can be changed, and which of them are drawn.
+"""Places where a source can be changed, and the draw of some of them.
 
 Owns: what a site is, which sources are drawn from, the draw. Must not know: languages, tests. Invariant: the same
 sources, seed and number give the same mutants in the same order.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-# The sources whose mutants say most: what writes, reads, counts, keeps, judges and answers.
+# The sources whose mutants matter most: those that write, read, count, keep, judge and answer.
 SOURCES = (
     "agent/src/writer/*.[ch]",
     "agent/src/fingerprint/*.[ch]",
@@ -30,18 +30,18 @@ SOURCES = (
     "brickd/recording/*.py",
     "brickd/api/*.py",
 )
-# Everything that `--module` may name.
+# The sources that `--module` may name.
 ALL = ("agent/src/**/*.[ch]", "agent/include/*.h", "agent/brick_agent/**/*.py", "brickd/**/*.[ch]", "brickd/**/*.py")
 
 
 class Site(NamedTuple):
-    """A change that can be made.
+    """A possible change.
 
     Attributes:
         file: relative to the tree.
-        place: which of the file's, in the order in which it is walked.
-        line: where.
-        change: what, for people.
+        place: its index in the file, in the order of the walk.
+        line: its line.
+        change: a description for people.
     """
 
     file: str
@@ -51,7 +51,7 @@ class Site(NamedTuple):
 
 
 def sources(tree: Path, module: str | None = None) -> list[Path]:
-    """The sources to draw from: the listed ones, or those whose name's last part this is.
+    """The sources to draw from: the default ones, or those whose name ends in this module.
 
     Raises:
         LookupError: no source has that name.
@@ -66,7 +66,7 @@ def sources(tree: Path, module: str | None = None) -> list[Path]:
 
 
 def draw(sites: Sequence[Site], sample: int | None, seed: int) -> list[Site]:
-    """So many of them, in the order of the files; None: all."""
+    """A sample of the sites, in the order of the files; None: all."""
     if sample is None or sample >= len(sites):
         return sorted(sites)
     return sorted(random.Random(seed).sample(sorted(sites), sample))

@@ -1,4 +1,4 @@
-"""A copy of the repository in which all drawn mutants are, installed into an environment of its own.
+"""A copy of the repository with all drawn mutants, installed into its own environment.
 
 Owns: the copy and the installation. Must not know: the draw, tests.
 """
@@ -23,7 +23,6 @@ _INCLUDES = ("agent/include", "agent/src", "brickd/reader")
 
 
 def find(tree: Path, paths: Sequence[Path]) -> list[Site]:
-    """All sites of these sources."""
     found: list[Site] = []
     for path in paths:
         language = python_sites if path.suffix == ".py" else c_sites
@@ -48,7 +47,7 @@ def change(tree: Path, to: Path, mutants: Mapping[int, Site]) -> list[int]:
         mutants: by number.
 
     Returns:
-        The numbers of those that give no C.
+        The numbers of those that are not valid C.
     """
     by_file: dict[str, dict[int, int]] = defaultdict(dict)
     for number, site in mutants.items():
@@ -82,10 +81,10 @@ def _compiles(to: Path, file: str, text: str) -> bool:
 
 
 def install(to: Path, venv: Path) -> Path:
-    """Install the copy into an environment of its own, over another one that has everything else; its Python.
+    """Install the copy into its own environment on top of the existing one; returns its Python.
 
     Raises:
-        subprocess.CalledProcessError: with what pip wrote.
+        subprocess.CalledProcessError: with the output of pip.
     """
     own = to / ".venv"
     subprocess.run([venv / "bin" / "python", "-m", "venv", "--without-pip", own], check=True)

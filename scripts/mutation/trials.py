@@ -1,6 +1,6 @@
-"""Runs tests against mutants.
+"""The tests of mutants.
 
-Owns: which tests a mutant gets, how long, and what their end means. Must not know: how mutants are made.
+Owns: which tests a mutant gets, their time limit, and the meaning of their end. Must not know: how mutants are made.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from pathlib import Path
 
 COLLECT_SECONDS = 3.0  # until the first test runs
 FIRST_SECONDS = 3.0  # of tests before the others are even collected
-BUDGET_SECONDS = 60.0  # of tests for one mutant, as long as they took without one
+BUDGET_SECONDS = 60.0  # of tests for one mutant, by their times without a mutant
 _SLOWER = 4.0
 _PATIENCE_SECONDS = 30.0
 _FAILED, _NO_TESTS = 1, 5
-_THOSE = ("-m", "not slow and not nightly")  # the fast ones, and those of a little more
+_THOSE = ("-m", "not slow and not nightly")  # the fast tests, and some slower ones
 _UNNAMED = f"pytest ended with {_FAILED}"
 
 
 class End(StrEnum):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     KILLED = "killed"
     SURVIVED = "survived"
-    UNREACHED = "unreached"  # no test comes to it: it survived
+    UNREACHED = "unreached"  # no test reaches it: it survived
 
 
 @dataclass
 class Known:
-    """What is known of the tests without a mutant.
+    """The tests without a mutant.
 
     Attributes:
-        seconds: that each takes, of those that pass.
-        reaching: by mutant, the tests that come to it.
-        failed: tests that do not pass.
+        seconds: of each test that passes.
+        reaching: by mutant, the tests that reach it.
+        failed: tests that fail.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Known:
     failed: list[str] = field(default_factory=list)
 
     def of(self, number: int, file: str) -> list[str]:
-        """The tests for a mutant within the budget: those named most like its module first, then the shortest."""
+        """The tests for a mutant within the budget: those with names like its module first, then the shortest."""
         words = _words(file)
 
         def rank(test: str) -> tuple[int, float]:
@@ -62,7 +62,7 @@ class Known:
         return chosen
 
     def parts(self, chosen: Sequence[str]) -> Iterator[dict[str, float]]:
-        """The tests in parts, each longer than the one before: collecting all costs more than the first that fails."""
+        """The tests in growing parts: collecting all of them costs more than the first one that fails."""
         spent, end, part = 0.0, FIRST_SECONDS, dict[str, float]()
         for test in chosen:
             part[test] = self.seconds[test]
@@ -80,12 +80,12 @@ def _words(file: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Trial:
-    """A mutant and its end.
+    """A mutant and its outcome.
 
     Attributes:
-        end: what became of it.
-        tests: how many ran against it at most.
-        reaching: how many come to it.
+        end: the outcome.
+        tests: the largest number of tests run against it.
+        reaching: how many tests reach it.
         by: the test that failed.
     """
 
@@ -96,9 +96,9 @@ class Trial:
 
 
 def isolated(command: Iterable[str | Path]) -> list[str]:
-    """A command with a /dev/shm and processes of its own, which end with it, where this user may have them."""
+    """A command with its own /dev/shm and processes, which end with it, if this user may have them."""
     own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    # No exec: a test that runs as process 1 is one that a host never sees.
+    # No exec: the test must not become process 1, which no host sees.
     mount = 'mount -t tmpfs -o size=1g,mode=1777 brickd-mutants /dev/shm && "$@"; exit $?'
     line = [*map(str, command)]
     if shutil.which("unshare") and subprocess.run([*own, "true"], capture_output=True, check=False).returncode == 0:
@@ -111,7 +111,7 @@ def _environment(python: Path, **more: str) -> dict[str, str]:
 
 
 def measure(tree: Path, python: Path, count: int, processes: int, files: Sequence[str] = ()) -> Known:
-    """Run the fast tests, those of these files or all, without a mutant."""
+    """Run the fast tests, in these files or in all, without a mutant."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["-q", "-n", str(processes), "--dist", "worksteal", "-p", "mutation.reached", *_THOSE]
         command = isolated([python, "-P", "-m", "pytest", *options, *files])
@@ -128,7 +128,7 @@ def measure(tree: Path, python: Path, count: int, processes: int, files: Sequenc
 
 
 def tests_of(found: Mapping[str, Mapping[str, object]]) -> Known:
-    """What the plugin noted."""
+    """The results of the plugin."""
     tests = Known()
     for name, outcome in found.items():
         reached, seconds = outcome["reached"], outcome["seconds"]
@@ -153,13 +153,13 @@ def attempt(tree: Path, python: Path, tests: Known, number: int, file: str) -> T
 
 
 def _sure_killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
-    """As `_killer`, where that names a test or a sudden end; what names neither is tried again."""
+    """Like `_killer`, but tries again if the end was neither a named test nor a crash."""
     by = _killer(tree, python, part, number)
     return _killer(tree, python, part, number) if by == _UNNAMED else by
 
 
 def _killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
-    """The first of these tests that fails with a mutant, or how they ended; None: all pass."""
+    """The first test that fails with a mutant, or how the tests ended; None: all pass."""
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "tests"
         names.write_text("\n".join(part))

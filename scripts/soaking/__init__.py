@@ -1,6 +1,6 @@
-"""What `scripts/soak` does: workers come, go wrong and go, a daemon over them is killed, and everything is counted.
+"""The parts of `scripts/soak`: workers come, fail and go, their daemon is killed, and everything is counted.
 
-`worker` is all that runs in the workers; what each did stands in its `account`, which outlives it. `population` starts
-and ends them, `daemon` the daemon, `churn` says when (from a seed); `samples` watches meanwhile, `judgement` compares
-the accounts with what brickd says in the end, `report` shows both.
+`worker` is the code in the workers; each writes its `account`, which survives it. `population` starts and ends them,
+`daemon` the daemon, `churn` decides when (from a seed); `samples` watches meanwhile, `judgement` compares the accounts
+with brickd's numbers at the end, `report` shows both.
 """

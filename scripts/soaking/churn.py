@@ -1,8 +1,8 @@
-"""When what happens: a schedule drawn from the seed, carried out while processes tell over pipes what became of them.
+"""The schedule, drawn from the seed, and its execution, while processes report over pipes.
 
-The first half of the time daemons are killed; the second half belongs to one, whose growth can be judged. No worker is
-asked to end while nobody consumes its segment, nor is a daemon killed while one ends: its totals would go with it, as
-they are to (`brickd up` is what keeps them), and nothing could be compared.
+In the first half of the time daemons are killed; the second half belongs to one daemon, whose growth can be judged. No
+worker is asked to end while no daemon consumes its segment, and no daemon is killed while a worker ends: its totals
+would be lost by design (`brickd up` keeps them), and could not be compared.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from soaking.population import Life, Population
 from soaking.samples import Samples
 
 SAMPLE_S = 3.0
-_GONE_MAX = 32  # so many may go between two looks: of 64 brickd shows each by itself
+_GONE_MAX = 32  # workers that may go between two looks: brickd shows 64 dead ones each by itself
 SECOND_HALF = 0.5  # from here on no daemon is killed
 _BIRTHS_MAX = 8  # ordered at once
-_DEAD_MAX = 32  # dead segments while no daemon holds them: in a small /dev/shm a new worker would remove more
-_LATEST_S = 0.1  # a look at who may be asked to end
+_DEAD_MAX = 32  # dead segments without a daemon: in a small /dev/shm a new worker would remove more
+_LATEST_S = 0.1  # the interval of checks which workers may end
 _PATIENCE_S = 120.0
 _REST_S = 0.2
 _HURRY_S = 0.02
-_TURN_S = 1.0  # so long workers may end before the next daemon is killed, however often that is due
+_TURN_S = 1.0  # workers may end for this long before the next daemon is killed, even if that is due more often
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked for."""
+    """The options of a run."""
 
     seed: int
     seconds: float
@@ -43,7 +43,7 @@ class Wanted:
 
 
 class Churn:
-    """It goes on."""
+    """The execution of the schedule."""
 
     def __init__(self, wanted: Wanted, population: Population, daemon: Daemon, samples: Samples) -> None:
         self._wanted, self._population, self._daemon, self._samples = wanted, population, daemon, samples
@@ -97,16 +97,17 @@ class Churn:
         self._kill_due = True
 
     def _look(self) -> None:
-        """Now and then, and before more have gone than brickd shows each by itself."""
+        """Take a sample regularly, and before more have gone than brickd shows each by itself."""
         if self._samples.now_s >= self._look_at_s or self._population.went >= _GONE_MAX:
             self._population.went = 0
             self._samples.take(self._population, self._daemon)
             self._look_at_s = self._samples.now_s + SAMPLE_S
 
     def _replace_daemon(self) -> None:
-        """Kill it, wherever it is; another begins at once.
+        """Kill the daemon, whatever it does, and start another at once.
 
-        One that does not answer yet is killed, too, but not two in a row: on a slow machine none would ever answer.
+        A daemon that does not answer yet is killed, too, but not two in a row: on a slow machine none would ever
+        answer.
         """
         if (self._daemon.ready or not self._killed_unready) and not self._has_many_dead():
             self._kill_due = False
@@ -116,7 +117,7 @@ class Churn:
             self._daemon.start()
 
     def _ask_for_details(self) -> None:
-        """Once a service is known its operator wants every span of it: a wish that outlives any daemon."""
+        """Once a service is known, set that every span of it is recorded: the setting survives each daemon."""
         living = self._population.living
         if self._daemon.ready and any(life.plan.service == DETAILED and life.is_consumed() for life in living):
             self._detailed = self._daemon.ask("set", DETAILED, "--spans", "on")["spans"] == "on"
@@ -124,7 +125,7 @@ class Churn:
     # ---- the course of it
 
     def run(self, progress: Callable[[str], None]) -> None:
-        """All of it, until the last worker has ended and all was read of them."""
+        """Run until the last worker has ended and everything is read."""
         self._daemon.start()
         while not self._daemon.ready:
             self._pass(_LATEST_S)
@@ -161,7 +162,7 @@ class Churn:
             heapq.heappop(self._due)[2]()
 
     def _pass(self, seconds: float) -> None:
-        """Let time pass until something is told."""
+        """Wait until a report arrives."""
         population, daemon = self._population, self._daemon
         poll = select.poll()
         by_fd = {life.pidfd: life for life in population.living}
@@ -181,7 +182,7 @@ class Churn:
                 self._turn_until_s = time.monotonic() + _TURN_S
 
     def _finish(self, progress: Callable[[str], None]) -> None:
-        """Everybody ends, each as the daemon sees it; then it is waited until that has nothing left to do."""
+        """End all workers while a daemon sees it, and wait until the daemon has nothing left to do."""
         progress("all workers end")
         population, daemon = self._population, self._daemon
         population.close()

@@ -1,4 +1,4 @@
-"""Counters that brickd shows, and that never go back, whoever dies."""
+"""Counters that brickd shows, and that never decrease, whatever dies."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 from soaking.plan import KERNEL
 
-_ANY = 0  # daemon: what is in the segments and in every checkpoint
+_ANY = 0  # any daemon: what is in the segments and in every checkpoint
 
 
 class Counters:
-    """The highest that was seen of each, by service."""
+    """The highest value of each counter, by service."""
 
     def __init__(self) -> None:
         self._highest: dict[tuple[int, str], int] = {}
 
     def fallen(self, status: Any, life: int | None) -> list[str]:
-        """Which are lower than they were, in words.
+        """The counters that have decreased, as text.
 
         Args:
-            status: what `brickd status` says.
-            life: of which daemon, from 1; None: none answered.
+            status: the document of `brickd status`.
+            life: the number of the daemon, from 1; None: none answered.
         """
         now: Counter[tuple[int, str]] = Counter()
         for entry in status["workers"]:
@@ -32,7 +32,7 @@ class Counters:
                 now[_ANY, f"{service}: {stream} dropped"] += sum(ledger[stream]["dropped"].values())
             if life is None:
                 continue
-            # What a daemon had read and not kept the next one reads anew: these count within a daemon's life.
+            # What a daemon read but did not save, the next one reads again: these count within a daemon's life.
             details = ledger["details"]
             now[life, f"{service}: details read"] += details["consumed"] + details["lost_with_daemon"]
             now[life, f"{service}: events consumed"] += ledger["events"]["consumed"]

@@ -1,4 +1,4 @@
-"""The daemon of a run: a real `brickd up`, killed and started again, asked by its verbs, weighed from outside."""
+"""The daemon of a run: a real `brickd up`, killed and restarted, queried by its verbs, measured from outside."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from brickd.shm.segment_files import find
 
 @dataclass(frozen=True)
 class Weight:
-    """What a daemon and the segments take."""
+    """The memory and files of a daemon and the segments."""
 
     rss_bytes: int
     fds: int
@@ -27,12 +27,12 @@ class Weight:
 
 
 class Daemon:
-    """It runs or not.
+    """A daemon that may run or not.
 
     Attributes:
-        ready: it runs, and has said that it answers.
-        life: which one it is.
-        kills: how often it was killed.
+        ready: it runs, and has reported that it answers.
+        life: its number.
+        kills: how often a daemon was killed.
     """
 
     def __init__(self, place: Workplace) -> None:
@@ -44,7 +44,7 @@ class Daemon:
         self.kills = 0
 
     def start(self) -> None:
-        """Begin; `receive` says when it answers."""
+        """Start it; `receive` reports when it answers."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "brickd", "up"],
             env=self._place.environment,
@@ -56,36 +56,36 @@ class Daemon:
 
     @property
     def fd(self) -> int:
-        """Readable once it says that it answers, and once it has ended."""
+        """Readable when it reports that it answers, and when it has ended."""
         assert self._process is not None
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def receive(self) -> None:
-        """It says something: that it answers, or by its end that it does not.
+        """Read its report that it answers, or its unexpected end.
 
         Raises:
-            RuntimeError: it ended, and nobody had it end.
+            RuntimeError: it ended by itself.
         """
         if b"the daemon runs" not in os.read(self.fd, 1 << 12):
             raise RuntimeError(f"brickd up {'ended by itself' if self.ready else 'did not start'}:\n{self.log()}")
         self.ready = True
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the kernel has dropped its locks."""
+        """Send SIGKILL, and wait until the kernel has dropped its locks."""
         assert self._process is not None
         self._process.kill()
         self._over()
         self.kills += 1
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until it stands."""
+        """Send SIGSTOP, and wait until it has stopped."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
@@ -98,27 +98,27 @@ class Daemon:
         return status
 
     def end(self) -> int:
-        """As the operator ends it: its exit status."""
+        """End it like an operator; returns its exit status."""
         self.ask("down")
         return self._over()
 
     def leave(self) -> None:
-        """End it whatever it does."""
+        """Kill it if it runs."""
         if self._process is not None:
             self._process.kill()
             self._over()
         self._log.close()
 
     def ask(self, verb: str, *arguments: str) -> Any:
-        """What a verb says, with a daemon or without."""
+        """The answer of a verb, with a daemon or without."""
         return json.loads(self._place.python("-m", "brickd", verb, *arguments, "--json").stdout)
 
     def log(self) -> str:
-        """What all daemons complained of."""
+        """The log of all daemons."""
         return (self._place.folder / "daemon.log").read_text(errors="replace")
 
     def weighed(self) -> Weight | None:
-        """What it takes; None where none runs."""
+        """Its memory and files; None if it does not run."""
         if self._process is None:
             return None
         process = psutil.Process(self._process.pid)

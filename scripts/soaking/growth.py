@@ -1,4 +1,4 @@
-"""Whether a daemon grows while as many workers as ever come and go."""
+"""Whether a daemon grows while a constant number of workers comes and goes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from soaking.daemon import Weight
 from soaking.judgement import Check
 from soaking.samples import Sample
 
-# Of the time that one daemon has to itself the first third is not looked at: it fills up to what it keeps (64 dead
-# workers, a thousand events). Then the largest of the second third is compared with the largest of the last one. What
-# is allocated for one answer or one checkpoint and given back leaves Python's heap larger now and then by some MB, by
-# chance earlier or later. Descriptors are not judged here: they are to be as few in the end as before the first worker.
+# The first third of the last daemon's time is skipped: it fills up to its limits (64 dead workers, a thousand events).
+# Then the largest value of the second third is compared with that of the last one. Memory for one answer or one
+# checkpoint occasionally grows Python's heap by some MB, earlier or later by chance. Descriptors are not judged here:
+# in the end they must be as few as before the first worker.
 GROWTH_MAX = 1.15
-_LOOKS_MIN = 5  # in each third: below that chance decides
+_LOOKS_MIN = 5  # in each third: with fewer, chance decides
 _WHAT = ("rss_bytes", "fds", "shm_files", "shm_bytes")
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Of one amount: as it was first seen with workers, in the end without any, and at most."""
+    """The growth of one amount: first with workers, at the end without any, and the maximum."""
 
     what: str
     first: int
@@ -29,7 +29,7 @@ class Growth:
 
 
 def growth(samples: Sequence[Sample], end: Weight) -> list[Growth]:
-    """Of everything that is weighed."""
+    """The growth of all amounts."""
     weights = [each.weight for each in samples if each.weight is not None]
     result = []
     for what in _WHAT:
@@ -39,7 +39,7 @@ def growth(samples: Sequence[Sample], end: Weight) -> list[Growth]:
 
 
 def ratio(samples: Sequence[Sample], ends_at_s: float) -> float | None:
-    """By how much the memory of the last daemon grew until nobody came any more; None where too few looks tell."""
+    """The growth of the last daemon's memory until the last worker came; None: too few looks."""
     sizes = [
         each.weight.rss_bytes
         for each in samples
@@ -50,7 +50,7 @@ def ratio(samples: Sequence[Sample], ends_at_s: float) -> float | None:
 
 
 def judge(grown: float | None) -> list[Check]:
-    """Whether its memory stays what it is."""
+    """Judge whether its memory stays constant."""
     if grown is None:
         return []
     return [Check("growth of the last daemon's memory", f"{grown:.3f}", f"at most {GROWTH_MAX}", grown <= GROWTH_MAX)]

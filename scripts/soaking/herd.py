@@ -1,7 +1,7 @@
-"""The storm's workers, from outside: ordered, killed, asked to end, and what each counted.
+"""The storm's workers, seen from outside: ordered, killed, asked to end, and their counts.
 
-Owns: their processes and the folder of their accounts. Must not know: daemons, what brickd shows. Invariant: a signal
-goes to the process that said its number, never to another one that has the number now.
+Owns: their processes and the folder of their accounts. Must not know: daemons, brickd's numbers. Invariant: a signal
+goes to the process that reported its pid, never to another one that has the pid now.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from soaking.storm_worker import BRICKS
 
 
 class Herd:
-    """All of them.
+    """All workers.
 
     Attributes:
-        living: the pidfds of those that said their process id, by that.
+        living: by pid, the pidfds of the workers that reported it.
         ordered: how many were ordered; forks and execs come on top.
-        came: how many of the ordered ones said that they are there.
-        spawned: how many forks and execs did.
+        came: how many of the ordered ones have reported.
+        spawned: how many forks and execs have reported.
     """
 
     def __init__(self, place: Workplace) -> None:
@@ -49,20 +49,20 @@ class Herd:
         )
 
     def order(self, service: str, seed: int) -> None:
-        """Have one born."""
+        """Order a worker."""
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(f"{service} {seed}\n".encode())
         self._nursery.stdin.flush()
         self.ordered += 1
 
     def signal(self, pids: Collection[int], number: signal.Signals) -> None:
-        """Send it to these of the living."""
+        """Send a signal to some of the living."""
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.living[pid], number)
 
     def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Take note of who comes and goes, for so long or until something holds; whether it does."""
+        """Note workers that come and go, for `seconds` or until `until` holds; returns whether it does."""
         assert self._nursery.stdout is not None
         output_fd, deadline_s = self._nursery.stdout.fileno(), time.monotonic() + seconds
         while not until():
@@ -88,12 +88,12 @@ class Herd:
             self.came += how == b"ordered"
             self.spawned += how == b"spawned"
             pid = int(number)
-            if pid not in self.living:  # else it became another program
+            if pid not in self.living:  # otherwise it became another program
                 with contextlib.suppress(ProcessLookupError):
                     self.living[pid] = os.pidfd_open(pid)
 
     def counted(self) -> dict[str, Counted]:
-        """What each worker counted until now, by the uuid of its segment."""
+        """The counts of each worker so far, by the uuid of its segment."""
         found = {}
         for path in self._folder.iterdir():
             service, pid, segment = path.name.split(",")
@@ -104,7 +104,7 @@ class Herd:
         return found
 
     def leave(self) -> None:
-        """End whatever is there still."""
+        """Kill the remaining workers."""
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
         with contextlib.suppress(BrokenPipeError):

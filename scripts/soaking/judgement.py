@@ -1,7 +1,7 @@
-"""Whether it adds up: what the workers did by their own accounts against what brickd knows of them in the end.
+"""The comparison of the workers' own accounts with brickd's numbers at the end.
 
-Knows nothing of how either came about. A `Check` says what was seen and what was wanted; where an amount is exact it
-also says how much of it nobody can explain.
+Must not know: how either is made. A `Check` has the value seen and the value expected; for an exact amount also how
+much of it is unexplained.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Check:
     """One thing that must hold.
 
     Attributes:
-        unexplained: how many records more or fewer than can be; 0 where nothing is counted.
+        unexplained: how many records too many or too few; 0 if nothing is counted.
     """
 
     name: str
@@ -33,26 +33,26 @@ class Check:
 
 
 def within(name: str, found: int, bounds: Bounds) -> Check:
-    """An amount that is known as far as the bounds."""
+    """Check an amount against bounds."""
     off = bounds.off(found)
     wanted = f"{bounds.low:,}" if bounds.low == bounds.high else f"{bounds.low:,} to {bounds.high:,}"
     return Check(name, f"{found:,}", wanted, not off, off)
 
 
 def equal(name: str, found: int, wanted: int) -> Check:
-    """An amount that is known exactly."""
+    """Check an exact amount."""
     return within(name, found, Bounds(wanted, wanted))
 
 
 @dataclass
 class Found:
-    """What brickd knows of some workers together.
+    """brickd's numbers of some workers together.
 
     Attributes:
-        attempts: of span details and of events, by the writers' own count.
+        attempts: of span details and of events, by the writers' own counters.
         finalized: how many finalizes were read.
-        counts: of each brick, what is only bounded apart.
-        measured_ns: of what was measured.
+        counts: of each brick, with bounds counted separately.
+        measured_ns: the sum of measurements.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -63,7 +63,7 @@ class Found:
 
     @classmethod
     def of(cls, workers: Iterable[Worker]) -> Found:
-        """Of these."""
+        """Add up some workers."""
         found, workers = cls(), list(workers)
         for worker in workers:
             found.ledger.add(worker.ledger)
@@ -78,13 +78,13 @@ class Found:
 
 
 def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found) -> list[Check]:
-    """Whether what was found of a service is what its workers did.
+    """Check the numbers of a service against the accounts of its workers.
 
     Args:
         service: its name.
         done: by kind.
-        cut_lanes: in so many a write may have been cut off by a kill: of each one record at most is missing.
-        found: all that brickd knows of it, once it has nothing left to read.
+        cut_lanes: lanes in which a kill may have cut off a write: each misses at most one record.
+        found: all of brickd's numbers about it, when nothing is left to read.
     """
     ledger, cut = found.ledger, Bounds(0, cut_lanes)
     spans, deferred, dropped = ledger.spans, ledger.deferred, ledger.events_dropped

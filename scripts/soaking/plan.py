@@ -1,4 +1,4 @@
-"""What one worker is to do, drawn from the seed and its number."""
+"""The work of one worker, drawn from the seed and its number."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from dataclasses import asdict, dataclass, replace
 from soaking.account import ROWS
 
 REQUEST, WORK, LEFT, KERNEL = "request", "work", "left", "kernel"  # bricks; the last one is only deferred
-MEASURED_NS = 7  # what each measurement says
-# Of these the operator wants every span in detail: see `Churn`.
+MEASURED_NS = 7  # the value of each measurement
+# The service whose spans are all recorded in detail: see `Churn`.
 DETAILED = "detailed"
 SERVICES = ("api", "batch", DETAILED)
-_NAMES = 12  # declared ones of a service: fewer than there are workers, so that they come again
+_NAMES = 12  # declared names per service: fewer than workers, so they are used again
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What it does.
+    """The work of a worker.
 
     Attributes:
-        number: which worker it is; of a fork's child its parent's with a letter behind it.
-        worker: the name that it declares (BRICKD_WORKER), or "".
+        number: of the worker; a fork's child has its parent's with a letter appended.
+        worker: its declared name (BRICKD_WORKER), or "".
         lanes: BRICKD_LANES, which may be too few.
-        threads: that record at once, anew in each batch.
+        threads: that record at the same time, new ones in each batch.
         spans: of each thread in a batch.
         defers: in a batch.
-        flood: each so many batches it records more than any ring holds; 0: never.
+        flood: after this many batches it records more than any ring holds; 0: never.
         leaves_open: its threads end with a span open.
         rests_s: between two batches.
-        forks: after so many batches; 0: never.
-        pauses_s: once it does nothing for so long.
+        forks: after this many batches; 0: never.
+        pauses_s: the length of one long pause.
     """
 
     number: str
@@ -48,28 +48,28 @@ class Plan:
     pauses_s: float
 
     def json(self) -> str:
-        """In a line."""
+        """The plan in one line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, line: str) -> Plan:
-        """What `json` said."""
+        """Parse the output of `json`."""
         return cls(**json.loads(line))
 
     def child(self) -> Plan:
-        """What its child does: the same under the same name, and has none."""
+        """The plan of its child: the same work under the same name, without a child."""
         return replace(self, number=self.number + "c", forks=0)
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a worker.
+    """The end of a worker.
 
     Attributes:
-        lives_s: so long.
-        killed: else it ends by itself, as it is asked to.
+        lives_s: its lifetime.
+        killed: otherwise it ends when asked.
         stopped_after_s: SIGSTOP; None: never.
-        stopped_s: until SIGCONT, or SIGKILL where it lives no longer than that.
+        stopped_s: until SIGCONT, or until SIGKILL if its lifetime ends before.
     """
 
     lives_s: float
@@ -79,7 +79,7 @@ class Fate:
 
 
 def plan(seed: int, number: int) -> Plan:
-    """Of the worker with this number."""
+    """The plan of the worker with this number."""
     draw = random.Random(f"plan {seed} {number}")
     return Plan(
         number=str(number),
@@ -98,9 +98,9 @@ def plan(seed: int, number: int) -> Plan:
 
 
 def fate(seed: int, number: str) -> Fate:
-    """Of the worker with this number: four of five live shortly."""
+    """The end of the worker with this number: four of five live for a short time."""
     draw = random.Random(f"fate {seed} {number}")
     lives_s = draw.uniform(0.0, 3.0) if draw.random() < 0.8 else draw.uniform(10.0, 60.0)
     stopped_after_s = draw.uniform(0.0, lives_s) if draw.random() < 0.15 else None
-    # Longer than the daemon waits before it takes a worker without a lock for dead, or shortly.
+    # Longer than the daemon waits before it takes a worker without a lock for dead, or much shorter.
     return Fate(lives_s, draw.random() < 0.5, stopped_after_s, draw.choice([0.05, 0.5, 8.0]))

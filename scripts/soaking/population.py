@@ -1,4 +1,4 @@
-"""The workers that there are: born, stopped, ended or killed on purpose, and what each did."""
+"""The workers: started, stopped, ended or killed, and the work of each."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ State = Literal["lives", "ending", "killed", "ended"]
 
 @dataclass(eq=False)
 class Life:
-    """One worker's.
+    """One worker.
 
     Attributes:
-        pidfd: readable once its process is gone; -1: that was heard.
-        wants_to_end: it will be asked to, once its segment is consumed: else it would take its totals along.
-        done: by kind; what its account said last.
+        pidfd: readable once its process is gone; -1: that was noted.
+        wants_to_end: it will be asked to, once its segment is consumed: otherwise its totals would be lost.
+        done: by kind; the last values of its account.
     """
 
     plan: Plan
@@ -45,7 +45,7 @@ class Life:
     done: dict[str, Bounds] | None = None
 
     def read(self, kind: str) -> Bounds:
-        """What it did until now."""
+        """Its work so far."""
         return self.account.read(kind) if self.done is None else self.done[kind]
 
     def is_consumed(self) -> bool:
@@ -58,20 +58,20 @@ class Life:
 
     @property
     def cut_lanes(self) -> int:
-        """In so many lanes a write may have been cut off."""
+        """The number of lanes in which a write may have been cut off."""
         return min(self.plan.lanes, ROWS) if self.state == "killed" else 0
 
 
 class Population:
-    """All of them.
+    """All workers.
 
     Attributes:
-        born: by segment, in the order in which they told.
-        living: those of them whose process is there.
-        counts: what was done to them.
-        went: how many are gone since somebody set this to 0.
-        problems: what no worker may do.
-        listening: a worker may be there that has not told yet.
+        born: by segment, in the order of their reports.
+        living: those whose process exists.
+        counts: of actions on workers.
+        went: how many are gone since this was set to 0.
+        problems: forbidden behaviour of workers.
+        listening: a worker that has not reported may exist.
     """
 
     def __init__(self, place: Workplace) -> None:
@@ -98,13 +98,13 @@ class Population:
 
     @property
     def awaited(self) -> int:
-        """How many were ordered and have not told yet."""
+        """How many ordered workers have not reported yet."""
         return len(self._plans)
 
     # ---- they come
 
     def order(self, plan: Plan) -> None:
-        """Have one born."""
+        """Order a worker."""
         self._plans[plan.number] = plan
         self._send(plan.json())
 
@@ -114,7 +114,7 @@ class Population:
         self._nursery.stdin.flush()
 
     def receive(self) -> list[Life]:
-        """Those that told of themselves now; to be called once there is something to hear."""
+        """The workers that report now; call this when `fd` is readable."""
         received = os.read(self.fd, 1 << 16)
         self.listening = bool(received)
         *lines, self._rest = (self._rest + received).split(b"\n")
@@ -122,7 +122,7 @@ class Population:
 
     def _begin(self, number: str, pid: str, segment: str) -> Life:
         plan = self._plans.pop(number, None)
-        if plan is None:  # a child, of which its parent's plan knows
+        if plan is None:  # a child, which has its parent's plan
             plan = next(life.plan for life in self.born.values() if life.plan.number + "c" == number).child()
             self.counts["forks"] += 1
         self.counts["started"] += 1
@@ -134,32 +134,32 @@ class Population:
     # ---- what is done to them
 
     def stop(self, life: Life) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         if life.state == "lives" and not life.wants_to_end:
             self._signal(life, signal.SIGSTOP)
             life.stopped = True
             self.counts["suspends"] += 1
 
     def go_on(self, life: Life) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         if life.stopped and life.state == "lives":
             self._signal(life, signal.SIGCONT)
             life.stopped = False
 
     def hurry(self, life: Life) -> None:
-        """Have it work without a rest: else it would hardly ever be killed at work."""
+        """Let it work without a rest: otherwise it would rarely be killed at work."""
         if life.state == "lives":
             self._signal(life, signal.SIGUSR1)
 
     def kill(self, life: Life) -> None:
-        """SIGKILL, wherever it is."""
+        """Send SIGKILL."""
         if life.state == "lives":
             self._signal(life, signal.SIGKILL)
             life.state = "killed"
             self.counts["kills"] += 1
 
     def end_consumed(self) -> None:
-        """Ask those to end that want to, and whose segments are consumed; a few at a time."""
+        """Ask workers to end that want to and whose segments are consumed; a few at a time."""
         ending = sum(life.state == "ending" for life in self.living)
         for life in self.living:
             if ending < _ENDING_MAX and life.wants_to_end and life.state == "lives" and life.is_consumed():
@@ -177,7 +177,7 @@ class Population:
     # ---- they go
 
     def gone(self, life: Life) -> None:
-        """Its process is gone: its account is what it said last."""
+        """Note that its process is gone, with the last values of its account."""
         os.close(life.pidfd)
         life.pidfd = -1
         self.living.remove(life)
@@ -193,11 +193,11 @@ class Population:
         (self._folder / life.plan.number).unlink()
 
     def close(self) -> None:
-        """No more are ordered; those that are there are heard of until `listening` ends."""
+        """Order no more workers; existing ones still report until `listening` ends."""
         self._send("")
 
     def leave(self) -> None:
-        """End whatever is there still."""
+        """Kill the remaining workers."""
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -208,12 +208,12 @@ class Population:
             os.close(life.pidfd)
 
     def pids(self) -> set[int]:
-        """The processes of this population that there should be none of in the end."""
+        """The processes that must not exist in the end."""
         return {life.pid for life in self.living} | ({self._nursery.pid} if self._nursery.poll() is None else set())
 
 
 def done(lives: Iterable[Life], kind: str) -> Bounds:
-    """What they did together."""
+    """The work of some workers together."""
     together = Bounds(0, 0)
     for life in lives:
         together = together.plus(life.read(kind))

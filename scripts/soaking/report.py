@@ -1,4 +1,4 @@
-"""What a run comes to: figures with their units in their names, and what does not hold."""
+"""The result of a run: figures with units in their names, and what does not hold."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Report:
-    """One run's.
+    """The result of one run.
 
     Attributes:
-        counts: what was done to workers.
+        counts: of actions on workers.
         spans: how many they began, by their own accounts.
-        ledger: the sum of what brickd knows of all of them.
-        daemon_growth: of the last daemon's memory, where it lived long enough to tell.
-        leaks: what is left, by what it is.
-        worker_checks: how often one worker's spans were compared with its account while it lived, or after.
-        workers_compared: of how many this was done after their ends.
+        ledger: the sum of brickd's numbers of all workers.
+        daemon_growth: of the last daemon's memory, if it lived long enough.
+        leaks: what remains, by kind.
+        worker_checks: how often one worker's spans were compared with its account, during or after its life.
+        workers_compared: for how many workers this was done after their end.
     """
 
     wanted: Wanted
@@ -46,16 +46,15 @@ class Report:
 
     @property
     def failed(self) -> list[Check]:
-        """What does not hold."""
+        """The checks that do not hold."""
         return [check for check in self.checks if not check.passed]
 
     @property
     def passed(self) -> bool:
-        """Whether everything holds."""
         return not self.failed
 
     def figures(self) -> dict[str, Any]:
-        """Those that are single numbers."""
+        """The figures that are single numbers."""
         return {
             "seed": self.wanted.seed,
             "seconds": self.wanted.seconds,
@@ -77,7 +76,6 @@ class Report:
         }
 
     def json(self) -> str:
-        """For machines."""
         figures = {
             **self.figures(),
             "ledger": self.ledger.document(),
@@ -88,7 +86,6 @@ class Report:
         return as_json(figures, self.checks)
 
     def text(self) -> str:
-        """For people."""
         figures = [(name.replace("_", " "), f"{value:,}") for name, value in self.figures().items() if name != "seed"]
         rows = [("seed", str(self.wanted.seed)), *figures]
         rows += [(f"spans {term}", f"{n:,}") for term, n in self.ledger.document()["spans"].items() if n]

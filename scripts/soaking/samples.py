@@ -1,7 +1,7 @@
-"""What brickd says while it all happens: no counter goes back, nobody is missing, and each worker's account agrees.
+"""brickd's numbers during a run: no counter decreases, no worker is missing, and each worker's account agrees.
 
-Of a worker its account is read before it is asked for the lower bound, and afterwards for the upper one: what is said
-lies between them at any time, live or dead, with a daemon or without.
+A worker's account is read before the query for the lower bound, and after it for the upper one: the answer must be
+between them at any time, for live and dead workers, with a daemon or without.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from soaking.counters import Counters
 from soaking.daemon import Daemon, Weight
 from soaking.population import Life, Population
 
-# Things that a daemon tells only where something went wrong that does not go wrong here.
+# Events that a daemon logs only after failures that do not happen here.
 _UNWANTED = (
     "blind",
     "break",
@@ -36,9 +36,9 @@ class Sample:
 
     Attributes:
         at_s: on the clock of the run.
-        life: of which daemon; None where none answered.
-        weight: None where none ran.
-        settled: nobody lives, and nothing is left to be read or removed.
+        life: the number of the daemon; None: none answered.
+        weight: None: no daemon ran.
+        settled: no worker lives, and nothing is left to read or remove.
     """
 
     at_s: float
@@ -48,14 +48,14 @@ class Sample:
 
 
 class Samples:
-    """All of them.
+    """All looks.
 
     Attributes:
-        first: what the first daemon took before there was a worker.
-        falls: counters that went back.
-        problems: all that was seen and may not be, falls included.
+        first: the first daemon's memory and files before the first worker.
+        falls: counters that decreased.
+        problems: everything seen that must not be, falls included.
         worker_checks: how often a worker's account was compared.
-        ends_at_s: from then on nobody comes any more.
+        ends_at_s: no worker comes after this time.
     """
 
     def __init__(self) -> None:
@@ -73,16 +73,16 @@ class Samples:
 
     @property
     def workers_compared(self) -> int:
-        """How many workers' accounts were compared, each by itself, after their ends."""
+        """For how many workers the account was compared after their end."""
         return len(self._compared)
 
     @property
     def now_s(self) -> float:
-        """On the clock of the run."""
+        """The time on the clock of the run."""
         return time.monotonic() - self._began_s
 
     def take(self, population: Population, daemon: Daemon) -> Sample:
-        """Look."""
+        """Take a sample."""
         low = {life.segment: life.read("spans").low for life in population.living}
         status = self.status = daemon.ask("status", "--over", "start")
         answered = status["source"] == "daemon"

@@ -1,4 +1,4 @@
-"""One run: workers and daemons come and go, then the accounts are settled."""
+"""One run: workers and daemons come and go, then the accounts are compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _SHOWN_MAX = 20  # problems; the others are counted
 
 
 def run(place: Workplace, wanted: Wanted, progress: Callable[[str], None]) -> Report:
-    """All of it."""
     with place.seen_here():
         population, daemon, samples = Population(place), Daemon(place), Samples()
         try:
@@ -84,7 +83,7 @@ def _settle(place: Workplace, wanted: Wanted, population: Population, daemon: Da
 
 
 def _leaks(place: Workplace, population: Population, lives: list[Life]) -> dict[str, int]:
-    """What should not be there, now that everything has ended."""
+    """What should not exist after everything has ended."""
     population.leave()
     children = psutil.Process().children(recursive=True)
     usual = {"lock", "checkpoint"}

@@ -1,7 +1,7 @@
-"""A storm: whole crowds of workers die at once, under a daemon that stands still, is killed, or is not there.
+"""A storm: whole crowds of workers die at once, under a daemon that is stopped, killed, or absent.
 
-Owns: what happens when, drawn from the seed, and when brickd is asked what it shows. Must not know: what a worker does,
-what must hold. Invariants: bounded in time and in the number of workers; nothing is left, also where it fails.
+Owns: what happens when, drawn from the seed, and when brickd is queried. Must not know: a worker's work, what must
+hold. Invariants: bounded in time and in the number of workers; nothing is left, also after a failure.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from soaking.judgement import Check, equal
 from soaking.report import as_json, as_text
 from soaking.storm_balance import Seen, failures, judge, sum_of
 
-WORKERS_MAX = 10_000  # of a run of three minutes on two cores; forks and execs come on top
-MANY = 64  # dead segments at once: before 1.7 a new worker removed the oldest beyond this number
+WORKERS_MAX = 10_000  # for a run of three minutes on two cores; forks and execs come on top
+MANY = 64  # dead segments at once: before 1.7 a new worker removed the oldest above this number
 _SERVICES = 24
 _PATIENCE_S = 120.0
 _PROBLEMS_MAX = 20
@@ -36,11 +36,11 @@ _BUSY = "while True: pass"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked for.
+    """The options of a run.
 
     Attributes:
-        workers: how many are born at once.
-        busy: processes that only take processor time.
+        workers: how many live at once.
+        busy: processes that only use processor time.
     """
 
     seed: int
@@ -51,12 +51,12 @@ class Wanted:
 
 @dataclass
 class Report:
-    """What a run comes to.
+    """The result of a run.
 
     Attributes:
-        counts: what was done.
+        counts: of actions.
         dead_most: the most segments of dead workers at once.
-        totals: what was counted and what was shown at the last look.
+        totals: the counted and the shown numbers of the last look.
     """
 
     wanted: Wanted
@@ -67,28 +67,25 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether everything holds."""
         return all(check.passed for check in self.checks)
 
     def figures(self) -> dict[str, Any]:
-        """Those that are single numbers."""
+        """The figures that are single numbers."""
         wanted = self.wanted
         asked = {"seed": wanted.seed, "seconds": wanted.seconds, "workers": wanted.workers, "busy": wanted.busy}
         return asked | dict(sorted(self.counts.items())) | {"dead_at_once": self.dead_most} | self.totals
 
     def json(self) -> str:
-        """For machines."""
         return as_json(self.figures(), self.checks)
 
     def text(self) -> str:
-        """For people."""
         rows = [(name.replace("_", " "), str(n) if name == "seed" else f"{n:,}") for name, n in self.figures().items()]
         return as_text(rows, self.checks)
 
 
 @contextmanager
 def _busy(number: int) -> Iterator[None]:
-    """So many processes take processor time meanwhile."""
+    """Processes that use processor time meanwhile."""
     processes = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(number)]
     try:
         yield
@@ -109,7 +106,7 @@ class _Storm:
     # ---- what happens
 
     def run(self, progress: Callable[[str], None]) -> Report:
-        """All of it."""
+        """Run the storm."""
         until_s = time.monotonic() + self._wanted.seconds
         self._start_daemon()
         turns = 0
@@ -121,14 +118,14 @@ class _Storm:
         return self._settle(progress)
 
     def _calm(self) -> None:
-        """The daemon runs: some die, some end."""
+        """With the daemon running, some die and some end."""
         self._bear()
         self._work()
         self._strike(self._draw.uniform(0.3, 0.8))
         self._ask_to_end(self._draw.uniform(0.2, 0.8))
 
     def _stopped(self) -> None:
-        """It stands still while crowds die, and goes on, or is killed."""
+        """Stop the daemon while crowds die; then it continues, or is killed."""
         self._daemon.pause()
         self._count("daemon_stops")
         self._crowds()
@@ -140,14 +137,14 @@ class _Storm:
             self._start_daemon()
 
     def _killed(self) -> None:
-        """It is killed while they work; another one begins while they die."""
+        """Kill the daemon while workers record; another one starts while they die."""
         self._bear()
         self._kill_daemon()
         self._crowds()
         self._start_daemon()
 
     def _absent(self) -> None:
-        """It was told to end: crowds die, others end by themselves, and brickd is asked without it."""
+        """End the daemon: crowds die, others end by themselves, and brickd is queried without it."""
         self._bear()
         self._count("daemon_ends")
         if status := self._daemon.end():
@@ -158,7 +155,7 @@ class _Storm:
         self._start_daemon()
 
     def _crowds(self) -> None:
-        """All die at once, and others are born beside their segments: twice, so that more than MANY are dead."""
+        """Kill all workers at once, and start others next to their segments: twice, so more than MANY are dead."""
         for _ in range(2):
             self._bear()
             self._work()
@@ -169,7 +166,7 @@ class _Storm:
     # ---- workers
 
     def _bear(self) -> None:
-        """As many as are missing; all of them are there then."""
+        """Start the missing workers, and wait for them."""
         for _ in range(max(0, self._wanted.workers - len(self._herd.living))):
             self._herd.order(f"service{self._draw.randrange(_SERVICES)}", self._draw.randrange(1 << 30))
         if not self._herd.wait(_PATIENCE_S, lambda: self._herd.came == self._herd.ordered):
@@ -179,7 +176,7 @@ class _Storm:
         self._herd.wait(self._draw.uniform(0.1, 0.6))
 
     def _strike(self, share: float) -> None:
-        """SIGKILL, and wait until these are gone: their locks are free then."""
+        """Send SIGKILL, and wait until these are gone: then their locks are free."""
         struck = self._some(share)
         self._herd.signal(struck, signal.SIGKILL)
         self._count("worker_kills", len(struck))
@@ -187,14 +184,14 @@ class _Storm:
             self._problems.append("killed workers are not gone")
 
     def _ask_to_end(self, share: float) -> None:
-        """SIGTERM; nobody waits for it, so that some are killed while they end."""
+        """Send SIGTERM without waiting, so some are killed while they end."""
         asked = self._some(share)
         self._herd.signal(asked, signal.SIGTERM)
         self._count("worker_ends", len(asked))
         self._herd.wait(self._draw.uniform(0.0, 0.3))
 
     def _some(self, share: float) -> Sequence[int]:
-        """Process ids."""
+        """The pids of a random share of the living."""
         living = list(self._herd.living)
         return self._draw.sample(living, min(len(living), round(share * len(living))))
 
@@ -212,7 +209,7 @@ class _Storm:
     # ---- what brickd shows
 
     def _look(self) -> list[Check]:
-        """Compare what it shows with what they counted."""
+        """Compare brickd's numbers with the workers' counts."""
         before = self._herd.counted()
         seen = Seen.of(self._daemon.ask("workers"), self._daemon.ask("bricks", "--over", "start"))
         after = self._herd.counted()
@@ -233,12 +230,12 @@ class _Storm:
         return checks
 
     def _settle(self, progress: Callable[[str], None]) -> Report:
-        """All end, the daemon reads what is left; then it is asked, and without it brickd is."""
+        """End all workers, let the daemon read the rest; then query brickd with and without it."""
         progress("all workers end")
         self._ask_to_end(0.5)
         while self._herd.living:
             self._strike(1.0)
-            self._herd.wait(0.5)  # forks of the last moment
+            self._herd.wait(0.5)  # for the last forks
         problems = list(dict.fromkeys(self._problems))
         self._herd.wait(_PATIENCE_S, lambda: not find())
         self.report.checks += [Check("problems on the way", each, "none", False) for each in problems[:_PROBLEMS_MAX]]
@@ -263,7 +260,6 @@ def _called(how: str, checks: Sequence[Check]) -> list[Check]:
 
 
 def run(place: Workplace, wanted: Wanted, progress: Callable[[str], None]) -> Report:
-    """One storm."""
     with place.seen_here(), _busy(wanted.busy):
         herd, daemon = Herd(place), Daemon(place)
         try:

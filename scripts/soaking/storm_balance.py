@@ -1,13 +1,12 @@
-"""The storm's balance: what the workers counted themselves against what brickd shows, worker by worker.
+"""The storm's balance: the workers' own counts against brickd's numbers, worker by worker.
 
-Owns: the rule. Must not know: processes, how either count came about. A worker counts each of its spans twice, in a
-file outside of brickd: before it begins and after it has ended. So for each worker, matched by its segment's uuid:
+Owns: the rule. Must not know: processes, how either count is made. A worker counts each of its spans twice, in a file
+outside of brickd: before it begins and after it has ended. So for each worker, matched by its segment's uuid:
 
     counted after <= shown + removed <= counted before
 
-and for each brick: shown <= counted before. Workers that brickd does not show apart, for the daemon has added them up,
-are compared together, by service. What brickd has shown of a worker once it must go on to show: that raises the lower
-bound.
+and for each brick: shown <= counted before. Workers in an aggregate, which brickd does not show by themselves, are
+compared together, by service. brickd must keep showing what it has shown of a worker: that raises the lower bound.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _NOTHING = Bounds(0, 0)
 
 @dataclass(frozen=True)
 class Counted:
-    """What one worker counted.
+    """The counts of one worker.
 
     Attributes:
-        service: the group that it belongs to.
+        service: its service.
         pid: of its process.
-        bricks: how many spans of each brick: those that have ended at least, those that were to begin at most.
+        bricks: spans of each brick: at least those that have ended, at most those announced.
     """
 
     service: str
@@ -39,25 +38,25 @@ class Counted:
 
     @property
     def spans(self) -> Bounds:
-        """Of all bricks."""
+        """The sum of all bricks."""
         return sum_of(self.bricks.values())
 
     def since(self, earlier: Counted | None) -> Counted:
-        """With the lower bounds of an earlier reading: what is shown in between lies within."""
+        """The counts with the lower bounds of an earlier reading: numbers shown in between are within."""
         low = {brick: bounds.low for brick, bounds in earlier.bricks.items()} if earlier else {}
         return replace(self, bricks={brick: Bounds(low.get(brick, 0), b.high) for brick, b in self.bricks.items()})
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What brickd shows.
+    """brickd's numbers.
 
     Attributes:
-        workers: spans of each worker that it shows apart, by uuid.
+        workers: spans of each worker that it shows by itself, by uuid.
         removed: spans of each removed worker that are in no total, by uuid.
-        sums: of each service, spans of the workers that were added up, removed ones included.
-        added: of each service, how many workers these are.
-        bricks: spans of each brick, all workers together.
+        sums: by service, spans of the workers in aggregates, removed ones included.
+        added: by service, the number of these workers.
+        bricks: spans of each brick, over all workers.
     """
 
     workers: Mapping[str, int] = field(default_factory=dict)
@@ -68,7 +67,7 @@ class Seen:
 
     @classmethod
     def of(cls, workers: Mapping[str, Any], bricks: Mapping[str, Any]) -> Seen:
-        """Out of the documents of `brickd workers` and `brickd bricks`."""
+        """Read the documents of `brickd workers` and `brickd bricks`."""
         alone = {each["uuid"]: _spans(each) for each in workers["workers"] if each["together"] == 1}
         sums, added = Counter[str](), Counter[str]()
         for each in workers["workers"]:
@@ -77,7 +76,7 @@ class Seen:
                 added[each["service"]] += each["together"]
         removed: Counter[str] = Counter()
         for each in workers.get("removed", ()):
-            if each["uuid"] is None:  # several of a service, which have no place of their own any more
+            if each["uuid"] is None:  # several of a service, merged into one record
                 sums[each["service"]] += each["spans"]
                 added[each["service"]] += each["together"]
             else:
@@ -88,7 +87,7 @@ class Seen:
         return cls(alone, removed, sums, added, counts)
 
     def spans_of(self, uuid: str) -> int:
-        """Shown and removed, of one worker."""
+        """The shown and removed spans of one worker."""
         return self.workers.get(uuid, 0) + self.removed.get(uuid, 0)
 
 
@@ -98,7 +97,6 @@ def _spans(worker: Mapping[str, Any]) -> int:
 
 
 def sum_of(bounds: Iterable[Bounds]) -> Bounds:
-    """All of them together."""
     total = _NOTHING
     for each in bounds:
         total = total.plus(each)
@@ -106,11 +104,11 @@ def sum_of(bounds: Iterable[Bounds]) -> Bounds:
 
 
 def judge(counted: Mapping[str, Counted], seen: Seen, shown: Mapping[str, int]) -> list[Check]:
-    """Whether what brickd shows is what the workers counted.
+    """Check brickd's numbers against the workers' counts.
 
     Args:
-        counted: by each worker, by uuid.
-        seen: what brickd shows.
+        counted: of each worker, by uuid.
+        seen: brickd's numbers.
         shown: the most that it has shown of each worker before, removed spans included.
     """
     apart = {uuid for uuid in counted if uuid in seen.workers or uuid in seen.removed}
@@ -141,7 +139,7 @@ def judge(counted: Mapping[str, Counted], seen: Seen, shown: Mapping[str, int]) 
 def _all_within(
     name: str, wanted: Mapping[str, Bounds], found: Callable[[str], int], called: Callable[[str], str]
 ) -> Check:
-    """One check of many amounts, which names the one that is furthest off."""
+    """One check of many amounts, which names the worst one."""
     off = {key: far for key, bounds in wanted.items() if (far := bounds.off(found(key)))}
     if not off:
         return Check(name, f"{len(wanted):,} within", "all within", True)
@@ -154,5 +152,5 @@ def _all_within(
 
 
 def failures(checks: Sequence[Check]) -> list[str]:
-    """Those that do not hold, in a line each."""
+    """The checks that do not hold, one line each."""
     return [f"{check.name}: {check.seen}" for check in checks if not check.passed]

@@ -1,10 +1,9 @@
-"""The workers of the storm, and the process that forks them. It loads the agent and nothing of brickd.
+"""The workers of the storm, and the process that forks them; it loads the agent but not brickd.
 
-`python -m soaking.storm_worker FOLDER` reads lines from standard input and forks a worker for each: "SERVICE SEED".
-Every worker, also one that a worker forked or became by exec, counts in a file of its own in the folder, which is
-called "SERVICE,PID,SEGMENT", and then writes "PID ordered" or "PID spawned" in a line on standard output. It counts
-each span before it begins and after it has ended. SIGTERM asks it to end. All workers end with the process that forks
-them, and that one with its standard input.
+`python -m soaking.storm_worker FOLDER` reads lines "SERVICE SEED" from stdin and forks a worker for each. Every worker,
+also one that a worker forked or became by exec, counts in its own file "SERVICE,PID,SEGMENT" in the folder, and then
+writes a line "PID ordered" or "PID spawned" on stdout. It counts each span before it begins and after it has ended.
+SIGTERM asks it to end. All workers end with the process that forks them, which ends with its stdin.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from brick_agent import _core
 from soaking.account import ROWS, Account
 
 BRICKS = ("request", "attention", "mlp", "spawn")
-_BECOMES, _FORKS, _BATCHES = 0.1, 0.15, 20  # of so many workers, within so many batches
+_BECOMES, _FORKS, _BATCHES = 0.1, 0.15, 20  # the shares of workers that exec and fork, within this number of batches
 _PR_SET_CHILD_SUBREAPER = 36
 
 handles = [brick.brick(name) for name in BRICKS]
@@ -32,7 +31,7 @@ end = Event()
 
 
 def _record(account: Account, row: int, spans: int) -> None:
-    """One thread's spans, two of them in each other."""
+    """Record the spans of one thread, in nested pairs."""
     for number in range(spans):
         outer, inner = BRICKS[0], BRICKS[1 + number % 2]
         with account.about_to(row, outer, 1), handles[0], account.about_to(row, inner, 1), handles[1 + number % 2]:
@@ -40,7 +39,7 @@ def _record(account: Account, row: int, spans: int) -> None:
 
 
 def _spawn(account: Account, draw: random.Random, service: str, folder: Path, leash: int) -> None:
-    """Fork, or become another program, in the middle of a span."""
+    """Fork, or exec another program, in the middle of a span."""
     seed = str(draw.randrange(1 << 30))
     with account.about_to(0, BRICKS[3], 1), handles[3]:
         if draw.random() < _BECOMES / (_BECOMES + _FORKS):
@@ -53,7 +52,7 @@ def _spawn(account: Account, draw: random.Random, service: str, folder: Path, le
 
 
 def _work(folder: Path, service: str, seed: int, leash: int, how: str) -> None:
-    """Until SIGTERM, or until the other end of the leash is closed; `how`: it came to be."""
+    """Work until SIGTERM, or until the other end of the leash is closed; `how`: the worker's origin."""
     draw = random.Random(seed)
     os.environ["BRICKD_SERVICE"] = service
     if not brick.init():
@@ -79,7 +78,7 @@ def _work(folder: Path, service: str, seed: int, leash: int, how: str) -> None:
 
 
 def main() -> None:
-    """Fork the workers, or be one that a worker became."""
+    """Fork the workers, or be one after an exec."""
     folder = Path(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     if len(sys.argv) > 2:

@@ -1,10 +1,10 @@
-"""The workers, and the process that forks them: it loads the agent and nothing of brickd.
+"""The workers, and the process that forks them; it loads the agent but not brickd.
 
-`python -m soaking.worker FOLDER` reads plans from standard input, a line each, and forks a worker for each. Every
-worker, a worker's child included, says "NUMBER PID SEGMENT" in a line on standard output once it records; its account
-lies in the folder under its number. SIGTERM has it end, SIGUSR1 work without a rest: it is to be killed. An empty line
-is the end of plans; where standard input ends without one, whoever gave them is gone, and all workers go with it, as
-they do where the process is gone that forks them.
+`python -m soaking.worker FOLDER` reads plans from stdin, one per line, and forks a worker for each. Every worker, also
+a worker's child, writes a line "NUMBER PID SEGMENT" on stdout once it records; its account is the file NUMBER in the
+folder. SIGTERM ends it; SIGUSR1 makes it work without a rest before it is killed. An empty line ends the plans. If
+stdin ends without one, the parent is gone, and all workers are killed. They also end if the process that forks them is
+gone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brick_agent import _core
 from soaking.account import Account
 from soaking.plan import KERNEL, LEFT, MEASURED_NS, REQUEST, WORK, Plan
 
-_CHUNK = 64  # spans that are announced together: so far a killed worker's account is uncertain
+_CHUNK = 64  # spans that are announced together: the uncertainty of a killed worker's account
 _FLOOD = 6_000  # more than a ring holds
 _HURRIED = 50  # batches without a rest, at most
 _PR_SET_CHILD_SUBREAPER = 36
@@ -33,7 +33,7 @@ kernel = brick.brick(KERNEL)
 
 
 def _record(account: Account, row: int, plan: Plan, spans: int) -> None:
-    """One thread's spans, nested by twos."""
+    """Record the spans of one thread, in nested pairs."""
     for begun in range(0, spans, _CHUNK):
         chunk = min(_CHUNK, spans - begun)
         with account.about_to(row, "spans", 2 * chunk):
@@ -46,14 +46,14 @@ def _record(account: Account, row: int, plan: Plan, spans: int) -> None:
 
 
 def _defer(account: Account, stream: int, starts: int) -> None:
-    """Work for a device, and that the host has waited for it; of some of it the device says how long it took."""
+    """Hand work to a device and wait for it; for some of it the device reports the time."""
     ids: list[int] = []
     for begun in range(0, starts, _CHUNK):
         chunk = min(_CHUNK, starts - begun)
         with account.about_to(0, "defer", chunk):
             ids += [kernel.defer(stream=stream) for _ in range(chunk)]
     given = [id for id in ids if id]
-    if given:  # else there is nothing to finalize, and nothing would be recorded
+    if given:  # otherwise there is nothing to finalize, and nothing would be recorded
         durations = dict.fromkeys(given[::4], MEASURED_NS)
         with account.about_to(0, "measured", len(durations)), account.about_to(0, "finalize", 1):
             brick.finalize(stream=stream, durations=durations)
@@ -72,7 +72,7 @@ def _batch(account: Account, number: int, plan: Plan) -> None:
 
 
 def _work(plan: Plan, folder: Path, leash: int) -> None:
-    """Until SIGTERM, or until nobody holds the other end of the leash."""
+    """Work until SIGTERM, or until the other end of the leash is closed."""
     account = Account(folder / plan.number)
     order_read, order_written = os.pipe()
     for end in (order_read, order_written):
@@ -83,7 +83,7 @@ def _work(plan: Plan, folder: Path, leash: int) -> None:
     os.environ |= {"BRICKD_SERVICE": plan.service, "BRICKD_WORKER": plan.worker, "BRICKD_LANES": str(plan.lanes)}
     if not brick.init():
         raise RuntimeError("no segment could be opened: see the line that brick_agent wrote")
-    with account.about_to(0, "spans", 1), work:  # this thread has a lane: without one its events count among the spans
+    with account.about_to(0, "spans", 1), work:  # opens a lane: without one, the thread's events count among the spans
         pass
     os.write(1, f"{plan.number} {os.getpid()} {_core._segment_name()}\n".encode())
 
@@ -113,10 +113,10 @@ def _work(plan: Plan, folder: Path, leash: int) -> None:
 
 
 def main() -> None:
-    """Fork them; afterwards wait until all have ended."""
+    """Fork the workers, and wait until all have ended."""
     folder = Path(sys.argv[1])
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # whose parent was killed comes to be ours
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become ours
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exit status is not needed
     leash, held = os.pipe()
     line = ""
     for line in sys.stdin:
@@ -125,8 +125,8 @@ def main() -> None:
         if os.fork() == 0:
             os.close(held)
             _work(Plan.of(line), folder, leash)
-            return  # by the usual end, which removes the segment where nobody consumes it
-    os.close(1)  # whoever listens hears the end once the last worker has ended
+            return  # the regular end, which removes a segment without a consumer
+    os.close(1)  # the reader gets the end of the pipe when the last worker has ended
     if line != "\n":
         os.killpg(0, signal.SIGKILL)
     try:

@@ -1,6 +1,6 @@
 """Real model architectures with seeded random weights, small enough for three workers on two cores.
 
-Owns: how each is built, what one request is, where its layers and operators are. Must not know: brickd, faults.
+Owns: how each is built, one request to it, the names of its layers and operators. Must not know: brickd, faults.
 Invariant: the same seed and the same request give the same bits in every worker.
 """
 
@@ -37,9 +37,9 @@ class Architecture(NamedTuple):
 
     Attributes:
         build: the model, from torch's random state.
-        request: answers a request, given by its number; the tensors of the answer.
+        request: answers the request with a number; the tensors of the answer.
         layers: the name of a layer with {} for its number.
-        operators: the names within a layer of modules that compute most of it.
+        operators: the names, within a layer, of the modules with most of the work.
     """
 
     build: Callable[[], Any]
@@ -49,7 +49,6 @@ class Architecture(NamedTuple):
 
 
 def model(of: Architecture, seed: int) -> Any:
-    """The model, the same for the same seed."""
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     torch.manual_seed(seed)
@@ -57,7 +56,7 @@ def model(of: Architecture, seed: int) -> Any:
 
 
 def answered(of: Architecture, whole: Any, number: int) -> str:
-    """Answer a request; a digest of the answer."""
+    """Answer a request; returns a digest of the answer."""
     digest = hashlib.blake2b(digest_size=8)
     with torch.inference_mode():
         for tensor in of.request(whole, number):
@@ -74,7 +73,7 @@ def _tokens(number: int) -> Any:
 
 
 def _generated(whole: Any, number: int) -> Iterable[Any]:
-    """Prefill, and a few tokens by a cache."""
+    """Run a prefill, and a few tokens with a cache."""
     cache = "cache" if "cache" in inspect.signature(type(whole).forward).parameters else "past_key_values"
     found = whole(_tokens(number), use_cache=True)
     yield found.logits
@@ -156,7 +155,7 @@ class _Block(nn.Module):  # type: ignore[misc]
 
 
 class _UNet(nn.Module):  # type: ignore[misc]
-    """A small U-Net with attention at each level, as diffusion models have it."""
+    """A small U-Net with attention at each level, like a diffusion model's."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Cells: an architecture, a fault and a kind of traffic, drawn from a seed; and the file of those that are finished.
+"""Cells: an architecture, a fault and a kind of traffic, drawn from a seed; and the file of finished cells.
 
-Owns: which cells there are, their order and seeds, the file's form. Must not know: models, brickd. Invariants: the same
-seed draws the same cells in the same order; a cell's seed depends on the run's seed and the cell alone; a file is
-continued only under the limits with which it was begun.
+Owns: the list of cells, their order and seeds, the form of the file. Must not know: models, brickd. Invariants: the
+same seed draws the same cells in the same order; a cell's seed depends only on the run's seed and the cell; a file is
+continued only under its original limits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Cell:
         architecture: one of ARCHITECTURES.
         fault: one of WANTED, or HEALTHY.
         traffic: whether all workers get equal prompts, or each its own.
-        seed: decides the worker, the place and the prompts.
+        seed: selects the worker, the place and the prompts.
     """
 
     architecture: str
@@ -48,7 +48,7 @@ class Cell:
 
 
 def drawn(seed: int, *, quick: bool = False, only: str = "*") -> list[Cell]:
-    """The cells of a run, in the order in which they run; `only`: a pattern of their keys."""
+    """The cells of a run, in the order of execution; `only`: a pattern of their keys."""
     kinds = list(_QUICK if quick else _every())
     random.Random(seed).shuffle(kinds)
     cells = [Cell(*kind, random.Random(f"{seed} {'/'.join(kind)}").getrandbits(32)) for kind in kinds]
@@ -65,11 +65,11 @@ def _every() -> Iterable[tuple[str, str, str]]:
             yield architecture, fault, EQUAL
         yield architecture, HEALTHY, EQUAL
         yield architecture, HEALTHY, UNIQUE
-    yield ARCHITECTURES[0], "eps", UNIQUE  # what nothing can be compared with is unproven, not well
+    yield ARCHITECTURES[0], "eps", UNIQUE  # without anything to compare with, it is unproven rather than healthy
 
 
 class FinishedCells:
-    """A file: a line about the run, and one for each finished cell."""
+    """A file with a line about the run, and one for each finished cell."""
 
     def __init__(self, file: Path, seed: int, *, quick: bool, results: dict[str, dict[str, Any]]) -> None:
         self._file = file
@@ -77,14 +77,14 @@ class FinishedCells:
 
     @classmethod
     def begun(cls, file: Path, seed: int, *, quick: bool) -> FinishedCells:
-        """Begin a file, in place of any other."""
+        """Begin a file; replaces an existing one."""
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"seed": seed, "quick": quick, "limits": table()}) + "\n", encoding="utf-8")
         return cls(file, seed, quick=quick, results={})
 
     @classmethod
     def resumed(cls, file: Path, seed: int | None, *, quick: bool) -> FinishedCells:
-        """Continue a file; a last line that was not written to its end is dropped.
+        """Continue a file; an incomplete last line is dropped.
 
         Raises:
             RuntimeError: there is no such file, or it belongs to another run.
@@ -103,7 +103,7 @@ class FinishedCells:
         return cls(file, head["seed"], quick=quick, results={each["cell"]: each for each in lines})
 
     def add(self, result: dict[str, Any]) -> None:
-        """Keep the result of one more cell; one that was skipped is tried again by the next run."""
+        """Save the result of a cell; a skipped cell is tried again by the next run."""
         if result.get("skipped"):
             return
         self.results[result["cell"]] = result

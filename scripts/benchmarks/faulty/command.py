@@ -1,7 +1,7 @@
-"""`scripts/bench verdicts`: faults in running fleets of real architectures, put in and taken out: what is reported.
+"""`scripts/bench verdicts`: inject faults into running fleets of real architectures, remove them, collect the reports.
 
-Each cell is a fleet of three workers under a daemon of its own. What is true of it is known here alone. Finished cells
-are kept in build/verdicts, so that `--resume` continues a run that was interrupted, with its seed.
+Each cell is a fleet of three workers under its own daemon. Only this program knows the truth about it. Finished cells
+are saved in build/verdicts, so `--resume` continues an interrupted run with its seed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 3  # texts of a row
 
 
 def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = False, only: str = "*") -> Report:
-    """Run all cells that are not finished, one after the other."""
+    """Run all unfinished cells, one after the other."""
     missing = [name for name in _WANTED if importlib.util.find_spec(name) is None]
     if missing:
         why = f"no {' and '.join(missing)} in .venv: .venv/bin/pip install {' '.join(missing)}"
@@ -48,7 +48,7 @@ def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = F
 def finish(
     cells: Sequence[Cell], finished: FinishedCells, tried: Callable[[Cell], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The results of all cells, of which those run that are not finished."""
+    """The results of all cells; runs those that are not finished."""
     results = []
     for number, cell in enumerate(cells, 1):
         result = finished.results.get(cell.key)
@@ -72,7 +72,7 @@ def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
 
 
 def line(result: Mapping[str, Any]) -> str:
-    """One result, for people who wait."""
+    """One line about a result, as progress."""
     if result.get("skipped"):
         return f"skipped: {result['skipped']}"
     named, wrong = result["named_s"], [*result["false_before"], *result["wrong_during"], *result["false_after"]]
@@ -86,9 +86,9 @@ def line(result: Mapping[str, Any]) -> str:
 
 
 def outcome(result: Mapping[str, Any]) -> str:
-    """What came of a cell, in a word: named, found, unproven, missed; without a fault quiet, unproven, silent.
+    """The outcome of a cell in a word: named, found, unproven, missed; without a fault quiet, unproven, silent.
 
-    `found`: without the right worker. `silent`: nothing was compared, and that was not said.
+    `found`: reported without the right worker. `silent`: nothing was compared, and no report said so.
     """
     if result["named_s"] is not None:
         return "named"
@@ -102,7 +102,6 @@ def outcome(result: Mapping[str, Any]) -> str:
 
 
 def report(results: Sequence[Mapping[str, Any]], seed: int) -> Report:
-    """The tables of some results."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for each in results:
         groups[each["fault"], each["architecture"], each["traffic"]].append(each)
@@ -121,7 +120,7 @@ def _skipped(why: str, **case: Any) -> dict[str, Any]:
 
 
 def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All results of a fault, an architecture and a kind of traffic."""
+    """The row of all results of a fault, an architecture and a kind of traffic."""
     one = results[0]
     tried = [each for each in results if not each.get("skipped")]
     count = len(tried)
@@ -154,7 +153,7 @@ def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What to look at."""
+    """The notes below the tables."""
     found = []
     for each in results:
         if (word := outcome(each)) in ("missed", "found", "silent"):
@@ -169,7 +168,7 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def healthy(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All healthy stretches together, judged where they are long enough."""
+    """The row of all healthy stretches, judged if they are long enough."""
     tried = [each for each in results if not each.get("skipped")]
     minutes = sum(each["healthy_s"] for each in tried) / 60
     numeric, stragglers = (sum(each[name] for each in tried) for name in ("false_numeric", "false_stragglers"))

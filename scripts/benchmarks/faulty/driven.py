@@ -1,7 +1,7 @@
-"""A fleet of a cell, driven over pipes: its workers take turns, so that each has a processor while it works.
+"""A fleet of a cell, driven over pipes: its workers take turns, so each has a processor while it works.
 
 Owns: the processes, their pipes, which of them do not answer. Must not know: brickd's verdicts, what a fault is.
-Invariant: no wait is without end, whatever a worker does.
+Invariant: every wait has a limit, whatever a worker does.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ _LINE_BYTES_MAX = 1 << 16
 
 
 class Worker:
-    """One worker, from outside."""
+    """One worker, seen from the parent."""
 
     def __init__(self, commands: int, answers: int) -> None:
         self._commands, self._answers = commands, answers
         self.pid = 0
-        self._owed = 0  # answers that have not come yet
+        self._owed = 0  # answers that have not arrived yet
         self._rest = b""
 
     @property
     def busy(self) -> bool:
-        """Whether it still works on a command."""
+        """Whether it still executes a command."""
         self._collect(0)
         return self._owed > 0
 
     def ask(self, command: dict[str, Any], seconds: float = _ANSWER_SECONDS) -> dict[str, Any] | None:
-        """Its answer to one more command; None: there is none in time."""
+        """Send a command; returns the answer, or None after the time limit."""
         self._owed += 1
         os.write(self._commands, json.dumps(command).encode() + b"\n")
         found = self._collect(seconds)
         return found if self._owed == 0 else None
 
     def _collect(self, seconds: float) -> dict[str, Any] | None:
-        """The last answer that is owed; waits that long for each.
+        """The last pending answer; waits that long for each.
 
         Raises:
             RuntimeError: the worker has ended.
@@ -64,14 +64,14 @@ class Worker:
         return last
 
     def close(self) -> None:
-        """Let it end."""
+        """Close the pipes, which ends the worker."""
         os.close(self._commands)
         os.close(self._answers)
 
 
 @contextmanager
 def fleet(place: Workplace, architecture: str, seed: int) -> Iterator[Sequence[Worker]]:
-    """The workers of one service below `brickd run`, each of which has answered once."""
+    """The workers of one service under `brickd run`; each has answered once."""
     workers, theirs = [], []
     for _ in range(WORKERS):
         (read_command, command), (answer, write_answer) = os.pipe(), os.pipe()

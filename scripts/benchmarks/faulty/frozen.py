@@ -19,13 +19,13 @@ ALARMS = NUMERIC | TIMING | STUCK | MEMORY
 
 @dataclass(frozen=True)
 class Wanted:
-    """What brickd is to report of a fault.
+    """What brickd must report about a fault.
 
     Attributes:
         within_s: the time from the injection until the fault counts as missed.
         kinds: the kinds of problem that report it.
-        words: the text contains one of these; none: any text.
-        also: further kinds that are a true consequence of it.
+        words: the text must contain one of these; empty: any text.
+        also: more kinds that are a true consequence of it.
     """
 
     within_s: float
@@ -51,13 +51,13 @@ WANTED: Mapping[str, Wanted] = {
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long the parts of a cell take.
+    """The lengths of the parts of a cell.
 
     Attributes:
         before_s: the healthy stretch before the fault.
-        after_s: the healthy stretch after the fault was taken out.
-        healthy_s: all of a cell without a fault.
-        fault_s: the most that is waited for a fault; None: what `Wanted` says.
+        after_s: the healthy stretch after the fault was removed.
+        healthy_s: the whole of a cell without a fault.
+        fault_s: the longest wait for a fault; None: as in `Wanted`.
     """
 
     before_s: float
@@ -69,12 +69,12 @@ class Lengths:
 FULL = Lengths(before_s=45, after_s=30, healthy_s=120)
 QUICK = Lengths(before_s=12, after_s=8, healthy_s=20, fault_s=30)
 
-SAMPLING = "1/8"  # of the steps: each prompt takes a few, and a cell lasts minutes where a server runs for hours
+SAMPLING = "1/8"  # of the steps: a prompt takes a few, and a cell lasts minutes, not hours like a server
 ROUNDS_PER_S = 4.0  # at most: one prompt for each worker, one worker after the other
 LOOK_S = 2.0
 SETTLED_S = 45.0  # at most, until all workers are compared by weights
-NAN_CALLS = 20  # one call in so many of one operator of one layer gives NaN
-LEAK_BYTES = 1 << 18  # a request
+NAN_CALLS = 20  # one in this number of calls of an operator of one layer gives NaN
+LEAK_BYTES = 1 << 18  # per request
 NOISE = 0.01  # of a stale layer's weights, as a share of their standard deviation
 
 HEALTHY_MINUTES_MIN = 60.0
@@ -83,7 +83,7 @@ FALSE_STRAGGLERS_MAX = 1
 
 
 def table() -> dict[str, Any]:
-    """All of it, for a file of results."""
+    """All limits, for a file of results."""
     plain = {name: {key: _plain(each) for key, each in asdict(wanted).items()} for name, wanted in WANTED.items()}
     return {
         "workers": WORKERS,

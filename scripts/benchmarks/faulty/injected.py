@@ -1,7 +1,7 @@
-"""Faults of a running worker, each taken out again: in a weight, in an operator, in its time, in its memory.
+"""Faults of a running worker that can be removed again: in a weight, an operator, its time, its memory.
 
-Owns: how each is injected and undone, and what is true of it. Must not know: brickd, which worker it is. Invariants:
-what is undone leaves the model's bits as they were; each place of a fault is drawn from the seed alone.
+Owns: how each is injected and removed, and its truth. Must not know: brickd, which worker it is. Invariants: removal
+restores the model's bits; each place of a fault depends only on the seed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from benchmarks.faulty.frozen import LEAK_BYTES, NAN_CALLS, NOISE
 
 _FRACTION_BITS = {torch.float32: 23, torch.bfloat16: 7}
 _AS_INTEGERS = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
-_EPS, _OTHER_EPS = 1e-5, 1e-6  # confused in practice: the default of one class, and of another
+_EPS, _OTHER_EPS = 1e-5, 1e-6  # often confused: the defaults of two classes
 
 
 class Injected(NamedTuple):
-    """A fault that is in.
+    """An injected fault.
 
     Attributes:
-        scope: the qualified names of the modules or tensors that are wrong.
-        detail: what was done, for people.
-        remove: takes it out.
-        each_request: what happens at each request meanwhile.
+        scope: the qualified names of the wrong modules or tensors.
+        detail: a description for people.
+        remove: removes it.
+        each_request: runs at each request meanwhile.
     """
 
     scope: list[str]
@@ -42,13 +42,13 @@ class Injected(NamedTuple):
 
 
 class Injector:
-    """Puts faults into a model."""
+    """Injects faults into a model."""
 
     def __init__(self, model: Any, of: Architecture, commands: int) -> None:
         self._model, self._of, self._commands = model, of, commands
 
     def inject(self, fault: str, seed: int) -> Injected:
-        """Put one in."""
+        """Inject one fault."""
         method: Callable[[Random], Injected] = getattr(self, f"_{fault}")
         return method(Random(seed))
 
@@ -149,7 +149,7 @@ class Injector:
         name = self._operator(random)
 
         def around(plain: Callable[[], Any]) -> Any:
-            select.select([self._commands], [], [])  # until the next command, which takes the fault out
+            select.select([self._commands], [], [])  # until the next command, which removes the fault
             return plain()
 
         return Injected([name], "never returns", self._around([name], around))
@@ -175,7 +175,7 @@ class Injector:
         return Injected(names, f"takes {more:.0%} more processor time", self._around(names, around))
 
     def _around(self, names: list[str], around: Callable[[Callable[[], Any]], Any]) -> Callable[[], None]:
-        """Put something around the forward of modules; takes it away again."""
+        """Wrap the forward of modules; returns a function that removes the wrapper."""
         modules = [self._model.get_submodule(name) for name in names]
         for module in modules:
             forward = module.forward
@@ -219,7 +219,7 @@ def _requantized(values: Any, like: Any) -> Any:
 
 
 def _with_nan(result: Any) -> Any:
-    """The same with one NaN in the first tensor."""
+    """The result with one NaN in its first tensor."""
     if isinstance(result, tuple):
         return (_with_nan(result[0]), *result[1:])
     wrong = result.clone(memory_format=torch.contiguous_format)

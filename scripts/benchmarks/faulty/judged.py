@@ -1,8 +1,8 @@
-"""What brickd reported of a cell, and whether it was true.
+"""The reports of brickd about a cell, and whether they are true.
 
-Owns: where in a status the verdicts are, when a fault counts as found, what is a false alarm. Must not know: processes,
-models. Invariants: a problem that names a worker without a fault is false, whenever it comes; so is a kind that the
-fault does not explain.
+Owns: where a status has its verdicts, when a fault counts as found, what is a false alarm. Must not know: processes,
+models. Invariants: a problem that names a worker without a fault is false, at any time; so is a kind that the fault
+does not explain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from benchmarks.faulty.frozen import ALARMS, HEALTHY, NUMERIC, TIMING, WANTED
 
 BEFORE, DURING, AFTER = "before", "during", "after"
-_TEXTS = (  # of a brickd whose problems have no kind
+_TEXTS = (  # for versions of brickd whose problems have no kind
     ("weights", re.compile(r"^weights: ")),
     ("straggler", re.compile(r" slow since | waits for a processor ")),
     ("stuck", re.compile(r"\bstuck\b")),
@@ -28,14 +28,14 @@ _PLACE = re.compile(r"([\w*]+(?:\.[\w*]+)+)(?: \(?layer (\d+))?")
 
 
 class Site(NamedTuple):
-    """A place: a brick, an operator or a tensor without the number of its layer, and this."""
+    """A place: a brick, operator or tensor, without the number of its layer, and that number."""
 
     name: str
     layer: int | None
 
 
 class Alarm(NamedTuple):
-    """A problem that says that a worker is not well."""
+    """A problem that is a verdict on a worker."""
 
     kind: str
     workers: tuple[str, ...]
@@ -59,14 +59,14 @@ class Look:
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of a cell.
+    """The truth about a cell.
 
     Attributes:
         fault: one of WANTED, or HEALTHY.
-        worker: the name of the worker that has it.
+        worker: the name of the worker with the fault.
         scope: the qualified names of what is wrong.
         detail: what was done.
-        differs: whether the worker answered anything that the others did not.
+        differs: whether the worker gave any answer that the others did not.
     """
 
     fault: str
@@ -78,23 +78,23 @@ class Truth:
 
 @dataclass
 class Verdict:
-    """What came of a cell.
+    """The judgement of a cell.
 
     Attributes:
-        found_s: from the injection until the fault was reported, of whichever workers.
-        named_s: likewise, until the right worker alone was named; None: it never was.
+        found_s: from the injection until the fault was reported, for any worker.
+        named_s: from the injection until only the right worker was named; None: never.
         text: the first problem that named it.
-        kinds: the kinds of problems that did.
-        right_place: whether a place that is wrong was named; None: the fault has none, or was not found.
+        kinds: the kinds of those problems.
+        right_place: whether a wrong place was named; None: the fault has no place, or was not found.
         false_before: problems before the fault, each once.
-        wrong_during: during the fault, those that it does not explain.
-        false_after: after it was taken out.
+        wrong_during: problems during the fault that it does not explain.
+        false_after: problems after its removal.
         false_numeric: how many of those before and after are about numbers.
-        false_stragglers: how many are about time.
+        false_stragglers: how many of them are about time.
         other_problems: the texts of all problems that judge no worker's work.
-        compared: how much was compared by inputs until the fault was taken out.
-        compared_weights: likewise by weights.
-        unproven: whether outputs were said to be unproven; None: this brickd says nothing of that.
+        compared: how much was compared by inputs until the removal.
+        compared_weights: how much was compared by weights until the removal.
+        unproven: whether outputs were reported as unproven; None: this brickd does not report that.
     """
 
     found_s: float | None = None
@@ -114,7 +114,7 @@ class Verdict:
 
 
 def kind(problem: Mapping[str, Any]) -> str:
-    """The kind of a problem; of an older brickd, by its text."""
+    """The kind of a problem; for an older brickd, from its text."""
     said = problem.get("kind")
     if said is not None:
         return str(said)
@@ -122,7 +122,7 @@ def kind(problem: Mapping[str, Any]) -> str:
 
 
 def alarms(status: Mapping[str, Any]) -> list[Alarm]:
-    """Those of its problems that are verdicts on workers."""
+    """The problems that are verdicts on workers."""
     return [
         Alarm(kind(each), _named(each, status), each["text"]) for each in status["problems"] if kind(each) in ALARMS
     ]
@@ -145,7 +145,7 @@ def site(qualified: str) -> Site:
 
 
 def within(found: Site, scope: Iterable[str]) -> bool:
-    """Whether a place is what is wrong, or part of it, or the nearest layer around it."""
+    """Whether a place is in the scope, or part of it, or the nearest layer around it."""
     for each in map(site, scope):
         if found.layer not in (None, each.layer):
             continue
@@ -159,11 +159,11 @@ def within(found: Site, scope: Iterable[str]) -> bool:
 
 def _words(name: str) -> list[str]:
     words = name.split(".")
-    return words[1:] if words[0] == "model" and len(words) > 1 else words  # which brickd leaves out of an operator's
+    return words[1:] if words[0] == "model" and len(words) > 1 else words  # brickd omits it from an operator's name
 
 
 def sites(status: Mapping[str, Any], worker: str) -> list[Site]:
-    """Where it differs, first by weights and first by inputs, and in which bricks it is slow."""
+    """Where the worker differs, by weights and then by inputs, and the bricks in which it is slow."""
     found = []
     for key in ("weights", "diverged"):
         about = [each for each in status.get(key) or () if list(each["outliers"]) == [worker]]
@@ -179,13 +179,13 @@ def compared(status: Mapping[str, Any], evidence: str) -> int:
 
 
 def unproven(status: Mapping[str, Any]) -> bool | None:
-    """Whether outputs are said to be unproven; None: this brickd says nothing of that."""
+    """Whether outputs are reported as unproven; None: this brickd does not report that."""
     said = status.get("evidence")
     return None if said is None else any(each["evidence"] == "input" and each["verdict"] == "unproven" for each in said)
 
 
 def judged(looks: Sequence[Look], truth: Truth) -> Verdict:
-    """Judge all that was seen of a cell."""
+    """Judge all looks at a cell."""
     verdict = Verdict()
     known: set[tuple[str, tuple[str, ...]]] = set()
     for look in looks:
@@ -235,7 +235,7 @@ def _found(verdict: Verdict, alarm: Alarm, truth: Truth, look: Look) -> None:
 
 
 def _places(alarm: Alarm) -> list[Site]:
-    """The places in its text; of numbers only those with their layer, if they have one."""
+    """The places in its text; for numbers only those with their layer, if they have one."""
     found = [Site(name, int(layer) if layer else None) for name, layer in _PLACE.findall(alarm.text)]
     return [each for each in found if alarm.kind not in NUMERIC or each.layer is not None or "*" not in each.name]
 

@@ -1,7 +1,7 @@
-"""One cell: a daemon and a fleet of its own, a healthy stretch, a fault, a healthy stretch.
+"""One cell: its own daemon and fleet, a healthy stretch, a fault, a healthy stretch.
 
-Owns: the order of these, the traffic, when brickd is asked. Must not know: what counts as found. Invariants: the
-daemon, its directories and its segments are of this cell alone; all that was started has ended, however the cell ends.
+Owns: the order of these, the traffic, when brickd is queried. Must not know: what counts as found. Invariants: the
+daemon, its directories and its segments belong to this cell only; every process ends, however the cell ends.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class _Traffic:
     random: Random
     rounds: int = 0
     compared: Counter[bool] = field(default_factory=Counter)  # rounds in which all answers were equal, or not
-    odd: set[int] = field(default_factory=set)  # workers that answered something else than most
+    odd: set[int] = field(default_factory=set)  # workers whose answer differed from most
     seconds: dict[tuple[str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def round(self, phase: str) -> None:
-        """One request for each worker that is not busy."""
+        """Send one request to each worker that is not busy."""
         base = self.random.randrange(_NUMBERS)
         digests: dict[int, str] = {}
         for number in self.random.sample(range(len(self.workers)), len(self.workers)):
@@ -60,7 +60,7 @@ class _Traffic:
             self.odd |= {number for number, digest in digests.items() if digest != usual}
 
     def times_slower(self, number: int) -> float | None:
-        """How many times as long the answers of a worker took with a fault; None: there are none to compare."""
+        """The factor by which a worker's answers were slower with a fault; None: nothing to compare."""
         before, during = self.seconds[BEFORE, number], self.seconds[DURING, number]
         return statistics.median(during) / statistics.median(before) if before and during else None
 
@@ -77,11 +77,11 @@ class _Cell:
         self.healthy_s = 0.0
 
     def status(self) -> dict[str, Any]:
-        """What `brickd status` says of the service."""
+        """The answer of `brickd status` about the service."""
         return self._ask([("status", SERVICE)])[0]
 
     def settle(self) -> None:
-        """Wait until all workers are compared by weights, or will not be."""
+        """Wait until all workers are compared by weights, or the time limit."""
         until = time.monotonic() + frozen.SETTLED_S
         while time.monotonic() < until:
             self.traffic.round("")
@@ -91,7 +91,7 @@ class _Cell:
             time.sleep(1 / frozen.ROUNDS_PER_S)
 
     def stretch(self, phase: str, seconds: float, ends: Callable[[], bool] = lambda: False) -> None:
-        """Requests and looks for so long, or until the end of a look at which it is over."""
+        """Send requests and look for `seconds`, or until `ends` holds at the end of a look."""
         began = last = time.monotonic()
         while (now := time.monotonic()) < began + seconds:
             self.traffic.round(phase)
@@ -113,7 +113,7 @@ class _Cell:
 
 
 def tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
-    """Run one cell to its end; its result, as a file keeps it."""
+    """Run one cell to its end; returns its result for the file."""
     began, load = time.monotonic(), os.getloadavg()[0]
     lengths = frozen.QUICK if quick else frozen.FULL
     model_seed = cell.seed % _NUMBERS
@@ -154,7 +154,7 @@ def tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
 
 
 def _with_fault(running_cell: _Cell, cell: Cell, lengths: frozen.Lengths) -> Truth:
-    """Put the fault in, wait for it to be found, and take it out again; what is true of it.
+    """Inject the fault, wait until it is found, and remove it; returns the truth.
 
     Raises:
         RuntimeError: the worker does not obey, or answers differ that should not.
@@ -183,7 +183,7 @@ def _with_fault(running_cell: _Cell, cell: Cell, lengths: frozen.Lengths) -> Tru
 
 @contextmanager
 def _busy_cpu(detail: str | None) -> Iterator[None]:
-    """A process that keeps the CPU busy to which the worker is pinned."""
+    """Keep the CPU busy to which the worker is pinned."""
     if detail is None:
         yield
         return

@@ -1,7 +1,7 @@
-"""The workers of a cell, each forked from one process that has built the model; they obey one command at a time.
+"""The workers of a cell, forked from one process that has built the model; they execute one command at a time.
 
-Run as a module, below `brickd run`: `python -m benchmarks.faulty.workers ARCHITECTURE SEED READ,WRITE...` with the two
-ends of pipes for each worker. A command and its answer are lines of JSON. A worker ends with its commands.
+As a module, under `brickd run`: `python -m benchmarks.faulty.workers ARCHITECTURE SEED READ,WRITE...` with the two ends
+of pipes for each worker. A command and its answer are lines of JSON. A worker ends with its commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LINE_BYTES_MAX = 1 << 16
 
 def _serve(of: Architecture, whole: Any, commands: int, answers: int) -> None:
     injector, injected = Injector(whole, of, commands), Injected([], "", lambda: None)
-    while line := os.read(commands, _LINE_BYTES_MAX):  # one command: the next one is sent after the answer
+    while line := os.read(commands, _LINE_BYTES_MAX):  # one command: the next is sent after the answer
         command = json.loads(line.splitlines()[0])
         answer: dict[str, Any] = {"pid": os.getpid()}
         if command["do"] == "answer":
@@ -55,13 +55,12 @@ def _forked(work: Callable[[], None], keep: Sequence[int], every: Sequence[int])
 
 
 def _end(status: int) -> NoReturn:
-    """End by all exit handlers, which close the segment, and without freeing torch's objects one by one: 10 s."""
+    """Run all exit handlers, which close the segment, without freeing torch's objects one by one: 10 s."""
     atexit._run_exitfuncs()
     os._exit(status)
 
 
 def main() -> None:
-    """Build, fork, wait."""
     architecture, seed = ARCHITECTURES[sys.argv[1]], int(sys.argv[2])
     pipes = [tuple(map(int, each.split(","))) for each in sys.argv[3:]]
     whole = model(architecture, seed)

@@ -1,9 +1,9 @@
-"""What others offer for the same work, measured in the same rounds as ours: a peer a module.
+"""Other tools for the same work, measured in the same rounds as ours: one module per peer.
 
-A module has `BY` (whose it is), `HOW` (its cases, and how each is measured) and `cases(folder)`, called in the timed
-process, which raises `AbsentError` where this machine lacks the peer. Importing one costs nothing: what is heavy is
-imported, compiled and started by `cases` alone. Whatever a peer installs into the process while it records is there
-only around its own batches.
+A module has `BY` (the name of the tool), `HOW` (its cases, and how each is measured) and `cases(folder)`, called in the
+timed process, which raises `AbsentError` if this machine lacks the peer. Importing a module is cheap: only `cases`
+imports, compiles and starts what is heavy. What a peer installs into the process to record exists only around its own
+batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.peers.needs import AbsentError
 
 
 class Peer(Protocol):
-    """What each module is."""
+    """The interface of each module."""
 
     @property
     def BY(self) -> str: ...  # noqa: N802
@@ -26,7 +26,7 @@ class Peer(Protocol):
     def HOW(self) -> Mapping[str, str]: ...  # noqa: N802
 
     def cases(self, folder: Path) -> list[Case]:
-        """The cases, ready to be run; the folder is the run's own."""
+        """The cases, ready to run; the folder belongs to the run."""
 
 
 PEERS: tuple[Peer, ...] = (
@@ -42,7 +42,7 @@ PEERS: tuple[Peer, ...] = (
 
 
 def present(folder: Path, peers: Sequence[Peer] = PEERS) -> tuple[list[Case], dict[str, str]]:
-    """The cases of the peers that are here; for the cases of those that are not, why."""
+    """The cases of the present peers; for the cases of absent ones, why."""
     found: list[Case] = []
     absent: dict[str, str] = {}
     for peer in peers:

@@ -1,7 +1,7 @@
 """Pairs of LTTng-UST tracepoints from C, recorded by a session of their own.
 
-A tracepoint that is off costs nothing and one that finds no room little, so the trace is read at the end: every event
-must be in it. `lttng_daemon` ran before this process was started.
+A tracepoint that is off costs nothing, and one without room costs little, so the trace is read at the end: it must
+contain every event. `lttng_daemon` was started before this process.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ HOME, LOG = "LTTNG_HOME", "lttng-sessiond.log"
 
 _DEBIAN = "Debian: liblttng-ust-dev lttng-tools"
 _SOURCE = Path(__file__).with_name("lttng.c")
-_MARK = 0x9E3779B97F4A7C15  # stands in each event, once
+_MARK = 0x9E3779B97F4A7C15  # in each event, once
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", f"-DMARK=UINT64_C({_MARK:#x})", f"-I{_SOURCE.parent}")
-_BUFFERS = ("--subbuf-size=512K", "--num-subbuf=4")  # a processor's; a batch fills 150 KiB
+_BUFFERS = ("--subbuf-size=512K", "--num-subbuf=4")  # of a processor; a batch fills 150 KiB
 _CHANNELS = (("bare", "brickd_bench:begin,brickd_bench:end", ()), ("task", "brickd_bench:task_*", ("vpid", "vtid")))
-_PACKET = struct.Struct("<I16sIQQQQQ")  # CTF: magic, uuid, stream, instance, begin, end, bits of content, of all
+_PACKET = struct.Struct("<I16sIQQQQQ")  # CTF: magic, uuid, stream, instance, begin, end, bits of content, bits in all
 _MAGIC = 0xC1FC1FC1
 
 
 class _Session:
-    """A session with a channel for each case; its trace can be read once it has stopped."""
+    """A session with a channel for each case; its trace can be read after it has stopped."""
 
     def __init__(self, trace: Path) -> None:
         self._name = trace.name
@@ -57,7 +57,7 @@ class _Session:
                 raise needs.AbsentError(problem)
 
     def pairs(self, channel: str) -> int:
-        """How many the channel recorded; ends the session."""
+        """The number of pairs in the channel; ends the session."""
         if not self._streams:
             _lttng("stop", self._name)
             self._streams = {name: _events(self._trace, name) for name, _, _ in _CHANNELS}
@@ -67,21 +67,21 @@ class _Session:
 
 
 def _lttng(*arguments: str) -> str:
-    """What went wrong."""
+    """Run lttng; returns its error, or ""."""
     done = subprocess.run(["lttng", "--no-sessiond", *arguments], capture_output=True, text=True, check=False)
     output = " ".join((done.stderr or done.stdout).split())
     return "" if done.returncode == 0 else f"lttng {arguments[0]}: exit status {done.returncode}: {output}"
 
 
 def cases(folder: Path) -> list[Case]:
-    """A span by two events, and by two that say whose they are."""
+    """A span as two events, and as two events with their process and thread."""
     for name in TOOLS:
         needs.tool(name, _DEBIAN)
     if HOME not in os.environ:
         output = (folder / LOG).read_text().strip().splitlines() or ["it said nothing"]
         raise needs.AbsentError(f"lttng-sessiond did not start: {output[-1]}")
     session = _Session(folder / f"brickd-bench-{os.getpid()}")
-    # Only now: its constructor registers this process with the daemon, and waits until the events are on.
+    # Only now: the library's constructor registers this process with the daemon, and waits until the events are on.
     events = needs.library(folder / "liblttng_events.so", ("gcc", *_FLAGS, _SOURCE, "-llttng-ust", "-ldl"), _DEBIAN)
     return [
         Case(PAIR, native=needs.loop(events.batch), recorded=lambda: session.pairs("bare")),
@@ -94,7 +94,7 @@ def _events(trace: Path, channel: str) -> int:
 
 
 def marks(stream: Path) -> int:
-    """How many events of ours a stream of a trace holds."""
+    """The number of our events in a stream of a trace."""
     if stream.stat().st_size == 0:
         return 0
     with stream.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -102,11 +102,11 @@ def marks(stream: Path) -> int:
 
 
 def _packets(data: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """Where the contents of packets are: what lies behind one, up to the next, may be left over from an older one."""
+    """The content of each packet, without the rest of it, which may be older data."""
     at = 0
     while at + _PACKET.size <= len(data):
         magic, _, _, _, _, _, content_bits, bits = _PACKET.unpack_from(data, at)
         if magic != _MAGIC or not 0 < content_bits <= bits:
-            return  # what cannot be read was not recorded
+            return  # an invalid packet was not recorded
         yield at, at + content_bits // 8
         at += bits // 8

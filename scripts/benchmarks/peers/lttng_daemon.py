@@ -1,8 +1,7 @@
-"""A session daemon of LTTng for one run, in the process that starts the timed ones: an application comes after it.
+"""A session daemon of LTTng for one run, started by the parent of the timed processes, before any application.
 
-Its files are in the run's folder, but for what LTTng does not let one choose: for root the run directory, for everybody
-one or two pages of shared memory. What was not there before is removed at the end. Should this process be killed, the
-kernel ends the daemon.
+Its files are in the run's folder, except those whose place LTTng fixes: for root the run directory, for every user one
+or two pages of shared memory. New files are removed at the end. If this process is killed, the kernel ends the daemon.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _PATIENCE_S = 15
 
 @contextmanager
 def daemon(place: Workplace) -> Iterator[dict[str, str]]:
-    """The variables by which an application finds the daemon; none where it could not be started."""
+    """The variables by which an application finds the daemon; {} if it could not be started."""
     if any(shutil.which(tool) is None for tool in TOOLS):
         yield {}
         return

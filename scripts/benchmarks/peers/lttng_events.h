@@ -1,7 +1,7 @@
-/* lttng_events.h - the two events of a span, with what a span has; the times are in each event's own header.
+/* lttng_events.h - the two events of a span, with the data of a span; the times are in each event's own header.
  *
- * Twice: `begin` and `end` are recorded as they are, `task_begin` and `task_end` with their process and thread.
- * LTTng includes this file several times. MARK stands in each event, so that events can be counted in a trace.
+ * Twice: `begin` and `end` without a context, `task_begin` and `task_end` with their process and thread. LTTng includes
+ * this file several times. MARK is in each event, so that events can be counted in a trace.
  */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER brickd_bench

@@ -1,4 +1,4 @@
-"""What a peer wants of the machine: a package, a tool, something compiled. Where it is missing, its rows say so.
+"""What a peer needs on this machine: a package, a tool, a compiled file. If it is missing, the peer's rows say so.
 
 Nothing here installs anything.
 """
@@ -17,11 +17,11 @@ BENCH = "extra `bench` in pyproject.toml"
 
 
 class AbsentError(Exception):
-    """This machine lacks what a peer wants: the text says what, and whence it can be had."""
+    """This machine lacks what a peer needs; the text says what, and where to get it."""
 
 
 def package(name: str, whence: str) -> Any:
-    """The module, untyped: a peer may be missing where the types are checked."""
+    """Import a module, untyped: a peer may be missing where the types are checked."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -45,7 +45,7 @@ def _from(whence: str) -> str:
 
 
 def compiled(target: Path, command: Sequence[str | Path], whence: str = "") -> Path:
-    """What the command writes to `target`; compiled once in a run."""
+    """Run a command that writes `target`, once per run."""
     if not target.exists():
         done = subprocess.run([*command, "-o", target], capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -55,12 +55,12 @@ def compiled(target: Path, command: Sequence[str | Path], whence: str = "") -> P
 
 
 def library(target: Path, command: Sequence[str | Path], whence: str = "") -> ctypes.CDLL:
-    """The shared object that the command writes to `target`."""
+    """Load the shared object that the command writes to `target`."""
     return ctypes.CDLL(str(compiled(target, command, whence)))
 
 
 def loop(function: Any) -> Callable[[int], object]:
-    """A function of a library that takes how many times."""
+    """A function of a library that takes a count."""
     function.argtypes = [ctypes.c_uint64]
     function.restype = None
     return cast(Callable[[int], object], function)

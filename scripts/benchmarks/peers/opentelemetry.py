@@ -1,7 +1,7 @@
-"""A span of the OpenTelemetry SDK: sampled, through a BatchSpanProcessor, to an exporter that discards.
+"""A span of the OpenTelemetry SDK: sampled, through a BatchSpanProcessor, to an exporter that discards it.
 
-The queue is emptied after each batch, untimed, so that the processor's thread sleeps through the rounds: what is timed
-is what the span costs the thread that makes it.
+The queue is emptied after each batch, untimed, so the processor's thread sleeps during the rounds. The time is the
+span's cost for the thread that makes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _QUEUE = 1024  # of the processor's 2,048
 
 
 class _Discarding:
-    """Counts what would be sent."""
+    """Counts the spans that would be exported."""
 
     def __init__(self) -> None:
         self.exported = 0
@@ -35,7 +35,6 @@ class _Discarding:
 
 
 def cases(_: Path) -> list[Case]:
-    """One span."""
     trace = needs.package("opentelemetry.sdk.trace", needs.BENCH)
     export = needs.package("opentelemetry.sdk.trace.export", needs.BENCH)
     exporter = _Discarding()

@@ -16,7 +16,7 @@ HOW = dict.fromkeys((TIME, OBSERVE, INC), "multiprocess mode")
 
 
 def cases(_: Path) -> list[Case]:
-    """A span, and the halves that it is made of."""
+    """A span, and its two halves."""
     client = needs.package("prometheus_client", needs.BENCH)
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         raise RuntimeError("PROMETHEUS_MULTIPROC_DIR is not set, wanted: prometheus_client in multiprocess mode")

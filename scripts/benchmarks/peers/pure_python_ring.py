@@ -1,7 +1,7 @@
-"""What somebody would write without C: spans into a ring in shared memory, by struct and mmap alone.
+"""A solution without C: spans into a ring in shared memory, with only struct and mmap.
 
-A peer to compare with, written for speed: one record of 64 bytes and a head for each span, bound methods and constants
-kept where they are cheap to reach.
+A peer written for speed: one record of 64 bytes and a head per span, bound methods and constants kept where access is
+cheap.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ring:
 
 
 class Span:
-    """A name's handle: `with span:` writes one record."""
+    """A handle of a name: `with span:` writes one record."""
 
     __slots__ = ("_began", "_number", "_ring")
 
@@ -57,5 +57,4 @@ class Span:
 
 
 def cases(_: Path) -> list[Case]:
-    """One span."""
     return [Case(SPAN, "with b: pass", {"b": Span(Ring(), 1)})]

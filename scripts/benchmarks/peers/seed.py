@@ -15,7 +15,6 @@ _SOURCE = Path(__file__).with_name("seed.rs")
 
 
 def cases(folder: Path) -> list[Case]:
-    """One span."""
     rustc = needs.tool("rustc")
     rust = needs.library(folder / "libseed.so", (rustc, "-O", "--crate-type", "cdylib", _SOURCE))
     rust.recorded.restype = ctypes.c_uint64

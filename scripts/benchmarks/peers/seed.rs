@@ -1,7 +1,7 @@
-//! The seed's hot path, recreated from its design: a span takes an `Instant` when it starts; when it stops, the elapsed
-//! time goes into the statistics of its brick, an array's element, and of the brick's category.
+//! The seed's hot path, recreated from its design: a span takes an `Instant` at its start. At its stop, the elapsed
+//! time goes into the statistics of its brick, an element of an array, and of the brick's category.
 //!
-//! As good as that design allows: no lock, no map, no allocation, everything inlined. A profiler that threads share
+//! The best that the design allows: no lock, no map, no allocation, everything inlined. A profiler shared by threads
 //! would need a mutex around all of it.
 
 use std::cell::RefCell;
@@ -95,7 +95,7 @@ thread_local! {
     static PROFILER: RefCell<Profiler> = const { RefCell::new(Profiler::new()) };
 }
 
-/// So many spans. `black_box`: the profiler's memory is what is written, each time; which brick it is, is not known.
+/// Makes `times` spans. `black_box`: the profiler's memory is really written each time, and the brick is unknown.
 #[no_mangle]
 pub extern "C" fn batch(times: u64) {
     PROFILER.with_borrow_mut(|mut profiler| {
@@ -107,7 +107,7 @@ pub extern "C" fn batch(times: u64) {
     });
 }
 
-/// How many spans the statistics hold.
+/// The number of spans in the statistics.
 #[no_mangle]
 pub extern "C" fn recorded() -> u64 {
     PROFILER.with_borrow(|profiler| {

@@ -1,4 +1,4 @@
-"""torch's record_function, where torch is installed already: it is far too large to be installed for this."""
+"""torch's record_function, if torch is installed: it is far too large to install for this."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOW = {
 
 
 class _Profile:
-    """A profiler that is active between the two."""
+    """A profiler that is active between the two calls."""
 
     def __init__(self, profiler: Any) -> None:
         self._profiler = profiler
@@ -36,7 +36,7 @@ class _Profile:
 
 
 def cases(_: Path) -> list[Case]:
-    """One span, recorded and not."""
+    """One span, with and without a profiler."""
     profiler = needs.package("torch.profiler", "pip install torch, into .venv")
     profile = _Profile(profiler)
     names = {"record_function": profiler.record_function, "name": "b"}

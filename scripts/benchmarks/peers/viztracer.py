@@ -1,4 +1,4 @@
-"""viztracer's log_event, the way to record a span of one's own while it traces."""
+"""viztracer's log_event, its way to record a custom span while it traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENTRIES = 100_000
 
 
 class _Tracing:
-    """The tracer, whose hooks are in the interpreter only between the two."""
+    """A tracer whose hooks are in the interpreter only between the two calls."""
 
     def __init__(self, tracer: Any) -> None:
         self.tracer = tracer
@@ -32,7 +32,6 @@ class _Tracing:
 
 
 def cases(_: Path) -> list[Case]:
-    """One span."""
     package = needs.package("viztracer", needs.BENCH)
     tracing = _Tracing(package.VizTracer(verbose=0, tracer_entries=_ENTRIES))
     return [

@@ -1,6 +1,6 @@
-"""Our own writer as an engine in C uses it: no Python in the loop. Not a peer, but measured as those in C and Rust are.
+"""Our own writer as used by an engine in C: no Python in the loop. Not a peer, but measured like those in C and Rust.
 
-It lives beside the writer inside of brick_agent, with a segment and a prefix of its own.
+It runs next to the writer inside brick_agent, with its own segment and prefix.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-fPIC", "-
 
 
 def cases(folder: Path) -> list[Case]:
-    """One span."""
     gcc = needs.tool("gcc", "Debian: gcc")
     sources = (Path(__file__).with_name("writer.c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     include = f"-I{_AGENT / 'include'}"
