@@ -1,1 +1,1 @@
-"""Where views find workers: shared memory, a daemon, several at once. Knows no views."""
+"""The data sources of views: shared memory, a daemon, several at once. Knows no views."""

@@ -1,6 +1,6 @@
-"""What the rings of segments hold now: fingerprints, weights, sources.
+"""The fingerprints, weights and sources that are in the rings of segments now.
 
-Owns: how they are added to what an earlier daemon left. Must not know: who asks. Invariant: a segment that is refused
+Owns: how they are added to the state that an earlier daemon left. Must not know: who asks. Invariant: a refused segment
 adds nothing.
 """
 
@@ -26,12 +26,12 @@ from brickd.shm.segment import open_segment
 
 
 def opened(bytes_max: int = ALL_BYTES) -> Numerics:
-    """No fingerprints yet, room for some, and the weights that an earlier daemon left."""
+    """An empty store of fingerprints, with the weights that an earlier daemon left."""
     return Numerics(bytes_max, _weights_left())
 
 
 def _weights_left() -> Weights | None:
-    """What a daemon knew of workers' weights; None where that cannot be read."""
+    """The weights that a daemon left; None if there are none or they cannot be read."""
     with contextlib.suppress(CheckpointRefused, OSError):
         content = state_file.content_of(runtime().weights)
         return None if content is None else codec.decode(segment_files.prefix(), content)
@@ -39,7 +39,7 @@ def _weights_left() -> Weights | None:
 
 
 def add_fingerprints(of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-    """Add the fingerprints of workers, under uuids with a mark before them."""
+    """Add the fingerprints of workers, under their uuids with `mark` as prefix."""
     for worker in of:
         with contextlib.suppress(SegmentRefused), open_segment(worker.reading.file) as segment:
             producer = numerics.producer(
@@ -51,7 +51,7 @@ def add_fingerprints(of: Sequence[Worker], numerics: Numerics, mark: str = "") -
 
 
 def recall(numerics: Numerics, compared: Compared | None, of: Sequence[Worker]) -> None:
-    """Add the evidence that an earlier daemon kept on workers."""
+    """Add the evidence about workers that an earlier daemon kept."""
     if compared is not None:
         evidence.recall(numerics, compared, shards_of(of))
 

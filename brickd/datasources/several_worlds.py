@@ -1,7 +1,7 @@
-"""Several worlds as one: recordings, and the machine as it is now.
+"""Several worlds as one: recordings, and the live machine.
 
-Owns: the names of workers of several worlds, and where each is. Must not know: any view, who asks. Invariants: a worker
-that is in two worlds counts as two; what one world cannot show is an error, and is never passed over.
+Owns: the names of workers of several worlds, and the world of each. Must not know: views, who asks. Invariants: a
+worker in two worlds counts as two; if one world cannot answer, that is an error and is never ignored.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from brickd.datasources.world import Source
 from brickd.model.workers import Survey, Worker
 from brickd.shm.segment_copy import Reading
 
-_SECONDS = 30.0  # that a daemon may take for all that it holds
-_ASKED_MAX = 100  # by name; of more all are asked for
+_SECONDS = 30.0  # the time limit for a daemon's answer with all fingerprints
+_ASKED_MAX = 100  # workers to ask for by uuid; for more, ask for all workers
 
 
 class ComparableWorld(Protocol):
     """A world whose workers may be compared with those of another."""
 
     def survey(self) -> Survey:
-        """Every worker, at one time."""
+        """All workers at one time."""
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints of workers to `numerics`, under uuids with a mark before them."""
+        """Add the fingerprints of workers to `numerics`, under their uuids with `mark` as prefix."""
 
 
 class Live(SharedMemory):
-    """The machine, with or without a daemon, which is asked for what it took from the rings."""
+    """The live machine; a daemon, if there is one, provides the fingerprints."""
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints in their rings, or those that a daemon keeps."""
+        """Add the fingerprints that a daemon keeps; without a daemon, those in the rings."""
         query = [("uuid", worker.reading.uuid) for worker in of] if len(of) <= _ASKED_MAX else []
         try:
             document = client.ask(FINGERPRINTS, query, seconds=_SECONDS).document()
@@ -58,12 +58,12 @@ class WorldPart(NamedTuple):
     world: ComparableWorld
 
     def name(self, worker: str) -> str:
-        """What a worker of it is called among all."""
+        """The name of one of its workers among all worlds."""
         return f"{self.label}:{worker}" if self.label else worker
 
 
 class Gathered:
-    """Several worlds, looked at once."""
+    """Several worlds, surveyed once."""
 
     source: Source = "several"
 
@@ -79,7 +79,7 @@ class Gathered:
         )
 
     def _taken(self, number: int, worker: Worker, found: Survey) -> Worker:
-        """The same, called as it is among all."""
+        """A copy of the worker with its name and uuid among all worlds."""
         part, reading = self.parts[number], worker.reading
         now_ticks = reading.now_ticks
         if now_ticks is None and reading.header["clock"] in found.clocks:
@@ -91,7 +91,7 @@ class Gathered:
         return mine
 
     def survey(self) -> Survey:
-        """Every worker of each, as it was when they were gathered."""
+        """All workers of all worlds, at the time of the survey."""
         return self._survey
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
@@ -104,12 +104,12 @@ class Gathered:
         return numerics
 
     def compared(self) -> None:
-        """None: nothing compares all of them all the time."""
+        """None: nothing compares them continuously."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Nothing, likewise."""
+        """Empty: nothing compares them continuously."""
         return ()
 
 
 def _mark(number: int) -> str:
-    return f"{number:08x}"  # as long for each: none is the beginning of another
+    return f"{number:08x}"  # all of one length, so that none is the beginning of another

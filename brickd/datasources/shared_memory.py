@@ -1,7 +1,7 @@
-"""The world where no daemon answers: the segments of this machine, read now.
+"""The world without a daemon: the segments of this machine, read on demand.
 
-Owns: those answers, and what an earlier daemon left in its files. Must not know: any view, who asks. Invariant: nothing
-that decodes a daemon's files, fingerprints, weights or sources is loaded before there are any to decode.
+Owns: those answers, and the state that an earlier daemon left in its files. Must not know: views, who asks. Invariant:
+a module that decodes a daemon's files, fingerprints, weights or sources is imported only when there is data to decode.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def left_behind() -> tuple[Background, tuple[str, ...]]:
-    """What the checkpoint knows of the workers here; a note if it cannot be read."""
+    """The state of workers in the checkpoint, and a note if it cannot be read."""
     try:
         memory = _memory()
     except (CheckpointRefused, OSError) as error:
@@ -42,7 +42,7 @@ def left_behind() -> tuple[Background, tuple[str, ...]]:
 
 
 def _memory() -> Memory | None:
-    """What a daemon kept of the segments here."""
+    """The checkpoint's state, if it is of the segments here."""
     content = state_file.content_of(runtime().checkpoint)
     if content is None:
         return None
@@ -52,13 +52,13 @@ def _memory() -> Memory | None:
     return memory if memory.prefix == segment_files.prefix() else None
 
 
-# One may be there that does not answer yet: who was put into the checkpoint while the files were read, and removed from
-# there, is in neither.
+# A survey is repeated if the checkpoint changed meanwhile: a starting daemon may move a worker from its segment to the
+# checkpoint while this process reads them, so that it finds the worker in neither.
 _LOOKS_MAX = 3
 
 
 def _kept() -> tuple[int, int] | None:
-    """Inode and time of the checkpoint."""
+    """Inode and modification time of the checkpoint."""
     try:
         status = runtime().checkpoint.stat()
     except OSError:
@@ -75,7 +75,7 @@ class SharedMemory:
         """None: there is no daemon."""
 
     def survey(self) -> Survey:
-        """What the segments say now, and what an earlier daemon left in its checkpoint."""
+        """The segments, and the state that an earlier daemon left in its checkpoint."""
         for _ in range(_LOOKS_MAX):
             before = _kept()
             background, words = left_behind()
@@ -85,26 +85,26 @@ class SharedMemory:
         return found
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> None:
-        """None: there was no look before."""
+        """None: there is no earlier survey."""
 
     def stragglers(self) -> None:
-        """None: one look compares no workers."""
+        """None: a single survey is not enough to compare workers."""
 
     def alarms(self) -> None:
-        """None: one look shows nothing of a worker's past."""
+        """None: a single survey does not show a worker's past."""
 
     def problem_book(self) -> None:
         """None: there is no daemon."""
 
     def compared(self) -> Compared | None:
-        """What an earlier daemon found."""
-        with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
+        """The comparison that an earlier daemon left."""
+        with contextlib.suppress(CheckpointRefused, OSError):  # the survey's words report it
             if (memory := _memory()) is not None and memory.compared.since_ns:
                 return memory.compared
         return None
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """What is in their rings, since nothing drains these, and what an earlier daemon left."""
+        """The fingerprints in their rings, and the evidence that an earlier daemon left."""
         from brickd.datasources import ring_records
 
         numerics = ring_records.opened()
@@ -113,13 +113,13 @@ class SharedMemory:
         return numerics
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints of workers to others, under uuids with a mark before them."""
+        """Add the fingerprints of workers to `numerics`, under their uuids with `mark` as prefix."""
         from brickd.datasources import ring_records
 
         ring_records.add_fingerprints(of, numerics, mark)
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """As far as they lie there."""
+        """The weights in their rings, and those that an earlier daemon left."""
         from brickd.datasources import ring_records
 
         numerics = ring_records.opened(0)
@@ -127,7 +127,7 @@ class SharedMemory:
         return numerics.weights
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Compare weights now; the rings are read only if a worker watches any."""
+        """Compare the weights; reads the rings only if a worker watches weights."""
         if not any(worker.reading.process["weights"] for worker in found.workers):
             return ()
         from brickd.analysis.weights.monitor import watching
@@ -141,7 +141,7 @@ class SharedMemory:
         from brickd.datasources import ring_records
 
         memory = None
-        with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
+        with contextlib.suppress(CheckpointRefused, OSError):  # the survey's words report it
             memory = _memory()
         return ring_records.sources(of, None if memory is None else memory.sources)
 
@@ -150,8 +150,8 @@ class SharedMemory:
         return segment_files.find("")
 
     def segment(self, file: str) -> AbstractContextManager[Segment]:
-        """The segment, opened for one look."""
+        """Open a segment."""
         return open_segment(file)
 
     def details(self, uuid: str) -> None:
-        """Nothing is taken by looking."""
+        """None: this process does not drain."""

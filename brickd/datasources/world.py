@@ -1,7 +1,7 @@
-"""What views look at: the protocol of a world, and what a daemon reports of itself.
+"""The world of views: the protocol of a data source, and the status of a daemon.
 
-Owns: what a view may ask for. Must not know: any view, who asks, how an answer comes about. Invariants: a view that is
-given another world builds the same document from the same workers; to know the protocol loads nothing that answers.
+Owns: what a view may ask for. Must not know: views, who asks, how an answer is made. Invariants: a view builds the same
+document from the same workers in any world; importing the protocol imports no implementation.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 
 class DaemonStatus(NamedTuple):
-    """What a daemon reports of itself.
+    """The status of a daemon.
 
     Attributes:
-        version: of brickd; None where it runs from a bare source tree.
+        version: of brickd; None if it runs from a bare source tree.
         started_ns: since 1970; `uptime_ns` is by a monotonic clock.
-        checkpoint_problem: why its last checkpoint failed; None: it did not.
-        loop_still_ns: since the loop came round.
-        broken: the state that it could not restore when it started; None: all of it was, or there was none.
-        recording_problem: why the recording cannot be written; None: it can, or nothing is recorded.
-        notify: the counts of each target to which alarms go.
+        checkpoint_problem: why its last checkpoint failed; None: it did not fail.
+        loop_still_ns: the time since the loop's last round.
+        broken: the state that it could not restore when it started; None: all was restored, or there was none.
+        recording_problem: why the recording cannot be written; None: it can, or there is no recording.
+        notify: the counts of each target of alarms.
     """
 
     version: str | None
@@ -53,7 +53,7 @@ class DaemonStatus(NamedTuple):
     notify: tuple[dict[str, Any], ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document."""
         return {
             "version": self.version,
             "pid": self.pid,
@@ -71,7 +71,7 @@ class DaemonStatus(NamedTuple):
 class Details(NamedTuple):
     """The `newest` slots that a daemon took from a segment's span rings, the oldest first.
 
-    `longest` is the longest span of each path: its number, duration, start, step, elements.
+    `longest`: the longest span of each path, as (path, duration, start, step, elements).
     """
 
     newest: bytes
@@ -82,11 +82,11 @@ Source = Literal["shared memory", "daemon", "recording", "several"]
 
 
 class SegmentInside(Protocol):
-    """What may be seen of one segment."""
+    """The readable parts of one segment."""
 
     @property
     def header(self) -> _reader.Header:
-        """The header that its worker wrote."""
+        """The header that the worker wrote."""
 
     def read(self) -> Reading:
         """Everything but the rings."""
@@ -95,57 +95,57 @@ class SegmentInside(Protocol):
         """The pid of the process that drains it, or None."""
 
     def control(self) -> _reader.Control:
-        """What the consumer asked of the worker."""
+        """The settings that the consumer asks of the worker."""
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """The number of the first slot that is there, and the slots; `newest` of them are wanted."""
+        """The number of the first slot, and the slots; at least the `newest` if they are there."""
 
 
 class World(Protocol):
-    """All that a view may look at."""
+    """The data source of a view."""
 
     @property
     def source(self) -> Source:
-        """Where what it shows comes from."""
+        """The kind of data source."""
 
     def daemon(self) -> DaemonStatus | None:
-        """The daemon that answers; None: this process reads segments itself."""
+        """The status of the daemon; None: this process reads segments itself."""
 
     def survey(self) -> Survey:
-        """Every worker, at one time."""
+        """All workers at one time."""
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
-        """What workers of a survey recorded in the last slots of ten seconds; None: not known."""
+        """The work of a survey's workers in the last slots of ten seconds; None: unknown."""
 
     def stragglers(self) -> StragglerVerdict | None:
         """The stragglers; None: nothing compares workers."""
 
     def alarms(self) -> tuple[Alarm, ...] | None:
-        """What is wrong with single workers; None: nothing watches them."""
+        """The active alarms; None: nothing watches workers."""
 
     def compared(self) -> Compared | None:
-        """Where workers differ, and how much was compared; None: nothing compares them."""
+        """The differences of workers, and how much was compared; None: nothing compares them."""
 
     def problem_book(self) -> Book | None:
-        """What is known of problems over time; None: nothing watches them."""
+        """The problems over time; None: nothing records them."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The fingerprints of some of the workers of a survey, as far as they are here."""
+        """The available fingerprints of some workers of a survey."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """The weights of workers alone, which is less to copy."""
+        """Only the weights of workers, which is less to copy."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """The verdicts on the weights of a survey's workers, for services that watch any."""
+        """The verdicts on the weights of a survey's workers, for services that watch weights."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
-        """What the kernels of some of the workers of a survey, and of others, were compiled from."""
+        """The known sources of kernels; at least those of these workers."""
 
     def files(self) -> Sequence[str]:
-        """The names of all files that may be inspected, whatever they begin with."""
+        """The names of all files that may be inspected, with any prefix."""
 
     def segment(self, file: str) -> AbstractContextManager[SegmentInside]:
-        """A segment to look into, by its file's name; the caller must not close it."""
+        """Open a segment by its file's name; the caller must not close it."""
 
     def details(self, uuid: str) -> Details | None:
-        """What was taken from a segment's rings; None: it is not drained here."""
+        """The details that were taken from a segment's rings; None: this process does not drain."""
