@@ -1,1 +1,1 @@
-"""What every room uses: text, units, paths, locks, files. Knows no bricks or segments."""
+"""Helpers for every room: text, units, paths, locks, files. Knows no bricks or segments."""

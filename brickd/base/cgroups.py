@@ -1,8 +1,7 @@
-"""The limits of a process's control groups: of memory, version 1 or 2, and of processor time, version 2.
+"""The limits of control groups: memory (versions 1 and 2), processor time (version 2).
 
-Owns: which limit of memory leaves the least room, how long the limits of processor time have held a process back. Must
-not know: who asks, how much room is enough. Invariant: a limit binds all groups below it, so each group above is asked
-too.
+Owns: which memory limit leaves the least room, how long processor limits have throttled a process. Must not know: who
+asks, how much room is enough. Invariant: a limit applies to all groups below it, so each group above is read, too.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import NamedTuple
 
 from brickd.base.machine import number, read
 
-# The hierarchy's place, and the files of a limit, of the use, and the line of what the kernel would drop first.
+# The root of the hierarchy, the files of limit and use, and the line of memory that the kernel would drop first.
 _V1 = ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _V2 = ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
-_NO_LIMIT = 1 << 60  # version 1 says its largest number of pages
+_NO_LIMIT = 1 << 60  # version 1 reports its largest number of pages for no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +29,12 @@ class Limit:
 
     @property
     def room_bytes(self) -> int:
-        """What may still be taken."""
+        """The memory that is still available."""
         return max(0, self.limit_bytes - self.used_bytes)
 
 
 class Room(NamedTuple):
-    """How much memory a process may still take, and what limits it."""
+    """The memory that a process may still take, and the name of the limit."""
 
     bytes: int
     of: str
@@ -49,7 +48,7 @@ def observe(root: Path = Path("/"), process: str = "self") -> Limit | None:
 
 
 def room(pid: int, root: Path = Path("/")) -> Room | None:
-    """What a process may still take of its control groups and of the machine; None: not known."""
+    """The memory that a process may still take of its groups and of the machine; None: unknown."""
     found = []
     if (limit := observe(root, str(pid))) is not None:
         found.append(Room(limit.room_bytes, limit.file))
@@ -61,7 +60,7 @@ def room(pid: int, root: Path = Path("/")) -> Room | None:
 
 
 def throttled_ns(pid: int, root: Path = Path("/")) -> int | None:
-    """How long the groups of a process were throttled so far, all together; None: not known."""
+    """The time that the groups of a process were throttled so far, added up; None: unknown."""
     top = root / _V2[0]
     lines = (line.split(":", 2) for line in (read(root / "proc" / str(pid) / "cgroup") or "").splitlines())
     inner = next((line[2] for line in lines if len(line) == 3 and line[0] == "0"), None)
@@ -78,7 +77,7 @@ def throttled_ns(pid: int, root: Path = Path("/")) -> int | None:
 
 
 def _above(line: str, root: Path) -> Iterator[Limit]:
-    """The limits of a group and of all above it, in one hierarchy: a line of /proc/self/cgroup."""
+    """Yield the limits of a group and of all above it; `line`: a hierarchy in /proc/self/cgroup."""
     hierarchy, controllers, inner = (*line.split(":", 2), "", "")[:3]
     if hierarchy == "0":
         place, limit_file, use_file, dropped = _V2
@@ -88,7 +87,7 @@ def _above(line: str, root: Path) -> Iterator[Limit]:
         return
     top = root / place
     folder = top / inner.strip("/")
-    # In a container the kernel may name a path outside of what is mounted here; the mount's root is its group then.
+    # In a container the kernel may give a path outside of the mount; then the mount's root is the container's group.
     for group in (folder, *folder.parents):
         limit, used = number(group / limit_file), number(group / use_file)
         if limit is not None and used is not None and limit < _NO_LIMIT:

@@ -1,7 +1,7 @@
-"""Which other process runs on the only processor that a process may use.
+"""The process that shares the only processor that another process may use.
 
-Owns: what is read of other processes for that. Must not know: callers. Invariants: a process that may use several
-processors shares none; one look at all processes answers for any number of them; a value that cannot be read is None;
+Owns: how other processes are read for that. Must not know: callers. Invariants: a process that may use several
+processors shares none; one scan of all processes serves any number of them; a value that cannot be read is None;
 nothing is written.
 """
 
@@ -15,19 +15,19 @@ from typing import NamedTuple
 from brickd.base.machine import read
 
 _PROCESSES_MAX = 65_536
-# In /proc/PID/stat, behind the name: the time in user mode and in the kernel, and the processor of the last run.
+# In /proc/PID/stat, after the name: the time in user mode and in the kernel, and the processor of the last run.
 _USER, _KERNEL, _CPU = 11, 12, 36
 
 
 class Sharing(NamedTuple):
-    """The only processor of a process, and the other process that ran most there lately; None: not known."""
+    """The only processor of a process, and the other one that ran most there; None: unknown."""
 
     cpu: int
     pid: int | None
 
 
 def only_cpu(pid: int) -> int | None:
-    """The only processor that a process may use; None: it may use several, or it is not known."""
+    """The only processor that a process may use; None: it may use several, or unknown."""
     try:
         cpus = os.sched_getaffinity(pid) if pid > 0 else ()
     except OSError:
@@ -36,16 +36,17 @@ def only_cpu(pid: int) -> int | None:
 
 
 class CpuSharing:
-    """Looks at all processes when it is asked about any, and remembers that look until it is asked again."""
+    """Scans all processes at each call, and compares with the scan of the call before."""
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._root = root
-        self._before: dict[int, int] = {}  # what each process had of the processors, in ticks
+        self._before: dict[int, int] = {}  # the processor time of each process, in ticks
 
     def of(self, cpus: Mapping[int, int]) -> dict[int, int]:
-        """For each process, the other one that ran most on its processor since the last call, if any did.
+        """The other process that ran most on each process's processor since the last call, if any.
 
-        `cpus`: the only processor of each. The first call, and one after a call with none, knows of no other process.
+        `cpus`: the only processor of each process. The first call, and a call after one with an empty `cpus`, return
+        nothing.
         """
         before, self._before = self._before, {}
         took: dict[int, dict[int, int]] = {}  # by processor and process

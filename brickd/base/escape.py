@@ -1,9 +1,9 @@
-"""Makes strings that come from a worker safe to show.
+"""Escapes that make a worker's strings safe to show.
 
-Owns: what is visible, how the rest is spelled, how wide it is on a terminal. Must not know: where a string came from,
-or what it means. Invariants: what `text` returns holds only characters that are seen (ASCII space is the only blank),
-so it neither moves a cursor nor hides or reorders anything; `text` leaves its own output as it is; a cut never
-exceeds its limit. It is for eyes: a backslash stays a backslash, so exact bytes are to be had from JSON only.
+Owns: which characters are visible, the escapes of the others, the width on a terminal. Must not know: where a string
+came from, or what it means. Invariants: the result of `text` has only visible characters (ASCII space is the only
+blank), so it neither moves a cursor nor hides or reorders anything; `text` does not change its own output; a cut string
+never exceeds its limit. The result is ambiguous, because a backslash stays a backslash: only JSON has the exact string.
 """
 
 import unicodedata
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 _ELLIPSIS = "…"
 
-# str.isprintable() calls these printable: marks and letters by category, yet drawn as nothing (Unicode's
-# Default_Ignorable_Code_Point less what isprintable() refuses already).
+# Characters that str.isprintable() accepts, but terminals draw as nothing: Unicode's Default_Ignorable_Code_Point
+# without those that isprintable() refuses.
 _INVISIBLE = frozenset(
     chr(code)
     for first, last in (
@@ -28,14 +28,14 @@ _INVISIBLE = frozenset(
     for code in range(first, last + 1)
 )
 
-# What a spreadsheet takes for the start of a formula, in fullwidth too: East Asian editions take those as well.
+# Characters that start a formula in a spreadsheet; East Asian editions also accept the fullwidth ones.
 _FORMULA = tuple("=+-@\t\r＝＋－＠")
 
 
 def text(value: str, limit: int | None = None) -> str:
-    r"""Return any string, lone surrogates included, as a terminal may show it.
+    r"""Return any string, also with lone surrogates, in a form that is safe on a terminal.
 
-    What is wider than `limit` cells is cut and ends in an ellipsis. An escape is never cut in two.
+    A string wider than `limit` cells is cut and ends with an ellipsis. An escape is never cut in two.
 
     >>> text("red \x1b[31m\n")
     'red \\x1b[31m\\n'
@@ -59,7 +59,7 @@ def text(value: str, limit: int | None = None) -> str:
 
 
 def wrapped(value: str, limit: int | None) -> list[str]:
-    r"""Return any string as a terminal may show it, in lines of at most `limit` cells; nothing is cut.
+    r"""Return any string in a form that is safe on a terminal, in lines of at most `limit` cells.
 
     Lines break at spaces, and within a word only if it is wider than a line.
 
@@ -86,7 +86,7 @@ def wrapped(value: str, limit: int | None) -> list[str]:
 
 
 def width(value: str) -> int:
-    """Return how many terminal cells an already escaped string takes.
+    """Return the number of terminal cells that an escaped string takes.
 
     >>> width("moe"), width("模型"), width("e\u0301")
     (3, 4, 1)
@@ -97,9 +97,9 @@ def width(value: str) -> int:
 
 
 def csv_cell(value: str) -> str:
-    r"""Return the value as a CSV cell that no spreadsheet runs and no terminal obeys.
+    r"""Return a string as a CSV cell that no spreadsheet and no terminal executes.
 
-    For strings only: a negative number is a number, and stays one.
+    For strings only: it would turn a negative number into text.
 
     >>> csv_cell("=HYPERLINK(1)"), csv_cell("\trope"), csv_cell("rope")
     ("'=HYPERLINK(1)", "'\\trope", 'rope')

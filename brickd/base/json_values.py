@@ -1,8 +1,8 @@
-"""JSON values that brickd stores: written piece by piece, checked one by one when read.
+"""JSON values that brickd stores: encoded in pieces, checked one by one when decoded.
 
-Owns: what a number, a text or a list may be before anything is made of it. Must not know: any file, what a value means.
-Invariants: a check returns its value, or raises ValueError with the value found and the value expected; pieces of JSON
-add up to what would be written of the whole at once.
+Owns: the checks of numbers, texts and lists. Must not know: files, what a value means. Invariants: a check returns its
+value, or raises ValueError with the value found and the value expected; pieces of JSON add up to the encoding of the
+whole.
 """
 
 from __future__ import annotations
@@ -16,79 +16,79 @@ from typing import Any, NoReturn, TypeVar
 
 U64_MAX = 2**64 - 1
 I32_MAX = 2**31 - 1
-_QUOTED_MAX = 200  # characters of an error that may quote what it met
-_CONTAINERS_MAX = 1 << 22  # an empty one takes 24 times the memory that it takes in a file
+_QUOTED_MAX = 200  # characters of an error, which may quote its input
+_CONTAINERS_MAX = 1 << 22  # an empty container takes 24 times as much memory as in a file
 
 Found = TypeVar("Found")
 
 
 def require(holds: bool, expected: str, found: Any) -> None:
-    """Raise ValueError unless it holds."""
+    """Raise ValueError unless the condition holds."""
     if not holds:
         raise ValueError(f"expected {expected}, found {reprlib.repr(found)[:60]}")
 
 
 def whole(value: Any, least: int = 0, most: int = U64_MAX) -> int:
-    """A whole number within a range."""
+    """Check a whole number within a range."""
     require(type(value) is int and least <= value <= most, f"a whole number of {least} to {most}", value)
     return int(value)
 
 
 def number(value: Any) -> float:
-    """A finite number."""
+    """Check a finite number."""
     require(type(value) in (int, float) and math.isfinite(value), "a number", value)
     return float(value)
 
 
 def flag(value: Any) -> bool:
-    """True or false."""
+    """Check a boolean."""
     require(type(value) is bool, "true or false", value)
     return bool(value)
 
 
 def text(value: Any) -> str:
-    """A string."""
+    """Check a string."""
     require(isinstance(value, str), "a text", value)
     return str(value)
 
 
 def unicode(value: Any) -> str:
-    """A string that UTF-8 can encode, as all text of a segment; a file's name may be another."""
+    """Check a string that UTF-8 can encode, as text in segments; a file's name may not be one."""
     text(value).encode()  # UnicodeEncodeError is a ValueError
     return str(value)
 
 
 def limited(value: Sized, most: int) -> Any:
-    """Require at most this many parts."""
+    """Check that a value has at most `most` parts."""
     require(len(value) <= most, f"at most {most}", len(value))
     return value
 
 
 def optional(value: Any, check: Callable[[Any], Found]) -> Found | None:
-    """None, or what passes the check."""
+    """Check a value unless it is None."""
     return None if value is None else check(value)
 
 
 def listed(value: Any, most: int) -> list[Any]:
-    """A list of at most this many parts."""
+    """Check a list of at most `most` parts."""
     require(isinstance(value, list), "a list", value)
     return list(limited(value, most))
 
 
 def bits(value: Any, most: int) -> int:
-    """At most this many bits, as hexadecimal digits."""
+    """Decode at most `most` bits from hexadecimal digits."""
     found = int(limited(text(value), most // 4), 16)
     require(found >= 0, "no sign", value)
     return found
 
 
 def parsed(body: bytes | str) -> Any:
-    """Parse JSON without NaN and Infinity, which Python reads but JSON does not have."""
+    """Parse JSON; refuses NaN and Infinity, which Python accepts but JSON does not have."""
     return json.loads(body, parse_constant=_refuse)
 
 
 def document(body: bytes, most: int) -> Any:
-    """A JSON document within limits of its size and of the memory that it takes."""
+    """Parse a JSON document within limits of its size and memory."""
     require(len(body) <= most, f"at most {most} bytes", len(body))
     containers = body.count(b"[") + body.count(b"{")
     require(containers <= _CONTAINERS_MAX, f"at most {_CONTAINERS_MAX} lists and objects", containers)
@@ -102,7 +102,7 @@ def validating() -> Iterator[None]:
         yield
     except RecursionError:
         raise ValueError("is nested too deeply") from None
-    except Exception as error:  # MemoryError, struct.error, zlib.error included: the file made it happen
+    except Exception as error:  # also MemoryError, struct.error, zlib.error: the input caused it
         quoted = str(error)[:_QUOTED_MAX]
         raise ValueError(f"has an invalid structure: {type(error).__name__}: {quoted}") from None
 
@@ -111,17 +111,17 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"expected a number, found {constant}")
 
 
-# Not json.dumps, which makes one each time.
+# Not json.dumps, which makes an encoder for each call.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def plain(value: Any) -> str:
-    """JSON of a value, without a space."""
+    """Encode a value as JSON without spaces."""
     return _ENCODER.encode(value)
 
 
 def pieces(members: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """A JSON object, piece by piece: a large member is copied once, later.
+    """Encode a JSON object in pieces, so that a large member is copied only once, later.
 
     >>> "".join(pieces({"a": ["[1,", "2]"], "b": pieces({})}))
     '{"a":[1,2],"b":{}}'
@@ -134,5 +134,5 @@ def pieces(members: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def composed(members: Mapping[str, str]) -> str:
-    """A JSON object of members whose values are complete JSON."""
+    """Encode a JSON object whose members are already JSON."""
     return "".join(pieces({name: (value,) for name, value in members.items()}))

@@ -1,6 +1,7 @@
 """POSIX locks of single bytes: the kernel knows the holder, in every pid namespace.
 
-Owns: taking a lock, its holder, the holder's name. Must not know: the meaning of a byte. Invariant: no call blocks.
+Owns: how a lock is taken, its holder, the holder's name. Must not know: the meaning of a byte. Invariant: no call
+blocks.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ def take(fd: int, byte: int) -> bool:
 
 
 def holder(fd: int, byte: int) -> int | None:
-    """The pid of the other process that has it (0: of another pid namespace); None: it is free."""
+    """The pid of the other process that has the lock (0: of another pid namespace); None: free."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else pid
 
 
 def process(pid: int) -> str:
-    """The name of a holder in messages.
+    """The text for a holder in messages.
 
     >>> process(7), process(0)
     ('process 7', 'a process of another pid namespace')

@@ -1,7 +1,7 @@
 """This machine: its processors, and the small files in which the kernel describes it.
 
-Owns: how such a file is read. Must not know: what is measured, what a file means. Invariants: the same machine, as much
-of it as this process may use, has the same facts; a file that is missing or unreadable is None, never an error.
+Owns: how such a file is read. Must not know: what is measured, what a file means. Invariants: equal machines and equal
+rights to use their processors give equal facts; a missing or unreadable file is None, never an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The model of the processors, and how many of them this process may use."""
+    """The model of the processors, and the number that this process may use."""
 
     cpu_model: str
     cpus: int
@@ -30,7 +30,7 @@ def here() -> Machine:
 
 
 def read(path: Path, most: int = 1 << 16) -> str | None:
-    """The text of a file, as far as `most` bytes go."""
+    """Read the text of a file, `most` bytes at most."""
     try:
         with path.open("rb") as file:
             return file.read(most).decode("utf-8", "replace")
@@ -39,6 +39,6 @@ def read(path: Path, most: int = 1 << 16) -> str | None:
 
 
 def number(path: Path) -> int | None:
-    """The number that is all there is in a file."""
+    """Read a file that contains only a number."""
     text = (read(path) or "").strip()
     return int(text) if text.isascii() and text.isdigit() else None

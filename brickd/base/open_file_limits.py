@@ -1,7 +1,7 @@
-"""How a daemon divides the files it may open: its own, for workers, for clients.
+"""The division of a daemon's file descriptors: reserved ones, for workers, for clients.
 
-Owns: that division. Must not know: who opens a file. Invariant: whatever workers and clients take of their shares, what
-is reserved is left for the drain, the checkpoint and recordings.
+Owns: that division. Must not know: who opens a file. Invariant: workers and clients never take the reserved
+descriptors, which the drain, the checkpoint and recordings need.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from brickd.errors import DaemonRefused
 WORKERS_MAX = 1_024
 CLIENTS_MIN, CLIENTS_MAX = 8, 100
 # Measured: 12 are open in an idle daemon, 17 in one that records, writes its checkpoint and answers three clients. The
-# rest is for what is opened for a moment: a draft, a source, a segment that is looked at, a connection on its way out.
+# others are for short uses: a draft, a source, a segment that is inspected, a connection that is closing.
 RESERVED = 32
 _FILES_PER_CLIENT = 2  # its connection, and the recording that it fetches
 
 
 class Descriptors(NamedTuple):
-    """How many there may be at once."""
+    """The limits of workers and of clients at one time."""
 
     workers: int
     clients: int
@@ -28,11 +28,11 @@ class Descriptors(NamedTuple):
 def divided(limit: int) -> Descriptors:
     """The division of a limit (RLIMIT_NOFILE).
 
-    What is not reserved goes half to clients, at two files each, up to `CLIENTS_MAX`; the rest goes to workers, at one
-    file each, up to `WORKERS_MAX`.
+    Half of the descriptors that are not reserved are for clients, two for each, up to `CLIENTS_MAX`. The others are for
+    workers, one for each, up to `WORKERS_MAX`.
 
     Raises:
-        DaemonRefused: it leaves nothing for them.
+        DaemonRefused: too few are left for clients.
 
     >>> divided(64), divided(1024)
     (Descriptors(workers=16, clients=8), Descriptors(workers=792, clients=100))

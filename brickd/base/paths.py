@@ -1,7 +1,7 @@
-"""Where a daemon and its clients meet: the runtime directory and the files in it.
+"""The paths of a daemon and its clients: the runtime directory and the files in it.
 
-Owns: the paths, from the environment or by default. Must not know: what is in the files. Invariant: the same
-environment, on the same machine, names the same places to the daemon and to every verb.
+Owns: the paths, from the environment or by default. Must not know: the content of the files. Invariant: in the same
+environment, on the same machine, the daemon and every verb use the same paths.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Runtime(NamedTuple):
     """The paths of one daemon.
 
     Attributes:
-        directory: the daemon's own, of mode 0700, or 0710 where a group may reach the socket.
-        state: of files that outlive the daemon.
+        directory: the daemon's runtime directory, of mode 0700, or 0710 if a group may reach the socket.
+        state: the directory of files that outlive the daemon.
     """
 
     directory: Path
@@ -26,27 +26,27 @@ class Runtime(NamedTuple):
 
     @property
     def lock(self) -> Path:
-        """Its first byte is locked as long as the daemon runs."""
+        """The file whose first byte is locked while the daemon runs."""
         return self.directory / "lock"
 
     @property
     def checkpoint(self) -> Path:
-        """What the daemon alone knows, replaced as a whole."""
+        """The state of the daemon, replaced atomically."""
         return self.directory / "checkpoint"
 
     @property
     def weights(self) -> Path:
-        """State of the workers' weights, replaced as a whole before the checkpoint that counts it."""
+        """The state of the workers' weights, replaced atomically before the checkpoint."""
         return self.directory / "weights"
 
     @property
     def recordings(self) -> Path:
-        """Recordings that are being written, or not fetched yet."""
+        """The recordings that are being written, or not fetched yet."""
         return self.state / "recordings"
 
     @property
     def sources(self) -> Path:
-        """What kernels were compiled from, a file each."""
+        """The sources of kernels, one file each."""
         return self.state / "sources"
 
     @property
@@ -56,7 +56,7 @@ class Runtime(NamedTuple):
 
 
 def runtime() -> Runtime:
-    """The places that the environment names."""
+    """The paths for the present environment."""
     directory = Path(os.environ.get("BRICKD_RUNTIME_DIR") or _default())
     socket = Path(os.environ.get("BRICKD_SOCKET") or directory / "socket")
     return Runtime(directory, socket, Path(os.environ.get("BRICKD_STATE_DIR") or _state(directory)))
@@ -68,7 +68,7 @@ def _default() -> Path:
 
 
 def _ours(directory: Path) -> bool:
-    """Whether root made it for this user: then the service is our daemon, in a session too."""
+    """Whether a system service made it for this user; then its daemon serves sessions, too."""
     try:
         return directory.lstat().st_uid == os.geteuid()
     except OSError:
@@ -76,9 +76,9 @@ def _ours(directory: Path) -> bool:
 
 
 def _state(directory: Path) -> Path:
-    """Beside the user's own state; of a user without a home in the runtime directory.
+    """The directory in the user's own state; without a home, in the runtime directory.
 
-    Containers say that / is the home of a number without a name.
+    Containers report / as the home of a uid without a name.
     """
     if own := os.environ.get("XDG_STATE_HOME"):
         return Path(own) / "brickd"
@@ -89,5 +89,5 @@ def _state(directory: Path) -> Path:
 def _user() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container that was given a number without a name
+    except KeyError:  # a container with a uid without a name
         return str(os.geteuid())

@@ -1,8 +1,8 @@
 """Files of state: replaced atomically; their first line has version, length and checksum.
 
-Owns: that line, whether a file is whole, and how one is read and replaced. Must not know: what the bytes mean.
+Owns: that line, whether a file is complete, and how one is read and replaced. Must not know: what the bytes mean.
 Invariants: a file that was cut, or changed in any byte, is refused with the reason; a file of a later brickd is
-refused, not guessed at; a reader sees the old file or the new one, never a mixture; a link stays a link, and a
+refused, never interpreted; a reader sees the old file or the new one, never a mixture; a link stays a link, and a
 terminal, a pipe or /dev/null is written to and never replaced.
 """
 
@@ -25,7 +25,12 @@ def framed(kind: str, version: int, body: Sequence[bytes]) -> bytes:
 
 
 def unframed(kind: str, version: int, content: bytes) -> bytes:
-    """The body of framed content; CheckpointRefused if damaged, CheckpointTooNew if of another version."""
+    """The body of framed content.
+
+    Raises:
+        CheckpointRefused: it is damaged.
+        CheckpointTooNew: it is of another version.
+    """
     title = _title(kind)
     head, newline, body = content.partition(b"\n")
     if not head.startswith(title) or not newline:
@@ -60,7 +65,7 @@ def _crc(version: int, *body: bytes) -> int:
 
 
 def content_of(path: Path) -> bytes | None:
-    """The content of a file; None: no file. CheckpointRefused if it is another user's."""
+    """Read a file; None: no file. Raises CheckpointRefused if it belongs to another user."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             owner = os.fstat(file.fileno()).st_uid
@@ -72,11 +77,11 @@ def content_of(path: Path) -> bytes | None:
 
 
 def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Replace a file, for its owner only, or raise OSError; `lasting` survives a crash."""
+    """Replace a file, with mode 0600, or raise OSError; `lasting`: it survives a crash."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
-    import tempfile  # 4 ms, which no reader waits for
+    import tempfile  # takes 4 ms, which readers do not need
 
     path = path.resolve()
     fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600

@@ -1,8 +1,8 @@
 """Thresholds of alarms: one table of names, defaults, ranges and meanings.
 
-Owns: that table, how a value is read from text, from a file and from a saved state. Must not know: what is compared
-with a threshold, who may change one. Invariants: every value is within its range, wherever it came from; a refusal
-names the threshold, the value seen and the value expected.
+Owns: that table, and how a value is read from text, from a file and from a saved state. Must not know: what is compared
+with a threshold, who may change one. Invariants: every value is within its range, from any source; a refusal names the
+threshold, the value seen and the value expected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _row(default: float, unit: str, least: float, most: float, meaning: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The value of each threshold."""
+    """The values of all thresholds."""
 
     stuck_min: float = _row(30, "s", 1, 86_400, "A span that is open for less is not reported as stuck.")
     stuck_times: float = _row(
@@ -101,7 +101,7 @@ class Thresholds:
         return {name: value for name, value in mine.items() if value != getattr(_DEFAULTS, name)}
 
     def documents(self) -> list[dict[str, Any]]:
-        """All of them as JSON."""
+        """The JSON documents of all thresholds."""
         return [
             {
                 "name": each.name,
@@ -115,11 +115,11 @@ class Thresholds:
 
     @classmethod
     def of(cls, saved: Mapping[str, float]) -> Thresholds:
-        """Thresholds from what `changed` returned; those of a later brickd are ignored."""
+        """Thresholds from the result of `changed`; those of a later brickd are ignored."""
         return cls().with_({name: value for name, value in saved.items() if name in NAMES})
 
     def with_(self, values: Mapping[str, float]) -> Thresholds:
-        """The same with other values.
+        """A copy with other values.
 
         Raises:
             WrongQuestion: there is no such threshold, or a value is not within its range.
@@ -136,7 +136,7 @@ NAMES = tuple(each.name for each in fields(Thresholds))
 
 
 def row(name: str) -> _Row:
-    """The row of a threshold; WrongQuestion if no threshold has this name."""
+    """The row of a threshold; raises WrongQuestion if no threshold has this name."""
     for each in fields(Thresholds):
         if each.name == name:
             found: _Row = each.metadata["row"]
@@ -145,7 +145,7 @@ def row(name: str) -> _Row:
 
 
 def written(value: float, unit: str) -> str:
-    """A value as people write it, and as `assigned` reads it.
+    """The text of a value, as `assigned` reads it.
 
     >>> written(90, "s"), written(20, "times"), written(2.5, "%")
     ('90s', '20', '2.5')
@@ -154,7 +154,7 @@ def written(value: float, unit: str) -> str:
 
 
 def assignments(of: Thresholds) -> list[str]:
-    """What `assigned` makes these thresholds of."""
+    """The assignments that `assigned` needs to make these thresholds."""
     return [f"{name}={written(value, row(name).unit)}" for name, value in of.changed().items()]
 
 
@@ -164,10 +164,10 @@ def _expected(row: _Row) -> str:
 
 
 def assigned(texts: Iterable[str], before: Thresholds) -> Thresholds:
-    """Thresholds after assignments such as `stuck_min=45s`; `default` as the value restores the default.
+    """Thresholds after assignments such as `stuck_min=45s`; `default` restores a default.
 
     Raises:
-        WrongQuestion: a text is no assignment, or what it assigns is refused.
+        WrongQuestion: a text is not an assignment, or its value is invalid.
     """
     values = {}
     for text in texts:
@@ -190,10 +190,10 @@ def _value(name: str, text: str) -> float:
 
 
 def of_file(path: Path) -> dict[str, float]:
-    """The values in a TOML file, which has numbers, or texts such as "45s".
+    """Read the values in a TOML file, which has numbers, or texts such as "45s".
 
     Raises:
-        WrongQuestion: the file cannot be read, or has anything else.
+        WrongQuestion: the file cannot be read or is invalid.
     """
     try:
         with path.open("rb") as file:
@@ -207,6 +207,6 @@ def of_file(path: Path) -> dict[str, float]:
         raise WrongQuestion(f"{path}: {error.strerror}") from None
     except WrongQuestion as error:
         raise WrongQuestion(f"{path}: {error}") from None
-    except (ValueError, RecursionError) as error:  # no TOML, or no UTF-8
+    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8
         raise WrongQuestion(f'{path}: {error}; expected lines such as stuck_min = "45s"') from None
     return values

@@ -1,7 +1,7 @@
-"""Instants as documents and as people have them.
+"""Timestamps in documents and on screens.
 
-Owns: their one spelling for each, RFC 3339 and the clock on the wall. Must not know: what happened then. Invariant:
-whatever number a worker claims, it is spelled as an instant.
+Owns: their formats, RFC 3339 and local time. Must not know: what happened then. Invariant: any number that a worker
+claims has a valid format.
 """
 
 import time
@@ -17,12 +17,12 @@ class Moment(NamedTuple):
 
     @classmethod
     def now(cls) -> "Moment":
-        """This one."""
+        """The present time."""
         return cls(time.monotonic_ns(), time.time_ns())
 
 
 def rfc3339(ns: int) -> str:
-    """An instant since 1970, to the millisecond; what no calendar holds is shown as 1970.
+    """A time since 1970, to the millisecond; a time outside of the calendar is shown as 1970.
 
     >>> rfc3339(1_700_000_000_123_456_789), rfc3339(2**63)
     ('2023-11-14T22:13:20.123Z', '2262-04-11T23:47:16.854Z')
@@ -31,7 +31,7 @@ def rfc3339(ns: int) -> str:
 
 
 def local(ns: int, now_ns: int) -> str:
-    """An instant in local time; with its date if that is not today."""
+    """A time since 1970 in local time; with its date if that is not today."""
     moment = _moment(ns).astimezone()
     return f"{moment:%H:%M}" if moment.date() == _moment(now_ns).astimezone().date() else f"{moment:%Y-%m-%d %H:%M}"
 

@@ -1,9 +1,9 @@
-"""How numbers, counts and the names of tensors are written for people, and how durations are read.
+"""Formats of numbers, counts, durations and tensors' names, and the parser of durations.
 
-Owns: units, thresholds, rounding, singular and plural. Must not know: what is measured, or where it is printed.
-Invariants: the same number is always written the same way; a figure is rounded once, from the exact number, and a tie
-goes away from zero; it moves to the next unit when the rounded figure would reach it (999,950 ns is 1.0 ms, never 1000
-µs); a value and its negative differ only in the sign, and zero has none. None, NaN and infinities are `-`.
+Owns: units, rounding, singular and plural. Must not know: what is measured, or where it is printed. Invariants: a
+number always has the same format; a figure is rounded once, from the exact number, ties away from zero; it moves to the
+next unit when the rounded figure would reach it (999,950 ns is 1.0 ms, never 1000 µs); a value and its negative differ
+only in the sign, and zero has none. None, NaN and infinities are `-`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _NS = (
     (86400 * 10**9, " d"),
 )
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(ms|s|m|h|)", re.ASCII)
-_UNIT_SECONDS = {"h": 3_600, "m": 60, "s": 1, "": 1}  # `ms` divides: a thousandth is no exact float
+_UNIT_SECONDS = {"h": 3_600, "m": 60, "s": 1, "": 1}  # `ms` divides instead, because 1/1000 is not an exact float
 _COUNTS = ((1, ""), (10**6, "M"), (10**9, "G"), (10**12, "T"), (10**15, "P"), (10**18, "E"))
 _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**50, "P"), (2**60, "E"))
 
 
 def duration(ns: Number) -> str:
-    """Write nanoseconds: one decimal below 100 of a unit, else none; nanoseconds are whole.
+    """Format nanoseconds: one decimal below 100 of a unit, else none; nanoseconds are whole.
 
     >>> [duration(ns) for ns in (0, 850, 3_100_000, 17_000_000, 421_400, 42 * 10**9, 90 * 10**9, 10**18)]
     ['0 ns', '850 ns', '3.1 ms', '17.0 ms', '421 µs', '42.0 s', '1.5 min', '11,574 d']
@@ -43,10 +43,10 @@ def duration(ns: Number) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Read a duration in seconds: a number and `ms`, `s`, `m` or `h`; a number alone means seconds.
+    """Parse a duration into seconds: a number and `ms`, `s`, `m` or `h`, or a number of seconds.
 
     Raises:
-        ValueError: the text is something else, or larger than a float.
+        ValueError: the text is not a duration, or exceeds a float.
 
     >>> [parse_duration(text) for text in ("500ms", "3s", "5m", "1.5h", "2.5", "0")]
     [0.5, 3.0, 300.0, 5400.0, 2.5, 0.0]
@@ -60,7 +60,7 @@ def parse_duration(text: str) -> float:
 
 
 def write_duration(seconds: float) -> str:
-    """Write a duration as `parse_duration` reads it, in the largest unit that makes it a whole number.
+    """Format a duration for `parse_duration`, in the largest unit that makes it a whole number.
 
     >>> [write_duration(seconds) for seconds in (0.5, 3, 300, 5400, 86400, 2.5, 0.0001, 0)]
     ['500ms', '3s', '5m', '90m', '24h', '2500ms', '0.0001s', '0s']
@@ -72,7 +72,7 @@ def write_duration(seconds: float) -> str:
 
 
 def count(n: Number) -> str:
-    """Write a count: exact below a million, then one decimal below 100 of a unit, else none.
+    """Format a count: exact below a million, then one decimal below 100 of a unit, else none.
 
     >>> [count(n) for n in (0, 999, 1_234, 999_999, 1_200_000, 99_950_000, 999_500_000, 2**64, None)]
     ['0', '999', '1,234', '999,999', '1.2M', '100M', '1.0G', '18.4E', '-']
@@ -81,7 +81,7 @@ def count(n: Number) -> str:
 
 
 def many(n: int, one: str, more: str | None = None) -> str:
-    """Write how many there are of what, as `count` does.
+    """Format a count, as `count` does, with its noun.
 
     >>> many(1, "span"), many(1_200_000, "span"), many(0, "name was", "names were")
     ('1 span', '1.2M spans', '0 names were')
@@ -90,7 +90,7 @@ def many(n: int, one: str, more: str | None = None) -> str:
 
 
 def size(size_bytes: Number) -> str:
-    """Write bytes in units of 1024: one decimal below 10 of a unit, none from there.
+    """Format bytes in units of 1024: one decimal below 10 of a unit, otherwise none.
 
     >>> [size(n) for n in (0, 1023, 1024, 10_188, 10_189, 1_048_063, 1_048_064, 71 * 2**30, 2**64, None)]
     ['0B', '1,023B', '1.0K', '9.9K', '10K', '1,023K', '1.0M', '71G', '16E', '-']
@@ -99,7 +99,7 @@ def size(size_bytes: Number) -> str:
 
 
 def percent(value: Number) -> str:
-    """Write a percentage: one decimal below 10, else none; a small one is never 0 %.
+    """Format a percentage: one decimal below 10, otherwise none; a small one is never 0 %.
 
     >>> [percent(value) for value in (0, 0.04, 0.07, 9.94, 9.96, 18.2, 100, -0.0, -11.4, 12_345.6, None)]
     ['0 %', '<0.1 %', '0.1 %', '9.9 %', '10 %', '18 %', '100 %', '0 %', '-11 %', '12,346 %', '-']
@@ -114,7 +114,7 @@ def percent(value: Number) -> str:
 
 
 def relative(error: Number) -> str:
-    """Write a relative error with two digits, as a sketch gives no more; `<1e-6` below that.
+    """Format a relative error with two digits, the accuracy of a sketch; `<1e-6` if smaller.
 
     >>> [relative(error) for error in (3.14e-4, 8e-3, 0.25, 12.0, 1234.5, 0.0, 1e-7, None)]
     ['3.1e-4', '8e-3', '0.25', '12', '1.2e3', '<1e-6', '<1e-6', '-']
@@ -143,7 +143,7 @@ def _scaled(value: Number, units: Sequence[tuple[int, str]], decimal_below: int)
 
 
 def _tenths(top: int, bottom: int, decimal_below: int) -> int:
-    """Return top/bottom in tenths, rounded as written: to a tenth below the bound, else whole."""
+    """Return top/bottom in tenths, rounded to a tenth below the bound, else to a whole number."""
     tenths = (20 * top + bottom) // (2 * bottom)
     return tenths if tenths < 10 * decimal_below else 10 * ((2 * top + bottom) // (2 * bottom))
 
@@ -158,7 +158,7 @@ def _is_no_number(value: int | float) -> bool:
 
 
 def or_none(number: int) -> int | None:
-    """The number of a layer or of an expert in documents: None for -1.
+    """The number of a layer or an expert in documents: None for -1.
 
     >>> or_none(3), or_none(-1)
     (3, None)
@@ -167,7 +167,7 @@ def or_none(number: int) -> int | None:
 
 
 def called(name: str, layer: int | None, expert: int | None) -> str:
-    """A tensor's name as its model has it: with the numbers of its layer and its expert.
+    """A tensor's name in its model: with the numbers of its layer and expert.
 
     >>> called("layers.*.mlp.weight", 3, None), called("norm", -1, -1), called("w", 3, 7)
     ('layers.3.mlp.weight', 'norm', 'w, layer 3, expert 7')
@@ -198,7 +198,7 @@ def noun(n: int, one: str, more: str | None = None) -> str:
 
 
 def plural(n: int, one: str, more: str | None = None) -> str:
-    """The number, in full, and its noun.
+    """Format a number, with all digits, and its noun.
 
     >>> plural(1, "name was", "names were"), plural(1_234_567, "span")
     ('1 name was', '1,234,567 spans')
@@ -207,7 +207,7 @@ def plural(n: int, one: str, more: str | None = None) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first few, and how many more there are.
+    """The first few names, and the number of the others.
 
     >>> listed(["api/0", "api/1"], most=2), listed(["api/0", "api/1", "api/2", "api/3"], most=2)
     ('api/0, api/1', 'api/0, api/1 and 2 more')

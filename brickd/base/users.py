@@ -1,6 +1,6 @@
-"""Users of this machine: their names, and how to ask brickd as one of them.
+"""Users of this machine: their names, and how to run brickd as one of them.
 
-Owns: how a user is written in messages and in commands. Must not know: segments, what is asked.
+Owns: the form of a user in messages and commands. Must not know: segments, verbs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from brickd.base.units import plural
 
 
 def user_name(uid: int) -> str:
-    """The user's name as sudo takes it: `www`, or `#1001` where the number has no name."""
+    """The user's name as sudo accepts it: `www`, or `#1001` if the uid has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:  # a container that was given a number without a name
+    except KeyError:  # a container with a uid without a name
         return f"#{uid}"
 
 
@@ -31,7 +31,7 @@ def as_user(uid: int, *arguments: str) -> str:
 
 
 def others_have(segments: Mapping[int, int]) -> str:
-    """Say which other users have segments, by uid, and how to ask as the one that has the most."""
+    """The message that other users have segments; `segments`: the number of segments by uid."""
     by_count = sorted(segments.items(), key=lambda each: (-each[1], each[0]))
     named = ", ".join(f"{user_name(uid)} has {plural(count, 'segment')}" for uid, count in by_count[:3])
     more = f", and {plural(len(by_count) - 3, 'more user')}" if len(by_count) > 3 else ""

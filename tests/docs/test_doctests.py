@@ -1,4 +1,4 @@
-"""Every example in the documentation runs: those of the agent's public names are recorded, too."""
+"""Every example in docstrings runs; examples of the agent's public names are also recorded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_a_brick_is_called_with_is_explained() -> None:
 
 
 def test_the_examples_run_and_are_recorded(worker: Start, prefix: str) -> None:
-    # shutdown's is last: nothing is recorded after it.
+    # The example of shutdown is last, because nothing is recorded after it.
     names = sorted(EXAMPLES, key=lambda name: name == "shutdown")
     process = worker(
         f"""
@@ -68,7 +68,7 @@ def test_the_examples_run_and_are_recorded(worker: Start, prefix: str) -> None:
 
 
 def test_the_example_of_the_package_is_recorded(worker: Start, prefix: str) -> None:
-    """The module's own docstring, its ellipses taken for what they are."""
+    """The example in the module's own docstring, run with its ellipses."""
     assert brick_agent.__doc__
     lines = [line[4:] for line in brick_agent.__doc__.splitlines() if line.startswith("    ")]
     got = record(worker, prefix, "\n".join(lines) + '\ntokenize("text")')

@@ -1,4 +1,4 @@
-"""Thresholds: what is read from text, files and saved states, what is refused, and that a daemon keeps them."""
+"""Thresholds: read from text, files and saved states, refused if invalid, kept by a daemon."""
 
 from __future__ import annotations
 
