@@ -1,4 +1,4 @@
-"""The orders that a daemon carries out, as the command line and the API both take them.
+"""The orders that a daemon carries out, the same for the command line and the API.
 
 Owns: the orders and their parameters. Must not know: how an order is carried out.
 """
@@ -27,7 +27,7 @@ class StepsParameter(Parameter):
         super().__init__(sampling.WANTED, help, **more)
 
     def takes(self, value: object) -> bool:
-        """Whether it is a rate."""
+        """Whether the value is a rate."""
         return isinstance(value, str) and sampling.rate_of(value) is not None
 
 
@@ -35,7 +35,7 @@ class Patterns(Names):
     """Any number of patterns of names."""
 
     def takes(self, value: object) -> bool:
-        """Whether they are within the limits."""
+        """Whether the value is a tuple of patterns within the limits."""
         return (
             isinstance(value, tuple)
             and Names.takes(self, value)
@@ -45,7 +45,7 @@ class Patterns(Names):
 
 
 class Setting(Query):
-    """How the workers of a service record from now on, or the daemon's thresholds; without options a query of these."""
+    """Set what a service's workers record, or the daemon's thresholds; without options, show it."""
 
     service: str | None = given(Name("the name of a service", metavar="SERVICE", positional=True), default=None)
     spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), default=None)
@@ -76,7 +76,7 @@ class Setting(Query):
     )  # fmt: skip
 
     def rules(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse invalid combinations."""
         if self.service is None and self.changes:
             raise WrongQuestion("no service is given, expected the name of a service (brickd set SERVICE ...)")
         if self.service is not None and self.threshold:
@@ -84,37 +84,37 @@ class Setting(Query):
 
     @property
     def changes(self) -> bool:
-        """Whether it sets anything of a service."""
+        """Whether it changes a setting of a service."""
         return self.spans is not None or self.recording is not None or self.fingerprints is not None or self.sites != ()
 
 
 class Forgetting(Query):
-    """Forget the totals of dead workers; without a name of all."""
+    """Forget the totals of dead workers with these names; without names, of all."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
 
 
 class Rescanning(Query):
-    """Read the weights of workers again; without a name of all."""
+    """Read the weights of workers with these names again; without names, of all."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
 
 
 class Silencing(Query):
-    """Silence a problem for a time; without an id a query of the silenced ones."""
+    """Silence a problem for a time; without an id, list the silenced ones."""
 
     id: str | None = given(Name("the id of a problem", metavar="[ID]", positional=True), default=None)
     length: float = given(Duration(1, 31_536_000, "Silence it for this time.", key="for"), default=7200.0)
     off: bool = given(Switch("Lift the silence."), default=False)
 
     def rules(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse invalid combinations."""
         if self.off and self.id is None:
             raise WrongQuestion("off lifts the silence of one problem: give its id (see brickd silence)")
 
 
 class Recording(Query):
-    """Record workers: what, for how long, and how much of it is kept."""
+    """Record workers."""
 
     names: tuple[str, ...] = given(
         Names("names of workers or services", "Record only this worker or service. May be given several times.",
@@ -139,7 +139,7 @@ class Recording(Query):
     files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), default=8)
 
     def rules(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse invalid combinations."""
         if self.values and self.redact:
             raise WrongQuestion("values and redact exclude each other: give one of them")
 
@@ -158,7 +158,7 @@ class RecordedFile(Query):
 
 
 class Wish(NamedTuple):
-    """The setting of a service's workers; `sites`: patterns of kernels, none: all."""
+    """The setting of a service's workers; `sites`: patterns of kernels; empty: all kernels."""
 
     spans: bool = False
     off: bool = False
@@ -167,7 +167,7 @@ class Wish(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Wish:
-        """Parse the values of a checkpoint; an older one has only the first two."""
+        """Decode the values of a checkpoint; an older one has only the first two."""
         spans, off, *more = values
         fingerprints, sites = more or (sampling.DEFAULT, [])
         require(sampling.rate_of(text(fingerprints)) is not None, sampling.WANTED, fingerprints)
@@ -187,9 +187,9 @@ class Obeyed(NamedTuple):
     """The result of an order.
 
     Attributes:
-        wish: the setting now.
-        workers: how many there are.
-        deaf: how many of these record checksums of all steps and sites in any case, because their agent is older.
+        wish: the present setting.
+        workers: the number of workers.
+        deaf: the number of workers that record checksums of all steps and sites anyway, because their agent is older.
     """
 
     wish: Wish

@@ -1,8 +1,7 @@
 """The kinds of parameters of a query: a choice, a switch, a number, a duration, a name.
 
-Owns: how each kind is read from text, which values it takes. Must not know: any query, click, HTTP. Invariants: a value
-that was read from text is validated like any other; a value is taken as it is or refused, never changed into one that
-fits.
+Owns: how each kind is parsed from text, which values it accepts. Must not know: queries, click, HTTP. Invariants: a
+value parsed from text is validated like any other; a value is accepted unchanged or refused, never adjusted.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ class Parameter:
     """One parameter of any kind.
 
     Attributes:
-        wanted: which values it takes, in words.
+        wanted: the accepted values, in words.
         key: its name in a URL, and its long option; None: the name of its field, with - for _.
-        short: its short option, if it has one.
-        positional: whether a command line gives it without any option.
+        short: its short option, if any.
+        positional: whether it is an argument of the command line, not an option.
         several: whether it may be given more than once; its value is then a tuple.
     """
 
@@ -45,15 +44,15 @@ class Parameter:
         self.positional = positional
 
     def takes(self, value: object) -> bool:
-        """Whether it takes the value."""
+        """Whether the parameter accepts the value."""
         raise NotImplementedError
 
     def read(self, text: str) -> Any:
-        """The value that the text means; the text itself if it means none."""
+        """Parse a text; returns the text itself if it is invalid."""
         return text
 
     def write(self, value: Any) -> str:
-        """The text of a value, as `read` reads it."""
+        """The text of a value, which `read` parses back."""
         return str(value)
 
 
@@ -65,7 +64,7 @@ class Choice(Parameter):
         self.of = tuple(of)
 
     def takes(self, value: object) -> bool:
-        """Whether it is one of them."""
+        """Whether the value is one of the words."""
         return value in self.of
 
 
@@ -75,7 +74,7 @@ class Choices(Choice):
     several = True
 
     def takes(self, value: object) -> bool:
-        """Whether each is one of them."""
+        """Whether the value is a tuple of these words."""
         return isinstance(value, tuple) and all(Choice.takes(self, each) for each in value)
 
 
@@ -86,15 +85,15 @@ class Switch(Parameter):
         super().__init__("true or false", help, **more)
 
     def takes(self, value: object) -> bool:
-        """Whether it is a truth value."""
+        """Whether the value is a boolean."""
         return isinstance(value, bool)
 
     def read(self, text: str) -> Any:
-        """By its two words."""
+        """Parse `true` or `false`."""
         return {"true": True, "false": False}.get(text, text)
 
     def write(self, value: Any) -> str:
-        """As one of its two words."""
+        """`true` or `false`."""
         return "true" if value else "false"
 
 
@@ -107,13 +106,13 @@ class Whole(Parameter):
         self.most = most
 
     def takes(self, value: object) -> bool:
-        """Whether it is one within the range."""
+        """Whether the value is a whole number within the range."""
         if not isinstance(value, int) or isinstance(value, bool):
             return False
         return self.least <= value and (self.most is None or value <= self.most)
 
     def read(self, text: str) -> Any:
-        """From plain digits, as many as 64 bits have."""
+        """Parse at most 19 ASCII digits."""
         return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
 
 
@@ -126,7 +125,7 @@ class Number(Parameter):
         self.most = most
 
     def takes(self, value: object) -> bool:
-        """Whether it is one within the range."""
+        """Whether the value is a finite number within the range."""
         return (
             isinstance(value, int | float)
             and not isinstance(value, bool)
@@ -135,7 +134,7 @@ class Number(Parameter):
         )
 
     def read(self, text: str) -> Any:
-        """As Python reads one."""
+        """Parse a number as Python does."""
         try:
             return float(text)
         except ValueError:
@@ -151,14 +150,14 @@ class Duration(Number):
         self.wanted = f"a duration of {range_text} (such as 500ms, 3s, 5m, 1h; without a unit: seconds)"
 
     def read(self, text: str) -> Any:
-        """By its unit."""
+        """Parse a duration with or without a unit."""
         try:
             return parse_duration(text)
         except ValueError:
             return text
 
     def write(self, value: Any) -> str:
-        """In the largest unit that fits."""
+        """The duration in the largest unit that makes it a whole number."""
         return write_duration(value)
 
 
@@ -166,7 +165,7 @@ class Name(Parameter):
     """A name of any kind."""
 
     def takes(self, value: object) -> bool:
-        """Whether it is a text with characters."""
+        """Whether the value is a text that is not empty."""
         return isinstance(value, str) and value != ""
 
 
@@ -176,5 +175,5 @@ class Names(Name):
     several = True
 
     def takes(self, value: object) -> bool:
-        """Whether each is a text with characters."""
+        """Whether the value is a tuple of texts that are not empty."""
         return isinstance(value, tuple) and all(Name.takes(self, each) for each in value)

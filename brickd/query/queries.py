@@ -1,6 +1,6 @@
-"""The queries: what may be asked, with which parameters, one class per view.
+"""The queries and their parameters, one class per view.
 
-Owns: the parameters of each, and the words that documents use for reasons. Must not know: how a query is answered.
+Owns: the parameters of each query, and the words for reasons. Must not know: how a query is answered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brickd.query.query import ABOUT_WORKERS, OVER, START, Query, given
 
 By = Literal["worker", "service", "layer"]
 
-# By what bricks may be sorted, and which key of an entry that means.
+# The sort orders of bricks, and the key of a document that each uses.
 SORTS = {
     **{each: f"{each}_ns" for each in ("self", "total", "mean", "p50", "p90", "p99", "max")},
     **{each: each for each in ("count", "elements", "bytes", "flops", "name", "spread")},
@@ -22,7 +22,7 @@ SORTS = {
 
 
 class BricksQuery(Query):
-    """Which bricks, of which workers, in which order."""
+    """The totals of bricks: of which workers, which bricks, in which order."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     sort: str = given(Choice(list(SORTS), "Sort by this figure, the largest first."), default="self")
@@ -36,7 +36,7 @@ class BricksQuery(Query):
     over: str = given(OVER, default=START)
 
     def rules(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse invalid combinations."""
         if (self.sort, self.by) == ("spread", "worker"):
             raise WrongQuestion("sort spread compares workers, which by worker tells apart: give one of them")
         if self.sort == "max" and self.over != START:
@@ -44,7 +44,7 @@ class BricksQuery(Query):
 
 
 class CoverageQuery(Query):
-    """Of which services."""
+    """The coverage of comparisons: of which services."""
 
     names: tuple[str, ...] = given(
         Names("names of services", metavar="[SERVICE]...", key="name", positional=True), default=()
@@ -52,15 +52,15 @@ class CoverageQuery(Query):
 
 
 EvidenceName = Literal["weights", "input", "run"]
-PROVEN_BY = ("weights", "input", "row", "history")  # the classes of evidence that every service has a verdict by
-OUTPUTS_BY = ("input",)  # those of them that compare what workers compute
+PROVEN_BY = ("weights", "input", "row", "history")  # the classes of evidence with a verdict for every service
+OUTPUTS_BY = ("input",)  # the classes that compare the outputs of workers
 _ALL = 2**64 - 1
 _DIGITS = re.compile(r"[0-9a-fA-F]{16}")
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 def step_number(text: str) -> int:
-    """The number of a step: itself, sixteen digits as shown, or the agent's hash of a text.
+    """The number of a step: decimal, sixteen hexadecimal digits, or the agent's hash of a text.
 
     >>> step_number("17"), step_number("0000000000000011"), step_number("-1") == _ALL
     (17, 17, True)
@@ -78,7 +78,7 @@ def step_number(text: str) -> int:
 
 
 class DiffQuery(Query):
-    """Which workers, by which evidence, and how far back."""
+    """The comparison of workers: which workers, by which evidence, how far back."""
 
     names: tuple[str, ...] = given(
         Names(
@@ -114,13 +114,13 @@ class DiffQuery(Query):
 
 
 class EventsQuery(Query):
-    """From where on."""
+    """The logged events: after which number."""
 
     since: int = given(Whole(0, None, "List only the events after number N.", metavar="N"), default=0)
 
 
 class FingerprintsQuery(Query):
-    """Of which workers."""
+    """The fingerprints that a daemon keeps: of which workers."""
 
     uuids: tuple[str, ...] = given(
         Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), default=()
@@ -128,7 +128,7 @@ class FingerprintsQuery(Query):
 
 
 class HangQuery(Query):
-    """Whom to watch, and for how long."""
+    """The open spans: of which workers, watched how long."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), default=1.0)
@@ -136,7 +136,7 @@ class HangQuery(Query):
 
 
 class InspectQuery(Query):
-    """Which segment, and how much of its rings."""
+    """The content of one segment: which one, and how much of its rings."""
 
     name: str | None = given(
         Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), default=None
@@ -147,7 +147,7 @@ class InspectQuery(Query):
 
 
 class RooflineQuery(Query):
-    """Which bricks, under which roof."""
+    """The bricks compared with a device's peak performance."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     device: str = given(
@@ -175,7 +175,7 @@ class RooflineQuery(Query):
 
 
 class SourceQuery(Query):
-    """The text of which source; none: which sources there are."""
+    """The text of a source, or without a hash the list of sources."""
 
     hash: str | None = given(
         Name("the hash of a source, or what that begins with", metavar="[HASH]", positional=True), default=None
@@ -191,7 +191,7 @@ ACTIVE_FOR = Duration(
 
 
 class StatusQuery(Query):
-    """Which workers, over which time; None: the last 60 seconds if known, else since the start."""
+    """The status; `over`: None: the last 60 seconds if known, otherwise since the start."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     over: str | None = given(OVER, default=None)
@@ -199,7 +199,7 @@ class StatusQuery(Query):
 
 
 class StragglersQuery(Query):
-    """Among the workers of which services."""
+    """The stragglers: of which services."""
 
     names: tuple[str, ...] = given(
         Names("names of services", metavar="[SERVICE]...", key="name", positional=True), default=()
@@ -207,7 +207,7 @@ class StragglersQuery(Query):
 
 
 class TreeQuery(Query):
-    """Whose tree, and how much of it."""
+    """The call tree: of which workers, and how much of it."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), default=False)
@@ -220,19 +220,19 @@ class TreeQuery(Query):
 
 
 class WeightsQuery(Query):
-    """Of which workers, and whether every tensor is to be told."""
+    """The weights: of which workers, and whether every tensor is shown."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     all: bool = given(Switch("Show every tensor, equal ones too."), default=False)
 
 
 class WorkersQuery(Query):
-    """Which workers."""
+    """The workers: which ones."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
 
 
-# Why fingerprints of one place are not compared, by the name of each reason in documents.
+# Why fingerprints of one site are not compared, by the reason's name in documents.
 REASONS = {
     "dtype": "another dtype",
     "shape": "another shape",

@@ -1,8 +1,8 @@
-"""Queries: what may be asked, with which parameters.
+"""Queries: a base class with validated parameters.
 
-Owns: the form of a query, its way into a query string and back. Must not know: any view, click, HTTP. Invariants: each
-value of a query that exists was validated, wherever it came from; an unknown key, or one that is given twice, is
-refused; a query that is read from its own query string is the same query.
+Owns: the form of a query, its query string and back. Must not know: views, click, HTTP. Invariants: every value of a
+query is validated, from any source; an unknown key, or one that is given twice, is refused; a query that is parsed from
+its own query string is the same query.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brickd.query.parameters import Choice, Names, Parameter
 
 ABOUT_WORKERS = Names("names of workers or services", metavar="[WORKER|SERVICE]...", key="name", positional=True)
 
-# The time over which records are counted, in slots of ten seconds.
+# The times over which totals may be counted, in slots of ten seconds.
 START = "start"
 SLOTS = {"10s": 1, "60s": 6}
 OVER = Choice([*SLOTS, START], "Count the last 10 s, the last 60 s, or everything since each worker's start.")
@@ -28,7 +28,7 @@ class _Given(NamedTuple):
 
 
 def given(by: Parameter, *, default: Any = MISSING) -> Any:
-    """A field of a query: its parameter and its default."""
+    """Declare a field of a query: its parameter and its default."""
     return _Given(by, default)
 
 
@@ -36,8 +36,7 @@ def given(by: Parameter, *, default: Any = MISSING) -> Any:
 class Query:
     """A query; each subclass declares its parameters, and in `rules` the rules between them.
 
-    It has what a frozen dataclass has, without the compiling: a dataclass takes 1 ms to define, and every command
-    waits for 25 of them.
+    It works like a frozen dataclass. A dataclass takes 1 ms to define, and every command would wait for 25 of them.
     """
 
     _given: ClassVar[dict[str, _Given]] = {}
@@ -62,7 +61,7 @@ class Query:
         """Raise WrongQuestion if the values exclude each other."""
 
     def replaced(self, **named: Any) -> Self:
-        """The same query with other values of some fields."""
+        """A copy of the query with other values of some fields."""
         return type(self)(**vars(self) | named)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -82,17 +81,17 @@ Asked = TypeVar("Asked", bound=Query)
 
 
 def parameters(kind: type[Query]) -> dict[str, Parameter]:
-    """The parameters of a query, by the names of its fields."""
+    """The parameters of a query, by field name."""
     return {name: each.parameter for name, each in kind._given.items()}
 
 
 def key(name: str, parameter: Parameter) -> str:
-    """The name of a field's parameter in a URL, and of its long option."""
+    """The name of a field's parameter in a URL and as a long option."""
     return parameter.key or name.replace("_", "-")
 
 
 def default(kind: type[Query], name: str) -> Any:
-    """The default of a field; MISSING: it has none."""
+    """The default of a field; MISSING if it has none."""
     return kind._given[name].default
 
 
@@ -100,7 +99,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
     """Parse the pairs of a query string.
 
     Raises:
-        WrongQuestion: a parameter or a value that it does not have.
+        WrongQuestion: an unknown parameter, or an invalid or missing value.
     """
     names = {key(name, parameter): name for name, parameter in parameters(kind).items()}
     values: dict[str, Any] = {}
@@ -121,7 +120,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
 
 
 def to_query(question: Query) -> list[tuple[str, str]]:
-    """The pairs that ask the same, without defaults."""
+    """The pairs of the query string of a query, without defaults."""
     pairs: list[tuple[str, str]] = []
     for name, parameter in parameters(type(question)).items():
         value = getattr(question, name)

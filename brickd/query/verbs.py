@@ -1,8 +1,9 @@
-"""The verbs of `brickd`: the one list of them.
+"""The table of the verbs of `brickd`.
 
-Owns: each verb's line in the help, the query that it asks, whether a daemon answers that. Must not know: how a query is
-answered, or shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer to its query is
-`brickd.views.NAME:answer`, at a daemon `GET /v1/NAME`. It imports nothing, since each start of `brickd` loads it.
+Owns: each verb's line in the help, its query, whether a daemon answers it. Must not know: how a query is answered or
+shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer to its query is
+`brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. This module imports almost nothing, because each start of
+`brickd` loads it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ class Verb(NamedTuple):
 
     Attributes:
         help: its line in the list of verbs.
-        query: name of the class in `brickd.query.queries`; it may be asked of recordings too. Empty: the verb acts.
+        query: the name of a class in `brickd.query.queries`, which recordings also answer. Empty: the verb has none.
         served: whether a daemon answers the query.
     """
 
@@ -55,7 +56,7 @@ VERBS = {
 
 
 def takes_recordings(verb: str) -> bool:
-    """Whether a recording may be asked instead of this machine.
+    """Whether the verb also shows recordings.
 
     >>> takes_recordings("status"), takes_recordings("up"), takes_recordings("nonsense")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""What may be asked: the same of the command line as of a query, and nothing else."""
+"""Queries: the command line and a query string accept the same values, and nothing else."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_command_line_takes_what_a_query_takes(kind: type[Query], text: str)
 
     for name, parameter in parameters(kind).items():
         key = key_of(name, parameter)
-        if parameter.positional or isinstance(parameter, Switch):  # a flag has no text on a command line
+        if parameter.positional or isinstance(parameter, Switch):  # a flag has no value on a command line
             continue
         try:
             queried: Any = from_query(kind, [(key, text)])
