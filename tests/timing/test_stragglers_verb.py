@@ -19,7 +19,7 @@ from brickd.analysis.timing.monitor import Lookout
 from brickd.analysis.timing.stragglers import judge
 from brickd.model.event_log import Event, Log
 from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
-from brickd.model.workers import Survey, Worker
+from brickd.model.workers import Survey, Usage, Worker
 from brickd.shm.ledger import ledger_of
 
 GEMM = BRICKS["moe_gemm"]
@@ -314,6 +314,26 @@ def test_that_a_straggler_ends_is_no_recovery() -> None:
         lookout.take(snapshot)
     assert log.kinds() == [("straggler", "api/2")]
     assert lookout.judged().findings == ()
+
+
+@pytest.mark.parametrize(
+    ("ends", "gone"), [(False, [("waits_for_cpu_gone", "api/2")]), (True, [])], ids=["waits no more", "ends"]
+)
+def test_a_worker_that_waits_for_a_processor_is_an_event_and_so_is_that_it_no_longer_does_but_not_its_end(
+    ends: bool, gone: list[tuple[str, str]]
+) -> None:
+    log = KindsLog()
+    lookout = Lookout(log.add)
+    for slot, taken in enumerate(
+        snapshots(16, range(0), lives=lambda worker, slot: worker != 2 or slot < 8 or not ends)
+    ):
+        waits = [0.02, 0.02, 0.6 if slot < 8 else 0.02]
+        workers = [
+            each._replace(usage=Usage(None, 0, ran=0.1, waited=waited))
+            for each, waited in zip(taken.survey.workers, waits, strict=True)
+        ]
+        lookout.take(taken._replace(survey=Survey(workers, [])))
+    assert log.kinds() == [("waits_for_cpu", "api/2"), *gone]
 
 
 def test_who_was_never_slow_is_never_told() -> None:

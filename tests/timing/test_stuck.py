@@ -241,6 +241,17 @@ def test_an_alarm_logs_its_beginning_and_its_end_once() -> None:
     ]
 
 
+def test_the_end_of_a_stuck_worker_is_no_recovery() -> None:
+    made, log = Made(), Log()
+    alarms = Alarms(log.add, lambda: QUICK, [Stuck()])
+    made.opens("step", 0)
+    for seconds in range(0, 60, 10):
+        now_ns = seconds * SECOND
+        alarms.take(Snapshot(now_ns, 0, Survey([made.worker(now_ns, alive=seconds < 50)], [])))
+    assert alarms.hold() == ()
+    assert [each.kind for each in log.since(0).events] == ["stuck"]
+
+
 # ---- real workers
 
 PROGRAM = """

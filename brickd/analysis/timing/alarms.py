@@ -100,11 +100,12 @@ class Alarms:
         found = tuple(alarm for each in self._detectors for alarm in each.look(snapshot, thresholds))
         before, self._hold = self._hold, found
         now = {alarm.key: alarm for alarm in found}
+        living = {worker.name for worker in snapshot.survey.workers if worker.reading.alive}
         for key, alarm in now.items():
             if key not in self._began_ns:
                 self._report(alarm.kind, alarm.text, alarm)
         for alarm in before:
-            if alarm.key not in now:
+            if alarm.key not in now and not living.isdisjoint(alarm.workers):  # the end of a worker is no recovery
                 for_ns = snapshot.now_ns - self._began_ns[alarm.key]
                 text = f"{listed(alarm.workers)}: {_GONE[alarm.kind]}, after {duration(for_ns)}"
                 self._report(f"{alarm.kind}_gone", text, alarm)

@@ -89,7 +89,7 @@ class Lookout:
             if each.about not in waited:
                 self._report("waits_for_cpu", each.text, each.service, each.worker)
         for about, each in waited.items():
-            if about not in waits:
+            if about not in waits and each.worker in lives:
                 for_ns = now.ended.now_ns - each.since.now_ns
                 text = f"{each.worker} does not wait for a processor any more, after {duration(for_ns)}"
                 self._report("waits_for_cpu_gone", text, each.service, each.worker)
