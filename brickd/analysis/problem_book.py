@@ -156,7 +156,9 @@ class Book(NamedTuple):
             here.add(problem.id)
         changes: list[Change] = []
         for id_, looked in entries.items():
-            before, entry = self.entries.get(id_), _with_silence(looked, now_ns, changes)
+            before = self.entries.get(id_)
+            # The clock may have been set back since it was seen.
+            entry = _with_silence(looked._replace(seen_ns=min(now_ns, looked.seen_ns)), now_ns, changes)
             if id_ not in here and entry.problem.kind in _COUNTED:
                 entry = entry._replace(problem=entry.problem._replace(mark=0))
             why = self._why_over(entry, living, now_ns, equal, here=id_ in here)

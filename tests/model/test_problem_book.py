@@ -109,6 +109,13 @@ def test_a_condition_that_is_away_for_less_than_two_minutes_has_not_ended() -> N
     assert (changes, again.entries[OFF.id].since_ns) == ([], T)
 
 
+def test_a_problem_that_was_seen_before_the_clock_was_set_back_ends_as_any_other() -> None:
+    back = -86_400 * SECOND
+    book, changes = lived((0, [OFF]), (back, []), (back + AWAY_NS - 1, []))
+    assert changes == []
+    assert states(book.updated([], LIVING, T + back + AWAY_NS)[1]) == [("recovered", GONE)]
+
+
 def test_a_problem_that_comes_back_after_its_end_begins_anew() -> None:
     book, changes = lived((0, [OFF]), (AWAY_NS, []), (AWAY_NS + 7, [OFF]))
     assert states(changes) == [("began", "")]
