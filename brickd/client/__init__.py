@@ -1,1 +1,1 @@
-"""How a daemon is found and asked. Knows nothing of views."""
+"""The client of a daemon. Knows no views."""

@@ -1,8 +1,8 @@
-"""The way to a daemon: its socket is found, something is asked, the answer is read.
+"""The client of a daemon: it connects to the socket, sends a request, reads the answer.
 
-Owns: HTTP to the daemon, the timeouts, what a missing answer means. Must not know: any view, what is done without a
-daemon. Invariants: without a daemon, one look at the file system is enough, and no module is loaded for it; whatever
-the other end sends, the result is a document or an error; an error that the daemon reports is raised as it is.
+Owns: HTTP to the daemon, the timeouts, the reason for a missing answer. Must not know: views, what callers do without a
+daemon. Invariants: if there is no daemon, that costs one look at the file system and no import; any answer becomes a
+document or an error; an error that the daemon reports is raised unchanged.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 Why = Literal["none", "stale", "silent", "broken", "strange", "elsewhere", "busy"]
 
-# Not by http.client, which takes 40 ms to load: a quarter of what `brickd status` may take. To whom speaks HTTP/1.0
-# nothing is sent in chunks.
+# Not with http.client, which takes 40 ms to load: a quarter of the limit for `brickd status`. HTTP/1.0, because then a
+# server sends no chunked answer.
 _REQUEST = "{method} {target} HTTP/1.0\r\nhost: brickd\r\n{header}: {prefix}\r\ncontent-length: {length}\r\n\r\n{body}"
 _CONNECT_SECONDS = 1
 _ANSWER_SECONDS = 5.0
@@ -38,9 +38,9 @@ class NoAnswer(NoDaemon):
     """No daemon answers.
 
     Attributes:
-        why: none: there is no socket. stale: nothing listens there. silent: no answer came in time. broken: it ended
-            while it answered. strange: the answer is invalid. elsewhere: it has another prefix. busy: it has no place.
-        what: the same in words, without advice.
+        why: none: there is no socket. stale: nothing listens there. silent: no answer in time. broken: it ended while
+            it answered. strange: the answer is invalid. elsewhere: it has another prefix. busy: it has no free place.
+        what: the reason in words, without advice.
     """
 
     def __init__(self, why: Why, what: str) -> None:
@@ -50,18 +50,18 @@ class NoAnswer(NoDaemon):
 
 
 class TurnedAway(NotPermitted):
-    """A daemon is there, and does not answer us."""
+    """A daemon is there but refuses this user."""
 
 
 class Asked:
-    """A request that was sent, and its answer."""
+    """A sent request, and its answer."""
 
     def __init__(self, connection: socket, place: Path) -> None:
         self._connection = connection
         self._place = place
 
     def arrives(self, within_seconds: float) -> bool:
-        """Let so much time pass, or less where the answer begins to arrive: whether it does."""
+        """Wait this long for the answer to begin; return whether it has begun."""
         import select
 
         poll = select.poll()
@@ -69,16 +69,16 @@ class Asked:
         return bool(poll.poll(within_seconds * 1000))
 
     def document(self) -> dict[str, Any]:
-        """The answer's document; raises NoAnswer, TurnedAway, or the error that it reports."""
+        """Read the answer's document; raises NoAnswer, TurnedAway, or the error in the answer."""
         with self._read() as file:
             _, length = _head(file)
             return self._judged(_body(file, length))
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The events of a stream, each with its name, until it ends; raises as `document` does."""
+        """Yield the name and document of each event of a stream; raises as `document` does."""
         with self._read() as file:
             _, length = _head(file)
-            if length is not None:  # what has an end is no stream
+            if length is not None:  # an answer with a length is not a stream
                 self._judged(_body(file, length))
             self._connection.settimeout(None)
             name = ""
@@ -90,7 +90,7 @@ class Asked:
                     yield name, self._judged(value)
 
     def pieces(self) -> Iterator[bytes]:
-        """The file that is the answer, piece by piece and whole; raises as `document` does."""
+        """Yield the file in the answer in pieces, to its end; raises as `document` does."""
         with self._read() as file:
             status, length = _head(file)
             if status != _FINE or length is None or length < 0:
@@ -136,10 +136,12 @@ class Asked:
 
 
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
-    """Ask the daemon for a path of its API; `seconds`: how long the answer takes in any case.
+    """Send a request for a path of the daemon's API.
+
+    seconds: the time that the daemon needs anyway, which is added to the timeout.
 
     Raises:
-        NoAnswer: no daemon is there.
+        NoAnswer: there is no daemon.
         TurnedAway: this user may not use the socket.
     """
     place = runtime().socket
@@ -154,7 +156,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
         length=len(form) if post else 0,
         body=form if post else "",
     )
-    with contextlib.suppress(OSError):  # it may turn us away before it has heard all: that is heard then
+    with contextlib.suppress(OSError):  # the daemon may refuse before it has read the request: then read its answer
         connection.sendall(request.encode("ascii"))
     return Asked(connection, place)
 
@@ -171,7 +173,7 @@ def _connected(place: Path) -> socket:
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        # Not settimeout: a socket with that does not wait to be let in.
+        # Not settimeout: with it, connect() does not wait for room in the backlog.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
         connection.connect(os.fspath(place))
     except OSError as error:
@@ -187,7 +189,7 @@ def _connected(place: Path) -> socket:
 
 
 def _head(file: BinaryIO) -> tuple[int, int | None]:
-    """Read the head: the status, and the length of the body, if it is given."""
+    """Read the head: the status, and the length of the body if there is one."""
     line = file.readline(_LINE_BYTES)
     if not line:
         raise EOFError

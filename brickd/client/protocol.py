@@ -1,7 +1,7 @@
 """The protocol of a daemon and its clients: root, header of the prefix, form of errors.
 
-Owns: those names. Must not know: sockets, clients, daemons. Invariant: an error from the daemon ends the client with
-the message and the exit code that it would have had without a daemon.
+Owns: these names. Must not know: sockets, clients, daemons. Invariant: an error from the daemon ends the client with
+the same message and exit code as the same error without a daemon.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from brickd.errors import BrickdError, NoSuchProblem, NoSuchSource, NoSuchWorker, NotPermitted, WrongQuestion
 
 ROOT = "/v1"
-# In a request: what the names of the segments begin with that the client means, quoted. Else the daemon's are meant.
+# A header of a request: the quoted prefix of the client's segments. Without it, the daemon's prefix applies.
 PREFIX = "brickd-prefix"
 
-# Errors that say nothing of what was asked, but that this daemon does not answer it to us, or not now.
+# Errors that do not depend on the request: this daemon does not answer this client, or not now.
 OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 
-# Where a daemon gives away what it keeps of fingerprints, to be compared with others.
+# The path of a daemon's fingerprints, which a client compares with others.
 FINGERPRINTS = "fingerprints"
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
@@ -26,7 +26,7 @@ _ERRORS = {error.kind: error for error in (NoSuchProblem, NoSuchSource, NoSuchWo
 
 
 def quoted(text: str) -> str:
-    """Quote text for a URL or a header; urllib takes as long to load as the rest of a client.
+    """Quote text for a URL or a header. Loading urllib takes as long as the rest of a client.
 
     >>> quoted("api/0"), quoted("a b&"), quoted("ä")
     ('api/0', 'a%20b%26', '%C3%A4')

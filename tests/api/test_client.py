@@ -1,4 +1,4 @@
-"""With a daemon the verbs say what they say without one; whatever answers in its place, they answer."""
+"""Verbs answer the same with and without a daemon, and for any answer of another server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_verb_says_the_same_with_a_daemon_as_without(worker: Start, daemon: Da
 
 
 def shape(screen: str) -> list[list[str]]:
-    """The words of each line that hold no figure."""
+    """The words without digits of each line."""
     return [[word for word in line.split() if word.isalpha() and len(word) > 2] for line in screen.splitlines()]
 
 
@@ -134,12 +134,12 @@ def test_a_user_who_may_not_ask_is_told_so_and_reads_for_itself(nobody: list[str
         assert json.loads(ended.stdout)["source"] == "shared memory"
 
 
-# ---- whatever is at the other end
+# ---- other servers
 
 
 @contextmanager
 def answering(reported: bytes, *, closed: bool = True) -> Iterator[Asked]:
-    """Something that was asked of whoever says this."""
+    """A request to a server that sends this answer."""
     ours, theirs = socket.socketpair()
     with theirs:
         ours.settimeout(0.05)
