@@ -1,1 +1,1 @@
-"""What a daemon keeps across restarts. Knows nothing of its loop."""
+"""The state that a daemon keeps across restarts. Does not know its loop."""

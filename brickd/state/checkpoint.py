@@ -1,7 +1,7 @@
 """A daemon's memory in a file, as JSON.
 
-Owns: the file's form, and how such a file is replaced. Must not know: what the memory means. Invariant: the file is as
-it was or as it is to be, never in between.
+Owns: the file's form, and how the file is replaced. Must not know: what the memory means. Invariant: the file has
+either its old or its new content, never a mixture.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def encode(memory: Memory) -> bytes:
 
 
 def decode(content: bytes) -> Memory:
-    """Decode what `encode` encoded; CheckpointRefused if it is damaged or something else."""
+    """Decode what `encode` encoded; raises CheckpointRefused if it is invalid."""
     body = unframed("checkpoint", VERSION, content)
     try:
         with validating():
@@ -34,15 +34,15 @@ def decode(content: bytes) -> Memory:
 
 
 def load(path: Path) -> Memory | None:
-    """The memory in the file; None: no file. Raises CheckpointRefused or OSError."""
+    """Read the memory in a file; None: no file. Raises CheckpointRefused or OSError."""
     content = content_of(path)
     return None if content is None else decode(content)
 
 
 def save(path: Path, content: bytes) -> None:
-    """Replace a file whole, or raise OSError and leave it as it was.
+    """Replace a file atomically, or raise OSError and leave it unchanged.
 
-    A machine that goes down takes the segments with it, so nothing here waits for a disk.
+    Without fsync: a crash of the machine loses the segments anyway.
     """
     draft = path.with_name(path.name + ".new")
     try:

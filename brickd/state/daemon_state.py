@@ -1,8 +1,8 @@
-"""What only a daemon knows: its workers, totals of removed segments, orders, findings.
+"""The state of a daemon: its workers, totals of removed segments, orders, findings.
 
-Owns: that state, and its form as a document. Must not know: how it is kept in a file, how it changes. Invariants: what
-is in a segment that is still read is not here, so that the two together count everything once; a worker is known by its
-uuid; all of it is limited.
+Owns: that state, and its form as a document. Must not know: how it is stored in a file, when it changes. Invariants:
+totals in a segment that is still read are not here, so that both together count everything once; a worker is identified
+by its uuid; everything is limited.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from brickd.shm import segment_codec
 from brickd.shm.ledger import ledger_of
 from brickd.shm.removed_workers import OTHERS, Removals, RemovedWorker, WorkerCounts
 
-OLDER_MAX = 64  # services whose former workers are kept apart
+OLDER_MAX = 64  # sums of former workers, by service and clock
 BURIED_MAX = 4_096
-_EVENTS_MAX = 2**62  # so that more can come
+_EVENTS_MAX = 2**62  # leaves room for further events
 
 
 @dataclass(slots=True)
@@ -34,15 +34,16 @@ class Memory:
     """The state of a daemon.
 
     Attributes:
-        known: by uuid.
-        gone: by uuid, in the order in which they went; `older` are those before, by service and clock.
-        buried: uuids that must not be counted again: of workers that were added up or forgotten, or whose segments
-            are not ours to remove.
-        wishes: by service.
+        known: the workers with a segment, by uuid.
+        gone: the totals of removed segments by uuid, the first removed first; `older`: the sums of earlier ones, by
+            service and clock.
+        buried: uuids that must not be counted again: of workers that were added to sums or forgotten, or whose segments
+            cannot be removed.
+        wishes: the settings by service.
         newest_event: the number of the last event.
-        closed: the daemon ended cleanly, so that no event came after that.
-        sources: of kernels, as far as they are in no file.
-        removed: workers whose segments were removed while no total held them.
+        closed: whether the daemon ended cleanly, so that there were no later events.
+        sources: the sources of kernels that are in no file.
+        removed: workers whose segments were removed and that no total includes.
         thresholds: of alarms.
         problems: the book of problems.
         unproven: the services and classes of evidence that were reported as unproven.
@@ -64,7 +65,7 @@ class Memory:
     unproven: Collection[evidence_news.About] = frozenset()
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
-        """Add totals to the sum of their service, or of all others if these are too many; that sum."""
+        """Add totals to their service's sum, or to that of others beyond the limit; return the sum."""
         self.bury(*self.removed.settle(gone.reading.uuid, _counts(gone)))
         key = f"{gone.reading.service}/{gone.reading.clock}"
         if key not in self.older and len(self.older) >= OLDER_MAX:
@@ -80,9 +81,9 @@ class Memory:
         self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
 
     def fold(self, found: Iterable[RemovedWorker], taken: Collection[str] = ()) -> list[RemovedWorker]:
-        """Take in records of removed workers; return those of workers that were not known.
+        """Add records of removed workers; return those of new workers.
 
-        `taken`: the first halves of the uuids of lost segments whose workers go on in others that are drained.
+        `taken`: the first halves of the uuids of lost segments whose workers continue in other, drained ones.
         """
         found, buried = list(found), set(self.buried)
         gone_on = {each.took for each in (*found, *self.removed.alone.values())}.union(taken)
@@ -92,22 +93,22 @@ class Memory:
         return new
 
     def supersede(self, begin: Collection[str]) -> None:
-        """Drop records of segments whose uuids begin like this: their workers go on in others."""
+        """Drop records with these first halves of uuids: their workers continue in other segments."""
         self.bury(*self.removed.discard(begin))
 
     def limit_removed(self) -> None:
-        """Add up the oldest of too many removed workers; late records of them may still come."""
+        """Move the oldest removed workers beyond the limit to sums; ignore later records of them."""
         self.bury(*self.removed.limit(self.known.keys() | self.gone.keys()))
 
     def drop(self, gone: RetainedTotals) -> None:
-        """Its totals are shown no more, because a person asked for it: count them as removed."""
+        """Count totals as removed, because a person requested that they are no longer shown."""
         counts = _counts(gone)
         if gone.workers == 1:
-            self.bury(*self.removed.settle(gone.reading.uuid, counts))  # what its record has beyond that
+            self.bury(*self.removed.settle(gone.reading.uuid, counts))  # the counts of its record beyond the totals
         self.removed.add(gone.reading.service, True, gone.workers, counts)
 
     def forget(self, uuids: Collection[str] | None = None) -> int:
-        """Drop totals and findings of these dead workers, or of all; return how many they were."""
+        """Drop totals and findings of these dead workers, or of all; return their number."""
 
         def is_meant(each: RetainedTotals) -> bool:
             return uuids is None or each.reading.uuid in uuids
@@ -119,7 +120,7 @@ class Memory:
         added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
         self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in nobody}
         self.older = {key: each for key, each in self.older.items() if not is_meant(each)}
-        # Workers that were added up have no uuid here any more.
+        # Workers in sums have no uuid here any more.
         there = self.known.keys() | self.gone.keys()
         compared = self.compared
         places = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
@@ -148,7 +149,7 @@ class Memory:
         return names | {each.reading.uuid: each.name for each in gone if each.name}
 
     def background(self) -> Background:
-        """A copy of what belongs beside the segments."""
+        """A copy of the state that a survey needs in addition to the segments."""
         overlays = {uuid: over for uuid, known in self.known.items() if (over := overlay(known.deferred)) is not None}
         begun = {uuid[:16]: uuid for uuid in (*self.known, *self.gone)}
         files = {uuid: known.file for uuid, known in self.known.items() if known.file is not None}
@@ -160,7 +161,7 @@ class Memory:
         )
 
     def copy(self) -> Memory:
-        """All of it as it is now, for the thread that alone changes what is known of each worker."""
+        """A copy that shares the known workers; only for the thread that changes them."""
         return replace(
             self,
             known=dict(self.known),
@@ -171,7 +172,7 @@ class Memory:
         )
 
     def pieces(self) -> Iterator[str]:
-        """All of it as JSON, piece by piece."""
+        """The JSON text of all of it, in pieces."""
         gone = [each.reading for each in (*self.gone.values(), *self.older.values())]
         return pieces(
             {
@@ -195,7 +196,7 @@ class Memory:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Memory:
-        """Decode what `pieces` encoded; raises any exception if the document is something else."""
+        """Decode what `pieces` encoded. An invalid document raises any exception."""
         tables = segment_codec.SharedTables.of(document)
         return cls(
             prefix=text(document["prefix"]),

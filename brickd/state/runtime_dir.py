@@ -1,8 +1,8 @@
 """The runtime directory, held by one daemon, and the memory that it keeps there.
 
 Owns: the directory's modes and its lock, which checkpoint is restored. Must not know: what a daemon does. Invariants:
-one process holds it at a time; no other user can change anything in it; a checkpoint that cannot be restored stays
-until another replaces it, and a copy of it after that; one of another prefix stays in any case.
+one process holds the directory at a time; no other user can change anything in it; a checkpoint that cannot be restored
+stays until another replaces it, and then under another name; one with another prefix is never replaced.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Home:
     """The runtime directory of this process."""
 
     def __init__(self, runtime: Runtime, *, group: int | None = None) -> None:
-        """Lock the directory, or raise DaemonRefused; members of `group` may reach the socket."""
+        """Lock the directory or raise DaemonRefused; members of `group` may reach the socket."""
         self._runtime, self._group = runtime, group
         self._lock = self._take()
         self._restoring = threading.Lock()
 
     def _take(self) -> int:
-        """Make the directory where it is not, and lock it: the lock's descriptor."""
+        """Create the directory if it is missing, and lock it; return the lock's descriptor."""
         runtime, directory = self._runtime, self._runtime.directory
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ class Home:
         return lock
 
     def _admit(self) -> None:
-        """Let the group come as far as the socket."""
+        """Let the group reach the socket."""
         if self._group is None:
             return
         directory = self._runtime.directory
@@ -85,10 +85,10 @@ class Home:
             ) from None
 
     def restore(self, prefix: str) -> bool:
-        """Lock the directory again if it was removed; whether it was. From any thread.
+        """Lock the directory again if it was removed; return whether it was. Any thread may call it.
 
         Raises:
-            DaemonRefused: it cannot be locked, or is now of segments without this prefix.
+            DaemonRefused: it cannot be locked, or its checkpoint now has another prefix.
         """
         with self._restoring:
             if not self._removed():
@@ -100,7 +100,7 @@ class Home:
                 os.close(lock)
                 raise
             lost, self._lock = self._lock, lock
-            if not os.path.samestat(os.fstat(lost), os.fstat(lock)):  # one that came back is ours by its lock
+            if not os.path.samestat(os.fstat(lost), os.fstat(lock)):  # closing the same file would release our lock
                 os.close(lost)
             return True
 
@@ -119,7 +119,11 @@ class Home:
         os.close(self._lock)
 
     def memory(self, prefix: str) -> tuple[Memory, str]:
-        """The memory of an earlier daemon, and why it is lost, or ""; DaemonRefused: other prefix."""
+        """The memory of an earlier daemon, and why it is lost, or "".
+
+        Raises:
+            DaemonRefused: it has another prefix, is of a later brickd, or cannot be read.
+        """
         path = self._runtime.checkpoint
         memory, broken = self._left(path, checkpoint.decode)
         if memory is not None and memory.prefix != prefix:
@@ -130,7 +134,7 @@ class Home:
         return memory or Memory(prefix), broken
 
     def weights(self, prefix: str) -> tuple[Weights, str]:
-        """The weights of an earlier daemon, and why they are lost, or ""; may raise DaemonRefused."""
+        """The weights of an earlier daemon, and why they are lost, or ""; raises as `memory` does."""
         weights, broken = self._left(self._runtime.weights, lambda content: codec.decode(prefix, content))
         return weights or Weights(), broken
 
@@ -143,7 +147,7 @@ class Home:
         except CheckpointTooNew as error:
             raise DaemonRefused(f"{path} {error}, or {_way_out(path)}") from None
         except CheckpointRefused as error:
-            # It stays until another replaces it: a daemon that dies before that has reported nothing.
+            # The file stays until another replaces it: if this daemon dies before it reports, the next one reports.
             aside = path.with_name(path.name + ".refused")
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
@@ -151,18 +155,18 @@ class Home:
             return None, f"{path}: {error}; moved aside as {aside.name}: its contents are lost"
 
     def keep(self, content: bytes) -> None:
-        """Put a checkpoint in the place of the last one."""
+        """Replace the checkpoint."""
         checkpoint.save(self._runtime.checkpoint, content)
 
     def keep_weights(self, content: bytes) -> None:
-        """The same of what is kept of weights, which a checkpoint must never be ahead of."""
+        """Replace the state of weights. A checkpoint must never be ahead of it."""
         checkpoint.save(self._runtime.weights, content)
 
     def forget(self, prefix: str, uuids: Collection[str] | None = None) -> int:
-        """Drop dead workers of these uuids, or all, from the checkpoint; return how many.
+        """Drop dead workers of these uuids, or all, from the checkpoint; return their number.
 
-        Records of removed workers go into the checkpoint, as a daemon does it. A worker whose segment was removed since
-        is dead too.
+        Also moves the records of removed workers into the checkpoint, as a daemon does. A worker whose segment was
+        removed meanwhile is dead, too.
         """
         memory = checkpoint.load(self._runtime.checkpoint) or Memory(prefix)
         if memory.prefix != prefix:
@@ -180,7 +184,7 @@ class Home:
 
 
 def _way_out(path: Path) -> str:
-    """What the user can do with a file that stays: a daemon that starts after that begins anew."""
+    """The command that moves a file aside, so that the next daemon starts without it."""
     return f"move it aside (mv {shlex.quote(os.fspath(path))} {shlex.quote(f'{path}.aside')})"
 
 

@@ -1,4 +1,4 @@
-"""The daemon's memory in a file: it comes back as it was, or is refused; never anything between."""
+"""The daemon's memory in a file: it is restored unchanged, or refused."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ NAMES = """
 
 @pytest.fixture
 def kept(worker: Callable[..., Worker], prefix: str) -> Reading:
-    """What a worker recorded, which is gone by now."""
+    """The reading of a worker that has ended."""
     one = worker(NAMES.replace("NAMES", "('norm', '\\\\x1b[31m模')"), BRICKD_SERVICE="api")
     one.paused()
-    found = replace(reading(prefix), drained=True)  # or nobody would have kept it
+    found = replace(reading(prefix), drained=True)  # as in every stored reading
     one.kill()
     return found
 
@@ -124,7 +124,7 @@ def test_former_workers_of_many_services_are_kept_as_others(kept: Reading) -> No
 
 
 def with_paths_on_their_way(kept: Reading, more: int) -> Reading:
-    """The reading of a worker that was about to add paths when it was read."""
+    """The reading of a worker that was adding paths when it was read."""
     summaries = bytes(kept.summaries) + bytes(more * _reader.SUMMARY_BYTES)
     return replace(kept, names=list(kept.names), paths=[*kept.paths, *more * [None]], summaries=summaries)
 
@@ -233,7 +233,7 @@ def test_it_says_its_version_in_its_first_line() -> None:
     assert checkpoint.encode(Memory("brickd-")).startswith(b"brickd checkpoint 2 ")
 
 
-# ---- several readings as one
+# ---- sums of readings
 
 
 def bricks(of: Reading) -> dict[tuple[str, int, int], tuple[int, int, int]]:

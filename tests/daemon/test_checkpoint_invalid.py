@@ -1,7 +1,7 @@
-"""A checkpoint with a right checksum that says what brickd never wrote: it is refused as a whole, or does no harm.
+"""A checkpoint with a correct checksum and invalid content: it is refused, or harmless.
 
-The document is a real one with an entry of every kind. Something else is put in one of its places. What is decoded of
-that is used for all that a daemon and the verbs do with it.
+The document is a real one with an entry of every kind; one value in it is replaced. The decoded result is used for
+everything that a daemon and the verbs do with it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ PLACE = ServiceSite("api", "mlp", 2)
 
 @dataclass
 class Dead:
-    """A worker that was killed: its segment, which is not there any more, and what was read of it."""
+    """A killed worker: the bytes of its removed segment, and its reading."""
 
     file: str
     image: bytes = field(repr=False)
@@ -102,7 +102,7 @@ def dead() -> Iterator[Dead]:
 
 
 def made(dead: Dead) -> Memory:
-    """An entry of every kind."""
+    """A memory with an entry of every kind."""
     work = Deferred()
     for records in (
         defer(100, 3, id=1, path=4) + defer(110, 3, id=4, path=4) + measured(4, 5) + finalize(300, 3),
@@ -150,12 +150,12 @@ def decoded(content: bytes) -> Any:
 
 
 def written(value: Any) -> bytes:
-    """A checkpoint that says this; Python's JSON has NaN and Infinity."""
+    """A checkpoint of this document; Python's JSON has NaN and Infinity."""
     return framed("checkpoint", checkpoint.VERSION, [json.dumps(value).encode()])
 
 
 def answers(world: SharedMemory | Daemon) -> Iterator[Callable[[], Answer]]:
-    """Every view that rests on a checkpoint."""
+    """Yield every view that depends on a checkpoint."""
     yield lambda: status.answer(world, StatusQuery())
     yield lambda: workers.answer(world, WorkersQuery())
     yield lambda: bricks.answer(world, BricksQuery(by="layer"))
@@ -174,10 +174,10 @@ def shown(world: SharedMemory | Daemon) -> None:
 
 
 def used(content: bytes, dead: Dead) -> set[str]:
-    """Do with it all that a daemon and the verbs do: what the daemon told, by kind.
+    """Use it for all that a daemon and the verbs do; return the kinds of the daemon's events.
 
     Raises:
-        CheckpointRefused: it is not decoded. Nothing else is raised.
+        CheckpointRefused: it cannot be decoded. Nothing else is raised.
     """
     once = checkpoint.decode(content)
     again = checkpoint.decode(checkpoint.encode(once))
@@ -188,7 +188,7 @@ def used(content: bytes, dead: Dead) -> set[str]:
     now_ns = time.monotonic_ns()
     with contextlib.suppress(DaemonRefused), Home(runtime()) as home:  # of another prefix
         daemon = Daemon(home)
-        for _ in range(8):  # after five seconds without a move its worker is dead
+        for _ in range(8):  # after five seconds without a change its worker counts as dead
             now_ns += SECOND
             daemon._collector.tick(now_ns, look=True)
             shown(daemon)
@@ -212,13 +212,13 @@ def squeezed(content: bytes) -> str:
 
 
 def at_site(slots: str, site: int) -> str:
-    """A checksum that says that it is of another site."""
+    """A checksum with another site number."""
     record = bytearray(b64decode(slots))
     record[8:12] = struct.pack("<I", site)
     return base64(bytes(record))
 
 
-# A path to each kind of value, and what cannot stand there. `*` stands for the first key.
+# A path to each kind of value, and invalid values for it. `*` stands for the first key.
 KNOWN, READING, FINDING = ("known", "*"), ("gone", "*", 1), ("compared", "findings", 0)
 DEFERRED, STREAM, BATCH = (*KNOWN, 4), (*KNOWN, 4, "streams", 0), (*KNOWN, 4, "batches", 0)
 MAKING, CASE = ("sources", "making", "*"), (*FINDING, 6)
@@ -352,7 +352,7 @@ WRONG: dict[tuple[Any, ...], tuple[Any, ...]] = {
     (*MAKING, 0): NO_TEXT,
     (*MAKING, 1): NO_FLAG,
     (*MAKING, 2): ([], [["", ""]]),
-    (*MAKING, 2, 0): (["eJw=", "eJw="],),  # they break off
+    (*MAKING, 2, 0): (["eJw=", "eJw="],),  # truncated
     (*MAKING, 2, 2, 0): (None, "", "AAAA", squeezed(bytes(41))),
     (*MAKING, 2, 2, 1): (
         None,
@@ -367,7 +367,7 @@ WRONG: dict[tuple[Any, ...], tuple[Any, ...]] = {
 
 
 def put(document: Any, path: tuple[Any, ...], value: Any) -> None:
-    """Put a value in its place."""
+    """Replace the value at a path."""
 
     def below(where: Any, key: Any) -> Any:
         return where[next(iter(where)) if key == "*" else key]
@@ -380,7 +380,7 @@ def put(document: Any, path: tuple[Any, ...], value: Any) -> None:
 
 @pytest.fixture(scope="module")
 def content(dead: Dead) -> bytes:
-    """A checkpoint with every kind of entry; no prefix of a test's own is in it."""
+    """A checkpoint with every kind of entry, without the prefix of a single test."""
     return checkpoint.encode(made(dead))
 
 
@@ -451,7 +451,7 @@ NASTY: tuple[Any, ...] = (None, -1, 2**64, 1.5, float("nan"), "x", [], {"a": 1})
 def test_whatever_stands_in_any_one_place_is_refused_or_does_no_harm(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brickd.model.workers._WATCH_SECONDS", 0.0)  # nothing here records without a lock
+    monkeypatch.setattr("brickd.model.workers._WATCH_SECONDS", 0.0)  # no worker here is alive without a lock
     original = decoded(checkpoint.encode(made(dead)))
     refused = 0
     for number, _ in enumerate(places(original)):
@@ -468,7 +468,7 @@ def test_whatever_stands_in_any_one_place_is_refused_or_does_no_harm(
     assert refused > 3_000
 
 
-# ---- what is written can be read
+# ---- round trips
 
 
 WORDS = (0, 1, 12, 127, 2**31, 2**32 - 1, 2**52, 2**63, 2**64 - 1)

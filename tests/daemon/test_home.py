@@ -1,4 +1,4 @@
-"""The runtime directory: whoever has it keeps it, and what lies there is lost to no other daemon."""
+"""The runtime directory: its holder keeps it, and no other daemon destroys its content."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_is_kept_of_a_user_with_a_home_lies_there(monkeypatch: pytest.Monke
 
 
 def refused(*before: str, group: int | None = None) -> list[str]:
-    """Three tries of another process to take the directory: its descriptors then, and why it was refused."""
+    """Let another process try to take the directory three times; return what it prints."""
     command = [*before, sys.executable, "-P", "-c", _TAKE.format(group=group)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 

@@ -1,4 +1,4 @@
-"""The daemon's memory: who is buried, who is added up, what stands beside segments, what an older checkpoint says."""
+"""The daemon's memory: buried workers, sums, the background of surveys, older checkpoints."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_record_of_one_that_is_shown_is_not_added_up(monkeypatch: pytest.Mon
     assert (list(here.removed.alone), here.buried) == ([ONE, TWO, FOUR], [THREE])
 
 
-# ---- added up
+# ---- sums
 
 
 def test_as_many_services_as_may_are_kept_apart_and_a_known_one_always(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_several_in_one_have_nobodys_own_name_and_all_of_their_spans() -> None:
     assert both.and_(both).workers == 4
 
 
-# ---- beside the segments
+# ---- the background of surveys
 
 
 def test_names_are_those_of_single_workers_that_have_one() -> None:
@@ -185,7 +185,7 @@ def test_deferred_work_is_that_of_the_segment_or_of_the_one_that_was_lost() -> N
     assert lifted(dead.reading).counts == {"started": 3}
 
 
-# ---- what a checkpoint says
+# ---- checkpoints
 
 
 def test_a_copy_changes_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

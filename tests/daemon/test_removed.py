@@ -1,4 +1,4 @@
-"""Removed segments: the worker that removes one leaves a record of it, or leaves the segment."""
+"""Removed segments: a worker that removes one leaves a record of it, or keeps the segment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from brickd.shm.segment_files import find
 
 
 def scribble(file: str, record: str, names: tuple[str, ...], lane: int = 0) -> None:
-    """Another number in each element of these counters."""
+    """Write a different number into each element of these counters."""
     numbers = iter(range(1_000_001, 2_000_000))
     with (SHM / file).open("r+b", buffering=0) as opened:
         at = forge.place(os.pread(opened.fileno(), forge.PAGE, 0), record, lane)
@@ -35,7 +35,7 @@ def same(record: _reader.Removed, wanted: dict[str, Any]) -> None:
     assert {name: value for name, value in record.items() if name in wanted} == wanted
 
 
-# Two lanes; the main thread has the first one.
+# Two lanes; the first one belongs to the main thread.
 BOTH = """
 import threading
 brick.init(service="api", worker="7.tp3.pp12.ep345", lanes=2)
@@ -160,7 +160,7 @@ def test_a_record_is_laid_out_as_format_1_froze_it() -> None:
     assert RECORD == 256
 
 
-# ---- a file that takes no record
+# ---- files that accept no record
 
 
 @pytest.mark.parametrize("how", REFUSED)
@@ -230,7 +230,7 @@ def test_a_record_that_goes_with_its_file_is_none_and_the_segment_stays(compiled
 def test_a_clean_end_waits_for_no_lease_on_the_file(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
-    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # which tells the holder that somebody waits
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # it informs the holder that another process waits
     try:
         with file_of(prefix).open("w+b") as opened:
             file_of(prefix).chmod(0o600)
@@ -305,7 +305,7 @@ def test_who_holds_a_lock_lives_or_drains_whatever_the_pid_says(compiled: Compil
         (alive,) = find(prefix)
         with dead(compiled, prefix, 10) as (drained,), open_segment(drained, os.O_RDWR) as segment:
             assert segment.consume()
-            with (SHM / alive).open("r+b", buffering=0) as opened:  # as of a process in another pid namespace
+            with (SHM / alive).open("r+b", buffering=0) as opened:  # like a process in another pid namespace
                 page = bytearray(os.pread(opened.fileno(), forge.PAGE, 0))
                 forge.put(page, "header", {"pid": segment.header["pid"]})
                 os.pwrite(opened.fileno(), forge.seal(page), 0)
@@ -383,7 +383,7 @@ def test_a_file_of_records_is_no_segment(compiled: Compile, prefix: str) -> None
     strangers = [f"{prefix}removed-{uid}" for uid in (0, 1, 65534, 2**32 - 1)] + [f"{prefix}x-removed-7"]
     others = [f"{prefix}removed-", f"{prefix}removed-x", f"{prefix}removed-12345678901", f"{prefix}removed7"]
     for name in strangers + others:
-        (SHM / name).touch(0o600)  # so that the first one takes records
+        (SHM / name).touch(0o600)  # so that the first file accepts records
     assert find(prefix) == sorted(others)
     with dead(compiled, prefix, 10) as (file,):
         (SHM / file).replace(SHM / strangers[1])
@@ -391,7 +391,7 @@ def test_a_file_of_records_is_no_segment(compiled: Compile, prefix: str) -> None
         assert (SHM / strangers[1]).stat().st_size > 0
 
 
-# ---- how much dead segments may take
+# ---- the memory of dead segments
 
 
 @needs_namespaces

@@ -1,4 +1,4 @@
-"""Dead segments that a new worker must leave alone: changed since it looked, a stranger's, open in its own process."""
+"""Dead segments that a new worker must keep: changed, of other users, open in its process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from brickd.shm.segment_files import find
 
 @contextmanager
 def between_two(compiled: Compile, prefix: str) -> Iterator[tuple[Worker, str, str]]:
-    """A new worker that has looked at two dead segments, and recorded the first one but not removed it yet."""
+    """A new worker that has found two dead segments, and has recorded but not removed the first."""
     with dead(compiled, prefix, 10, 20) as (first, second):
         with native(program(compiled, "removed", *GREEDY), "0", "fork", "1") as process:
             assert process.next_report() == "forked"
@@ -30,13 +30,13 @@ def between_two(compiled: Compile, prefix: str) -> Iterator[tuple[Worker, str, s
 
 
 def replace(file: str) -> None:
-    """Put another file of the same bytes in its place."""
+    """Replace the file by another one with the same bytes."""
     shutil.copy(SHM / file, SHM / f"draft-{file}")
     (SHM / f"draft-{file}").replace(SHM / file)
 
 
 def go_on(process: Worker, more: int) -> None:
-    """Let it remove what it has recorded; `more` more are recorded after it."""
+    """Let it remove the recorded segment; it then records `more` others."""
     process.go()
     for _ in range(more):
         assert process.next_report() == "forked"
@@ -115,7 +115,7 @@ def test_a_name_longer_than_any_segments_stays(compiled: Compile, prefix: str, n
         (SHM / named).unlink(missing_ok=True)
 
 
-# Opens a file so many times, locks it as its worker does, and becomes another program that has it open.
+# Opens a file several times, locks it as its worker does, and executes another program that inherits it.
 OPENED = """
 import fcntl, os, sys
 path, times, *command = sys.argv[1:]
@@ -126,7 +126,7 @@ os.execv(command[0], command)
 
 
 def come_with_open(compiled: Compile, path: Path, times: int) -> None:
-    """A new worker in a process that has this file of /dev/shm open so many times."""
+    """Start a worker in a process that has this file of /dev/shm open several times."""
     command = (os.fspath(path), str(times), os.fspath(program(compiled, "removed", *GREEDY)), "0", "none", "1")
     with native(Path(sys.executable), "-S", "-c", OPENED, *command) as process:
         process.paused()

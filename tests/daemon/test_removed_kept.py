@@ -1,4 +1,4 @@
-"""Records of removed workers in a daemon's checkpoint: each counted once, whatever dies in between."""
+"""Records of removed workers in a daemon's checkpoint: each counts once, at any kill."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def append(prefix: str, uuid: bytes, spans: int, **process: int) -> None:
 
 
 def counted(daemon: Machine) -> tuple[int, int]:
-    """Spans that the daemon shows, and that it counts as removed."""
+    """The spans that the daemon shows, and those that it counts as removed."""
     found = daemon.survey()
     shown = sum(each.ledger.spans["begun"] for each in found.workers)
     return shown, sum(each.counts.spans for each in found.removed)
 
 
 def without_a_daemon(prefix: str, kept: bytes) -> tuple[int, int]:
-    """The same as a reader sees it that has the checkpoint."""
+    """The same for a reader that has the checkpoint."""
     found = survey(prefix, decode(kept).background() if kept else Background())
     shown = sum(each.ledger.spans["begun"] for each in found.workers)
     return shown, sum(each.counts.spans for each in found.removed)
@@ -64,7 +64,7 @@ def test_a_daemon_takes_records_into_its_checkpoint_and_empties_the_file(prefix:
         kept = daemon.kept
     with machine(prefix, decode(kept)) as successor:
         assert counted(successor) == (0, 21)
-        append(prefix, ONE, 5)  # of a worker that was slow to write it
+        append(prefix, ONE, 5)  # a late record
         assert counted(successor) == (0, 21)
         successor.tick()
         assert (counted(successor), records(prefix)) == ((0, 21), [])
@@ -160,11 +160,11 @@ def test_a_full_file_takes_records_again_once_a_daemon_has_looked(worker: Start,
         assert counted(daemon) == (0, 12)
 
 
-# ---- a worker of which the checkpoint has totals
+# ---- workers with totals in the checkpoint
 
 
 def buried(worker: Start, prefix: str, daemon: Machine, spans: int) -> bytes:
-    """A worker that died and whose totals the daemon has; its uuid."""
+    """Start and kill a worker whose totals the daemon has; return its uuid."""
     process = worker(f'for _ in range({spans}):\n    with brick.span("b"): pass\npause()')
     process.paused()
     daemon.tick()
@@ -256,7 +256,7 @@ def test_a_record_of_a_lost_segment_counts_nothing_also_when_the_worker_that_wen
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (210, 0)
 
 
-# ---- what is limited
+# ---- limits
 
 
 COUNTS = WorkerCounts(spans=3, details=1, events=2, marks=4, lost=5)
@@ -395,7 +395,7 @@ def test_what_is_none_of_them_is_refused(what: str) -> None:
         Memory.of({**whole, "removed": WRONG[what]})
 
 
-# ---- a person takes note
+# ---- acknowledgement by a person
 
 
 @pytest.mark.parametrize("asked", ["the daemon", "nobody"])

@@ -1,8 +1,8 @@
-"""A dead segment's life in any order of steps: at every moment each of its spans is shown or removed, once.
+"""A dead segment in any order of steps: at any time each span is shown or removed, once.
 
-Workers are dead from the start, so that what they did is known. Somebody records one, unlinks it, dies in between, or
-copies it, so that two files have its uuid; a daemon attaches, keeps, removes, is killed around its checkpoint, and
-begins again; a person forgets and prunes.
+Workers are dead from the start, so their work is known. Other processes record one, unlink it, die in between, or copy
+it, so that two files have its uuid; a daemon attaches, keeps, removes, is killed around its checkpoint, and starts
+again; a person forgets and prunes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POINTS = st.sampled_from(["saving", "saved", "emptying", "nowhere"])
 
 
 class Killed(BaseException):
-    """The daemon is: nothing of it goes on."""
+    """Raised to kill the daemon: nothing of it continues."""
 
 
 class RemovedMachine(RuleBasedStateMachine):
@@ -65,7 +65,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
     @rule(who=workers)
     def somebody_records_it(self, who: str) -> None:
-        """A new worker that found it dead, perhaps a while ago."""
+        """A new worker that found it dead, now or earlier, records it."""
         fd = os.memfd_create("image")
         os.write(fd, dead_image(bytes.fromhex(who), self.spans[who]))
         record = Segment(who, fd).removed(_reader.REMOVED_ROOM)
@@ -80,7 +80,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
     @rule(who=workers, name=st.sampled_from(["!", "copy-"]))
     def somebody_copies_it(self, who: str, name: str) -> None:
-        """Its twin, which comes before it or after it in the order of names."""
+        """Copy it: another file with its uuid, and a name before or after its own."""
         if (SHM / f"{self.prefix}{who}").exists():
             draft = SHM / f".{self.prefix}{name}{who}"
             draft.write_bytes(dead_image(bytes.fromhex(who), self.spans[who]))
@@ -133,7 +133,7 @@ class RemovedMachine(RuleBasedStateMachine):
         self.daemon = None
 
     def _close(self) -> None:
-        """The kernel closes what it had open."""
+        """Close the daemon's open files, as the kernel does."""
         if self.daemon is not None:
             for each in self.daemon.roster.attached.values():
                 each.segment.close()
@@ -155,7 +155,7 @@ class RemovedMachine(RuleBasedStateMachine):
     def the_dead_are_pruned(self) -> None:
         prune(remove=True, prefix=self.prefix, wait=lambda _: None)
 
-    # ---- what is seen
+    # ---- what readers see
 
     def _seen(self) -> Survey:
         if self.daemon is None:
@@ -176,6 +176,6 @@ class RemovedMachine(RuleBasedStateMachine):
 def test_a_dead_worker_is_shown_or_removed_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 2)
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
-    monkeypatch.setattr(workers, "_WATCH_SECONDS", 0.0)  # they are dead
+    monkeypatch.setattr(workers, "_WATCH_SECONDS", 0.0)  # all workers are dead
     quick = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
     run_state_machine_as_test(RemovedMachine, settings=quick)

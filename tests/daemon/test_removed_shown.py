@@ -1,4 +1,4 @@
-"""Removed workers in what people and programs read: each counted once, in no total, and told."""
+"""Removed workers in documents and on screens: each is reported once, and in no total."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ WIDE = Screen(None, False)
 
 
 def spans_of(prefix: str, background: Background | None = None) -> tuple[int, int]:
-    """How many spans are shown, and how many were removed."""
+    """The number of shown and of removed spans."""
     found = survey(prefix, background or Background())
     shown = sum(worker.ledger.spans["begun"] for worker in found.workers)
     return shown, sum(each.counts.spans for each in found.removed)
 
 
-# ---- what was seen
+# ---- what is shown
 
 
 @needs_namespaces
@@ -181,7 +181,7 @@ LOST, SECOND, THIRD = (f"{n:02x}" * 16 for n in (1, 2, 3))
 
 
 def went_on(uuid: str, took: str, spans: int) -> RemovedWorker:
-    """A removed worker that went on in this segment."""
+    """A removed worker that continued in this segment."""
     return RemovedWorker(uuid, took[:16], "api", -1, "", _reader.REMOVED_ROOM, 1, 2, False, 1, WorkerCounts(spans))
 
 
@@ -277,7 +277,7 @@ def test_a_worker_that_was_only_recorded_removes_its_segment_and_is_counted_as_r
     assert document("status")["ledger"]["spans"]["removed"] == 200
 
 
-# ---- what a person asked for
+# ---- removals by a person
 
 
 def test_what_a_person_prunes_is_counted_and_is_no_problem(compiled: Compile, prefix: str) -> None:
@@ -321,7 +321,7 @@ def test_a_worker_that_a_person_and_another_worker_removed_at_once_is_no_problem
     assert document("status")["removed"] == {"workers": 1, "spans": 7, "unasked_workers": 0, "unasked_spans": 0}
 
 
-# ---- a file that cannot be believed
+# ---- files that are not trusted
 
 
 BELIEVED = ("a full one", "one with a part of a record")
