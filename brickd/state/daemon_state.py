@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from brickd.analysis import evidence_news
+from brickd.analysis.numerics import online_codec
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.problem_book import Book
 from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, whole
@@ -186,7 +187,7 @@ class Memory:
                 "closed": [plain(self.closed)],
                 "problems": [plain(self.problems.rows())],
                 "unproven": [plain(evidence_news.plain(self.unproven))],
-                "compared": self.compared.pieces(),
+                "compared": online_codec.encode(self.compared),
                 "sources": self.sources.pieces(),
                 **{what: [text] for what, text in segment_codec.SharedTables.over(gone).texts().items()},
                 "gone": pieces({uuid: [each.text()] for uuid, each in self.gone.items()}),
@@ -211,7 +212,7 @@ class Memory:
             closed=flag(document["closed"]),
             problems=Book.of(document["problems"]) if "problems" in document else Book(),
             unproven=evidence_news.of_document(document.get("unproven", [])),
-            compared=Compared.of(document["compared"]) if "compared" in document else Compared(),
+            compared=online_codec.decode(document["compared"]) if "compared" in document else Compared(),
             sources=Sources.of(document["sources"]) if "sources" in document else Sources(),
         )
 

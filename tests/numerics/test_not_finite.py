@@ -15,7 +15,7 @@ from running import running
 from test_watch import TABLES, Service
 from verbs import brickd, document, started
 
-from brickd.analysis.numerics import not_finite
+from brickd.analysis.numerics import not_finite, online_codec
 from brickd.analysis.numerics.birth_alarms import EVENTS_MAX, alarms, log_births, problems
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.not_finite import (
@@ -232,7 +232,7 @@ def test_what_was_found_goes_on_in_the_next_daemon_and_counts_from_there() -> No
     for number in range(20):
         service.send(FINE if number < 17 else NAN, given=number)
     before = service.look()
-    read = Compared.of(json.loads("".join(before.pieces())))
+    read = online_codec.decode(json.loads("".join(online_codec.encode(before))))
     assert read.births == before.births
     assert before.births[born()].times == 3
     heir = Service(2, read)
@@ -248,7 +248,7 @@ def test_what_was_by_design_before_a_restart_is_no_news_after_it() -> None:
         service.send(NAN if number % 10 == 5 else FINE, given=number)
     before = service.look()
     assert (before.births, before.by_design) == ({}, {born()})
-    heir = Service(1, Compared.of(json.loads("".join(before.pieces()))))
+    heir = Service(1, online_codec.decode(json.loads("".join(online_codec.encode(before)))))
     for number in range(40):
         heir.send(NAN if number == 20 else FINE, given=number)
     assert (heir.look().births, heir.kinds) == ({}, [])

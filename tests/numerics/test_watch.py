@@ -14,6 +14,7 @@ from checked_record import CheckedRecord, Tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brickd.analysis.numerics import online_codec
 from brickd.analysis.numerics.announce import command, headlines, judged
 from brickd.analysis.numerics.blame import Blame, NotFinite
 from brickd.analysis.numerics.comparison import EvidenceClass, Party, compare
@@ -694,7 +695,7 @@ def test_what_is_known_of_thousands_of_places_is_kept_in_little_room() -> None:
     findings = {place: one._replace(place=place) for n in range(1024) if (place := ServiceSite("api", "k", n))}
     whole = Compared(findings=findings)
     assert again(whole).findings == findings
-    assert len("".join(whole.pieces())) < 600 * len(findings)
+    assert len("".join(online_codec.encode(whole))) < 600 * len(findings)
 
 
 def test_a_memory_from_before_there_were_fingerprints_is_gone_on_from() -> None:

@@ -1,24 +1,19 @@
 """The results of comparing fingerprints of equal inputs: counts by place, and findings.
 
-Owns: that state as a value, which outlives a daemon, and its form as a document. Must not know: how it changes, files,
-screens. Invariants: it is replaced as a whole and never changed, so any thread may read it; it is bounded; places are
-known by names and workers by uuids, so they mean the same to every daemon.
+Owns: that state as a value, which outlives a daemon. Must not know: how it changes, its form in a file, screens.
+Invariants: it is replaced as a whole and never changed, so any thread may read it; it is bounded; places are known by
+names and workers by uuids, so they mean the same to every daemon.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from brickd.analysis.numerics import not_finite, recent_counts
 from brickd.analysis.numerics.not_finite import Births, BornAt
 from brickd.analysis.numerics.recent_counts import Recent
-from brickd.base.json_values import I32_MAX, pieces, plain, require, unicode, whole
-from brickd.shm import _reader
-from brickd.shm.records import events
 
 SITES_MAX = 4_096  # sites with counts of their own; all others share one count
 OTHERS = ("", -1)  # the kernel and the layer of that count
@@ -247,143 +242,7 @@ class Compared:
             by_design=frozenset(at for at in self.by_design if at.worker not in workers),
         )
 
-    def pieces(self) -> Iterator[str]:
-        """The JSON of the state, in pieces."""
-        names: dict[tuple[str, str], int] = {}  # many places have the same workers
-        findings = [_finding(each, names) for each in self.findings.values()]
-        doubts = [
-            [*place, sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
-            for place, each in self.doubts.items()
-        ]
-        uuids: dict[str, int] = {}
-        apart = [
-            [*place, [[[uuids.setdefault(uuid, len(uuids)) for uuid in sorted(each)] for each in two] for two in of]]
-            for place, of in self.apart.items()
-        ]
-        return pieces(
-            {
-                "since_ns": [plain(self.since_ns)],
-                "sites": [plain([[*place, *counts] for place, counts in self.sites.items()])],
-                "names": [plain([*names])],
-                "findings": [plain(findings)],
-                "doubts": [plain(doubts)],
-                "uuids": [plain([*uuids])],
-                "apart": [plain(apart)],
-                "latest": [plain(self.latest)],
-                "unlooked": [plain(self.unlooked)],
-                "unkept": [plain(self.unkept)],
-                "births": [plain(not_finite.plain(self.births))],
-                "by_design": [plain(not_finite.plain_places(self.by_design))],
-                "recent": [plain({service: recent_counts.plain(slots) for service, slots in self.recent.items()})],
-            }
-        )
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Compared:
-        """Decode the output of `pieces`."""
-        findings = (_finding_of(row, document.get("names")) for row in document["findings"])
-        return cls(
-            since_ns=whole(document["since_ns"]),
-            sites={_place_of(*row[:3]): _counts_of(*row[3:]) for row in document["sites"]},
-            findings={each.place: each for each in findings},
-            doubts={_place_of(*row[:3]): _doubt_of(*row[3:]) for row in document["doubts"]},
-            apart=_apart_of(document),
-            latest={unicode(service): Latest(*map(whole, each)) for service, each in document["latest"].items()},
-            unlooked=whole(document["unlooked"]),
-            unkept={unicode(service): whole(count) for service, count in document["unkept"].items()},
-            # Older documents lack these.
-            births=not_finite.of_document(document.get("births", [])),
-            by_design=not_finite.places_of_document(document.get("by_design", [])),
-            # Older documents lack the times of their counts.
-            recent={
-                unicode(service): recent_counts.of_document(rows)
-                for service, rows in document.get("recent", {}).items()
-            },
-        )
-
 
 def _without(apart: Apart, workers: Collection[str]) -> Apart:
     left = ((one.difference(workers), two.difference(workers)) for one, two in apart)
     return tuple((one, two) for one, two in left if one and two)
-
-
-def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
-    """Decode the numeric classes; older documents have none."""
-    uuids = [unicode(uuid) for uuid in document.get("uuids", ())]
-
-    def named(numbers: Sequence[int]) -> frozenset[str]:
-        return frozenset(uuids[number] for number in numbers)
-
-    return {
-        _place_of(service, kernel, layer): tuple((named(one), named(two)) for one, two in of)
-        for service, kernel, layer, of in document.get("apart", ())
-    }
-
-
-def _place_of(service: Any, kernel: Any, layer: Any) -> ServiceSite:
-    return ServiceSite(unicode(service), unicode(kernel), whole(layer, -1, I32_MAX))
-
-
-def _counts_of(category: Any, *numbers: Any) -> SiteCounts:
-    counts = SiteCounts(unicode(category), *map(whole, numbers))
-    # Older documents lack this count: report nothing of theirs as not judged.
-    return counts if len(numbers) == len(SiteCounts._fields) - 1 else counts._replace(judged=counts.unlike)
-
-
-def _doubt_of(workers: Any, contradict: Any, case: Any = None) -> Doubt:
-    """Decode a doubt; older documents have no case."""
-    return Doubt(
-        frozenset(map(unicode, workers)), frozenset(map(unicode, contradict)), _case_of(*case) if case else None
-    )
-
-
-def _finding(finding: DivergentSite, names: dict[tuple[str, str], int]) -> list[Any]:
-    numbers = {uuid: number for number, uuid in enumerate(finding.workers)}
-    return [
-        finding.place,
-        finding.category,
-        finding.cases,
-        [names.setdefault(worker, len(names)) for worker in finding.workers.items()],
-        [[numbers[uuid], times] for uuid, times in finding.outliers.items()],
-        sorted(numbers[uuid] for uuid in finding.contradict),
-        *(_case(case) for case in (finding.first, finding.newest)),
-    ]
-
-
-def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> DivergentSite:
-    """Decode a finding; older documents have no table of names."""
-    place, category, cases, workers, outliers, contradict, first, newest = row
-    if names is not None:
-        workers = dict(names[number] for number in workers)
-        uuids = [*workers]
-        outliers = {uuids[number]: times for number, times in outliers}
-        contradict = [uuids[number] for number in contradict]
-    require(workers.keys() >= {*outliers, *contradict}, "outliers among the workers", (outliers, contradict))
-    return DivergentSite(
-        _place_of(*place),
-        unicode(category),
-        whole(cases),
-        {unicode(uuid): unicode(name) for uuid, name in workers.items()},
-        {uuid: whole(times) for uuid, times in outliers.items()},
-        frozenset(contradict),
-        _case_of(*first),
-        _case_of(*newest),
-    )
-
-
-def _case(case: Case) -> list[Any]:
-    both = (case.against, case.other)
-    return [case.at_ns, *([each.worker, b64encode(each.slots).decode(), each.backend, each.of] for each in both)]
-
-
-def _case_of(at_ns: Any, against: Any, other: Any) -> Case:
-    return Case(whole(at_ns), _evidence_of(*against), _evidence_of(*other))
-
-
-def _evidence_of(worker: Any, slots: Any, backend: Any, of: Any) -> KeptEvidence:
-    record = b64decode(slots, validate=True)
-    if record:
-        found, others = events(record)
-        require(len(found) == 1 and not others and "site" in found[0], "one checksum", others)
-        require(found[0]["site"] < _reader.SITES_MAX, "a site", found[0]["site"])
-    return KeptEvidence(unicode(worker), record, unicode(backend), unicode(of))
