@@ -1,4 +1,4 @@
-"""The execution graph in process: the book's programs print the book's output, and brickd shows the same."""
+"""The execution graph in process: the book's programs print its output, as brickd does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N, B = brick.ExecutionNode, brick.BrickId
 p = brick.BrickProfiler()
 p.enable_graph()
 """
-# The book's very calls: each brick is timed, then told to the graph, then its kernel.
+# The calls of the book: each brick is timed, then recorded in the graph, then its kernel.
 BOOK = [
     ("RmsNorm", 50_000, "rmsnorm_kernel", 16, 1024),
     ("QkvProjection", 200_000, "batched_q4k_gemv", 32, 4096),

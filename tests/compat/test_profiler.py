@@ -1,4 +1,4 @@
-"""BrickProfiler: the seed profiler's names on the lanes of all else. Its protocols F101 to F110, and what it tells."""
+"""BrickProfiler: the seed profiler's names over lanes, protocols F101 to F110, reports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ALIASES = {
 
 
 def report_of(worker: Start, program: str, **environment: str) -> Any:
-    """What a program reports last."""
+    """The last report of a program."""
     process = worker("p = brick.BrickProfiler.enabled()\n" + program, **environment)
     reported = process.next_report()
     assert process.end() == 0, process.stderr
@@ -563,7 +563,7 @@ report([of.count, of.total_ns, of.total_elements, of.total_bytes, of.total_compr
     assert found == [2, 3000, 300, 3_000_000, 750_000, 4.0, 1000.0, 9000, 3000, 6000, 4500.0, 30.0]
 
 
-# ---- what is told ------------------------------------------------------------------------------------------------
+# ---- messages ----------------------------------------------------------------------------------------------------
 
 
 def test_the_summary_has_bricks_by_their_total_and_categories(worker: Start, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""What a mistake of a host's can do to BrickProfiler: be counted and told, and in strict mode raised."""
+"""A host's mistake with BrickProfiler is counted and reported, and in strict mode raised."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ report([p.brick_names(), p.total_ns(), p.pending_count()])
     assert found == [[], 0, 0]
 
 
-# Where an enumeration, a name, a number, a time, a timer or a function is wanted.
+# Hostile objects in place of an enumeration, a name, a number, a time, a timer or a function.
 MADE_UP = """
 class Hostile:
     def fails(self, *_): raise RuntimeError("hostile")
@@ -264,7 +264,7 @@ try: _core.Timing().start_brick(1)
 except TypeError as error: report(str(error))
 report(brick.BrickProfiler.enabled().start_brick(0).name)
 """,
-        python=("-P",),  # what is forked has loaded all of the agent
+        python=("-P",),  # a forked test process has already loaded all of the agent
     )
     assert process.next_report() == "brick_agent: use BrickProfiler, not its base"
     assert process.next_report() == "RmsNorm"

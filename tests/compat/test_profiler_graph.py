@@ -1,4 +1,4 @@
-"""BrickProfiler.graph_*: the seed's calls give the seed's structure, and no mistake in them harms a host."""
+"""BrickProfiler.graph_*: the seed's calls give the seed's structure; mistakes do no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When BrickProfiler waits for the device, and what of the time that passed each brick is given."""
+"""When BrickProfiler waits for the device, and which part of the time each brick gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from recorded import counts, events
 from test_profiler import report_of
 
-# A device that works on what it is handed, one after the other, while the host goes on; it is waited for as torch's is.
+# A device that does its work one piece after another while the host continues; sync() waits for it, as with torch.
 DEVICE = """
 import time
 def now(): return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
@@ -380,7 +380,7 @@ def test_what_waits_is_limited() -> None:
 
 
 def settled_with_an_interruption(at: int) -> tuple[int, Waiting, list[tuple[str, int, int, int]]]:
-    """How many instructions it took, and what came of it where another sync came before that one."""
+    """Settle with another sync before instruction `at`; return the instructions and the results."""
     waiting, count = Waiting(), 0
     within: list[tuple[str, int, int, int]] = []
     for n in range(4):

@@ -1,4 +1,4 @@
-"""The old tools' names that work as they did, and the forms of a profiler's report."""
+"""The old tools' names work as before, and the forms of a profiler's report."""
 
 from __future__ import annotations
 

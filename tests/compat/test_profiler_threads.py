@@ -1,6 +1,6 @@
-"""What profilers and runs keep by themselves while another thread comes in the middle: nothing is lost, torn or kept.
+"""Profilers' and runs' local state with an interrupting thread: nothing is lost or torn.
 
-`meanwhile` plays the other thread: it returns when that is done, or waits for the lock.
+`meanwhile` runs the other thread: it returns when that thread is done, or waits for the lock.
 """
 
 from __future__ import annotations

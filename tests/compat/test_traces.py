@@ -1,4 +1,4 @@
-"""KernelTrace and TraceRun: what a trace holds, what a run keeps, and what a mistake of a host's does to either."""
+"""KernelTrace and TraceRun: the content of a trace, the content of a run, a host's mistakes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from traced import T, print_of, run_of, trace_of
 
 
 def report_of(worker: Start, program: str, **environment: str) -> tuple[Any, str]:
-    """What a program reports last, and what stands on its stderr."""
+    """The last report of a program, and its stderr."""
     process = worker("from array import array\n" + program, **environment)
     reported = process.next_report()
     assert process.end() == 0, process.stderr
@@ -121,7 +121,7 @@ def test_its_tensors_are_fingerprinted_under_its_key(worker: Start) -> None:
 
 # ---- mistakes --------------------------------------------------------------------------------------------------------
 
-# What a host may get wrong, and under which name it is told.
+# Mistakes of a host, and the name under which each is reported.
 MISTAKES = {
     "brick.KernelTrace(5)": "kernel",
     "brick.KernelTrace('k' * 5000)": "kernel",

@@ -1,4 +1,4 @@
-"""Two runs of traces beside each other: what they come to, and each flaw of the seed's comparison, which none has."""
+"""The comparison of two runs of traces, without any of the flaws of the seed's comparison."""
 
 from __future__ import annotations
 
@@ -281,11 +281,11 @@ def test_the_error_is_estimated_from_the_sketches(elements: int, by: float, seed
     estimated = relative_error(brick.fingerprint(a), brick.fingerprint(b))
     assert estimated is not None
     assert true / 4 < estimated < true * 3
-    if elements <= 16:  # as many as a sketch has places
+    if elements <= 16:  # the size of a sketch
         assert estimated == pytest.approx(true, rel=0.01)
 
 
-# ---- marking, and what is refused ------------------------------------------------------------------------------------
+# ---- marking, refusals -----------------------------------------------------------------------------------------------
 
 
 def test_a_run_is_marked_with_what_was_found() -> None:
@@ -313,7 +313,7 @@ def test_runs_of_one_name_are_told_apart() -> None:
 def test_a_diagnosis_is_one_line_whatever_the_names_hold() -> None:
     hostile = "\x1b[31m\n\u202e\ud800"
     base = run_of("base" + hostile, [T(hostile, 0, hostile, [1], backend=hostile), T("p", output=[1])])
-    base.traces[1].params = hostile  # as from_json takes it
+    base.traces[1].params = hostile  # as from_json accepts it
     report = run_of(hostile, [T(hostile, 0, hostile, [2]), T("p", output=[1]), T(hostile * 2)]).compare(base)
     assert report.diagnosis.isprintable()
     assert (report.verdict, reasons(report), len(report.extra)) == ("diverged", ["params"], 1)
@@ -352,7 +352,7 @@ def place(of: T) -> tuple[Any, ...]:
 
 
 def oracle(new: list[T], base: list[T]) -> tuple[list[tuple[Any, ...]], int, int, Counter[str], int, str]:
-    """What differs, how many are equal, compared, apart by reason, and listed as one's alone; and the verdict."""
+    """The expected divergences, counts of equal, compared and other traces, and the verdict."""
     differ, equal, apart, alone = [], 0, Counter[str](), 0
     for key in {place(each) for each in new + base}:
         a = [each for each in base if place(each) == key]

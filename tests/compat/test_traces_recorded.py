@@ -1,4 +1,4 @@
-"""What real workers' runs of traces leave in their segments, and what `brickd.diff` finds there: the same."""
+"""The runs of real workers: `brickd.diff` gives the same result as a comparison in process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def begun(worker: Start, number: int, bad: float = 0, backend: str = "cpu") -> W
 
 
 def run_of(process: Worker) -> brick.TraceRun:
-    """The run of one that has done its work, as it said it."""
+    """The run that a worker reports after its work."""
     process.go()
     text = process.next_report()
     process.paused()

@@ -1,4 +1,4 @@
-"""Runs of traces as JSON: what was written comes back as it was, and of what is none nothing is taken."""
+"""Runs of traces as JSON: decoding returns the run, and an invalid document is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRINTS = st.builds(
     st.tuples(*[FLOATS] * 16),
     CHECKSUMS,
 )
-TEXTS = st.text(st.characters(), max_size=12)  # lone surrogates too
+TEXTS = st.text(st.characters(), max_size=12)  # also lone surrogates
 
 
 @st.composite
@@ -51,7 +51,7 @@ def traces(draw: st.DrawFn) -> brick.KernelTrace:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal, and of a float to the last bit, but for what stands in a NaN."""
+    """Whether values are equal; floats to the last bit, except that all NaN are equal."""
     if isinstance(a, float):
         return isinstance(b, float) and (
             struct.pack("d", a) == struct.pack("d", b) or (math.isnan(a) and math.isnan(b))
@@ -98,7 +98,7 @@ def document() -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> str:
-    """The document, with another value there; `...`: with none."""
+    """The document with another value at a path; `...`: without the value."""
     answer = document()
     at: Any = answer
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
@@ -111,7 +111,7 @@ def changed(path: str, value: Any) -> str:
     return json.dumps(answer)
 
 
-# Where, what stands there, and what is to be said of it.
+# The path of a value, an invalid value, and the message about it.
 WRONG = [
     ("schema_version", 2, "schema_version of a run of traces is 2, wanted is 1"),
     ("schema_version", True, "schema_version of a run of traces is true"),

@@ -1,4 +1,4 @@
-"""Two functions of the old tools: the checksum of the first 64 floats, and the backend of a host.
+"""Two functions of the old tools: the checksum of the first 64 floats, a host's backend.
 
 Owns: their results, which are those of the old tools. Must not know: profilers, runs. Invariant: detect_backend raises
 nothing and loads no library; a device counts only if the host itself has loaded torch.
@@ -22,9 +22,11 @@ _ARM = (("asimd", "neon"), ("neon", "neon"))
 
 
 def fnv1a_f32_checksum(data: Any) -> int:
-    """The old tools' FNV-1a of the first 64 numbers, which are 32-bit floats; it ignores the rest and the length.
+    """The old tools' FNV-1a of the first 64 numbers as 32-bit floats.
 
-    data: what `fingerprint` takes, or a list of numbers. The full checksum is `fingerprint(data).checksum`.
+    It ignores the other numbers and the length. The full checksum is `fingerprint(data).checksum`.
+
+    data: what `fingerprint` takes, or a list of numbers.
 
     >>> hex(brick.fnv1a_f32_checksum([1.0, 2.0, 3.0]))
     '0x1de40d89811fe258'
@@ -33,7 +35,7 @@ def fnv1a_f32_checksum(data: Any) -> int:
 
 
 def detect_backend() -> str:
-    """What this process can compute on: cuda, avx512, avx2, sse2, neon or scalar.
+    """The backend of this process: cuda, avx512, avx2, sse2, neon or scalar.
 
     >>> brick.detect_backend() in ("cuda", "avx512", "avx2", "sse2", "neon", "scalar")
     True

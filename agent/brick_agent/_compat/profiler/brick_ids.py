@@ -1,8 +1,8 @@
 """The 15 bricks that the seed profiler knows, with their aliases and categories.
 
 Owns: their numbers, names, aliases, and the four categories. Must not know: how anything is timed. Invariants: a number
-never changes its name; names and aliases are case-sensitive, and unique; any other brick has the category that its user
-gives it, else Other.
+never changes its name; names and aliases are case-sensitive and unique; any other brick has the category that its user
+declares, or Other.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ AGENT_CATEGORIES = {each: None if each is BrickCategory.Other else each.name.low
 
 
 def category_of(name: str, declared: str | None) -> str:
-    """The category with which a brick is counted: one of the four, or its user's own."""
+    """The category of a brick: one of the four, or one that its user declared."""
     known = BrickId.from_name(name)
     if known is not None:
         return known.category.name

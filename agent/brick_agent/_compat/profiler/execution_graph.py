@@ -1,8 +1,8 @@
 """The execution graph of this process, without a daemon: the seed profiler's reports on it.
 
-Owns: which rows of the own segment are one node, what a node's own time is, these reports. Must not know: how a graph
-is recorded. Invariants: nodes have the keys of `brickd tree --json`, and brickd makes the same nodes of one segment;
-the critical path is brickd's; nothing in the segment changes.
+Owns: which rows of the own segment become one node, a node's own time, these reports. Must not know: how a graph is
+recorded. Invariants: nodes have the keys of `brickd tree --json`, and brickd makes the same nodes from one segment; the
+critical path is brickd's; nothing in the segment changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TICKS, NS, BOUND, LAUNCHED, SHAPED, RETURNED, NEEDS, DEFINED, ENDED, NODE, TASK = 0, 1, 3, 4, 5, 9, 10, 11, 12, 13, 14
 _DIRECTIONS = {6: "H2D", 7: "D2H", 8: "D2D"}
 _TIMES = (TICKS, NS, BOUND, NODE)
-_OTHER = "other"  # the name of number 0: a file that is not known
+_OTHER = "other"  # the name of number 0: an unknown file
 _COLOURS = {
     "layer": "lightgray", "brick": "lightblue", "function": "plum", "task": "moccasin", "kernel": "palegreen",
     "transfer": "khaki",
@@ -71,7 +71,7 @@ class ExecutionGraph:
                 continue
             above = paths.get(path.parent)
             if above is not None and (above.unit, above.layer, above.stats.name) == (NODE, path.layer, path.stats.name):
-                homes[number] = home  # a span in the node of its name is what the node shows
+                homes[number] = home  # a span below a node of its name is that node
             else:
                 homes[number] = self._place(places, home, path)
             self._add(homes[number], path)
@@ -143,7 +143,7 @@ class ExecutionGraph:
     # ---- times -------------------------------------------------------------------------------------------------------
 
     def _time_ns(self, node: Mapping[str, Any]) -> int | None:
-        """The measured time, else the stated one."""
+        """The measured time, or else the stated one."""
         if node["total_ns"] is not None:
             return int(node["total_ns"])
         return (node["stated"] or {}).get("total_ns") or None
@@ -168,7 +168,7 @@ class ExecutionGraph:
             yield Piece(node["parent"], own_ns[number], device[number], needs)
 
     def _named(self, name: str, number: int) -> int | None:
-        """The nearest node of that name: beside this one, else beside what that is in, else the first."""
+        """The nearest node of that name: a sibling, or a sibling of an ancestor, or the first one."""
         at: int | None = number
         while at is not None:
             around = self.nodes[at]["parent"]
@@ -181,11 +181,11 @@ class ExecutionGraph:
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def to_ascii_tree(self) -> str:
-        """The tree as the book prints it, in the order of recording."""
+        """The tree as in the seed's book, in the order of recording."""
         return plain_tree(self.nodes, printable)
 
     def to_dot(self) -> str:
-        """The graph in the language of Graphviz, with one colour for each kind of node."""
+        """The graph in DOT, with one colour for each kind of node."""
         lines = ["digraph ExecutionGraph {", '  node [shape="box", style="filled"];']
         for node in self.nodes:
             time_ns = stated_or_measured_ns(node)
@@ -204,16 +204,16 @@ class ExecutionGraph:
         return [node for node in self.nodes if node["kernel"] is not None]
 
     def critical_path(self) -> tuple[list[int], int]:
-        """The ids of the nodes whose own times nothing else can hide, and the sum of these times."""
+        """The ids of the nodes on the critical path that have a time, and its length in ns."""
         return [number for number in self._critical.path if self._own_ns[number]], round(self._critical.length_ns)
 
     def compute_slack(self) -> dict[int, int]:
-        """By how many nanoseconds each node with a time may grow before the critical path does."""
+        """The slack of each node with a time: by how many ns it may grow before the critical path."""
         slack = self._critical.slack_ns
         return {node["id"]: round(slack[node["id"]]) for node in self.nodes if self._time_ns(node) is not None}
 
     def critical_path_summary(self) -> str:
-        """The critical path as text, and which nodes have the most slack."""
+        """The critical path as text, and the nodes with the most slack."""
         path, length_ns = self.critical_path()
         lines = [f"Critical Path: {length_ns / 1e6:.2f}ms ({len(path)} nodes)", _RULE]
         for place, number in enumerate(path):
@@ -226,7 +226,7 @@ class ExecutionGraph:
         return "".join(f"{line}\n" for line in lines)
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """How far each kernel with operations and bytes is from the roofline, from 0 (on it) to 1, by id."""
+        """The distance of each kernel with FLOP and bytes from the roofline, 0 (on it) to 1, by id."""
         distances = {}
         for node in self.kernel_nodes():
             time_ns = self._time_ns(node)

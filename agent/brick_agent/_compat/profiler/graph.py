@@ -6,20 +6,20 @@
     profiler.graph_record_kernel("rmsnorm_kernel", ptx_hash, (16, 1, 1), (256, 1, 1), 1024)
     profiler.graph_pop_scope()
 
-Owns: the open scopes of each thread and task, and what is refused. Must not know: what the graph looks like:
-`execution_graph` does. A node is known by its name and its place: a million launches of one kernel in one place are one
+Owns: the open scopes of each thread and task, and refusals. Must not know: the form of the graph, which
+`execution_graph` owns. A node is identified by its name and path: a million launches of one kernel at one path are one
 node that counts them.
 
-A node and its time are marks (brick_graph.h): no statistics have them, here or in brickd. So a brick that was also
-timed counts once, and a graph changes no total whether the profiler is enabled, disabled or Off.
+A node and its time are marks (brick_graph.h), and no statistics include marks, here or in brickd. So a brick that was
+also timed counts once, and a graph changes no total, whether the profiler is enabled, disabled or Off.
 
 Differences from the seed. A scope of a brick, a function or a task without a given time has the time for which it is
-open, unless the mode is Off. A kernel that is recorded after a brick in one scope was launched by that brick: the seed
-makes them siblings. Ids are names. Calling and containing are one relation. Order makes no edge, since in a place where
-work repeats it has no meaning: graph_add_dependency() adds edges.
+open, unless the mode is Off. A kernel that is recorded after a brick in the same scope was launched by that brick; the
+seed makes them siblings. Ids are names. Calling and containing are one relation. Order makes no edge, because it has no
+meaning where work repeats; graph_add_dependency() adds edges.
 
-Invariants: while it is disabled nothing is recorded, and None is returned; no call raises (except with
-BRICKD_STRICT=1); what is refused leaves no scope open; each thread and each task has scopes of its own.
+Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
+BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has its own scopes.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class _Scope:
 
     owner: Graphed
     name: str
-    of: Layer | tuple[Brick, ...]  # what ends with it: a layer, or the nodes that were opened for it
-    since_ns: int | None = None  # its time is that for which it is open
+    of: Layer | tuple[Brick, ...]  # ends with the scope: a layer, or the nodes that were opened for it
+    since_ns: int | None = None  # when it was opened, if its time is the time for which it is open
     elements: SupportsIndex = 0
 
     def end(self) -> None:
@@ -82,13 +82,13 @@ class _Scope:
 
 
 def _name(of: object) -> str:
-    """The name that the agent gives to what is no text."""
+    """The name itself, or the agent's name for an object that is not a string."""
     return of if isinstance(of, str) else f"<{type(of).__name__}>"
 
 
-# Never changed in place: a task begins with the scopes that were open around it, and must not end them for others.
+# Never changed in place: a task inherits the scopes that are open around it, and must not end them for others.
 _scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("brick_agent_scopes", default=())
-# Of each scope, and before them of none: the brick that was recorded last in it, which launches what follows.
+# The brick that was recorded last outside of scopes, then in each open scope; it launches the kernels that follow.
 _launchers: ContextVar[tuple[Brick | None, ...]] = ContextVar("brick_agent_launchers", default=(None,))
 
 
@@ -135,7 +135,7 @@ class Graphed(Timing):
     # ---- scopes ------------------------------------------------------------------------------------------------------
 
     def graph_push_scope(self, node: Node) -> str | None:
-        """Open a scope: what is recorded is below this node until it is popped; returns its name.
+        """Open a scope: records are below this node until it is popped. Returns its name.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -251,7 +251,7 @@ class Graphed(Timing):
         return _Scope(self, of.name, (of,), now_ns() if timed else None, elements)
 
     def _launched(self, node: ExecutionNode.Kernel) -> _Scope | None:
-        """Record a launch, and leave its node open."""
+        """Record a launch; its node stays open."""
         if not isinstance(node.name, str):
             self._local.refuse("node names", f"a kernel's name is a text, not {shown(node.name)}")
             return None
@@ -296,7 +296,7 @@ class Graphed(Timing):
     def graph_record_kernel(
         self, name: str, ptx_hash: int | None, grid: Extent, block: Extent, shared_mem: SupportsIndex = 0
     ) -> str | None:
-        """Record the launch of a kernel by the last brick of the open scope, else by the scope.
+        """Record the launch of a kernel by the last brick of the open scope, or else by the scope.
 
         Returns its name. ptx_hash 0 or None: unknown.
 
@@ -341,7 +341,7 @@ class Graphed(Timing):
         return moved
 
     def graph_add_dependency(self, source: BrickId | int | str, target: BrickId | int | str) -> None:
-        """Record that the second brick, in the open scope, needs what the first makes.
+        """Record that the second brick, in the open scope, needs the result of the first.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -374,7 +374,7 @@ class Graphed(Timing):
         return ExecutionGraph(self._graphed.read())
 
     def graph_to_ascii_tree(self) -> str:
-        """The graph as a tree, as the book prints it.
+        """The graph as a tree, as in the seed's book.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -386,7 +386,7 @@ class Graphed(Timing):
         return self.execution_graph().to_ascii_tree()
 
     def graph_to_dot(self) -> str:
-        """The graph in the language of Graphviz.
+        """The graph in DOT.
 
         >>> brick.BrickProfiler().graph_to_dot().startswith("digraph ExecutionGraph")
         True
@@ -402,7 +402,7 @@ class Graphed(Timing):
         return self.execution_graph().critical_path()
 
     def compute_slack(self) -> dict[int, int]:
-        """By how many nanoseconds each node may grow before the critical path does, by id.
+        """The slack of each node: by how many ns it may grow before the critical path, by id.
 
         >>> brick.BrickProfiler().compute_slack()
         {}
@@ -418,7 +418,7 @@ class Graphed(Timing):
         return self.execution_graph().critical_path_summary()
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """How far each kernel with operations and bytes is from the roofline, from 0 to 1, by id.
+        """The distance of each kernel with FLOP and bytes from the roofline, 0 to 1, by id.
 
         >>> brick.BrickProfiler().roofline_distance(83.0, 1008.0)
         {}

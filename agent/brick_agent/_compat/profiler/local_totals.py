@@ -1,9 +1,9 @@
-"""What a profiler keeps by itself, since no summary of a segment can hold it.
+"""The local state of a profiler, for which a segment has no room.
 
-Owns: figures by name (bounded times, compressed bytes, cycles, labels), pending work, what a user supplied, how long
-the profiler was enabled, and the host's mistakes. Must not know: how anything is timed. Invariants: all of it is
-limited; the lock is held for some lines of Python and never while anything waits; a mistake is counted, the first of a
-kind is logged, and none raises except in strict mode, whatever the host gave; a forked child inherits nothing.
+Owns: figures by name (bounded times, compressed bytes, cycles, labels), pending work, values that a user supplied, the
+time that the profiler was enabled, and the host's mistakes. Must not know: how anything is timed. Invariants: all of it
+is limited; the lock is held for a few lines of Python and never while waiting; every mistake is counted, the first of a
+kind is logged, and none raises except in strict mode; a forked child inherits nothing.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class LocalTotals:
     """Figures, pending work and mistakes of one profiler."""
 
     def __init__(self) -> None:
-        self.enabled_ns: int | None = None  # when it was enabled; None: it is not
-        self._logged: set[str] = set()  # for the process: a reset logs nothing again
+        self.enabled_ns: int | None = None  # when it was enabled; None: it is disabled
+        self._logged: set[str] = set()  # kept by a reset, so that nothing is logged twice
         self.forked()
         _all.add(self)
 
     def forked(self) -> None:
-        """Begin anew in a child: the parent may have held the lock."""
+        """Start afresh in a child: the parent may have held the lock."""
         self.lock = threading.RLock()  # held to change figures or to settle pending work
         self.forget()
 
@@ -58,21 +58,21 @@ class LocalTotals:
         self.mistakes: dict[str, int] = {}  # by kind
 
     def disable(self, now_ns: int) -> None:
-        """Count the time no longer."""
+        """Stop counting the time."""
         self._was_enabled_ns, self.enabled_ns = self.passed_ns(now_ns), None
 
     def passed_ns(self, now_ns: int) -> int:
-        """How long it was enabled until then."""
+        """The time that it was enabled, up to `now_ns`."""
         return self._was_enabled_ns + (0 if self.enabled_ns is None else now_ns - self.enabled_ns)
 
     def of(self, name: str) -> BrickStats:
-        """The figures of a name; those beyond NAMES_MAX share one."""
+        """The figures of a name; names beyond NAMES_MAX share one entry."""
         if name not in self.named and len(self.named) >= NAMES_MAX:
             name = "other"
         return self.named.setdefault(name, BrickStats(name))
 
     def amount(self, value: Any) -> int:
-        """The amount, for what the writer does not see; 0 and counted: an invalid one."""
+        """Check an amount that the writer does not check; an invalid one is counted and becomes 0."""
         n = amount(value)
         if n is None:
             self.refuse("amounts", f"an amount must be an integer from 0 to 2^48, not {shown(value)}")
@@ -87,7 +87,7 @@ class LocalTotals:
             first = kind not in self._logged
             self._logged.add(kind)
         if first and sys.stderr is not None:
-            with contextlib.suppress(Exception):  # it may be closed
+            with contextlib.suppress(Exception):  # stderr may be closed
                 sys.stderr.write(f"brickd: {message}\n")
 
 
@@ -108,7 +108,7 @@ def now_ns() -> int:
 
 
 def amount(value: Any) -> int | None:
-    """The amount as the writer takes it; None: an invalid one, which the writer counts."""
+    """The amount as an integer; None: invalid (the writer counts it)."""
     try:
         n = operator.index(value)
     except Exception:
@@ -117,14 +117,14 @@ def amount(value: Any) -> int | None:
 
 
 def member(of: type[Member], value: object, names: Mapping[str, Member] | None = None) -> Member | None:
-    """The member of an enumeration, given itself or its name; None if it has none."""
+    """The member of an enumeration, from a member or its name; None if there is none."""
     if isinstance(value, of):
         return value
     return (names or of.__members__).get(value) if isinstance(value, str) else None
 
 
 def shown(value: object) -> str:
-    """Show an argument on a line; only its type where its repr raises."""
+    """Show an argument on one line; only its type if its repr raises."""
     try:
         text = repr(value)
     except Exception:

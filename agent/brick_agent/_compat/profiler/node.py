@@ -49,7 +49,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Brick:
-        """A brick. A scope without a given time has the time for which it is open."""
+        """A brick. Without a given time, a scope has the time for which it is open."""
 
         id: BrickId | int | str
         timing_ns: SupportsFloat | SupportsIndex = 0
@@ -57,7 +57,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Kernel:
-        """The launch of a kernel, with what a roofline needs: FLOP/byte, and the TFLOP/s that it achieved."""
+        """The launch of a kernel, with its FLOP/byte and the achieved TFLOP/s for a roofline."""
 
         name: str
         ptx_hash: int | None = None
@@ -69,17 +69,17 @@ class ExecutionNode:
         achieved_tflops: float | None = None
 
         def __setstate__(self, state: list[object]) -> None:
-            # A pickle from before the last two fields has no values of theirs.
+            # An older pickle has no values for the last two fields.
             for each, value in zip(fields(self), [*state, None, None], strict=False):
                 object.__setattr__(self, each.name, value)
 
         def work(self) -> tuple[int, float]:
-            """The bytes and operations of its time, by which both figures are kept; 0: unknown."""
+            """The bytes and FLOP in its time, which follow from both figures; 0: unknown."""
             try:
                 flops = float(self.achieved_tflops or 0) * 1e3 * float(self.timing_ns or 0)
                 return (round(flops / float(self.arithmetic_intensity)) if self.arithmetic_intensity else 0), flops
             except Exception:
-                return 0, -1.0  # the writer counts it
+                return 0, -1.0  # the writer counts this invalid amount
 
     @dataclass(frozen=True, slots=True)
     class Transfer:
@@ -101,7 +101,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class AsyncTask:
-        """A task, how often it was polled and yielded, and how long that took; 0: as long as it is open."""
+        """A task with its polls and yields; total_poll_ns 0: the time for which it is open."""
 
         name: str
         poll_count: SupportsIndex = 0

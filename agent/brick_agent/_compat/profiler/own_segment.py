@@ -1,8 +1,8 @@
-"""What this process has recorded since a moment, read from its own segment without a daemon.
+"""The totals of this process since a start time, read from its own segment without a daemon.
 
-Owns: that moment, the subtraction, the conversion of ticks to nanoseconds. Must not know: how anything is recorded,
-what bricks and tiles are. Invariants: nothing in the segment changes, so other readers see all of it; a shortest or
-longest time is measured or marked as a bound; entries that a thread kept changing are included, and counted as torn.
+Owns: the start time, the subtraction, the conversion of ticks to nanoseconds. Must not know: how anything is recorded,
+what bricks and tiles are. Invariants: nothing in the segment changes, so other readers see everything; a shortest or
+longest time is measured or marked as a bound; entries that a thread keeps changing are included and counted as torn.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ _Entry = tuple[
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What was recorded in one place of the call tree."""
+    """The totals of one path of the call tree."""
 
-    parent: int  # the number of the surrounding place; -1: none
+    parent: int  # the number of the path above; -1: none
     layer: int  # -1: none
-    unit: int  # enum brick_unit: of its time, or what it marks
+    unit: int  # enum brick_unit: of its time, or the kind of mark
     declared: str | None  # the category that was declared for its name
     stats: BrickStats  # without a category
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTotals:
-    """What was recorded, and what was not."""
+    """The totals, and the counts of what they lack."""
 
     paths: dict[int, Path]  # by number
-    torn: int  # entries of which a part may be one span younger than the rest
+    torn: int  # entries of which a part may be one span newer than the rest
     unread: int  # spans whose ticks have an unknown length
-    ledger: dict[str, int]  # spans that are in no total, by their fate
+    ledger: dict[str, int]  # spans that are in no total, by reason
 
 
 class Recorded:
-    """What this process has recorded since the last begin(); with `marks` also launches, transfers, nodes."""
+    """The totals since the last begin(); with `marks`, also launches, transfers and nodes."""
 
     def __init__(self, *, marks: bool = False) -> None:
         self._marks = marks
         self.begin()
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start counting now."""
         _, _, entries, self._ledger = _totals(self._marks)
-        self._process = os.getpid()  # a forked child begins with nothing
+        self._process = os.getpid()  # a forked child starts with a segment of its own
         self._then: dict[int, _Entry] = {entry[0]: entry for entry in entries}
 
     def read(self) -> OwnTotals:
-        """Read the totals since then."""
+        """Read the totals since begin()."""
         if self._process != os.getpid():
             self._process, self._then, self._ledger = os.getpid(), {}, {}
         tick_ns, torn, entries, ledger = _totals(self._marks)
@@ -82,7 +82,7 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
     buckets = array("Q", histogram)
     if then is not None and then[6] and then[6] <= count:
         buckets = array("Q", (n - before for n, before in zip(buckets, array("Q", then[15]), strict=True)))
-        if least >= then[10]:  # else a shorter one was measured since
+        if least >= then[10]:  # otherwise a shorter one was measured since then
             least, stats.min_exact = max(least, _start(next((n for n, of in enumerate(buckets) if of), 0))), False
         if most <= then[11]:
             last = next((n for n in range(_LAST, -1, -1) if buckets[n]), 0)
@@ -93,7 +93,7 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
         return BrickStats(name or "other")
     stats.count, stats.total_ns = count, round(total * tick_ns)
     stats.self_ns = stats.total_ns - min(round(child * tick_ns), stats.total_ns)
-    scale = stats.total_ns / total if total else tick_ns  # as the total was rounded, so that no rounding is variation
+    scale = stats.total_ns / total if total else tick_ns  # rounded like the total, so that rounding is no variation
     stats.squares = max(squares, 0.0) * scale * scale
     stats.min_ns, stats.max_ns = round(least * tick_ns), round(most * tick_ns)
     if count == 1:

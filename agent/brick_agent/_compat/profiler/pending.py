@@ -1,8 +1,8 @@
 """Work that one profiler handed to a device, until a common sync ends it.
 
-Owns: what pends, and how the time up to a sync is divided. Must not know: clocks, devices, segments. Invariants: each
-start is pending, bounded, or counted as refused; each moment is given to one start, so that the parts never add up to
-more than the time that passed; what pends is limited.
+Owns: the pending starts, and the division of the time up to a sync. Must not know: clocks, devices, segments.
+Invariants: each start is pending, bounded, or counted as refused; each moment is assigned to one start, so that the
+parts never add up to more than the elapsed time; the number of pending starts is limited.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ WAITING_MAX = 16_384
 
 
 class Waiting:
-    """Pending starts. Any thread adds them at any time; one at a time settles them.
+    """Pending starts. Any thread adds them at any time; one thread at a time settles them.
 
-    A call inside of another, as in a signal handler, settles nothing: what it added stays pending.
+    A nested call, for example in a signal handler, settles nothing: what it added stays pending.
     """
 
     def __init__(self) -> None:
@@ -34,17 +34,17 @@ class Waiting:
         return len(self._waiting)
 
     def add(self, start: Start) -> bool:
-        """Add a start; False: there is no room."""
+        """Add a start; False: no room."""
         if len(self._waiting) >= WAITING_MAX:
             return False
         self._waiting.append(start)
         return True
 
     def settle(self, end_ns: int) -> list[Part]:
-        """Remove what started by the sync at that time, and return the part of each.
+        """Remove the starts up to the sync at that time, and return the part of each.
 
-        A part ends at the next start, the last one at the sync. A start before the previous sync that was added after
-        it has what is left of its part.
+        A part ends at the next start, the last one at the sync. A start from before the previous sync that was added
+        after it gets only the rest of its part.
         """
         if self._settling:
             return []

@@ -1,8 +1,8 @@
-"""The bare tree of an execution graph, as the seed profiler's book prints it.
+"""The plain tree of an execution graph, as in the seed profiler's book.
 
-Owns: its glyphs, its order, the text of a node. Must not know: where the nodes come from: they have the keys of
+Owns: its glyphs, its order, the text of a node. Must not know: where the nodes come from; they have the keys of
 `brickd tree --json`, and this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same text; a
-time that the host states stands before one that was measured, which no two runs share.
+time that the host states takes precedence over a measured one, which differs in each run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]
     roots = below[None]
     alone = len(roots) == 1
     lines = [_TITLE] if len(roots) > 1 else []
-    # What is drawn before the branch of a node, and whether it is the last of its parent's.
+    # The text before a node's branch, whether the node is its parent's last child, and the node.
     to_visit = [("", node is roots[-1], node) for node in reversed(roots)]
     while to_visit:
         before, last, node = to_visit.pop()
@@ -35,19 +35,19 @@ def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]
 
 
 def text(node: Mapping[str, Any]) -> str:
-    """A node's name, and what is known of it."""
+    """A node's name and its known figures."""
     return "  ".join([_name(node), *_details(node)])
 
 
 def stated_or_measured_ns(node: Mapping[str, Any]) -> int | None:
-    """The time that the host states, else the measured one; None: unknown."""
+    """The time that the host states, or else the measured one; None: unknown."""
     stated = node["stated"]
     total_ns: int | None = stated["total_ns"] if stated and stated["total_ns"] else node["total_ns"]
     return total_ns
 
 
 def micros(ns: float) -> str:
-    """A time as the book writes it."""
+    """A time in the format of the book."""
     return f"{ns / 1e3:.1f}µs"
 
 

@@ -10,22 +10,22 @@
 Owns: statistics, labels, reports, and their reset. Must not know: how time is measured and kept: the profiler records
 through the lanes, so that `brickd` sees it too, and reads its statistics back from them.
 
-A profiler reports on its process: on every span since it was made or reset, enabled or not, whatever recorded it;
-`stats("x")` includes `brick.span("x")`. A reset leaves the segment as it is.
+A profiler reports on its process: on every span since the profiler was made or reset, enabled or not, from any source:
+`stats("x")` includes `brick.span("x")`. A reset does not change the segment.
 
 Sync modes need a sync function, which waits for a device. Immediate: each stop calls it before reading the clock.
 PerLayer: work is deferred, and the end of `with profiler.layer(n):` calls it once. Deferred: finalize() calls it. Off
 (the seed's None): nothing is timed. Without a sync function the host's clock times from start to stop in all modes but
 Off.
 
-What ends at a common sync is not measured but bounded, and marked so: each has the time up to the next start, so that
-the sum is the time that passed. In the segment it is deferred work like any other, which a daemon works out.
+Work that ends at a common sync is not measured but bounded, and marked so: each start has the time up to the next one,
+so that the sum is the elapsed time. In the segment it is deferred work like any other, which a daemon evaluates.
 
 The methods graph_* are in brick_agent._compat.profiler.graph; `brickd tree` shows what they record.
 
-Invariants: no call raises (except with BRICKD_STRICT=1) for wrong options, timers or numbers, nor when the sync
-function raises: mistakes are counted and reported; any thread may call anything, but the thread that started a timer
-stops it; each moment of a thread is in the total once.
+Invariants: no call raises (except with BRICKD_STRICT=1) for wrong options, timers or numbers, or if the sync function
+raises: mistakes are counted and reported; any thread may call anything, but only the thread that started a timer stops
+it; each moment of a thread is in the total once.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class BrickProfiler(Graphed):
         ]  # fmt: skip
 
     def reset_tile_stats(self) -> None:
-        """Reset the tiles and nothing else.
+        """Reset only the tiles.
 
         >>> brick.BrickProfiler().reset_tile_stats()
         """
@@ -313,7 +313,7 @@ class BrickProfiler(Graphed):
     def report(self, format: str = "text", *, columns: Iterable[str] = ()) -> str:
         """The report as text, markdown, html or json.
 
-        columns: figures that each table has besides: p95, cv (the coefficient of variation).
+        columns: additional figures in each table: p95, cv (the coefficient of variation).
 
         >>> profiler = brick.BrickProfiler.enabled("decode")
         >>> profiler.record_elapsed("gemm", 12_500)
@@ -362,7 +362,7 @@ class BrickProfiler(Graphed):
         )
 
     def reset(self) -> None:
-        """Reset everything but the settings and the epoch; pending work is forgotten.
+        """Reset everything except the settings and the epoch; pending work is forgotten.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500)

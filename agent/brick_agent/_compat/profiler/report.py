@@ -1,8 +1,8 @@
 """The report of a profiler, as text and as JSON.
 
-Owns: both forms. Must not know: where the figures come from. Invariants: bricks of the same time are in the order of
-their names; no name breaks a line or a terminal; what a user supplied, what is only bounded and what was not recorded
-is marked; the JSON's names have their units, and the document its schema_version.
+Owns: both forms. Must not know: where the figures come from. Invariants: bricks with the same time are ordered by name;
+no name breaks a line or a terminal; supplied, bounded and missing values are marked; the names in the JSON have their
+units, and the document has a schema_version.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProfilerReport:
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column of a table: its title, the text of a row, and whether that is no number."""
+    """A column of a table: its title, the text of a row, and whether it is not a number."""
 
     title: str
     cell: Callable[[Any], str]
@@ -153,7 +153,7 @@ def as_text(report: ProfilerReport) -> str:
 
 
 def headline(report: ProfilerReport) -> str:
-    """The first line: whose report it is, and the totals."""
+    """The first line: the profiler's name, and the totals."""
     speed = ratio(report.total_elements * 1e9, report.wall_ns)
     name, backend = report.settings.get("name"), report.settings.get("backend")
     return (
@@ -174,7 +174,7 @@ def tables(report: ProfilerReport) -> list[tuple[Sequence[TextColumn], list[Any]
 
 
 def notes(report: ProfilerReport) -> list[str]:
-    """What is not measured, pending, or lost: a line each."""
+    """One line each for supplied values, pending work and losses."""
     found = []
     if report.supplied:
         supplied = ", ".join(f"{what} {value}" for what, value in report.supplied.items())
@@ -248,7 +248,7 @@ MORE_COLUMNS = {
 
 
 def _with(more: Sequence[str], columns: Sequence[TextColumn], place: int) -> list[TextColumn]:
-    """The columns, with those that were asked for at that place."""
+    """The columns, with the requested ones inserted at that place."""
     return [*columns[:place], *(MORE_COLUMNS[each] for each in MORE_COLUMNS if each in more), *columns[place:]]
 
 

@@ -1,7 +1,7 @@
 """The report of a profiler as Markdown and as HTML, and the table of all formats.
 
-Owns: both forms. Must not know: what the tables contain. Invariant: whatever a name is, it stays the text of its cell:
-no markup, link, script or line of it reaches the page.
+Owns: both forms. Must not know: what the tables contain. Invariant: any name is only text in its cell: its markup,
+links, scripts and line breaks have no effect on the page.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The totals of bricks and categories, and the figures that follow from them.
 
-Owns: the formulas. Must not know: where the numbers come from. Invariants: a division by 0 is 0; what is no measurement
-is marked: a shortest or longest time that is known only to its histogram's bucket (`min_exact`, `max_exact`), time up
-to a common sync (`bounded`), what a user supplied (`bottleneck`, `cycles`).
+Owns: the formulas. Must not know: where the numbers come from. Invariants: a division by 0 is 0; a value that is not
+measured is marked: a shortest or longest time that is known only to the bucket of its histogram (`min_exact`,
+`max_exact`), time up to a common sync (`bounded`), a supplied value (`bottleneck`, `cycles`).
 
-Where the seed's formulas mislead, these differ. A nested brick is in the `total_ns` of both, as in the seed; categories
-and totals add up `self_ns`, which has no time twice. `throughput` is by the time in the brick, as in the seed; the
-profiler's `total_throughput` is by the time that passed. The seed calls elements per cycle instructions per cycle; here
+These formulas differ from the seed's if those mislead. A nested brick is in the `total_ns` of both, as in the seed;
+categories and totals add up `self_ns`, which has no time twice. `throughput` is per time in the brick, as in the seed;
+the profiler's `total_throughput` is per elapsed time. The seed calls elements per cycle instructions per cycle; here
 they have their own name.
 """
 
@@ -20,7 +20,7 @@ from brick_agent._compat.profiler.brick_ids import BrickCategory
 
 _PERCENT = 100.0
 _SECOND_NS = 1e9
-# elements per cycle, below which the seed thinks that memory is waited for, and above which that it is not
+# Elements per cycle: the seed concludes memory-bound below the first, and compute-bound above the second.
 _SLOW, _FAST = 0.5, 2.0
 
 
@@ -48,15 +48,15 @@ class BrickStats:
     """The totals of one brick.
 
     Attributes:
-        category: Norm, Attention, FFN, Other, or its user's own.
-        count: how often it ran.
-        total_ns, self_ns: how long that took, with and without nested bricks.
-        min_ns: the shortest time; `min_exact`: it was measured, else no time was shorter.
-        max_ns: the longest time; `max_exact`: it was measured, else no time was longer.
-        total_elements, total_bytes, total_flops: what it worked on.
-        total_compressed_bytes: the bytes that were left of these.
-        bounded: how many of `count` are no measurements, but ended at a common sync: each has the time up to the next
-            start, so that the parts add up to the time that passed.
+        category: Norm, Attention, FFN, Other, or one that its user declared.
+        count: the number of its runs.
+        total_ns, self_ns: the time of all runs, with and without nested bricks.
+        min_ns: the shortest time; `min_exact`: it was measured, otherwise it is a lower bound.
+        max_ns: the longest time; `max_exact`: it was measured, otherwise it is an upper bound.
+        total_elements, total_bytes, total_flops: the amounts of all runs.
+        total_compressed_bytes: the bytes after compression.
+        bounded: the number of runs that were not measured but ended at a common sync: each has the time up to the next
+            start, so that the parts add up to the elapsed time.
         bounded_ns: their part of `total_ns`.
         sync_latency_ns: the sum of the times from their starts to the sync; they overlap.
         bottleneck, total_cycles, min_cycles, max_cycles, cycle_count: as supplied by the user.
@@ -117,7 +117,7 @@ class BrickStats:
         return self.avg_ns / 1e3
 
     def gap_factor(self, budget_us: float) -> float:
-        """The average time over a budget: above 1 it is exceeded; 0: there is no budget."""
+        """The average time divided by a budget: above 1 it is exceeded; 0: there is no budget."""
         return ratio(self.avg_us(), max(budget_us, 0.0))
 
     @property
@@ -129,7 +129,7 @@ class BrickStats:
 
     @property
     def cv(self) -> float:
-        """The coefficient of variation of the measured times: their standard deviation over their average."""
+        """The coefficient of variation of the measured times: standard deviation / average."""
         return ratio(self.std_ns, ratio(self.total_ns - self.bounded_ns, self.count - self.bounded))
 
     def percentile_ns(self, percent: float) -> float | None:
@@ -143,22 +143,22 @@ class BrickStats:
 
     @property
     def throughput(self) -> float:
-        """Elements per second of the time in it."""
+        """Elements per second of its time."""
         return ratio(self.total_elements * _SECOND_NS, self.total_ns)
 
     @property
     def gb_per_s(self) -> float:
-        """Gigabytes per second of the time in it."""
+        """Gigabytes per second of its time."""
         return ratio(self.total_bytes, self.total_ns)
 
     @property
     def gflops(self) -> float:
-        """Billions of floating-point operations per second of the time in it."""
+        """GFLOP per second of its time."""
         return ratio(self.total_flops, self.total_ns)
 
     @property
     def compression_ratio(self) -> float:
-        """Bytes before over bytes after."""
+        """Bytes before compression divided by bytes after."""
         return ratio(self.total_bytes, self.total_compressed_bytes)
 
     @property
@@ -173,7 +173,7 @@ class BrickStats:
 
     @property
     def diagnosis(self) -> str:
-        """The seed's conclusion from supplied cycles: a guess, as elements are no instructions."""
+        """The seed's conclusion from supplied cycles: a guess, as elements are not instructions."""
         if not self.total_cycles or not self.total_ns:
             return "insufficient data"
         elements_per_cycle = self.total_elements / self.total_cycles
@@ -202,7 +202,7 @@ class CategoryStats:
 
     @property
     def cv(self) -> float:
-        """The coefficient of variation of the runs of its bricks, each with the bricks in it."""
+        """The coefficient of variation of its bricks' runs; nested bricks are included."""
         return self.runs.cv
 
     def percentile_ns(self, percent: float) -> float | None:
@@ -216,7 +216,7 @@ class CategoryStats:
 
 
 class CategoryTotals(dict[str, CategoryStats]):
-    """Totals by the category's name; one of the four is found by its BrickCategory and its number, too."""
+    """Totals by the category's name; each of the four also by its BrickCategory or number."""
 
     def __getitem__(self, category: str | int) -> CategoryStats:
         if isinstance(category, int) and not isinstance(category, bool) and 0 <= category < len(BrickCategory):

@@ -1,9 +1,9 @@
 """Tiles: the pieces into which a kernel's loops are cut, by level.
 
 Owns: the levels, their bricks, and their formulas. Must not know: how a tile is timed. Invariants: a tile is a span
-like any other; its time counts for its level, and for the innermost surrounding brick, as it does without tiles.
-Amounts are of 32-bit floats, as in the seed, and recorded with their bytes, so that `brickd roofline` shows the
-fraction of a measured peak that each level reaches.
+like any other; its time counts for its level, and for the innermost surrounding brick as it does without tiles.
+Amounts are in 32-bit floats, as in the seed, and recorded with their bytes, so that `brickd roofline` shows which
+fraction of a measured peak each level reaches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FLOAT_BYTES = 4
 
 
 class TileLevel(IntEnum):
-    """Where a tile's numbers stay: L3 or device memory, L2 or shared memory, registers.
+    """The memory of a tile's numbers: L3 or device memory, L2 or shared memory, registers.
 
     >>> brick.TileLevel.Macro
     <TileLevel.Macro: 0>

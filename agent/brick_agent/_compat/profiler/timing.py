@@ -1,11 +1,11 @@
-"""Timing under the seed profiler's names: what a host calls as it works.
+"""Timing under the seed profiler's names: the calls that a host makes while it works.
 
 Owns: sync modes, the epoch, deferred work. Must not know: statistics, reports. Timers, start_brick and stop_brick are
 in agent/src/python/timing.c.
 
-Invariants: while the profiler is disabled, or Off, no clock is read and nothing is recorded; spans go through the
-lanes; deferred work has the same start here and in the segment; a timer ends in the mode in which it began; a sync
-function that calls its profiler is not called again.
+Invariants: while the profiler is disabled or Off, no clock is read and nothing is recorded; spans go through the lanes;
+deferred work has the same start here and in the segment; a timer ends in the mode in which it began; a sync function
+that calls its profiler is not called again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from brick_agent._core import Brick, BrickTimer
 
-_streams = itertools.count(0x6272_696B_0001)  # one of each profiler's deferred work: unlikely to be a device's handle
+_streams = itertools.count(0x6272_696B_0001)  # a stream for each profiler; unlikely to be the handle of a device
 
 _known = tuple(brick(known.name, AGENT_CATEGORIES[known.category]) for known in BrickId)
 _know(_known, {name: _known[known] for name, known in BrickId.__members__.items()})
@@ -96,7 +96,7 @@ class Timing(CoreTiming):
     # ---- settings ----------------------------------------------------------------------------------------------------
 
     def enable(self) -> None:
-        """Time what is started from now on.
+        """Time bricks that are started from now on.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable()
@@ -109,7 +109,7 @@ class Timing(CoreTiming):
             self._settle_mode()
 
     def disable(self) -> None:
-        """Time nothing more; what was started may still be stopped.
+        """Time no more bricks; started ones may still be stopped.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.disable()
@@ -120,7 +120,7 @@ class Timing(CoreTiming):
             self._settle_mode()
 
     def is_enabled(self) -> bool:
-        """Whether what is started is timed.
+        """Whether bricks are timed.
 
         >>> brick.BrickProfiler().is_enabled()
         False
@@ -231,7 +231,7 @@ class Timing(CoreTiming):
         self._local.refuse(what, f"stop takes a timer that start gave, once, not {shown(timer)}")
 
     def _wait(self) -> bool:
-        """Call the sync function; whether the device has ended its work."""
+        """Call the sync function; return whether the device has finished its work."""
         sync, thread = self._sync, get_ident()
         if sync is None:
             return True
@@ -250,7 +250,7 @@ class Timing(CoreTiming):
     # ---- deferred work -----------------------------------------------------------------------------------------------
 
     def layer(self, index: SupportsIndex) -> LayerScope:
-        """Give what is started inside its layer; the end waits for the device in mode PerLayer.
+        """Set the layer of bricks started inside; in mode PerLayer the end waits for the device.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None, mode="PerLayer")
         >>> with profiler.layer(3):
@@ -261,7 +261,7 @@ class Timing(CoreTiming):
         return LayerScope(self, index)
 
     def record_deferred(self, id: BrickId | int, start_ns: SupportsIndex, elements: SupportsIndex = 0) -> None:
-        """Record work that began at that time since the epoch, and that finalize() ends.
+        """Record work that began at that time since the epoch; finalize() ends it.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_deferred(0, profiler.elapsed_ns(), elements=4096)
@@ -289,7 +289,7 @@ class Timing(CoreTiming):
             self._defer(of, at, elements)
 
     def _since_epoch(self, ns: SupportsIndex, what: str) -> int | None:
-        """The clock at that time since the epoch; None: refused, since it was not after the epoch."""
+        """The clock at a time since the epoch; None: refused, because it is not after the epoch."""
         now = now_ns()
         try:
             at = operator.index(ns) + (now if self._epoch_ns is None else self._epoch_ns)
@@ -307,7 +307,7 @@ class Timing(CoreTiming):
             self._local.refuse("deferred starts without room", "so much is deferred that finalize() should be called")
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
-        """End deferred work: wait for the device, unless the host did, at that time since the epoch.
+        """End deferred work: wait for the device, unless the host did at `end_ns` since the epoch.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None)
         >>> profiler.stop(profiler.start("attention"))
@@ -328,7 +328,7 @@ class Timing(CoreTiming):
                 self._local.of(name).bound(part_ns, latency_ns, worked_on)
             if not self._local.waiting:
                 _finalize(stream=self._stream)
-        if not settled and end_ns is not None and self._local.waiting:  # and no other thread was faster
+        if not settled and end_ns is not None and self._local.waiting:  # no other thread has settled them
             self._local.refuse("finalizes", "a finalize must not be earlier than all that pends")
 
     def has_pending(self) -> bool:
@@ -374,7 +374,7 @@ class Timing(CoreTiming):
     def start_tile(self, level: TileLevel | str, row: int = 0, col: int = 0) -> BrickTimer:
         """Begin a tile of a level: Macro, Midi or Micro, timed by the host's clock without a sync.
 
-        row, col: which tile, for readers of the code: totals are of levels.
+        row, col: which tile; only for readers of the code, because totals are by level.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.enable_tile_profiling()
