@@ -53,7 +53,7 @@ def text(value: Any) -> str:
 
 
 def unicode(value: Any) -> str:
-    """Check a string that UTF-8 can encode, as text in segments; a file's name may not be one."""
+    """Check a string that UTF-8 can encode. Text in segments is one; a file's name may not be."""
     text(value).encode()  # UnicodeEncodeError is a ValueError
     return str(value)
 
@@ -121,7 +121,7 @@ def plain(value: Any) -> str:
 
 
 def pieces(members: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Encode a JSON object in pieces, so that a large member is copied only once, later.
+    """Encode a JSON object in pieces: a large member is copied only when they are joined.
 
     >>> "".join(pieces({"a": ["[1,", "2]"], "b": pieces({})}))
     '{"a":[1,2],"b":{}}'

@@ -91,7 +91,7 @@ class Deferred:
         self._streams: dict[int, DeferredStream] = {}
         self._closed = -1  # on every stream
         self._waiting: dict[int, Start] = {}  # by id: those without a measurement
-        # Arrived since the last complete pass over the lanes, and before its end.
+        # What arrived after the last complete pass over the lanes, and what arrived before its end.
         self._fresh, self._ripe = Batch(), Batch()
 
     @property
@@ -142,7 +142,7 @@ class Deferred:
         self.counts["measured"] += 1
 
     def settle(self, tick_ns: float, *, complete: bool) -> None:
-        """End a pass over the lanes; `complete`: each was read to an end that it had meanwhile."""
+        """End a pass over the lanes; `complete`: each was read to its end at some time during it."""
         if complete or len(self._fresh) > WAITING_MAX:
             self._close_all(tick_ns)
             self.counts["unmatched"] += len(self._ripe.measurements)

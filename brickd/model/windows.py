@@ -61,7 +61,7 @@ class Windows:
     def over(self, of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
         """The work of the last `slots` times ten seconds, since the snapshot nearest to that time.
 
-        The window is shorter if there is no older snapshot, and None if there is none.
+        The window is shorter if no snapshot is old enough. Returns None if there is no snapshot.
         """
         with self._lock:
             snapshots = [each for each in self._kept if each.now_ns < now_ns]

@@ -180,7 +180,7 @@ def _locked(fd: int) -> bool:
     return False
 
 
-NOBODY = ("none", "stale", "elsewhere")  # reasons without an answer that mean: no daemon for us
+NOBODY = ("none", "stale", "elsewhere")  # reasons for no answer that mean: there is no daemon for us
 
 
 def unfetched() -> list[dict[str, Any]]:

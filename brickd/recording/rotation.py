@@ -65,7 +65,7 @@ class Volumes:
     Attributes:
         id: of the recording, the same in all files.
         kept: the existing files, the oldest first; `removed` counts older ones, which were too many.
-        cut: another process truncated the file that is being written: no more fits into it.
+        cut: another process truncated the file that is being written: nothing more can be written to it.
         trouble: why a recent write failed, or "".
     """
 

@@ -30,11 +30,11 @@ from brickd.recording.rotation import Put, Volumes
 from brickd.shm import _reader
 
 _SOURCES = 4  # at most 1/4 of a file is texts of kernels, so that many texts displace no snapshot
-_WHOLE = 6  # snapshots between complete tables of names, paths and sites: a damage costs a minute at most
+_WHOLE = 6  # snapshots between complete tables of names, paths and sites: damage costs a minute at most
 
 
 class RecordingInput(Protocol):
-    """The interface of the daemon that records; it may be called while the daemon works."""
+    """What a recording needs of a daemon; any of it may be called while the daemon works."""
 
     @property
     def events(self) -> Log:
@@ -67,7 +67,7 @@ class Writer:
 
     Attributes:
         workers: the number of workers in the last snapshot.
-        dropped: snapshots that the caller could not keep waiting; the caller counts them.
+        dropped: the number of snapshots for which the caller's queue had no room; the caller counts them.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Writer:
     # ---- weights
 
     def weigh(self) -> None:
-        """Write the state of weights, read after the recording of records began: none is between."""
+        """Write the state of weights. It is read after recording began: no record is between."""
         if self._last is None:
             return
         contents, tensors, workers = redact.weights(self._source.weights(self._last.survey.workers), self._spool)

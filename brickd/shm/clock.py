@@ -53,7 +53,7 @@ class WorkerClock:
         return Now(own, ticks)
 
     def _shifted(self, ns: int) -> int | None:
-        """This time on the worker's clock. If its offset is unknown: our time, unless implausible."""
+        """Convert our time to the worker's clock. Unknown offset: our time, or None if implausible."""
         if self._ahead_ns is not None:
             return ns + self._ahead_ns
         age_ns = ns - self._header["anchor_ticks"]
@@ -94,7 +94,7 @@ _own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 
 def _own_tick_ns(kind: int) -> float:
-    """This process's own measurement, over the time since its first pair, at least 10 ms."""
+    """The length of a tick, measured by this process over at least 10 ms since its first pair."""
     first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
     now = _reader.clock_pair(kind)
     if now[0] < first[0]:  # the counter went back, for example after a suspend: start again

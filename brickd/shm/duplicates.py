@@ -16,8 +16,9 @@ from brickd.shm.segment_files import Identifier
 class Twin(NamedTuple):
     """One of several files with the same uuid.
 
-    A copy never has more `activity` than its original.
-    `alive`: a process holds the worker's lock on it.
+    Attributes:
+        alive: whether a process holds the worker's lock on it.
+        activity: of the segment; a copy never has more than its original.
     """
 
     name: str

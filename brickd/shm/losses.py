@@ -85,7 +85,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, amount=unreadable))
-    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # a full ring drops none: it waits
+    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # sources wait for a full ring
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
         found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", amount=untold))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}

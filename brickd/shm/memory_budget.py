@@ -1,9 +1,10 @@
 """The memory budget of segments: bytes that a reading copies and keeps.
 
 Owns: the limits for one segment and for all segments of one user, the cost of each row, and the ration of a segment.
-Must not know: how a segment is read. Invariants: only what a segment contains costs, not what it claims; time decides
-nothing; a cheap segment loses nothing to an expensive one, provided that callers ask for the cheapest first. A segment
-over the limits loses, in this order: its detail, frequent readings of its totals, all readings.
+Must not know: how a segment is read. Invariants: the cost of a segment is that of its content, not of its claims; a
+ration does not depend on time; a cheap segment loses nothing to an expensive one, provided that callers ask for the
+cheapest first. A segment over the limits loses, in this order: its detail, frequent readings of its totals, all
+readings.
 """
 
 from __future__ import annotations

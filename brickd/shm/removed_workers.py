@@ -184,7 +184,7 @@ class Removals:
         return list(new.values())
 
     def settle(self, uuid: str, shown: WorkerCounts) -> list[str]:
-        """Move a worker's record, without `shown`, to a sum; return its segments' uuids."""
+        """Move a worker's record to a sum, less the counts `shown`; return its segments' uuids."""
         settled = [uuid, *(each.uuid for each in self.alone.values() if each.took == uuid[:16])]
         for each in settled:
             removed, self._text = self.alone.pop(each, None), []

@@ -1,7 +1,7 @@
 """Files that may be segments: find, open and remove them.
 
 Owns: their names, which files may be opened and how, which process holds and which drains a file. Must not know: their
-content. Invariants: a process, also of root, opens only files of its own effective user; opening follows no link and
+content. Invariants: a process opens only files of its own effective user, even as root; opening follows no link and
 waits for no process; a process never opens a file twice while it holds a lock on it; a file that cannot be a segment
 raises `SegmentRefused` with a reason, never another exception.
 """

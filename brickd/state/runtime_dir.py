@@ -2,7 +2,7 @@
 
 Owns: the directory's modes and its lock, which checkpoint is restored. Must not know: what a daemon does. Invariants:
 one process holds the directory at a time; no other user can change anything in it; a checkpoint that cannot be restored
-stays until another replaces it, and then under another name; one with another prefix is never replaced.
+is kept under another name when it is replaced; one with another prefix is never replaced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The API: the documents of the command line, and errors that say as much as those do."""
+"""The API: it returns the same documents and error messages as the command line."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_view_is_the_same_over_the_socket(
 
 
 def test_where_nobody_is_nobody_is_looked_at_a_second_time(socket_path: Path) -> None:
-    """An hour later."""
+    """The second look would come an hour later."""
     assert ask(socket_path, "/v1/hang?watch=3600&longer=0").status == 200
 
 

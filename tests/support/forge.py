@@ -1,6 +1,6 @@
-"""Segments that no worker wrote: the golden one, and what can be made of it byte by byte.
+"""Made-up segments: the golden one, and changes of its bytes.
 
-The offsets are worked out here once more, from the table of the layout and the counts alone: a second opinion on
+The offsets are computed only from the table of the layout and the counts: a second implementation of
 brick_layout_compute.
 """
 
@@ -33,7 +33,7 @@ MINORS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9")
 
 @functools.cache
 def golden(minor: str = "1.0") -> bytes:
-    """The segment that a format wrote, as if its user were ours."""
+    """The golden segment of a minor, with our user as its owner."""
     image = bytearray(gzip.decompress((GOLDEN / f"segment-{minor}.bin.gz").read_bytes()))
     put(image, "header", {"uid": os.geteuid()})
     return seal(image)
@@ -41,7 +41,7 @@ def golden(minor: str = "1.0") -> bytes:
 
 @functools.cache
 def field(record: str, name: str) -> tuple[int, str, int]:
-    """Offset, code and size of a field of a struct, whichever minor gave it its name."""
+    """Offset, code and size of a field of a struct, also of a later minor."""
     rows = [*_reader.layout(), *_reader.later()]
     ((offset, count, code),) = [row[2:] for row in rows if row[:2] == (record, name)]
     return offset, code, count * struct.calcsize(code)
@@ -57,7 +57,7 @@ def _pages(length: int) -> int:
 
 
 def regions(image: bytes | bytearray) -> dict[str, int]:
-    """Where everything begins, the size of an area and of the file included, from the counts of a header."""
+    """The offset of each part, the size of an area and of the file, from the counts of a header."""
     count = {
         name: header_value(image, name) for name in ("lanes", "paths", "names", "sites", "span_slots", "event_slots")
     }
@@ -78,7 +78,7 @@ def regions(image: bytes | bytearray) -> dict[str, int]:
 
 
 def place(image: bytes | bytearray, record: str, index: int = 0, lane: int = 0) -> int:
-    """Where the index-th struct of a kind begins; summaries and the slots of the rings are a lane's own."""
+    """The offset of the index-th struct of a kind; `lane`: for summaries and slots of rings."""
     at = regions(image)
     if record in ("summary", "span_ring", "event_ring"):
         size = dtypes.dtype("summary" if record == "summary" else "record").itemsize
@@ -89,7 +89,7 @@ def place(image: bytes | bytearray, record: str, index: int = 0, lane: int = 0) 
 def put(
     image: bytearray, record: str, values: Mapping[str, Any], index: int = 0, lane: int = 0, *, kind: str | None = None
 ) -> None:
-    """Set fields of one struct; `kind` names the struct where the place is a ring's."""
+    """Set fields of one struct; `kind`: the struct in a slot of a ring."""
     start = place(image, record, index, lane)
     for name, value in values.items():
         offset, code, size = field(kind or record, name)
@@ -101,7 +101,7 @@ def put(
 
 
 def seal(image: bytearray) -> bytes:
-    """Make the header's checksum right."""
+    """Correct the header's checksum."""
     magic, crc = field("header", "magic")[0], field("header", "header_crc")[0]
     page = bytearray(image[:PAGE])
     page[magic : magic + 8] = bytes(8)
@@ -111,14 +111,14 @@ def seal(image: bytearray) -> bytes:
 
 
 def with_header(**values: Any) -> bytes:
-    """The golden segment with other fields in its header, and the checksum right."""
+    """The golden segment with other fields in its header, and a correct checksum."""
     image = bytearray(golden())
     put(image, "header", values)
     return seal(image)
 
 
 def empty(**counts: int) -> bytes:
-    """The first page of a segment with these counts, of which everything else is zeros."""
+    """The first page of a segment with these counts, otherwise zeros."""
     image = bytearray(golden()[:PAGE])
     put(image, "header", counts)
     put(image, "header", {"size": regions(image)["size"]})
@@ -127,7 +127,7 @@ def empty(**counts: int) -> bytes:
 
 @contextmanager
 def file(image: bytes = b"", *, holes: bool = False) -> Iterator[int]:
-    """A file of these bytes, of which the pages that hold zeros are holes where `holes` says so."""
+    """A file of these bytes; with `holes`, pages of zeros are holes."""
     fd = os.memfd_create("sparse")
     try:
         os.ftruncate(fd, len(image))
@@ -140,11 +140,11 @@ def file(image: bytes = b"", *, holes: bool = False) -> Iterator[int]:
         os.close(fd)
 
 
-SPARSE = {"lanes": 1024, "paths": 65472, "names": 65472, "sites": 16384}  # as many as a header may claim
+SPARSE = {"lanes": 1024, "paths": 65472, "names": 65472, "sites": 16384}  # the limits of a header
 
 
 def sparse(fd: int, service: str = "sparse") -> None:
-    """Make a file a segment that claims all it may and holds next to nothing: every lane was opened once, 392 KiB."""
+    """Make a file a segment with maximum counts and opened lanes, and nothing else: 392 KiB."""
     page = bytearray(empty(**SPARSE))
     put(
         page, "header", {"uuid": os.urandom(16), "service": service.encode(), "coordinates": b"", "index": -1, "pid": 0}
@@ -163,7 +163,7 @@ def sparse(fd: int, service: str = "sparse") -> None:
 
 @contextmanager
 def segment_of(image: bytes) -> Iterator[Segment]:
-    """A segment in memory that has no name."""
+    """A segment in memory without a name."""
     fd = os.memfd_create("forged")
     try:
         os.write(fd, image)
@@ -181,7 +181,7 @@ def _plain(value: Any) -> Any:
 
 
 def rows(array: dtypes.Array) -> list[dict[str, Any]]:
-    """A structured array as JSON has it; of fields with many elements those that are not zero, by their place."""
+    """The JSON of a structured array; of a field with many elements, the nonzero ones by index."""
     result = []
     for each in array:
         row: dict[str, Any] = {}
@@ -196,7 +196,7 @@ def rows(array: dtypes.Array) -> list[dict[str, Any]]:
 
 
 def flops(reading: Reading) -> dict[str, float]:
-    """Of each path that says any how many."""
+    """The FLOP of each path that has any."""
     offset = field("summary", "flops")[0]
     return {
         str(path): value
@@ -206,7 +206,7 @@ def flops(reading: Reading) -> dict[str, float]:
 
 
 def document(segment: Segment) -> dict[str, Any]:
-    """All that a segment says, as JSON has it."""
+    """The content of a segment as JSON."""
     reading = segment.read()
     rings = {str(number): segment.ring(number, events=False) for number, _, _ in reading.lanes}
     event_rings = {str(number): segment.ring(number, events=True) for number, _, _ in reading.lanes}
@@ -231,6 +231,6 @@ def document(segment: Segment) -> dict[str, Any]:
 
 
 def later(record: str, name: str) -> int:
-    """The offset of a field that a minor named."""
+    """The offset of a field that a later minor added."""
     ((offset,),) = [row[2:3] for row in _reader.later() if row[:2] == (record, name)]
     return offset

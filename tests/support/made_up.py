@@ -1,7 +1,6 @@
-"""Workers that never ran: spans on a clock that is told, folded as the agent folds them.
+"""Made-up workers: spans on a clock that the test sets, summarized as the agent does.
 
-A second opinion on the writer's rules (brick_shm.h): where a span stands, what is its child's, what stood again below
-itself.
+A second implementation of the writer's rules (brick_shm.h): the path of a span, the time of its children, recursion.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class _Frame:
 
 @dataclass
 class MadeUp:
-    """One thread of one worker; `room` is how many paths it has, `other` included."""
+    """One thread of one worker; `room`: the limit of its paths, including `other`."""
 
     service: str = "made"
     tick_ns: float = 1.0
@@ -70,7 +69,7 @@ class MadeUp:
             self.stack[-1].child += duration
 
     def give(self, name: str, ns: int) -> None:
-        """A time that was measured elsewhere; where there is no room for its path it is left out."""
+        """Add a time that was measured elsewhere; without room for its path it is dropped."""
         path = self._path(name, -1, _reader.UNIT_NS, None)
         if path:
             self.sums[path].durations.append(ns)
@@ -78,7 +77,7 @@ class MadeUp:
     def mark(
         self, name: str, unit: int, *, count: int = 1, layer: int = -1, below: int | None = None, size_bytes: int = 0
     ) -> int:
-        """What is said below a path, or below what is open: its own path, 0 where there is no room for it."""
+        """Set a mark below a path, or below the open one; return its own path, or 0 without room."""
         parent = (self.stack[-1].path if self.stack else -1) if below is None else below
         path = CallPath(parent, self._name(name), layer, unit)
         number = self.interned.get(path)
@@ -90,13 +89,13 @@ class MadeUp:
         return number
 
     def launch(self, name: str, shape: str | None = None, layer: int = -1) -> None:
-        """A kernel is launched below what is open."""
+        """Launch a kernel below the open path."""
         launched = self.mark(name, _reader.UNIT_LAUNCHED, layer=layer)
         if shape is not None and launched:
             self.mark(shape, _reader.UNIT_SHAPED, below=launched)
 
     def needs(self, name: str) -> None:
-        """What is open needs that."""
+        """Record that the open path needs this name."""
         if self.stack:
             self.mark(name, _reader.UNIT_NEEDS)
 
@@ -184,15 +183,15 @@ def programs(
     """Any worker.
 
     Args:
-        draw: Hypothesis's.
-        marks: whether kernels are launched, bytes moved, things needed.
+        draw: of Hypothesis.
+        marks: whether it may have launches, transfers and needs.
         given: whether times may be given.
         room: whether paths may run out.
         whole: whether every span has ended.
     """
     worker = MadeUp(
         service=draw(st.sampled_from(["api", "batch"])),
-        tick_ns=draw(st.sampled_from([0.5, 1.0, 2.0])),  # no sum is rounded
+        tick_ns=draw(st.sampled_from([0.5, 1.0, 2.0])),  # with these, no sum is rounded
         room=draw(st.integers(2, 8)) if room else 1024,
     )
     steps = (_STEP | _GIVE if given else _STEP) | (_MARK if marks else st.nothing())

@@ -1,4 +1,4 @@
-"""What a program recorded, as the reader in the test's own process sees it."""
+"""The records of a program, read in the test's own process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Site = tuple[str, int, bool]
 
 
 def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
-    """Each path's numbers by the names that lead to it; a layer is written behind its name."""
+    """The totals of each path, by the names from the root; a name ends with its layer."""
     fold: Fold[tuple[str, ...]] = Fold()
 
     def names(path: CallPath, above: int) -> tuple[str, ...]:
@@ -35,8 +35,10 @@ def spans(of: Reading) -> dict[str, int]:
 
 
 def events(of: Reading) -> list[dict[str, Any]]:
-    """What the event rings of a segment hold, lane by lane: each record with the name of its kind; of a start also the
-    names that lead to its path."""
+    """The records in the event rings, lane by lane, each with its kind's name.
+
+    A start also has the names of its path.
+    """
     found = []
     with open_segment(of.file) as segment:
         for number, _, _ in of.lanes:
@@ -50,13 +52,13 @@ def events(of: Reading) -> list[dict[str, Any]]:
 
 
 def sites(of: Reading) -> list[Site | None]:
-    """The kernel, the layer and whether it is off, of each site."""
+    """Kernel, layer and whether it is off, of each site."""
     with open_segment(of.file) as segment:
         return [None if site is None else (of.name(site[0]), site[1], bool(site[2])) for site in segment.sites()]
 
 
 def checked(of: Reading) -> list[tuple[Site, dict[str, Any]]]:
-    """Each checksum in the event rings, with the site that it is of."""
+    """Each checksum in the event rings, with its site."""
     known, found = sites(of), []
     for each in events(of):
         site = known[each["site"]]
@@ -73,7 +75,7 @@ def _names(of: Reading, number: int) -> tuple[str, ...]:
 
 
 def record(worker: Start, prefix: str, program: str, **environment: str) -> Reading:
-    """Run a program, read its segment while it pauses at the end, see it end well."""
+    """Run a program and read its segment while it pauses at the end; assert that it ends well."""
     process = worker(textwrap.dedent(program) + "\npause()\n", **environment)
     process.paused()
     result = reading(prefix)
@@ -84,5 +86,5 @@ def record(worker: Start, prefix: str, program: str, **environment: str) -> Read
 
 
 def counts(of: Reading) -> dict[tuple[str, ...], int]:
-    """How many spans each path has."""
+    """The number of spans of each path."""
     return {path: row["count"] for path, row in summaries(of).items()}

@@ -1,4 +1,4 @@
-"""Segments that are removed, and the file of their records: what the tests of both sides share."""
+"""Removed segments and the file of their records, for the tests of writers and readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import find
 
-# The writer for which dead segments have no share of /dev/shm: a new worker removes all of them.
+# A writer that gives dead segments no share of /dev/shm: a new worker removes all of them.
 GREEDY = ("-DBRICK_TEST_POINTS", "-DBRICK_DEAD_SHARE=UINT64_MAX")
 RECORD = _reader.REMOVED_BYTES
 FULL = _reader.REMOVED_MAX * RECORD
@@ -28,7 +28,7 @@ def file_of(prefix: str) -> Path:
 
 
 def records(prefix: str) -> list[_reader.Removed]:
-    """The records of a test, each whole."""
+    """The records of a test; asserts that none is damaged."""
     if not file_of(prefix).exists():
         return []
     found = _reader.removed(file_of(prefix).read_bytes())
@@ -38,7 +38,7 @@ def records(prefix: str) -> list[_reader.Removed]:
 
 
 def sums(of: Reading) -> dict[str, Any]:
-    """What a record of this segment must say."""
+    """The expected fields of a record of this segment."""
     lanes = [lane for _, lane, _ in of.lanes]
     same = ("begun", "summarized", "open", "abandoned", "nested", "span_attempts", "event_attempts", "marks")
     return {
@@ -99,10 +99,10 @@ REFUSED = {
 
 @contextmanager
 def dead(compiled: Compile, prefix: str, *spans: int) -> Iterator[list[str]]:
-    """Killed workers with so many spans, the first the oldest; their files."""
+    """The files of killed workers with these numbers of spans, the first one the oldest."""
     binary, before, files = program(compiled, "removed", *GREEDY), find(prefix), list[str]()
     with ExitStack() as all_of_them:
-        # All before the first one dies: each new one would remove the dead.
+        # All start before the first one dies, because a new worker would remove the dead.
         workers = []
         for number in spans:
             workers.append(all_of_them.enter_context(native(binary, str(number), "none", "1")))
@@ -123,7 +123,7 @@ def newcomer(compiled: Compile, *kill: str) -> Worker:
 
 
 def dead_image(uuid: bytes, begun: int, **process: int) -> bytes:
-    """A segment whose worker has ended, with this uuid and so many spans."""
+    """A segment whose worker has ended, with this uuid and number of spans."""
     image = bytearray(forge.golden("1.6"))
     forge.put(image, "header", {"uuid": uuid, "service": b"api", "index": 3, "coordinates": b""})
     forge.put(image, "process", {"no_lane": 0, "ended": 1, **process})
@@ -143,14 +143,14 @@ def record_of(uuid: bytes, begun: int, *, reason: int = _reader.REMOVED_ROOM, **
 
 
 def takes_along(file: str, lost: bytes) -> None:
-    """Have a worker's segment say that it has the totals of a lost one."""
+    """Make a worker's segment claim the totals of a lost one."""
     with (SHM / file).open("r+b", buffering=0) as opened:
         at = forge.place(os.pread(opened.fileno(), forge.PAGE, 0), "process") + forge.field("process", "took")[0]
         os.pwrite(opened.fileno(), lost[:8], at)
 
 
-# With a /dev/shm of its own. `killed(n, spans)`: workers of so many spans, killed together; `comes()`: a worker that
-# records nothing; `seen()`: bytes free, bytes of segments, segments, records.
+# Runs with its own /dev/shm. `killed(n, spans)`: n workers with this number of spans, killed together; `comes()`: a
+# worker that records nothing; `seen()`: bytes free, bytes of segments, segments, records.
 SMALL = """
 def killed(n, spans=1):
     ready, never, children = os.pipe(), os.pipe(), []

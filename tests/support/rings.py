@@ -1,4 +1,4 @@
-"""Rings that a test fills as a worker does, or as none would; and a second opinion on what their spans come to."""
+"""Rings that a test fills, correctly or wrongly; a second implementation of their totals."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from forge import U64
 from brickd.shm import _reader, dtypes
 
 SLOT = 64
-BATCH = 4096  # slots that a drain copies at once: BRICK_BATCH of drain.h
+BATCH = 4096  # the slots that a drain copies at once: BRICK_BATCH of drain.h
 SPAN, STEP, DEFER = _reader.KIND_SPAN, _reader.KIND_STEP, _reader.KIND_DEFER
 FINALIZE, MEASURED = _reader.KIND_FINALIZE, _reader.KIND_MEASURED
 Cursor = tuple[int, int, int, int, int]
 
-# The first tick of each bucket but the lowest: the least whole number whose fourth power reaches 2^(20 + bucket).
+# The first tick of each bucket except the lowest: the least integer whose fourth power is at least 2^(20 + bucket).
 _BUCKETS = np.array(
     [next(t for t in range(int(2 ** (5 + b / 4)) - 1, 2**63) if t**4 >= 2 ** (20 + b)) for b in range(1, 128)]
 )
@@ -48,7 +48,7 @@ def _records(record: str, values: tuple[dict[str, int], ...], common: dict[str, 
 
 @dataclass
 class Rings:
-    """A segment without a name; `heads` are those of each lane's span ring and event ring, in slots."""
+    """A segment without a name; `heads`: of each lane's span ring and event ring, in slots."""
 
     fd: int
     page: bytes
@@ -76,7 +76,7 @@ class Rings:
         return np.frombuffer(bytes_, dtypes.dtype("consumer"))[0]
 
     def write(self, lane: int, ring: str, records: dtypes.Array | bytes | bytearray) -> None:
-        """Store slots from the head on, around the ring's end; whatever was there is overwritten. No head moves."""
+        """Store slots from the head on, wrapping around; overwrites old slots and moves no head."""
         slot = self.heads.get((lane, ring), 0) % self.slots(ring)
         room = (self.slots(ring) - slot) * SLOT
         data = records.tobytes() if isinstance(records, np.ndarray) else records
@@ -84,13 +84,13 @@ class Rings:
         os.pwrite(self.fd, data[room:], forge.place(self.page, f"{ring}_ring", 0, lane))
 
     def add(self, lane: int, ring: str, records: dtypes.Array | bytes | bytearray) -> None:
-        """As a worker: the records, then the head."""
+        """Add records as a worker does: first the records, then the head."""
         self.write(lane, ring, records)
         slots = len(records) if isinstance(records, np.ndarray) else len(records) // SLOT
         self.move(lane, ring, self.heads.get((lane, ring), 0) + slots)
 
     def move(self, lane: int, ring: str, head: int) -> None:
-        """Set a head; the lane has been owned."""
+        """Set a head; the lane counts as opened."""
         self.heads[lane, ring] = head
         self.put("lane", lane, opened=1, **{f"{ring}_head": head})
 
@@ -116,7 +116,7 @@ def rings(**counts: int) -> Iterator[Rings]:
 
 
 def events_of(result: list[tuple[int, bytes | None, str | None]]) -> bytes:
-    """The events of the only segment that was drained, which nobody refused."""
+    """The events of the only drained segment; asserts that it was not refused."""
     if not result:
         return b""
     ((index, found, refused),) = result
@@ -126,14 +126,14 @@ def events_of(result: list[tuple[int, bytes | None, str | None]]) -> bytes:
 
 
 def refusal(drain: _reader.Drain) -> str:
-    """Why a pass over it refused it."""
+    """The reason why a pass refuses it."""
     ((_, _, refused),) = _reader.drain([drain])[2]
     assert refused is not None
     return refused
 
 
 def folded(records: dtypes.Array) -> dtypes.Array:
-    """What spans come to, by path, as their own thread would have added them up."""
+    """The summaries of spans by path, as their own thread would add them up."""
     into = np.zeros(int(records["path"].max()) + 1 if len(records) else 0, dtypes.dtype("summary"))
     path, steps = records["path"], records["kind"] == STEP
     into["min"] = U64

@@ -1,4 +1,4 @@
-"""Sources as workers tell them, worked out once more: a second opinion on the writer's pieces and on their hash."""
+"""Sources as workers send them: a second implementation of the writer's pieces and hash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Piece = tuple[int, int, bytes]
 
 
 def fnv1a(text: bytes) -> int:
-    """By what a source is known."""
+    """The hash that identifies a source."""
     made = 0xCBF29CE484222325
     for byte in text:
         made = (made ^ byte) * 0x100000001B3 & MASK
@@ -30,12 +30,12 @@ def part(hash_: int, which: int, text: bytes) -> list[Piece]:
 
 
 def end(hash_: int, name: int, path: int, text: int) -> Piece:
-    """What says how long they are."""
+    """The piece with the lengths of the three parts."""
     return hash_, END << 30, struct.pack("<3Q", name, path, text).ljust(PIECE, b"\0")
 
 
 def all_pieces(text: bytes, name: bytes = b"", path: bytes = b"", hash_: int | None = None) -> list[Piece]:
-    """All that a worker tells of a source; of another hash than its own where one is claimed."""
+    """All pieces of a source, with its hash or with the claimed one."""
     known = fnv1a(text) if hash_ is None else hash_
     return [
         *part(known, NAME, name),
@@ -46,18 +46,18 @@ def all_pieces(text: bytes, name: bytes = b"", path: bytes = b"", hash_: int | N
 
 
 def record(piece: Piece, sequence: int = 1) -> bytes:
-    """As a ring has it."""
+    """The record of a piece in a ring."""
     hash_, number, text = piece
     return struct.pack("<QIHHQ", sequence, number, 1, 7, hash_) + text
 
 
 def texts(of: Sources) -> dict[int, bytes]:
-    """All texts that it gives out."""
+    """All texts that it returns, by hash."""
     found = {hash_: of.read(hash_) for hash_ in of.heads()}
     return {hash_: source.text for hash_, source in found.items() if source is not None}
 
 
 def take_each(sources: Sources, sender: str, pieces: Iterable[Piece]) -> None:
-    """One piece after the other, each as if it came alone."""
+    """Add the pieces one by one, each in a call of its own."""
     for piece in pieces:
         sources.take(sender, [piece])

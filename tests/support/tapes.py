@@ -1,4 +1,4 @@
-"""Recordings for tests: made as a writer makes them, changed as nobody would, and read."""
+"""Recordings for tests: written correctly, changed in invalid ways, and read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Written = tuple[int, int, bytes]  # kind, at_ns, body
 
 @contextmanager
 def memory(content: bytes = b"") -> Iterator[int]:
-    """A file that nobody else sees."""
+    """A file in memory without a name."""
     fd = os.memfd_create("recording")
     try:
         os.write(fd, content)
@@ -37,7 +37,7 @@ def begin(fd: int, limit_bytes: int = 1 << 20, number: int = 0, ahead_bytes: int
 
 
 def flush(recording: _reader.Recording, spool: _reader.Spool) -> None:
-    """Write all that waits."""
+    """Write everything in the spool."""
     recording.write(spool, spool.ready()[0])
 
 
@@ -46,7 +46,7 @@ def content(fd: int) -> bytes:
 
 
 def tape(chunks: Sequence[Written], number: int = 0) -> bytes:
-    """A whole recording of these."""
+    """A complete recording of these chunks."""
     with memory() as fd:
         recording = begin(fd, number=number)
         for chunk in chunks:
@@ -66,7 +66,7 @@ class Read:
 
 
 def form(fd: int, reads: Reads = nobody) -> Form:
-    """What is in a file; whoever asks closes it."""
+    """Open the recording in a file; the caller closes it."""
     return Form(RecordingBytes("F.brick", os.dup(fd), reads))
 
 
@@ -76,13 +76,13 @@ def read_fd(fd: int) -> Read:
 
 
 def read(content: bytes) -> Read:
-    """What a file with this in it comes to."""
+    """Read a file with this content."""
     with memory(content) as fd:
         return read_fd(fd)
 
 
 def size(body: bytes) -> int:
-    """Of a chunk, in the file."""
+    """The size of a chunk with this body in the file."""
     return BLOCK + -(-len(body) // BLOCK) * BLOCK
 
 
@@ -99,7 +99,7 @@ def head(key: bytes, kind: int, length: int, number: int, body_sum: int = 0, at_
 
 
 def forged(chunks: Sequence[Written]) -> bytes:
-    """A recording of chunks of any kind with anything in them, and the right checksums."""
+    """A recording of any chunks with any content, and correct checksums."""
     written = tape([])[:FIRST]
     key = _reader.recording_title(written)[-1]
     for number, (kind, at_ns, body) in enumerate(chunks):

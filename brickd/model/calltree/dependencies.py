@@ -26,7 +26,7 @@ class Need:
     count: int
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """The JSON document; `shown`: the ids of the shown places by their number."""
+        """The JSON document; `shown`: the ids of the shown nodes, by number."""
         number = None if self.place is None else shown.get(self.place)
         return {"name": self.name, "id": number, "found": self.place is not None, "count": self.count}
 
@@ -112,7 +112,7 @@ class Graph:
         return pieces
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """The JSON document; `shown`: the ids of the shown places by their number."""
+        """The JSON document; `shown`: the ids of the shown nodes, by number."""
         return {
             "critical_path": {
                 "length_ns": round(self.critical.length_ns),

@@ -2,8 +2,8 @@
 
 Owns: which paths become one node, which mark belongs to which node, totals while spans are open. Must not know: files,
 screens, what is shown. Invariants: the self times of all nodes add up to the recorded time; launches add up to those of
-the marks; a time shares its node with the mark of its work, if only one mark is possible; a kernel with an unknown time
-has no time; neither separate layers nor the order of workers change a sum; the walk uses no recursion.
+the marks; a time shares its node with the mark of its work, if only one mark is possible; an unknown time stays
+unknown; neither separate layers nor the order of workers change a sum; the walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TIMES = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_BOUND)
 _DIRECTIONS = {_reader.UNIT_H2D: "H2D", _reader.UNIT_D2H: "D2H", _reader.UNIT_D2D: "D2D"}
 _LAUNCHED_OR_MOVED = (_reader.UNIT_LAUNCHED, *_DIRECTIONS)
 _PLACES = (*_TIMES, *_LAUNCHED_OR_MOVED, _reader.UNIT_NODE)
-_OTHER = "other"  # the name of number 0: a file that is not known
+_OTHER = "other"  # the name of number 0: an unknown file
 _OF_BRICKS = (_reader.UNIT_NEEDS, _reader.UNIT_DEFINED, _reader.UNIT_ENDED, _reader.UNIT_TASK)
 
 

@@ -4,11 +4,11 @@ Owns: the place of a piece, when a text is complete, a source's form as bytes. M
 rings.
 
 A source is identified by the FNV-1a of its text. Several workers may send the same source, and each only a part of it:
-one dies, another continues. So their pieces are combined: the first piece at each place stays, and a different piece of
-another sender is kept separately as that sender's. So a hostile sender cannot prevent a text that another one sends.
+one dies, another continues. Therefore their pieces are combined: the first piece at each place stays, and a different
+piece of another sender is kept separately as that sender's. So a hostile sender cannot block another sender's text.
 
 Invariants: only a text with the hash of the source is returned; the order of pieces does not change it; name and path
-are only labels: they are those of the sender of its end, without waiting for later pieces.
+are only labels: those of the sender that sent its end, as far as they have arrived by then.
 """
 
 from __future__ import annotations
