@@ -168,6 +168,16 @@ def test_a_look_that_is_due_and_could_not_be_wants_the_next_tick_soon(loop: Loop
     assert loop.tick(SECOND + 1) == Rest(100 * MS, 10, 0.0)
 
 
+def test_work_that_is_settled_does_not_hurry_the_loop(loop: Loop, prefix: str) -> None:
+    with rings_of(prefix, "a") as made:
+        loop.tick(0)
+        made.add(0, "event", events({"path": 1, "sequence": 1, "id": 1, "start": 5}))
+        loop.tick(1)
+        made.add(0, "event", events({"sequence": 2, "every": 1, "ticks": 9}, record="finalize"))
+        loop.tick(2)
+        assert loop.tick(3) == Rest(100 * MS, 10, 0.0)
+
+
 # ---- judge
 
 

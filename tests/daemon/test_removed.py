@@ -362,10 +362,13 @@ def test_one_new_worker_removes_the_oldest_32_and_the_next_one_the_others(compil
     assert [each["begun"] for each in records(prefix)] == list(range(1, 41))
 
 
-def test_the_oldest_go_first_whatever_the_order_in_which_they_were_made(compiled: Compile, prefix: str) -> None:
+@pytest.mark.parametrize("step_ns", [10**9, 10**6], ids=["in seconds", "in milliseconds"])
+def test_the_oldest_go_first_whatever_the_order_in_which_they_were_made(
+    compiled: Compile, prefix: str, step_ns: int
+) -> None:
     with dead(compiled, prefix, *range(1, 41)) as made:
         for age, file in enumerate(reversed(made)):
-            os.utime(SHM / file, ns=(age * 10**9, age * 10**9))
+            os.utime(SHM / file, ns=(age * step_ns, age * step_ns))
         newcomer(compiled)
         assert find(prefix) == sorted(made[:8])
     assert [each["begun"] for each in records(prefix)] == list(range(40, 8, -1))

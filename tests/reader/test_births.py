@@ -65,6 +65,16 @@ def test_births_are_what_plain_counting_makes_of_them(turns: list[Any]) -> None:
     assert sorted(fingerprints.births()) == rows(counted)
 
 
+def test_births_of_two_services_are_all_there() -> None:
+    fingerprints = _reader.Fingerprints(MiB, True)
+    for service in (3, 4):
+        add(fingerprints, service, [CheckedRecord(OUTPUTS[1], (INPUT,), site=site) for site in (1, 2)], service)
+    none = (0, 0)
+    assert sorted(fingerprints.births()) == [
+        (service, NUMBERS[site], service, 1, (1, 1), none, none) for service in (3, 4) for site in (1, 2)
+    ]
+
+
 def test_of_many_services_each_has_its_part_of_the_rows_and_of_the_counts() -> None:
     services, sites = 64, 1_024 + 5  # of each service so many sites at least are counted
     numbers = array("Q", range(1, sites + 1))

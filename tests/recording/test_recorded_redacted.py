@@ -246,6 +246,23 @@ def test_of_slots_of_any_bits_none_that_is_no_records_is_left(redacts: bool, bit
         assert not [word for file in tape.files for word in words if word in file]
 
 
+def test_nothing_is_left_of_slots_after_a_record_that_has_none() -> None:
+    made, tape = Made(3), Tape([], 1 << 16)
+    made.spans()
+    made.slots += struct.pack("<QIHH6Q", 2, 0, 0, DEFER, *[0] * 6)
+    for _ in range(9):
+        made.strange()
+    with rings(event_slots=1 << 9) as r:
+        drain, spool = r.drain(), _reader.Spool(redacts=True)
+        drain.record_into(spool, 7)
+        r.add(0, "event", made.slots)
+        _reader.drain([drain])
+        tape.write(spool)
+    (slots,) = slots_of(tape.files).values()
+    assert len(slots) == len(made.slots)
+    assert slots[SLOT:] == bytes(len(slots) - SLOT)
+
+
 def test_a_key_is_of_one_recording_and_its_name_is_another() -> None:
     one, other = _reader.Spool(redacts=True), _reader.Spool(redacts=True)
     for name in (0, 1, 2**64 - 1):

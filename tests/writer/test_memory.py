@@ -123,6 +123,20 @@ def test_each_block_of_names_has_memory_for_all_of_them_before_the_first_is_writ
         assert os.lseek(segment.fileno(), begin, os.SEEK_HOLE) >= end
 
 
+def test_each_block_of_summaries_has_memory_for_all_of_them_before_the_first_is_written(
+    worker: Start, prefix: str
+) -> None:
+    """Without it, a write into the file ends the host when /dev/shm is full."""
+    process = worker(f"for n in range({BLOCK + 4}):\n    with brick.span(f'path {{n}}'): pass\npause()")
+    process.paused()
+    (file,) = SHM.glob(prefix + "*")
+    with file.open("rb") as segment:
+        page = segment.read(PAGE)
+        begin, end = place(page, "summary", BLOCK), place(page, "summary", 2 * BLOCK)
+        assert os.lseek(segment.fileno(), begin, os.SEEK_DATA) == begin
+        assert os.lseek(segment.fileno(), begin, os.SEEK_HOLE) >= end
+
+
 def test_a_child_whose_address_space_holds_its_segment_alone_leaves_none_and_its_parents_as_it_was(
     worker: Start, prefix: str
 ) -> None:
