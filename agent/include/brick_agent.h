@@ -130,7 +130,8 @@ enum brick_outcome {
     BRICK_LAST = 2,      /* end: this key has nothing open now, and is not borrowed */
     BRICK_JOINED = 4,    /* this thread got a lane */
     BRICK_REFUSED = 8,   /* not recorded, and counted */
-    BRICK_UNMATCHED = 16 /* end without a begin, counted */
+    BRICK_UNMATCHED = 16, /* end without a begin, counted */
+    BRICK_AGAIN = 32      /* begin of a node (brick_graph.h): it is in itself, so its time is part of the outer one's */
 };
 
 /* Opens the segment, unless a name or a record did; further calls are harmless. While one thread opens it, the others get

@@ -197,13 +197,16 @@ PyObject *core_node_begin(PyObject *module, PyObject *node)
 {
     uint32_t number;
     if (brick_is_off())
-        Py_RETURN_NONE;
+        Py_RETURN_FALSE;
     if (number_of(node, NULL, &number) != 0)
         return NULL;
     const void *key = core_key();
-    core_begun(brick_node_begin(number, key), key);
-    Py_RETURN_NONE;
+    const unsigned outcome = brick_node_begin(number, key);
+    core_begun(outcome, key);
+    return PyBool_FromLong((outcome & BRICK_AGAIN) != 0);
 }
+
+PyObject *core_context_key(PyObject *module, PyObject *unused) { return PyLong_FromVoidPtr((void *)(uintptr_t)core_key()); }
 
 PyObject *core_node_end(PyObject *module, PyObject *node)
 {

@@ -42,6 +42,7 @@ static void add(struct brick_summary *sum, const struct brick_summary *s)
     sum->count += s->count;
     sum->total += s->total;
     sum->child += s->child;
+    sum->again += s->again;
     sum->squares += s->squares;
     sum->elements += s->elements;
     sum->bytes += s->bytes;
@@ -90,11 +91,12 @@ static PyObject *row_of(const struct brick_segment *s, uint32_t path, uint64_t k
 {
     const uint32_t parent = brick_key_parent(key), layer = brick_key_layer(key), number = brick_key_name(key);
     return Py_BuildValue(
-        "(IlNNlIKKKdKKKKdy#)", path, parent == BRICK_ROOT ? -1L : (long)parent, name_of(s, number), category_of(s, number),
+        "(IlNNlIKKKdKKKKdy#K)", path, parent == BRICK_ROOT ? -1L : (long)parent, name_of(s, number), category_of(s, number),
         layer > BRICK_LAYER_MAX ? -1L : (long)layer, brick_key_unit(key), (unsigned long long)sum->count,
         (unsigned long long)sum->total, (unsigned long long)sum->child, sum->squares, (unsigned long long)sum->min,
         (unsigned long long)sum->max, (unsigned long long)sum->elements, (unsigned long long)sum->bytes,
-        brick_summary_flops(sum), (const char *)sum->histogram, (Py_ssize_t)sizeof sum->histogram);
+        brick_summary_flops(sum), (const char *)sum->histogram, (Py_ssize_t)sizeof sum->histogram,
+        (unsigned long long)sum->again);
 }
 
 /* The counts of spans that are in no summary, over all lanes. */

@@ -401,6 +401,7 @@ unsigned brick_node_begin(uint32_t brick, const void *key)
             f->path = (uint16_t)(path & 0xFFFF);
         else
             outcome |= BRICK_REFUSED;
+        outcome |= (path & BRICK_ENTRY_AGAIN) != 0 ? BRICK_AGAIN : 0u;
     }
     brick_idle(t);
     return outcome;

@@ -46,6 +46,8 @@ class ExecutionGraph:
     def __init__(self, totals: OwnTotals) -> None:
         self.nodes: list[dict[str, Any]] = []
         self._needs: dict[int, list[str]] = {}
+        self._first: dict[str, int] = {}  # the first node of each name
+        self._beside: dict[tuple[int | None, str], int] = {}  # the first one below each node
         self._read(totals.paths)
         pieces = list(self._pieces())
         self._own_ns = [piece.own_ns for piece in pieces]
@@ -63,7 +65,7 @@ class ExecutionGraph:
                 there |= {number, paths[number].parent}
         homes: dict[int, int] = {}
         places: dict[tuple[int, str, int, object], int] = {}
-        for number in sorted(there - {-1}):
+        for number in sorted(there & paths.keys()):  # the place around one may be newer than what was read
             path = paths[number]
             home = homes.get(path.parent, -1)
             if path.unit in (SHAPED, RETURNED, NEEDS, DEFINED, ENDED, TASK):
@@ -119,7 +121,7 @@ class ExecutionGraph:
             node["stated"] = {"count": of.count, "total_ns": of.total_ns, "elements": of.total_elements}
         elif of.count:
             node["count"] += of.count
-            node["total_ns"] = (node["total_ns"] or 0) + of.total_ns
+            node["total_ns"] = (node["total_ns"] or 0) + of.total_ns - path.again_ns
             node["given"] = path.unit != TICKS
         node["elements"] += 0 if path.unit == NODE and node["count"] else of.total_elements
         node["bytes"] += of.total_bytes
@@ -151,6 +153,9 @@ class ExecutionGraph:
     def _pieces(self) -> Iterator[Piece]:
         below: list[list[int]] = [[] for _ in self.nodes]
         for node in self.nodes:
+            self._first.setdefault(node["name"], node["id"])
+            if node["kind"] != "layer":
+                self._beside.setdefault((node["parent"], node["name"]), node["id"])
             if node["parent"] is not None:
                 below[node["parent"]].append(node["id"])
         host_ns = [0.0] * len(self.nodes)
@@ -171,12 +176,10 @@ class ExecutionGraph:
         """The nearest node of that name: a sibling, or a sibling of an ancestor, or the first one."""
         at: int | None = number
         while at is not None:
-            around = self.nodes[at]["parent"]
-            for node in self.nodes:
-                if node["name"] == name and node["parent"] == around and node["kind"] != "layer":
-                    return int(node["id"])
-            at = around
-        return next((int(node["id"]) for node in self.nodes if node["name"] == name), None)
+            at = self.nodes[at]["parent"]
+            if (at, name) in self._beside:
+                return self._beside[at, name]
+        return self._first.get(name)
 
     # ---- reports -----------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@
     profiler.graph_record_kernel("rmsnorm_kernel", ptx_hash, (16, 1, 1), (256, 1, 1), 1024)
     profiler.graph_pop_scope()
 
-Owns: the open scopes of each thread and task, and refusals. Must not know: the form of the graph, which
-`execution_graph` owns. A node is identified by its name and path: a million launches of one kernel at one path are one
-node that counts them.
+Owns: what a call records, and refusals. Must not know: the form of the graph (`execution_graph`), which scopes are open
+in a thread or task (`scopes`). A node is identified by its name and path: a million launches of one kernel at one path
+are one node that counts them.
 
 A node and its time are marks (brick_graph.h), and no statistics include marks, here or in brickd. So a brick that was
 also timed counts once, and a graph changes no total, whether the profiler is enabled, disabled or Off.
@@ -24,27 +24,12 @@ BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task
 
 from __future__ import annotations
 
-import os
-from contextvars import ContextVar
-from dataclasses import dataclass
-
-from brick_agent._compat.profiler.execution_graph import ExecutionGraph
-from brick_agent._compat.profiler.local_totals import amount, member, now_ns, shown
+from brick_agent._compat.profiler.local_totals import amount, member, shown
 from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
 from brick_agent._compat.profiler.own_segment import Recorded
+from brick_agent._compat.profiler.scopes import Scope, scopes_here, set_scopes
 from brick_agent._compat.profiler.timing import SyncMode, Timing, by_name
-from brick_agent._core import (
-    _node,
-    _node_begin,
-    _node_defined,
-    _node_end,
-    _node_task,
-    brick,
-    kernel,
-    layer,
-    needs,
-    transfer,
-)  # fmt: skip
+from brick_agent._core import _node, _node_defined, _node_task, brick, kernel, layer, needs, transfer
 from brick_agent._kernel_source import source
 
 TYPE_CHECKING = False
@@ -55,49 +40,15 @@ if TYPE_CHECKING:
 
     from brick_agent._compat.profiler.brick_ids import BrickId
     from brick_agent._compat.profiler.node import Extent, Node
-    from brick_agent._core import Brick, Layer
+    from brick_agent._core import Brick
 
 DEPTH_MAX = 256
 LAYER_MAX = 16_777_214
 
 
-@dataclass(slots=True)
-class _Scope:
-    """An open scope."""
-
-    owner: Graphed
-    name: str
-    of: Layer | tuple[Brick, ...]  # ends with the scope: a layer, or the nodes that were opened for it
-    since_ns: int | None = None  # when it was opened, if its time is the time for which it is open
-    elements: SupportsIndex = 0
-
-    def end(self) -> None:
-        if not isinstance(self.of, tuple):
-            self.of.__exit__(None, None, None)
-            return
-        for node in reversed(self.of):
-            _node_end(node)
-        if self.since_ns is not None:
-            _node(self.of[0], now_ns() - self.since_ns, self.elements, 0, 0)
-
-
 def _name(of: object) -> str:
     """The name itself, or the agent's name for an object that is not a string."""
     return of if isinstance(of, str) else f"<{type(of).__name__}>"
-
-
-# Never changed in place: a task inherits the scopes that are open around it, and must not end them for others.
-_scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("brick_agent_scopes", default=())
-# The brick that was recorded last outside of scopes, then in each open scope; it launches the kernels that follow.
-_launchers: ContextVar[tuple[Brick | None, ...]] = ContextVar("brick_agent_launchers", default=(None,))
-
-
-def _forked() -> None:
-    _scopes.set(())
-    _launchers.set((None,))
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 class Graphed(Timing):
@@ -150,15 +101,13 @@ class Graphed(Timing):
         """
         if not self._graphing:
             return None
-        open_now = _scopes.get()
-        if len(open_now) >= DEPTH_MAX:
+        if len(scopes_here().open) >= DEPTH_MAX:
             self._local.refuse("scopes too deep", f"no more than {DEPTH_MAX} scopes may be open in each other")
             return None
         scope = self._opened(node)
         if scope is None:
             return None
-        _scopes.set((*open_now, scope))
-        _launchers.set((*_launchers.get(), None))
+        set_scopes(scopes_here().pushed(scope))
         return scope.name
 
     def graph_pop_scope(self) -> str | None:
@@ -168,19 +117,16 @@ class Graphed(Timing):
         >>> profiler.graph_pop_scope() is None
         True
         """
-        open_now = _scopes.get()
-        mine = [place for place, each in enumerate(open_now) if each.owner is self]
-        if not mine:
+        scope, others = scopes_here().popped(self)
+        if scope is None:
             if self._graphing:
                 self._local.refuse(
                     "scopes popped twice", "a scope is popped by the thread or task that pushed it, once"
                 )
             return None
-        place, launchers = mine[-1], _launchers.get()
-        _scopes.set(open_now[:place] + open_now[place + 1 :])
-        _launchers.set(launchers[: place + 1] + launchers[place + 2 :])
-        open_now[place].end()
-        return open_now[place].name
+        set_scopes(others)
+        scope.end()
+        return scope.name
 
     def graph_is_scope_balanced(self) -> bool:
         """Whether this thread or task has popped all scopes that it pushed.
@@ -188,7 +134,7 @@ class Graphed(Timing):
         >>> brick.BrickProfiler().graph_is_scope_balanced()
         True
         """
-        return not any(each.owner is self for each in _scopes.get())
+        return not any(each.owner is self for each in scopes_here().open)
 
     def graph_clear(self) -> None:
         """Pop all scopes that are open here, and begin a new graph. The records stay in the segment.
@@ -205,65 +151,75 @@ class Graphed(Timing):
             self.graph_pop_scope()
         self._graphed.begin()
 
-    def _opened(self, node: Node) -> _Scope | None:
+    def _opened(self, node: Node) -> Scope | None:
+        """Open a scope; None: refused, and nothing is left open."""
+        scope = Scope(self)
+        try:
+            name = self._open(scope, node)
+        except BaseException:  # in strict mode, or an interrupt
+            scope.close()
+            raise
+        if name is None:
+            return None
+        scope.name = name
+        return scope
+
+    def _open(self, scope: Scope, node: Node) -> str | None:
         match node:
             case ExecutionNode.Layer(index):
                 if isinstance(index, bool) or (number := amount(index)) is None or number > LAYER_MAX:
                     self._local.refuse("layers", f"a layer is an integer from 0 to {LAYER_MAX}, not {shown(index)}")
                     return None
-                around = layer(index)
-                around.__enter__()
-                return _Scope(self, f"Layer {index}", around)
+                scope.enter(layer(index))
+                return f"Layer {index}"
             case ExecutionNode.Brick(id, timing_ns, elements):
                 of = self._brick_of(id)
-                return None if of is None else self._begin_node(of, timing_ns, elements)
+                return None if of is None else self._open_node(scope, of, timing_ns, elements)
             case ExecutionNode.Kernel():
-                return self._launched(node)
+                return self._launch(scope, node)
             case ExecutionNode.Transfer(src, dst, size, direction, timing_ns):
                 moved = self.graph_record_transfer(src, dst, size, direction, timing_ns)
-                if moved is None:
-                    return None
-                _node_begin(moved)
-                return _Scope(self, moved, (brick(moved),))
+                if moved is not None:
+                    scope.begin(brick(moved))
+                return moved
             case ExecutionNode.Function(name, file, line):
                 if (of := self._named(name)) is None:
                     return None
-                scope = self._begin_node(of, None, 0)
+                opened = self._open_node(scope, of, None, 0)
                 _node_defined(file, line)
-                return scope
+                return opened
             case ExecutionNode.AsyncTask(name, polls, yields, poll_ns):
                 if (of := self._named(name)) is None:
                     return None
-                scope = self._begin_node(of, poll_ns, 0)
+                opened = self._open_node(scope, of, poll_ns, 0)
                 _node_task(polls, yields)
-                return scope
+                return opened
         self._local.refuse("nodes", f"a scope is a node, as ExecutionNode.Layer(0) is, not {shown(node)}")
         return None
 
-    def _begin_node(
-        self, of: Brick, timing_ns: SupportsFloat | SupportsIndex | None, elements: SupportsIndex
-    ) -> _Scope:
+    def _open_node(
+        self, scope: Scope, of: Brick, timing_ns: SupportsFloat | SupportsIndex | None, elements: SupportsIndex
+    ) -> str:
         given = timing_ns is not None and not (isinstance(timing_ns, (int, float)) and not timing_ns)
         timed = not given and self._mode is not SyncMode.Off
         if not timed:
             _node(of, 0 if timing_ns is None else timing_ns, elements, 0, 0)
-        _node_begin(of)
-        return _Scope(self, of.name, (of,), now_ns() if timed else None, elements)
+        scope.begin(of, elements=elements, timed=timed)
+        return of.name
 
-    def _launched(self, node: ExecutionNode.Kernel) -> _Scope | None:
+    def _launch(self, scope: Scope, node: ExecutionNode.Kernel) -> str | None:
         """Record a launch; its node stays open."""
         if not isinstance(node.name, str):
             self._local.refuse("node names", f"a kernel's name is a text, not {shown(node.name)}")
             return None
-        launcher, of = _launchers.get()[-1], brick(node.name)
-        opened = (of,) if launcher is None else (launcher, of)
+        launcher, of = scopes_here().launchers[-1], brick(node.name)
         if launcher is not None:
-            _node_begin(launcher)
+            scope.begin(launcher)
         kernel(node.name, node.grid, node.block, node.shared_mem, source=node.ptx_hash)
         if node.timing_ns is not None:
             _node(of, node.timing_ns, 0, *node.work())
-        _node_begin(of)
-        return _Scope(self, node.name, opened)
+        scope.begin(of)
+        return node.name
 
     def _named(self, name: str) -> Brick | None:
         if isinstance(name, str):
@@ -290,7 +246,7 @@ class Graphed(Timing):
         if of is None:
             return None
         _node(of, timing_ns, elements, 0, 0)
-        _launchers.set((*_launchers.get()[:-1], of))
+        set_scopes(scopes_here().launched_by(of))
         return of.name
 
     def graph_record_kernel(
@@ -306,10 +262,10 @@ class Graphed(Timing):
         """
         if not self._graphing:
             return None
-        scope = self._launched(ExecutionNode.Kernel(name, ptx_hash, grid, block, shared_mem))
+        scope = self._opened(ExecutionNode.Kernel(name, ptx_hash, grid, block, shared_mem))
         if scope is None:
             return None
-        scope.end()
+        scope.close()
         return name
 
     def graph_record_transfer(
@@ -362,65 +318,3 @@ class Graphed(Timing):
         '0x2457de3a2a827c90'
         """
         return source(ptx, name=name, path=path) if self._graphing else None
-
-    # ---- reports -----------------------------------------------------------------------------------------------------
-
-    def execution_graph(self) -> ExecutionGraph:
-        """The graph of this process since the profiler was made or graph_clear() was called.
-
-        >>> brick.BrickProfiler().execution_graph().nodes
-        []
-        """
-        return ExecutionGraph(self._graphed.read())
-
-    def graph_to_ascii_tree(self) -> str:
-        """The graph as a tree, as in the seed's book.
-
-        >>> profiler = brick.BrickProfiler()
-        >>> profiler.enable_graph()
-        >>> profiler.graph_record_brick(brick.BrickId.RmsNorm, 50_000, elements=4096)
-        'RmsNorm'
-        >>> print(profiler.graph_to_ascii_tree(), end="")
-        RmsNorm  50.0µs (4096 elem)
-        """
-        return self.execution_graph().to_ascii_tree()
-
-    def graph_to_dot(self) -> str:
-        """The graph in DOT.
-
-        >>> brick.BrickProfiler().graph_to_dot().startswith("digraph ExecutionGraph")
-        True
-        """
-        return self.execution_graph().to_dot()
-
-    def critical_path(self) -> tuple[list[int], int]:
-        """The ids of the nodes on the critical path, and its length in nanoseconds.
-
-        >>> brick.BrickProfiler().critical_path()
-        ([], 0)
-        """
-        return self.execution_graph().critical_path()
-
-    def compute_slack(self) -> dict[int, int]:
-        """The slack of each node: by how many ns it may grow before the critical path, by id.
-
-        >>> brick.BrickProfiler().compute_slack()
-        {}
-        """
-        return self.execution_graph().compute_slack()
-
-    def critical_path_summary(self) -> str:
-        """The critical path as text.
-
-        >>> print(brick.BrickProfiler().critical_path_summary().splitlines()[0])
-        Critical Path: 0.00ms (0 nodes)
-        """
-        return self.execution_graph().critical_path_summary()
-
-    def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """The distance of each kernel with FLOP and bytes from the roofline, 0 to 1, by id.
-
-        >>> brick.BrickProfiler().roofline_distance(83.0, 1008.0)
-        {}
-        """
-        return self.execution_graph().roofline_distance(peak_tflops, bandwidth_gb_s)

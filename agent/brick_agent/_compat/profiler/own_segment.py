@@ -17,9 +17,10 @@ from brick_agent._core import _totals
 _TICKS = 0  # enum brick_unit
 _OCTAVE, _QUARTERS, _LAST = 5, 4, 127  # a bucket begins at 2^(5 + n/4) ticks; the last has no end
 
-# path, parent, name, category, layer, unit, count, total, child, squares, min, max, elements, bytes, flops, histogram
+# path, parent, name, category, layer, unit, count, total, child, squares, min, max, elements, bytes, flops, histogram,
+# again
 _Entry = tuple[
-    int, int, str | None, str | None, int, int, int, int, int, float, int, int, int, int, float, bytes
+    int, int, str | None, str | None, int, int, int, int, int, float, int, int, int, int, float, bytes, int
 ]  # fmt: skip
 
 
@@ -32,6 +33,7 @@ class Path:
     unit: int  # enum brick_unit: of its time, or the kind of mark
     declared: str | None  # the category that was declared for its name
     stats: BrickStats  # without a category
+    again_ns: int = 0  # of its total, what is in it twice because it ran in itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +67,19 @@ class Recorded:
         paths, unread = {}, 0
         for entry in entries:
             length = tick_ns if entry[5] == _TICKS else 1.0
-            stats = _since(entry, self._then.get(entry[0]), length)
+            then = self._then.get(entry[0])
+            stats = _since(entry, then, length)
             if stats is None:
                 unread += entry[6]
                 stats = BrickStats(entry[2] or "other")
-            paths[entry[0]] = Path(entry[1], entry[4], entry[5], entry[3], stats)
+            again = entry[16] - (then[16] if then is not None and then[16] <= entry[16] else 0)
+            paths[entry[0]] = Path(entry[1], entry[4], entry[5], entry[3], stats, round(again * length))
         lost = {what: n - self._ledger.get(what, 0) for what, n in ledger.items() if what != "open"}
         return OwnTotals(paths, torn, unread, {"open": ledger.get("open", 0), **lost})
 
 
 def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | None:
-    _, _, name, _, _, _, count, total, child, squares, least, most, elements, size, flops, histogram = now
+    _, _, name, _, _, _, count, total, child, squares, least, most, elements, size, flops, histogram, _ = now
     if count and not tick_ns:
         return None
     stats = BrickStats(name or "other")

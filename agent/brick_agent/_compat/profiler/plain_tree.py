@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 _TITLE = "Execution Graph"  # above several roots
+_DRAWN = 64  # levels that are indented: below them, a node has its depth before its name
 
 
 def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]) -> str:
@@ -22,15 +23,15 @@ def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]
     roots = below[None]
     alone = len(roots) == 1
     lines = [_TITLE] if len(roots) > 1 else []
-    # The text before a node's branch, whether the node is its parent's last child, and the node.
-    to_visit = [("", node is roots[-1], node) for node in reversed(roots)]
+    # The text before a node's branch, whether the node is its parent's last child, its depth, and the node.
+    to_visit = [("", node is roots[-1], 0 if alone else 1, node) for node in reversed(roots)]
     while to_visit:
-        before, last, node = to_visit.pop()
-        root = alone and node["parent"] is None
-        lines.append(f"{'' if root else before + ('└── ' if last else '├── ')}{escaped(text(node))}")
-        inside = "" if root else before + ("    " if last else "│   ")
+        before, last, depth, node = to_visit.pop()
+        branch = before + ("└── " if last else "├── ") if depth else ""
+        lines.append(f"{branch}{f'…{depth} ' if depth > _DRAWN else ''}{escaped(text(node))}")
+        inside = before + ("    " if last else "│   ") if 0 < depth < _DRAWN else before
         children = below[node["id"]]
-        to_visit += [(inside, child is children[-1], child) for child in reversed(children)]
+        to_visit += [(inside, child is children[-1], depth + 1, child) for child in reversed(children)]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -21,7 +21,7 @@ Off.
 Work that ends at a common sync is not measured but bounded, and marked so: each start has the time up to the next one,
 so that the sum is the elapsed time. In the segment it is deferred work like any other, which a daemon evaluates.
 
-The methods graph_* are in brick_agent._compat.profiler.graph; `brickd tree` shows what they record.
+The methods graph_* are in brick_agent._compat.profiler.graph and graph_reports; `brickd tree` shows what they record.
 
 Invariants: no call raises (except with BRICKD_STRICT=1) for wrong options, timers or numbers, or if the sync function
 raises: mistakes are counted and reported; any thread may call anything, but only the thread that started a timer stops
@@ -34,7 +34,7 @@ import math
 
 from brick_agent._compat.functions import detect_backend
 from brick_agent._compat.profiler.brick_ids import BrickCategory, BrickId, category_of
-from brick_agent._compat.profiler.graph import Graphed
+from brick_agent._compat.profiler.graph_reports import GraphReports
 from brick_agent._compat.profiler.local_totals import member, now_ns, shown
 from brick_agent._compat.profiler.own_segment import OwnTotals, Recorded
 from brick_agent._compat.profiler.report import MORE_COLUMNS, ProfilerReport, as_json, as_text, ordered
@@ -54,7 +54,7 @@ _ALWAYS = tuple(category.name for category in BrickCategory)
 
 
 @_own_methods
-class BrickProfiler(Graphed):
+class BrickProfiler(GraphReports):
     """Time bricks under the seed profiler's names; disabled until enable().
 
     name: for its reports. sync: the function that waits for the device; see set_sync_mode for `mode`.

@@ -1,0 +1,73 @@
+"""Reports on the execution graph, under the seed profiler's names: they are those of ExecutionGraph.
+
+Owns: which reports a profiler has. Must not know: how a graph is recorded. Invariant: a report changes nothing.
+"""
+
+from __future__ import annotations
+
+from brick_agent._compat.profiler.execution_graph import ExecutionGraph
+from brick_agent._compat.profiler.graph import Graphed
+
+
+class GraphReports(Graphed):
+    """The execution graph as a tree, a picture and figures."""
+
+    def execution_graph(self) -> ExecutionGraph:
+        """The graph of this process since the profiler was made or graph_clear() was called.
+
+        >>> brick.BrickProfiler().execution_graph().nodes
+        []
+        """
+        return ExecutionGraph(self._graphed.read())
+
+    def graph_to_ascii_tree(self) -> str:
+        """The graph as a tree, as in the seed's book.
+
+        >>> profiler = brick.BrickProfiler()
+        >>> profiler.enable_graph()
+        >>> profiler.graph_record_brick(brick.BrickId.RmsNorm, 50_000, elements=4096)
+        'RmsNorm'
+        >>> print(profiler.graph_to_ascii_tree(), end="")
+        RmsNorm  50.0µs (4096 elem)
+        """
+        return self.execution_graph().to_ascii_tree()
+
+    def graph_to_dot(self) -> str:
+        """The graph in DOT.
+
+        >>> brick.BrickProfiler().graph_to_dot().startswith("digraph ExecutionGraph")
+        True
+        """
+        return self.execution_graph().to_dot()
+
+    def critical_path(self) -> tuple[list[int], int]:
+        """The ids of the nodes on the critical path, and its length in nanoseconds.
+
+        >>> brick.BrickProfiler().critical_path()
+        ([], 0)
+        """
+        return self.execution_graph().critical_path()
+
+    def compute_slack(self) -> dict[int, int]:
+        """The slack of each node: by how many ns it may grow before the critical path, by id.
+
+        >>> brick.BrickProfiler().compute_slack()
+        {}
+        """
+        return self.execution_graph().compute_slack()
+
+    def critical_path_summary(self) -> str:
+        """The critical path as text.
+
+        >>> print(brick.BrickProfiler().critical_path_summary().splitlines()[0])
+        Critical Path: 0.00ms (0 nodes)
+        """
+        return self.execution_graph().critical_path_summary()
+
+    def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
+        """The distance of each kernel with FLOP and bytes from the roofline, 0 to 1, by id.
+
+        >>> brick.BrickProfiler().roofline_distance(83.0, 1008.0)
+        {}
+        """
+        return self.execution_graph().roofline_distance(peak_tflops, bandwidth_gb_s)
