@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.base.units import NOBODY
 from brickd.cli import table as tables
 from brickd.cli import wording
 from brickd.cli.ask import asked
@@ -77,7 +76,7 @@ def bricks(question: BricksQuery, recordings: Sequence[str], more: Sequence[str]
 
 def _render(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> list[str]:
     if not document["workers"]:
-        return [NOBODY]
+        return [wording.no_workers(document)]
     entries, rest = document["bricks"], document["rest"]
     if not entries:
         return [wording.nothing(document)]

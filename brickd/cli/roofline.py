@@ -19,7 +19,6 @@ from brickd.analysis.roofline.roofline import chosen, document
 from brickd.base import escape, state_file, units
 from brickd.base.machine import here
 from brickd.base.paths import runtime
-from brickd.base.units import NOBODY
 from brickd.cli import roofline_svg, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
@@ -98,7 +97,7 @@ def _elsewhere(found: dict[str, Any]) -> list[str]:
 
 def _render(found: dict[str, Any], screen: Screen) -> list[str]:
     if not found["workers"]:
-        return [NOBODY]
+        return [wording.no_workers(found)]
     entries, rest, unknown = found["bricks"], found["rest"], found["unknown"]
     if not entries and not unknown:
         return [wording.nothing(found)]

@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.base.units import NOBODY
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
@@ -106,7 +105,11 @@ def status(
 def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -> list[str]:
     """The lines of the screen."""
     if not document["workers"]:
-        return [NOBODY, *_problems(document, screen), *wording.removed(document["removed"], screen)]
+        return [
+            wording.no_workers(document),
+            *_problems(document, screen),
+            *wording.removed(document["removed"], screen),
+        ]
     lines = _services(document, screen) + _problems(document, screen)
     lines += wording.removed(document["removed"], screen) + _numerics(document, screen) + _unproven(document, screen)
     lines += _workers(document, screen)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import click
 
 from brickd.base import escape, units
-from brickd.base.units import NOBODY
 from brickd.cli import table as tables
 from brickd.cli import tree_notes, wording
 from brickd.cli.ask import asked
@@ -116,7 +115,7 @@ def tree(
 def render(document: dict[str, Any], screen: Screen, *, critical: bool = False, more: Sequence[str] = ()) -> list[str]:
     """The lines of the screen."""
     if not document["workers"]:
-        return [NOBODY]
+        return [wording.no_workers(document)]
     if not document["nodes"] and not document["hidden_nodes"]:
         return [wording.nothing(document)]
     if critical:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from brickd.base import escape, units
-from brickd.base.units import NOBODY
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import ask_daemon, asked
@@ -156,7 +155,7 @@ def _render(document: Document, screen: Screen, manifest: str) -> list[str]:
         if verdict := _verdict(service, manifest):
             lines.append(escape.text(f"{service['service']}: {verdict}" if several else verdict, screen.width))
     if not document["services"]:
-        lines.append(NOBODY)
+        lines.append(wording.no_workers(document))
     if "tensors" in document:
         lines += ["", *tables.figures(_TENSORS, document["tensors"], screen.width)]
     elif document["differing"]:

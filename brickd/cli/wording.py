@@ -41,6 +41,11 @@ NOT_COMPARED = {
 }
 
 
+def no_workers(document: dict[str, Any]) -> str:
+    """The line of a document without workers."""
+    return "no workers: the recording has none" if "recording" in document else units.NOBODY
+
+
 def identifier(number: int | str | None) -> str:
     """A number that is a name, such as a layer, a thread or a checksum, as a cell."""
     return "-" if number is None else str(number)

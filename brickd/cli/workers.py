@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from brickd.base import units
-from brickd.base.units import NOBODY
 from brickd.cli import table as tables
 from brickd.cli import wording
 from brickd.cli.ask import asked
@@ -65,7 +64,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     notes = [line for problem in document["problems"] for line in wording.problem(problem, screen)]
     notes += [*wording.silenced(document["silenced"]), *wording.removed(of, screen)]
     if not workers:
-        return [NOBODY, *notes]
+        return [wording.no_workers(document), *notes]
     used = any(worker["rss_bytes"] is not None for worker in workers)
     figures = (*_FIGURES, *(_USAGE if used else ()), _OPEN)
     return tables.figures(figures, map(wording.worker_row, workers), screen.width) + notes

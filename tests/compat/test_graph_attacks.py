@@ -160,8 +160,8 @@ pause()
 
 
 def test_the_bare_tree_of_a_deep_chain_is_short() -> None:
-    node: dict[str, Any] = {"kind": "brick", "kernel": None, "transfer": None, "task": None, "definitions": [], "stated": None}
-    node |= {"total_ns": None, "elements": 0, "count": 1}
+    node: dict[str, Any] = {"kind": "brick", "total_ns": None, "elements": 0, "count": 1, "definitions": []}
+    node |= dict.fromkeys(("kernel", "transfer", "task", "stated"))
     nodes = [{**node, "id": n, "parent": n - 1 if n else None, "name": "a", "order": n} for n in range(20_000)]
     lines = plain_tree(nodes, str).splitlines()
     assert lines[64] == " " * 4 * 63 + "└── a"

@@ -44,6 +44,11 @@ report([t is same, t.kernel_name, t.layer_idx, t.position, t.backend, t.input_ch
     assert found == [True, "rope_neox", 3, 17, "cuda", *checksums, '{"dim":64}', 12.5, "rope_neox", 3, 12_500]
 
 
+def test_what_a_trace_was_not_given_is_none() -> None:
+    trace = brick.KernelTrace("k")
+    assert (trace.params, trace.time_us, trace.input_checksum, trace.output_checksum) == (None, None, None, None)
+
+
 def test_the_seeds_checksum_is_shown_beside_ours() -> None:
     trace = trace_of(T(output=[1, 2, 3]))
     assert (trace.fnv1a, trace.output_checksum) == ("1de40d89811fe258", "78bae40d05ce2a1b")

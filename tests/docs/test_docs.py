@@ -46,6 +46,20 @@ def test_each_row_of_the_page_on_security_names_a_test(heading: str) -> None:
     assert [row for row in rows if not named(row) and "as above" not in row.rpartition("| ")[0]] == []
 
 
+def test_the_page_of_the_gaps_has_fifty_rows_and_a_test_in_each() -> None:
+    _, *rows = re.findall(r"^\| (?!---)(.*) \|$", (ROOT / "docs" / "porting-status.md").read_text(), re.MULTILINE)
+    assert len(rows) == 50
+    assert [row for row in rows if not named(row.rpartition(" | ")[2])] == []
+    statuses = {row.split(" | ")[2] for row in rows}
+    assert statuses == {"works", "other name", "mended", "replaced", "not here"}
+
+
+def test_each_old_protocol_has_a_test_of_its_number() -> None:
+    texts = [path.read_text() for path in (ROOT / "tests" / "compat").glob("*.py")]
+    numbers = {int(number) for text in texts for number in re.findall(r"^def test_f(\d+)_", text, re.MULTILINE)}
+    assert numbers == set(range(101, 111))
+
+
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 

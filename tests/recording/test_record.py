@@ -75,6 +75,15 @@ def test_a_recording_without_a_daemon_shows_what_the_machine_showed(worker: Star
     assert brickd("status", file, "api/7").returncode == 4
 
 
+def test_a_recording_without_workers_is_unhealthy_and_is_not_this_machine(prefix: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "empty.brick")
+    assert record("-o", file, "--duration", "0.05")["workers"] == 0
+    ended = brickd("status", "--check", file)
+    assert (ended.returncode, ended.stdout.split(" (")[0]) == (1, "unhealthy: no worker, expected at least one")
+    for verb in ("status", "bricks", "tree", "workers"):
+        assert brickd(verb, file).stdout.splitlines()[0] == "no workers: the recording has none"
+
+
 def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start, tmp_path: Path) -> None:
     with running() as daemon:
         started(worker, BRICKD_WORKER="0", **STILL)
