@@ -172,7 +172,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 9
+#define BRICK_MINOR 10
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -431,13 +431,17 @@ struct brick_lane {
     uint64_t reserved2[3];   /* since 1.6: see BRICK_LANE_* */
     /* lines 3, 4 */
     uint64_t event_dropped[BRICK_KINDS]; /* by kind, for any reason */
-    uint64_t reserved3[8];
+    uint64_t reserved3[8];               /* since 1.10: see BRICK_LANE_WEIGHTS_* */
 };
 BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
 
 /* Since 1.6, in `reserved2`. Marks may use half of the paths and half of the names; the other half is for spans. */
 #define BRICK_LANE_MARKS 0         /* attempts */
 #define BRICK_LANE_MARKS_REFUSED 1 /* attempts that found no room */
+
+/* Since 1.10, in `reserved3` of lane 0: when the weights of the process are read again. */
+#define BRICK_LANE_WEIGHTS_EVERY 0 /* ns from one scan to the next, as the host set it; 0: it set none */
+#define BRICK_LANE_WEIGHTS_ONCE 1  /* watched weights that are read at load and on a consumer's request only */
 BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a line of their own");
 BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a line of their own");
 
@@ -827,6 +831,8 @@ static const struct brick_field brick_fields[] = {
     {"summary", "flops", (uint32_t)(offsetof(struct brick_summary, reserved) + 8u * BRICK_SUMMARY_FLOPS), 8, 'd'},
     {"lane", "marks", (uint32_t)(offsetof(struct brick_lane, reserved2) + 8u * BRICK_LANE_MARKS), 8, 'Q'},
     {"lane", "marks_refused", (uint32_t)(offsetof(struct brick_lane, reserved2) + 8u * BRICK_LANE_MARKS_REFUSED), 8, 'Q'},
+    {"lane", "weights_every", (uint32_t)(offsetof(struct brick_lane, reserved3) + 8u * BRICK_LANE_WEIGHTS_EVERY), 8, 'Q'},
+    {"lane", "weights_once", (uint32_t)(offsetof(struct brick_lane, reserved3) + 8u * BRICK_LANE_WEIGHTS_ONCE), 8, 'Q'},
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
     {"control", "attached", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_ATTACHED), 8, 'Q'},
     {"control", "epoch", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_EPOCH), 8, 'Q'},

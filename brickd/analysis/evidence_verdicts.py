@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 Proof = Literal["equal", "diverged", "unproven"]
 
 LATER = "not available in this version"
-# At least so long, and two scans of each worker. By default a scan begins 200 times its own length after the last one.
+# Two scans of each worker, and at least this: by default, and where the host sets how often weights are read again.
 WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
+WEIGHTS_WINDOW_SET_NS = 600_000_000_000
 _REASONS = {
     "alone": "without a counterpart in another worker",
     "stateful": "of stateful kernels",
@@ -150,7 +151,7 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
 
 def _window_ns(worker: ComparedWorker) -> int:
     """How long a reading of all of its weights counts."""
-    return max(WEIGHTS_WINDOW_NS, 2 * worker.interval_ns)
+    return max(WEIGHTS_WINDOW_SET_NS if worker.every_ns else WEIGHTS_WINDOW_NS, 2 * worker.period_ns)
 
 
 def _is_late(worker: ComparedWorker) -> bool:

@@ -220,6 +220,8 @@ def _of_worker(worker: Mapping[str, Any], *, recorded: bool) -> Iterator[str]:
         yield f"{known} of {watched} tensors are known: others are still to come"
     if unreadable:
         yield f"{units.many(unreadable, 'tensor')} cannot be read: on a device, sparse, or of no known type"
+    if once := worker.get("tensors_load_only", 0):  # an older daemon does not know
+        yield f"{units.many(once, 'tensor')} read at load only{'' if recorded else ' (brickd weights --rescan)'}"
     for reason, count in worker["not_comparable"].items():
         yield f"{units.many(count, 'tensor')} not compared: {_REASONS[reason]}"
     if worker["missing"]:

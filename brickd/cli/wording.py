@@ -190,8 +190,11 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
     if not total("workers_equal") and not total("workers_odd"):
         return f"weights: nothing comparable in {workers}"
     ages = [service["age_ns"] for service in services if service["verdict"] != "nothing"]
-    age = "" if None in ages else f" ({units.duration(max(ages))} ago)"
+    when = [] if None in ages else [f"{units.duration(max(ages))} ago"]
     differ, compared, unreadable = total("differ"), total("compared"), total("unreadable")
+    if once := sum(service.get("load_only", 0) for service in services):  # an older daemon does not know
+        when += ["read at load only" if once >= compared else f"{units.count(once)} read at load only"]
+    age = f" ({', '.join(when)})" if when else ""
     what = units.many(compared, "tensor")
     if differ:
         what = f"{units.count(differ)} of {what} {'differs' if differ == 1 else 'differ'}"

@@ -152,6 +152,8 @@ class Lane(TypedDict):
     event_dropped: tuple[int, ...]
     marks: int
     marks_refused: int
+    weights_every: int
+    weights_once: int
 
 class Consumer(TypedDict):
     span: tuple[int, int]

@@ -70,6 +70,7 @@ def _worker(found: ComparedWorker) -> Document:
         "tensors": found.known,
         "tensors_watched": found.watched,
         "tensors_unreadable": found.unreadable,
+        "tensors_load_only": found.load_only,
         "scans": found.scans,
         "generation": None if found.generation is None else f"{found.generation:016x}",
         "age_ns": found.age_ns,

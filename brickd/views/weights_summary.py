@@ -140,6 +140,7 @@ def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
         "tensors": judged.tensors,
         "watched": max((worker.watched for worker in judged.workers), default=0),
         "unreadable": max((worker.unreadable for worker in judged.workers), default=0),
+        "load_only": max((worker.load_only for worker in judged.workers), default=0),
         "compared": judged.compared,
         "differ": len({row.tensor for row in judged.differing}),
         "age_ns": judged.age_ns,

@@ -123,6 +123,13 @@ def test_a_name_that_a_minor_gave_to_what_was_reserved_lies_within_it() -> None:
     assert words >= len(named)
     ((start, _),) = [(row[1], row[2]) for row in of("header") if row[0] == "reserved"]
     assert [row[1:] for row in _reader.later() if row[0] == "header"] == [("rate", start, 1, "I")]
+    starts = {row[0]: row[1] for row in of("lane")}
+    assert [row[1:] for row in _reader.later() if row[0] == "lane"] == [
+        ("marks", starts["reserved2"], 1, "Q"),
+        ("marks_refused", starts["reserved2"] + 8, 1, "Q"),
+        ("weights_every", starts["reserved3"], 1, "Q"),
+        ("weights_once", starts["reserved3"] + 8, 1, "Q"),
+    ]
     ((start, _),) = [(row[1], row[2]) for row in of("summary") if row[0] == "reserved"]
     assert [row[1:] for row in _reader.later() if row[0] == "summary"] == [("flops", start, 1, "d")]
 

@@ -12,6 +12,7 @@
 #include "writer/lifecycle.h"
 
 #include "brick_graph.h"
+#include "brick_weights.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -220,6 +221,24 @@ static void graph(uint32_t brick, uint64_t time)
     brick_source_tell(&source, brick_source_hash(source.text, source.length), NULL, &piece);
 }
 
+static enum brick_held unreadable(void *host, uint64_t number, struct brick_tensor *tensor)
+{
+    return BRICK_UNREADABLE;
+}
+
+/* Since 1.10: weights that the host has read again each hour, one of them at load only. */
+static void watch(uint64_t time)
+{
+    static struct brick_weight each[2];
+    static struct brick_weights weights = {
+        .each = each, .count = 2, .hold = unreadable, .rescan_ns = UINT64_C(3600000000000)};
+    at(time);
+    brick_weight_named(&each[0], "layers.0.up", 11);
+    brick_weight_named(&each[1], "layers.0.down", 13);
+    each[1].seldom = 1;
+    brick_weights_load(&weights);
+}
+
 /* The same key for everybody. */
 static void key_file(char *path, size_t size)
 {
@@ -288,6 +307,7 @@ int main(int argc, char **argv)
     draw(ffn, 26500);
     graph(ffn, 27000);
     ask(0);
+    watch(29000);
     at(30000);
     brick_begin(block, NULL, NULL); /* stays open */
     at(30500);

@@ -140,6 +140,9 @@ static uint64_t obey(char letter)
     case 'a':
         weights.rescan_ns = BRICK_RESCAN_AUTO;
         return 0;
+    case 's':
+        each[0].seldom = 1;
+        return 0;
     case 'm':
         moving = 1;
         return 0;

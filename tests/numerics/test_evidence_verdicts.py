@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from made_up import MadeUp
-from weighed import Weighed, several
+from weighed import SECOND, Weighed, several
 
 from brickd.analysis.evidence_news import REPORTED_MAX, About, EvidenceNews
 from brickd.analysis.evidence_verdicts import (
@@ -208,6 +208,21 @@ def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> Non
     assert (found.verdict, found.window_ns) == ("unproven", WEIGHTS_WINDOW_NS)
     alone = WeightsVerdict("api", (row, row, row._replace(compared=0, age_ns=2 * far)), 1, 1, (), 0)
     assert of(None, weights=[alone])["weights"].verdict == "equal", "what was not compared has no age"
+
+
+@pytest.mark.parametrize(("every_s", "interval_s", "window_s"), [(3_600, 0, 7_200), (90, 0, 600), (90, 400, 800)])
+def test_a_worker_whose_host_sets_how_often_weights_are_read_has_two_of_its_periods_from_the_load_on(
+    every_s: int, interval_s: int, window_s: int
+) -> None:
+    row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, 0, 7, compared=1)
+    set_ = row._replace(every_ns=every_s * SECOND, interval_ns=interval_s * SECOND)
+
+    def judged(age_ns: int) -> EvidenceVerdict:
+        return of(None, weights=[WeightsVerdict("api", (set_._replace(age_ns=age_ns),), 1, 1, (), 0)])["weights"]
+
+    found = judged(window_s * SECOND)
+    assert (found.verdict, found.window_ns) == ("equal", window_s * SECOND)
+    assert judged(window_s * SECOND + 1).verdict == "unproven"
 
 
 # ---- events

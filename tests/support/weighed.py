@@ -42,6 +42,8 @@ class Weighed:
         scans: int = 1,
         key: int = 7,
         alive: bool = True,
+        every: int = 0,
+        once: int = 0,
     ) -> str:
         """A worker: its name behind the service is its coordinates."""
         reading = MadeUp(service=service, now=NOW).reading()
@@ -49,7 +51,9 @@ class Weighed:
         header: Any = {**reading.header, "uuid": uuid, "coordinates": name.partition("/")[2].encode()}
         process: Any = {**reading.process, "weights": watched, "scans": scans, "key": key}
         reading = replace(reading, header=header, process=process, pid=1 if alive else None)
-        self.workers.append(Worker(name, reading, ledger_of(reading)))
+        ledger, other = ledger_of(reading), {"weights_every": 7, "weights_once": 7}
+        lanes: Any = [(1, other, {}), (0, {"weights_every": every, "weights_once": once}, {})] if every or once else []
+        self.workers.append(Worker(name, replace(reading, lanes=lanes), ledger))
         self._producers[name] = self.numerics.producer(uuid.hex(), service, self._tables, "")
         return name
 

@@ -716,6 +716,28 @@ def test_a_copy_to_be_looked_at_stays_as_it_was() -> None:
     assert (judged.verdict, judged.equal, judged.tensors, list(copy)) == ("equal", 2, 4, uuids[:2])
 
 
+def test_what_a_worker_reads_at_load_only_is_counted_as_it_plans_and_as_far_as_it_is_known() -> None:
+    weighed = Weighed()
+    for number, once in enumerate((0, 1, 9)):
+        weighed.add(f"api/{number}", watched=9, scans=2, once=once)
+    add_to_all(weighed, tensors=2)
+    assert [worker.load_only for worker in weighed.judged().workers] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("every_s", "period_s"), [(0, 300), (1, 1), (900, 900)])
+def test_what_was_not_read_again_for_two_periods_counts_as_read_at_load_only(every_s: int, period_s: int) -> None:
+    weighed = several("api/0", watched=2, every=every_s * SECOND)
+    weighed.add_weight("api/0", 1, ticks=NOW)
+    (worker,) = weighed.judged().workers
+    assert (worker.age_ns, worker.every_ns, worker.period_ns) == (0, every_s * SECOND, period_s * SECOND)
+    assert worker._replace(age_ns=2 * worker.period_ns).load_only == 0
+    assert worker._replace(age_ns=2 * worker.period_ns + 1).load_only == 1
+    assert worker._replace(age_ns=2 * worker.period_ns + 1, scans=2).load_only == 0, "it was read again"
+    assert worker._replace(age_ns=None).load_only == 0, "of a worker that has ended nothing is overdue"
+    longer = worker._replace(interval_ns=1_000 * SECOND)
+    assert longer.period_ns == 1_000 * SECOND
+
+
 @pytest.mark.parametrize(
     ("scans", "readings", "interval_s"),
     [

@@ -11,6 +11,7 @@ from conftest import SHM, reading, readings
 from faults import ALERT, Compile, Start, order, program
 from faults import native as running
 from test_lost import taken_away
+from verbs import brickd, document
 from watched import PAGE, PROGRAM, Record, emptied, found, left_by
 
 from brickd.shm.segment import open_segment
@@ -381,6 +382,30 @@ def test_an_engine_without_a_time_between_scans_begins_one_200_times_as_late_as_
         assert order(process, "l") == [5]
         order(process, "aw")  # one such wait: 200 times what takes long on a loaded machine is very long
         assert reading(prefix).process["scans"] == 2
+
+
+def plan(of: Reading) -> tuple[int, int]:
+    """How far apart the host has scans begin, and how many weights are read at load only."""
+    ((_, lane, _),) = of.lanes
+    return lane["weights_every"], lane["weights_once"]
+
+
+def test_a_segment_has_how_often_weights_are_read_again_and_how_many_at_load_only(engine: Path, prefix: str) -> None:
+    with running(engine) as process:
+        order(process, "l")
+        assert plan(reading(prefix)) == (0, 5), "without a time between scans, all are read at load only"
+        (worker,) = document("weights", code=6)["workers"]
+        assert (worker["tensors"], worker["tensors_load_only"]) == (3, 3)
+        assert "3 tensors read at load only (brickd weights --rescan)" in brickd("weights").stdout
+        order(process, "rl")
+        assert plan(reading(prefix)) == (1, 0)
+        order(process, "al")
+        assert plan(reading(prefix)) == (0, 0)
+        order(process, "sl")
+        assert plan(reading(prefix)) == (0, 1)
+        taken_away(prefix, "reopen")
+        order(process, "n")
+        assert plan(reading(prefix)) == (0, 1), "also in the next segment"
 
 
 def test_a_load_that_meets_a_turn_is_left_to_the_turns(engine: Path, prefix: str) -> None:

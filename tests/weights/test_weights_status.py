@@ -121,6 +121,22 @@ def test_how_much_was_compared_is_said_beside_who_is_equal() -> None:
     assert line(weighed.judged()).startswith("weights: 2 of 3 workers equal, 1 of 1 tensor differs (")
 
 
+def test_what_is_read_at_load_only_is_said_beside_how_old_it_is() -> None:
+    weighed = Weighed()
+    for name in THREE:
+        weighed.add(name, watched=2, once=2)
+        for layer in range(2):
+            weighed.add_weight(name, layer, "w", layer)
+    judged = weighed.judged()
+    age = "16.7 min ago"
+    assert line(judged) == f"weights: 3 of 3 workers equal, 2 tensors ({age}, read at load only)"
+    again = [each._replace(scans=2, once=once) for each, once in zip(judged.workers, (1, 0, 0), strict=True)]
+    partly = judged._replace(workers=tuple(again))
+    assert line(partly) == f"weights: 3 of 3 workers equal, 2 tensors ({age}, 1 read at load only)"
+    ended = judged._replace(workers=tuple(each._replace(age_ns=None) for each in judged.workers))
+    assert line(ended) == "weights: 3 of 3 workers equal, 2 tensors (read at load only)"
+
+
 def test_of_several_services_the_sums_are_said() -> None:
     weighed = several(*THREE, watched=1)
     weighed.add("batch/0", service="batch")

@@ -168,6 +168,17 @@ static void publish_count(const struct brick_weights *w)
     brick_store_relaxed(&process()->reserved[BRICK_PROCESS_WEIGHTS], w->count - w->gone);
 }
 
+/* When they are read again. */
+static void publish_plan(const struct brick_weights *w)
+{
+    uint64_t *words = brick_lane_of(brick_segment_now(), 0)->reserved3, once = 0;
+    for (uint64_t n = 0; n < w->count; n++)
+        once += w->rescan_ns == 0 || w->each[n].seldom != 0;
+    brick_store_relaxed(&words[BRICK_LANE_WEIGHTS_EVERY], w->rescan_ns != BRICK_RESCAN_AUTO ? w->rescan_ns : 0);
+    brick_store_relaxed(&words[BRICK_LANE_WEIGHTS_ONCE], once);
+    publish_count(w);
+}
+
 /* Goes on to the next tensor. */
 static void read_over(struct brick_weights *w, uint32_t gone)
 {
@@ -321,7 +332,7 @@ static void follow(struct brick_weights *w)
     w->segment = s;
     w->recorded = 0;
     w->asked = asked_now();
-    publish_count(w);
+    publish_plan(w);
 }
 
 static int has_more(const struct brick_weights *w) { return w->recorded < w->count; }
@@ -445,7 +456,7 @@ void brick_weights_go_on(struct brick_weights *w, const struct brick_weights *ol
     w->seldom = old->seldom;
     w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* and of this turn, which began at seen_ns */
     brick_weights_took(w, w->spent_ns - old->spent_ns);
-    publish_count(w);
+    publish_plan(w);
 }
 
 void brick_weights_turn(struct brick_weights *w)

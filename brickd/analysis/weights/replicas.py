@@ -114,7 +114,7 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
         return ComparedWorker(name, uuid, service, shard, 0, watched, scans, None, None, key, unreadable=unreadable)
     holds = without_gone(holds, watched)
     known = holds.known
-    age_ns, interval_ns = None, 0
+    age_ns, interval_ns, (every_ns, once) = None, 0, _plan(worker)
     if known and reading.alive and reading.now_ticks is not None:
         oldest = min(compress(holds.ticks, holds.now))
         age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
@@ -132,7 +132,9 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
         key,
         unreadable=min(max(0, watched - known), unreadable),
         refused=holds.refused,
+        every_ns=every_ns,
         interval_ns=interval_ns,
+        once=once,
         holds=alike.elsewhere,
         reasons=dict(alike.reasons),
         **alike.counts,
@@ -150,6 +152,12 @@ def _interval(holds: Holds, scans: int) -> float:
     if scans < 2:
         return _RESCAN_TIMES * spread
     return max(spread, (max(ticks) - min(compress(holds.first_ticks, holds.now))) / (scans - 1))
+
+
+def _plan(worker: Worker) -> tuple[int, int]:
+    """From one scan to the next in ns, as the host set it (0: not), and how many weights are read at load only."""
+    lanes = (lane for number, lane, _ in worker.reading.lanes if number == 0)
+    return next(((lane["weights_every"], lane["weights_once"]) for lane in lanes), (0, 0))
 
 
 def refused(worker: Worker) -> int:

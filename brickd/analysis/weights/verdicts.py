@@ -20,6 +20,8 @@ Why = Literal["outlier", "changed", "disagree"]
 State = Literal["differs", "disagrees", "equal", "not comparable", "unknown"]
 Verdict = Literal["equal", "differ", "nothing"]
 
+RESCAN_NS = 300_000_000_000  # of brick_agent: from one scan to the next, unless the host sets another time
+
 
 class WeightOutlier(NamedTuple):
     """A worker with another tensor than the others.
@@ -109,7 +111,9 @@ class ComparedWorker(NamedTuple):
         inf: tensors with any.
         unreadable: tensors that will not be known, as far as its counts show.
         refused: records for which there was no room.
+        every_ns: from one scan to the next, as its host set it; 0: it set none.
         interval_ns: from one scan to the next, as far as its readings show.
+        once: tensors that are to be read at load only.
         holds: the other shard whose tensors it holds.
         reasons: why tensors were not compared.
     """
@@ -133,7 +137,9 @@ class ComparedWorker(NamedTuple):
     inf: int = 0
     unreadable: int = 0
     refused: int = 0
+    every_ns: int = 0
     interval_ns: int = 0
+    once: int = 0
     holds: str | None = None
     reasons: Mapping[str, int] = MappingProxyType({})
 
@@ -141,6 +147,17 @@ class ComparedWorker(NamedTuple):
     def unread(self) -> int:
         """The tensors that are not known yet."""
         return max(0, self.watched - self.known - self.unreadable)
+
+    @property
+    def period_ns(self) -> int:
+        """From one scan to the next: as planned, or longer, as its readings show."""
+        return max(self.every_ns or RESCAN_NS, self.interval_ns)
+
+    @property
+    def load_only(self) -> int:
+        """The known tensors that have been read at load only: as planned, or though two scans are overdue."""
+        overdue = self.scans < 2 and self.age_ns is not None and self.age_ns > 2 * self.period_ns
+        return self.known if overdue else min(self.known, self.once)
 
     @property
     def state(self) -> State:
