@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from benchmarks.faulty import command, frozen, judged
 from benchmarks.faulty.cells import ARCHITECTURES, EQUAL, UNIQUE, Cell, FinishedCells, drawn
 from benchmarks.faulty.driven import Worker
 from benchmarks.faulty.judged import AFTER, BEFORE, DURING, Look, Site, Truth, Verdict, within
-from benchmarks.workplace import workplace
+from benchmarks.workplace import Workplace, workplace
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -322,7 +323,7 @@ def test_healthy_minutes_are_judged_where_there_are_enough_and_false_alarms_alwa
 def test_a_report_says_the_seed_and_has_a_row_for_each_fault_and_architecture() -> None:
     found = command.report([result(**NAMED), result(fault="stuck", skipped="no model"), result(fault="none")], 7)
     document = json.loads(found.json())
-    assert document["machine"]["seed"] == 7
+    assert (document["machine"]["seed"], document["machine"]["brickd"]) == (7, version("brickd"))
     assert [row["fault"] for row in document["verdicts"]["rows"]] == ["eps", "none", "stuck"]
     assert "seed 7" in found.text()
 
@@ -383,6 +384,35 @@ def test_a_file_of_another_run_or_under_other_limits_is_not_continued(
     monkeypatch.setattr(frozen, "NAN_CALLS", 21)
     with pytest.raises(RuntimeError, match="other limits"):
         FinishedCells.resumed(file, None, quick=True)
+
+
+@pytest.mark.parametrize(("made_by", "called"), [("0.9.9", "0.9.9"), (None, "(version not known)")])
+def test_a_file_of_another_version_is_not_continued_and_the_message_has_both(
+    tmp_path: Path, made_by: str | None, called: str
+) -> None:
+    file = tmp_path / "kept"
+    FinishedCells.begun(file, 5, quick=True)
+    head = json.loads(file.read_text())
+    assert head.pop("brickd") == version("brickd")
+    file.write_text(json.dumps(head | ({} if made_by is None else {"brickd": made_by})) + "\n")
+    with pytest.raises(RuntimeError) as refused:
+        FinishedCells.resumed(file, None, quick=True)
+    assert str(refused.value) == f"{file} is of brickd {called}, this is {version('brickd')}: run without --resume"
+
+
+def test_a_result_without_what_a_report_needs_is_refused_with_its_cell(tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    old = result() | {"cell": "vit/eps/equal"}
+    FinishedCells.begun(file, 5, quick=True).add({name: value for name, value in old.items() if name != "times_slower"})
+    with pytest.raises(RuntimeError, match="the result of vit/eps/equal has no times_slower: run without --resume"):
+        FinishedCells.resumed(file, None, quick=True)
+
+
+def test_a_run_that_cannot_be_resumed_ends_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "KEPT", tmp_path)
+    monkeypatch.setattr(command, "_WANTED", ())
+    with pytest.raises(SystemExit, match=r"full\.jsonl does not exist: nothing to resume"):
+        command.run(cast(Workplace, None), quick=False, resume=True)
 
 
 # ---- driven

@@ -2,7 +2,7 @@
 
 Owns: the list of cells, their order and seeds, the form of the file. Must not know: models, brickd. Invariants: the
 same seed draws the same cells in the same order; a cell's seed depends only on the run's seed and the cell; a file is
-continued only under its original limits.
+continued only by the same version of brickd, under its original limits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ class FinishedCells:
     def begun(cls, file: Path, seed: int, *, quick: bool) -> FinishedCells:
         """Begin a file; replaces an existing one."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"seed": seed, "quick": quick, "limits": table()}) + "\n", encoding="utf-8")
+        head = {"brickd": version("brickd"), "seed": seed, "quick": quick, "limits": table()}
+        file.write_text(json.dumps(head) + "\n", encoding="utf-8")
         return cls(file, seed, quick=quick, results={})
 
     @classmethod
@@ -94,10 +96,18 @@ class FinishedCells:
         content = file.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         head, *lines = map(json.loads, whole.splitlines() or [b"{}"])
+        if head.get("brickd") != version("brickd"):
+            raise RuntimeError(
+                f"{file} is of brickd {head.get('brickd', '(version not known)')}, this is {version('brickd')}: run"
+                " without --resume"
+            )
         if head.get("limits") != table():
             raise RuntimeError(f"{file} was begun under other limits: run without --resume")
         if head["quick"] != quick or seed not in (None, head["seed"]):
             raise RuntimeError(f"{file} is of seed {head['seed']}{' with --quick' if head['quick'] else ''}")
+        for each in lines:
+            if "times_slower" not in each:
+                raise RuntimeError(f"{file}: the result of {each['cell']} has no times_slower: run without --resume")
         if whole != content:
             file.write_bytes(whole)
         return cls(file, head["seed"], quick=quick, results={each["cell"]: each for each in lines})

@@ -11,6 +11,7 @@ import secrets
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,10 @@ def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = F
         return Report("verdicts", machine.facts(), [Table("verdicts", "Faults", [_skipped(why)])])
     file = KEPT / ("quick.jsonl" if quick else "full.jsonl")
     if resume:
-        finished = FinishedCells.resumed(file, seed, quick=quick)
+        try:
+            finished = FinishedCells.resumed(file, seed, quick=quick)
+        except RuntimeError as error:
+            raise SystemExit(str(error)) from None
     else:
         finished = FinishedCells.begun(file, secrets.randbits(32) if seed is None else seed, quick=quick)
     progress(f"seed {finished.seed}; finished cells are kept in {file}")
@@ -110,7 +114,7 @@ def report(results: Sequence[Mapping[str, Any]], seed: int) -> Report:
     quiet = "Healthy stretches: all before a fault, after it, and without one"
     return Report(
         "verdicts",
-        machine.facts() | {"seed": seed},
+        machine.facts() | {"brickd": version("brickd"), "seed": seed},
         [Table("verdicts", title, rows), Table("healthy", quiet, [healthy(results)])],
     )
 
