@@ -1,8 +1,7 @@
 """The process that shares the only processor that another process may use.
 
 Owns: how other processes are read for that. Must not know: callers. Invariants: a process that may use several
-processors shares none; one scan of all processes serves any number of them; a value that cannot be read is None;
-nothing is written.
+processors shares none; one scan of all processes serves any number of them; an unreadable value is None.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ class CpuSharing:
     def of(self, cpus: Mapping[int, int]) -> dict[int, int]:
         """The other process that ran most on each process's processor since the last call, if any.
 
-        `cpus`: the only processor of each process. The first call, and a call after one with an empty `cpus`, return
-        nothing.
+        `cpus`: the only processor of each process. The first call, and one after an empty `cpus`, return nothing.
         """
         before, self._before = self._before, {}
         took: dict[int, dict[int, int]] = {}  # by processor and process

@@ -1,8 +1,7 @@
 """JSON values that brickd stores: encoded in pieces, checked one by one when decoded.
 
 Owns: the checks of numbers, texts and lists. Must not know: files, what a value means. Invariants: a check returns its
-value, or raises ValueError with the value found and the value expected; pieces of JSON add up to the encoding of the
-whole.
+value, or raises ValueError with the value found and the value expected; joined pieces are the encoding of the whole.
 """
 
 from __future__ import annotations

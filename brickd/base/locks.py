@@ -1,7 +1,6 @@
 """POSIX locks of single bytes: the kernel knows the holder, in every pid namespace.
 
-Owns: how a lock is taken, its holder, the holder's name. Must not know: the meaning of a byte. Invariant: no call
-blocks.
+Owns: how a lock is taken, its holder, the holder's name. Must not know: what a byte means. Invariant: no call blocks.
 """
 
 from __future__ import annotations

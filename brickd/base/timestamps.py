@@ -1,7 +1,6 @@
 """Timestamps in documents and on screens.
 
-Owns: their formats, RFC 3339 and local time. Must not know: what happened then. Invariant: any number that a worker
-claims has a valid format.
+Owns: their formats, RFC 3339 and local time. Must not know: what happened then. Invariant: any number can be formatted.
 """
 
 import time

@@ -1,7 +1,6 @@
 """The fingerprints, weights and sources that are in the rings of segments now.
 
-Owns: how they are added to the state that an earlier daemon left. Must not know: who asks. Invariant: a refused segment
-adds nothing.
+Owns: how they are added to the state of an earlier daemon. Must not know: who asks. A refused segment adds nothing.
 """
 
 from __future__ import annotations

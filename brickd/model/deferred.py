@@ -175,8 +175,7 @@ class Deferred:
     def _close(self, stream: DeferredStream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
         """Assign each start its part of the time: up to the next start or the first sync after it.
 
-        `until`: the last settled finalize; all earlier ones have settled too. `syncs`: the ticks of finalizes, sorted
-        lists that include `until`.
+        `until`: the last settled finalize, as are all earlier ones. `syncs`: sorted ticks of finalizes, with `until`.
         """
         given = max(stream.closed, self._closed)
         stream.closed = max(stream.closed, until)

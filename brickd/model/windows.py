@@ -74,8 +74,7 @@ class Windows:
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
     """The workers with their work since the first of some snapshots.
 
-    If that snapshot does not know a worker's totals, the next one that does counts. A worker that no snapshot knows is
-    omitted.
+    If that snapshot does not know a worker's totals, the next one that does counts. Unknown workers are omitted.
     """
     known: list[_Before] = []
 

@@ -1,8 +1,7 @@
 """All workers of this machine: survey them, find the live ones, select them by name.
 
 Owns: which segments exist, which workers are alive. Must not know: totals, screens, how names are made. Invariants: a
-bad segment affects only itself and is listed with its reason; a worker whose segment changes is never declared dead,
-even without its lock.
+bad segment affects only itself and is listed with its reason; a worker whose segment changes is alive, even unlocked.
 """
 
 from __future__ import annotations

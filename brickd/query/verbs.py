@@ -2,8 +2,7 @@
 
 Owns: each verb's line in the help, its query, whether a daemon answers it. Must not know: how a query is answered or
 shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer to its query is
-`brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. This module imports almost nothing, because each start of
-`brickd` loads it.
+`brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. It imports almost nothing: each start of `brickd` loads it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A recording as a data source of views, in place of the machine.
 
 Owns: which snapshot is shown, and the notes on the recording. Must not know: views, how chunks are stored in a file.
-Invariants: a view builds the same document from a recording as when the snapshot was taken; damaged, cut or missing
-data is reported.
+Invariants: a view builds the same document as when the snapshot was taken; damaged, cut or missing data is reported.
 """
 
 from __future__ import annotations
@@ -237,9 +236,8 @@ class Replay:
     def _unrecorded(self, checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
         """The number of missing records of any kind, by uuid, without those that a ring dropped.
 
-        Each attempt has a number, and the worker counts the ones that a ring had no room for. All others that are
-        missing, between two records or after the last one, were in the ring, but had no room in memory or on the disk,
-        or were damaged.
+        Each attempt has a number, and the worker counts the ones that a ring had no room for. The others that are
+        missing were in the ring, but were damaged or had no room in memory or on the disk.
         """
         missing: dict[str, int] = {}
         for uuid, lost in checked.lost.items():

@@ -1,8 +1,7 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
 Owns: their names, when one is full, which are kept. Must not know: what is written. Invariants: no existing file is
-overwritten; the number of kept files is limited, and removed ones are counted; a file is locked while its writer is
-alive and writes it.
+overwritten; kept files are limited and removed ones counted; a file is locked while its writer is alive and writes it.
 """
 
 from __future__ import annotations

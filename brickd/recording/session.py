@@ -2,8 +2,7 @@
 
 Owns: when anything is written, the end of a recording, and whether one runs. Must not know: what is written, or how;
 how workers are read. Invariants: one thread writes and no other waits for it; what it cannot write in time, or has no
-room for, is counted and reported; at any end the written data stays, and pending data and the key of the redaction are
-discarded.
+room for, is counted and reported; at any end written data stays, pending data and the redaction's key are discarded.
 """
 
 from __future__ import annotations

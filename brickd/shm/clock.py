@@ -38,8 +38,7 @@ class WorkerClock:
         """The length of the worker's tick, and the worker's clock now.
 
         Measures a tick over the worker's whole life, from the clock pair in its header to a pair taken now. Uses this
-        process's own measurement if the header's pair is implausible (from another time namespace, for example) or less
-        than 10 ms old.
+        process's own measurement if the header's pair is implausible (of another time namespace, say) or too recent.
         """
         ticks, ns = _reader.clock_pair(self._kind)
         if self._kind == _reader.CLOCK_MONOTONIC:

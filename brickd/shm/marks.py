@@ -2,8 +2,7 @@
 
 Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts of shapes and of transfers' ends
 are parsed. Must not know: paths, trees, screens. Invariants: a text is a shape only if the writer would format that
-shape so (brick_shm.h); any other or ambiguous text stays as it is; counts add up to the launches, with or without a
-shape.
+shape so (brick_shm.h); any other text stays as it is; counts add up to the launches, with or without a shape.
 """
 
 from __future__ import annotations

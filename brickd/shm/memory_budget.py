@@ -2,9 +2,8 @@
 
 Owns: the limits for one segment and for all segments of one user, the cost of each row, and the ration of a segment.
 Must not know: how a segment is read. Invariants: the cost of a segment is that of its content, not of its claims; a
-ration does not depend on time; a cheap segment loses nothing to an expensive one, provided that callers ask for the
-cheapest first. A segment over the limits loses, in this order: its detail, frequent readings of its totals, all
-readings.
+ration does not depend on time; if callers ask for the cheapest first, a cheap segment loses nothing to an expensive
+one. A segment over the limits loses, in this order: its detail, frequent readings of its totals, all readings.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The steps and sites whose checksums are recorded: as words, and as a segment's numbers.
 
 Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, where requests come from.
-Invariants: a rate and the words for it mean the same steps; a site whose name is not known yet is recorded; a site that
-matches any pattern is recorded.
+Invariants: a rate and its words mean the same steps; a site without a name yet, or that matches a pattern, is recorded.
 """
 
 from __future__ import annotations

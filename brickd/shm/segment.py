@@ -1,8 +1,7 @@
 """One segment: open it, accept or refuse it, and read it.
 
-Owns: which calls of the reader make a `Reading`, and their order. Must not know: what the numbers mean to people, or
-where readings go. Invariant: an invalid segment raises `SegmentRefused` with a reason, never another exception, and
-affects no other segment.
+Owns: which calls of the reader make a `Reading`, and their order. Must not know: what the numbers mean, where readings
+go. Invariant: an invalid segment raises only `SegmentRefused`, with a reason, and affects no other segment.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Owns: the digest of a text, and the names of sites. Must not know: segments, what is recorded at a site. Invariants:
 within one process a text has the same digest for all workers, and a random key keeps workers from making two texts
-share one; the number of sites with a known name is bounded; the name that one worker gives its site does not affect
-sites with other names.
+share one; the number of sites with a known name is bounded; a worker's site does not affect sites with other names.
 """
 
 from __future__ import annotations

@@ -165,8 +165,7 @@ class Home:
     def forget(self, prefix: str, uuids: Collection[str] | None = None) -> int:
         """Drop dead workers of these uuids, or all, from the checkpoint; return their number.
 
-        Also moves the records of removed workers into the checkpoint, as a daemon does. A worker whose segment was
-        removed meanwhile is dead, too.
+        Also moves records of removed workers into the checkpoint, as a daemon does. A worker without a segment is dead.
         """
         memory = checkpoint.load(self._runtime.checkpoint) or Memory(prefix)
         if memory.prefix != prefix:

@@ -144,8 +144,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
         workers: the workers whose summaries are merged.
         layers: whether bricks that differ only in their layer are separate nodes, below a node for each layer.
         depth: the number of levels to show; None: all.
-        least_percent: a node with a smaller share of the recorded time is omitted, with all below it; a node with an
-            unknown time is not.
+        least_percent: a node with a known and smaller share of the recorded time is omitted, with all below it.
     """
     places = MergedTree(workers, layers=layers)
     graph = Graph(places.order)

@@ -1,7 +1,6 @@
 """One source, complete or in the making: the assembly of pieces from several workers.
 
-Owns: the place of a piece, when a text is complete, a source's form as bytes. Must not know: other sources, files,
-rings.
+Owns: the place of a piece, when a text is complete, a source as bytes. Must not know: other sources, files, rings.
 
 A source is identified by the FNV-1a of its text. Several workers may send the same source, and each only a part of it:
 one dies, another continues. Therefore their pieces are combined: the first piece at each place stays, and a different

@@ -1,8 +1,7 @@
 """The 15 bricks that the seed profiler knows, with their aliases and categories.
 
 Owns: their numbers, names, aliases, and the four categories. Must not know: how anything is timed. Invariants: a number
-never changes its name; names and aliases are case-sensitive and unique; any other brick has the category that its user
-declares, or Other.
+never changes its name; names and aliases are unique and case-sensitive; other bricks have a declared category or Other.
 """
 
 from __future__ import annotations

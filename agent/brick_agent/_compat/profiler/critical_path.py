@@ -2,13 +2,11 @@
 
 Owns: which pieces of work follow each other, which may run in parallel, the longest chain, and the slack of each piece.
 Must not know: bricks, paths, screens. Invariants: a piece's time counts once at any depth; the times on the path add up
-to its length; the order of pieces decides only between equals; cycles are reported and end; there is no limit of depth
-or length.
+to its length; the order of pieces decides only between equals; cycles are reported; depth and length have no limit.
 
 Pieces contain each other as spans do. A thread runs a piece's own time and the pieces directly in it one after another,
 with two exceptions. Device work runs in parallel to the thread, one piece after another. And pieces that need each
-other's results are ordered only by these needs: those without a need between them could have run at the same time,
-whatever the thread did.
+other's results are ordered only by these needs: two pieces without a need between them could have run in parallel.
 
 Pieces that need each other in a cycle cannot be ordered: they count as one piece, which takes as long as all of them.
 """

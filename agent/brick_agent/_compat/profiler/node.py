@@ -1,7 +1,6 @@
 """ExecutionNode: the scopes of the seed profiler's graph, under the seed's names.
 
-Owns: the kinds of nodes and their fields. Must not know: how a node is recorded. Invariants: making a node records
-nothing.
+Owns: the kinds of nodes and their fields. Must not know: how they are recorded. Invariant: making one records nothing.
 """
 
 from __future__ import annotations

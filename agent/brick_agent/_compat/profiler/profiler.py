@@ -15,8 +15,7 @@ A profiler reports on its process: on every span since the profiler was made or 
 
 Sync modes need a sync function, which waits for a device. Immediate: each stop calls it before reading the clock.
 PerLayer: work is deferred, and the end of `with profiler.layer(n):` calls it once. Deferred: finalize() calls it. Off
-(the seed's None): nothing is timed. Without a sync function the host's clock times from start to stop in all modes but
-Off.
+(the seed's None): nothing is timed. Without a sync function, all modes but Off time from start to stop on the host.
 
 Work that ends at a common sync is not measured but bounded, and marked so: each start has the time up to the next one,
 so that the sum is the elapsed time. In the segment it is deferred work like any other, which a daemon evaluates.

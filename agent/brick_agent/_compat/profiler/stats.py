@@ -6,8 +6,7 @@ measured is marked: a shortest or longest time that is known only to the bucket 
 
 These formulas differ from the seed's if those mislead. A nested brick is in the `total_ns` of both, as in the seed;
 categories and totals add up `self_ns`, which has no time twice. `throughput` is per time in the brick, as in the seed;
-the profiler's `total_throughput` is per elapsed time. The seed calls elements per cycle instructions per cycle; here
-they have their own name.
+the profiler's `total_throughput` is per elapsed time. What the seed calls instructions per cycle is elements per cycle.
 """
 
 from __future__ import annotations
