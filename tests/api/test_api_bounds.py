@@ -1,4 +1,4 @@
-"""The limits of the API, each right at it and one beyond."""
+"""The limits of the API, each exactly at it and one above."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def path(prefix: str, tmp_path: Path) -> Path:
     return tmp_path / "socket"
 
 
-# ---- what is asked
+# ---- requests
 
 
 def test_a_head_of_as_many_bytes_as_may_be_is_answered_and_one_of_a_byte_more_is_not(path: Path) -> None:
-    """The path, the query, and the headers' names and values."""
+    """The bytes of the path, the query, and the headers' names and values."""
     spelled = len("/v1/statusname=api") + len("hostbrickd") + len("x")
     with serving(path, Limits(head_bytes=300)):
         for more, status in ((0, 404), (1, 431)):
@@ -50,13 +50,13 @@ def test_a_body_of_as_many_bytes_as_may_be_is_read_and_one_of_a_byte_more_is_not
     assert kinds == ["wrong_question", "too_large"]
 
 
-# ---- how many ask
+# ---- clients
 
 
 def test_as_many_clients_as_may_be_stay_and_for_one_more_the_oldest_goes(path: Path) -> None:
     with serving(path, Limits(connections=4, arrive_seconds=PATIENT)), ExitStack() as clients:
         silent = [clients.enter_context(connected(path)) for _ in range(3)]
-        assert ask(path, "/v1").status == 200  # the fourth, let in behind them
+        assert ask(path, "/v1").status == 200  # the fourth, accepted after them
         assert not any(closed(client, 0) for client in silent)
         silent.append(clients.enter_context(connected(path)))
         assert ask(path, "/v1").status == 200
@@ -101,11 +101,11 @@ def test_a_stream_that_begins_when_all_are_ended_ends() -> None:
     ]
 
 
-# ---- how it is answered
+# ---- answers
 
 
 def sent(sending: Callable[[Callable[[Any], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]) -> list[Any]:
-    """What is sent."""
+    """The messages that are sent."""
     messages: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_becomes_shorter_is_not_said_to_be_whole(tmp_path: Path) -> 
 
 
 def whole(folder: Path, size: int, then: int) -> list[Any]:
-    """What is sent of a file that has another size by then."""
+    """The messages of a file whose size changes meanwhile."""
     file = folder / "file"
     file.write_bytes(bytes(size))
 
@@ -197,7 +197,7 @@ def whole(folder: Path, size: int, then: int) -> list[Any]:
         os.close(fd)
 
 
-# ---- what is told again and again
+# ---- streams
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,14 @@ def whole(folder: Path, size: int, then: int) -> list[Any]:
 def test_a_document_that_takes_longer_than_its_turn_says_how_many_turns_it_missed(
     takes: float, missed: list[int]
 ) -> None:
-    """Each two seconds, by a clock that the document turns: the next one is due when it would have been."""
+    """Every two seconds, by a clock that the document moves; the schedule does not shift."""
 
     async def received() -> list[bytes]:
         loop = asyncio.get_running_loop()
         now, taking = [1000.0], iter([takes, 1.0, 1.0])
         loop.time = lambda: now[0]  # type: ignore[method-assign]
         reader = event_stream.Reader()
-        reader.woken.set()  # nobody waits
+        reader.woken.set()  # no wait
 
         async def document() -> bytes:
             now[0] += next(taking)
@@ -229,7 +229,7 @@ def test_a_document_that_takes_longer_than_its_turn_says_how_many_turns_it_misse
 
 
 async def first(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
-    """So many of them."""
+    """The first `count` parts."""
     for _ in range(count):
         yield await anext(parts)
     await parts.aclose()

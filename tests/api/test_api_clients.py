@@ -1,4 +1,4 @@
-"""Clients of the API that are slow, silent, many, or nobody's business: each costs itself alone."""
+"""Clients of the API that are slow, silent, too many, or not permitted: each affects only itself."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def path(prefix: str, tmp_path: Path) -> Path:
 
 
 def closed(client: socket.socket, milliseconds: int | None = None) -> bool:
-    """Whether the other end is closed, or will be within so long: for as long as it takes, unless told."""
+    """Whether the other end is closed, or will be within the time; without a time, wait for it."""
     poll = select.poll()
     poll.register(client, select.POLLHUP)
     return bool(poll.poll(milliseconds))
 
 
 def large(daemon: Daemon) -> int:
-    """Let there be events that no socket buffer holds; how many bytes they are at the least."""
+    """Add more events than any socket buffer holds; returns their minimum number of bytes."""
     for _ in range(100):
         daemon.events.add("large", 50_000 * "x")
     return 100 * 50_000
@@ -104,7 +104,7 @@ def test_a_client_who_reads_slowly_and_then_catches_up_is_waited_for_anew(path: 
             for _ in range(100):
                 next(stream)
             with connected(path) as watch:
-                assert not closed(watch, 700)  # nothing to read for longer than anything may be left unread
+                assert not closed(watch, 700)  # nothing to read for longer than an answer may be left unread
             daemon.events.add("small", "")
             assert next(stream)[1]["kind"] == "small"
 
@@ -142,7 +142,7 @@ def test_a_request_that_does_not_arrive_in_time_is_not_waited_for(
 def test_a_daemon_that_ends_waits_for_no_request_that_is_not_whole(path: Path, beginning: bytes) -> None:
     with serving(path, Limits(arrive_seconds=PATIENT, farewell_seconds=3600)) as daemon, connected(path) as client:
         client.sendall(beginning)
-        assert ask(path, "/v1").status == 200  # let in behind it
+        assert ask(path, "/v1").status == 200  # accepted after it
         daemon.server.stop()
         assert closed(client, 10_000)
 
@@ -155,7 +155,7 @@ def test_an_answer_may_take_longer_than_its_request(worker: Start, path: Path) -
 
 def test_a_request_that_comes_byte_by_byte_is_waited_for_no_longer(path: Path) -> None:
     with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
-        with suppress(BrokenPipeError):  # closed between a look and the next byte
+        with suppress(BrokenPipeError):  # closed between a check and the next byte
             for byte in request("/v1", None, f"x: {9_000 * 'y'}"):
                 if closed(client, 5):
                     break
@@ -183,7 +183,7 @@ def test_there_are_only_so_many_streams(path: Path) -> None:
 
 
 def answered(path: Path, target: str) -> int:
-    """The status of an answer that may have no end."""
+    """The status of an answer that may not end."""
     with connected(path) as client:
         client.sendall(request(target))
         return int(client.recv(12)[9:])
@@ -203,7 +203,7 @@ def test_clients_leave_nothing_open(path: Path) -> None:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """That somebody left is noticed a moment later."""
+    """Wait until a departure is noticed."""
     assert any(holds() for _ in range(1_000))
 
 
@@ -235,7 +235,7 @@ def test_fifty_slow_clients_do_not_keep_the_daemon_from_draining(worker: Start) 
     assert (details["dropped"], details["lost_with_daemon"]) == ({}, 0)
 
 
-# ---- who may ask at all
+# ---- which clients may ask at all
 
 STRANGER = """
 import socket, sys
@@ -251,7 +251,7 @@ sys.stdout.write(b"".join(iter(lambda: client.recv(65536), b"")).decode())
 
 @pytest.fixture
 def open_folder(prefix: str) -> Iterator[Path]:
-    """A folder that everybody may enter."""
+    """A folder that every user may enter."""
     folder = Path(tempfile.mkdtemp(prefix="brickd-test-"))
     folder.chmod(0o755)
     yield folder
@@ -259,7 +259,7 @@ def open_folder(prefix: str) -> Iterator[Path]:
 
 
 def stranger(path: Path, *identity: str, asks: str = "GET /v1/status") -> subprocess.CompletedProcess[bytes]:
-    """What another user is answered."""
+    """The answer to another user."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to be another user")
     command = ["setpriv", "--reuid=65534", *identity, sys.executable, "-S", "-c", STRANGER, str(path), asks]
@@ -284,7 +284,7 @@ def test_a_member_of_the_group_is_answered(open_folder: Path, identity: tuple[st
         assert answer(stranger(open_folder / "socket", *identity).stdout).status == 200
 
 
-# What a member of the group must not do: everything that changes anything, and recordings, which hold customers' data.
+# Forbidden to members of the group: everything that changes anything, and recordings, which contain customers' data.
 CONTROL = {
     "POST /v1/set", "POST /v1/silence", "POST /v1/notify/test", "POST /v1/forget",
     "POST /v1/weights/rescan", "POST /v1/down",
@@ -329,9 +329,9 @@ sys.stdin.read()
 
 @contextmanager
 def held_by_a_member(path: Path, count: int, target: str = "") -> Iterator[list[str]]:
-    """A member of the group that keeps connections open; the status of each answer, where something is asked.
+    """A member of the group that keeps connections open; yields the status of each answer to `target`.
 
-    Where nothing is asked, all but the last ten connections are closed by then.
+    Without a target all but the last ten connections are closed.
     """
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to be another user")
@@ -369,7 +369,7 @@ def test_members_of_the_group_have_half_of_the_places(open_folder: Path, held: i
     path = open_folder / "socket"
     limits = Limits(connections=11, arrive_seconds=PATIENT)
     with serving(path, limits, group=4321) as daemon, held_by_a_member(path, held):
-        assert ask(path, "/v1").status == 200  # let in behind them
+        assert ask(path, "/v1").status == 200  # accepted after them
         assert len(daemon.server._room._taken) == stay
 
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends: a clear answer in JSON or a closed connection, and a server that goes on."""
+"""Any input of a client gets a clear answer in JSON or a closed connection, and the server continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Enduring(Daemon):
-    """One that stays whatever it is told."""
+    """A daemon that ignores the order to end."""
 
     def down(self) -> None:
         pass
@@ -39,7 +39,7 @@ def path(worker: Start, prefix: str, tmp_path: Path, capfd: pytest.CaptureFixtur
 
 
 def judged(reported: bytes) -> None:
-    """It was answered, refused or dropped: nothing else."""
+    """Check that the request was answered, refused or dropped."""
     if reported:
         result = answer(reported)
         assert result.status == 200 or 400 <= result.status < 500
@@ -61,7 +61,7 @@ PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4).map(
 QUERY = st.just("") | PAIRS.map("?{}".format) | TEXT.map("?{}".format)
 TARGET = st.tuples(st.lists(WORD | TEXT, max_size=4).map("/".join), QUERY).map(lambda parts: f"/v1/{''.join(parts)}")
 BODY = st.none() | st.binary(max_size=60) | PAIRS.map(str.encode) | st.integers(1, 9000).map(lambda n: b"[" * n)
-# Waiting is what it may be asked to do, so nobody is asked to do it for long.
+# Requests that may be told to wait are excluded.
 QUICK = TARGET.filter(lambda target: "hang" not in target)
 
 
@@ -90,7 +90,7 @@ def test_any_head_is_answered_or_refused(path: Path, method: str, target: str, h
     lines = [f"{method} {target} HTTP/1.1", "Host: x", *headers]
     with connected(path) as client:
         client.sendall("".join(f"{line}\r\n" for line in lines).encode("latin-1") + b"\r\n")
-        client.shutdown(1)  # whatever body was promised does not come
+        client.shutdown(1)  # the rest of a promised body does not come
         judged(rest(client).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n"))
 
 

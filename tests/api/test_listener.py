@@ -1,4 +1,4 @@
-"""The socket's file: never open to more than its mode says, in nobody's place, gone with its daemon."""
+"""The socket's file: never wider than its mode, replaces nothing of others, removed with its daemon."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_at_no_moment_is_the_file_open_to_more_than_is_wanted(
         for file in tmp_path.iterdir():
             seen.add(stat.S_IMODE(file.stat().st_mode))
         if not found and path.exists():
-            found.append(connected(path))  # whoever finds it finds somebody listening
+            found.append(connected(path))  # a client that finds the file finds a listener
 
     sys.setprofile(look)
     try:
@@ -51,7 +51,7 @@ def test_at_no_moment_is_the_file_open_to_more_than_is_wanted(
 
 
 def stale(path: Path) -> None:
-    """What a daemon that was killed leaves behind."""
+    """The socket of a killed daemon."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(os.fspath(path))
 
@@ -122,7 +122,7 @@ def test_a_socket_that_cannot_be_made_leaves_no_file_and_no_descriptor(
     tmp_path: Path, folder: str, group: int | None, error: type[Exception]
 ) -> None:
     before = os.listdir("/proc/self/fd")
-    with pytest.raises(error) as caught:  # which keeps what the listener had opened from being freed
+    with pytest.raises(error) as caught:  # keeps the listener's descriptors from being freed
         Listener(tmp_path / folder / "socket", group=group)
     assert os.listdir("/proc/self/fd") == before
     assert os.listdir(tmp_path) == []

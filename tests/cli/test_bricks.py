@@ -1,4 +1,4 @@
-"""`brickd bricks`, as a person runs it, and its totals over workers that never ran."""
+"""`brickd bricks`, as a person runs it, and its totals over made-up workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pause()
 """
 
 
-# Times that are the same however often they are read: those of a clock are converted anew by each reading.
+# Given times are the same at each reading; a clock's are converted again by each reading.
 GIVEN = """
 norm, gemm = brick.brick("norm", category="norm"), brick.brick("gemm", category="ffn")
 slowness = int(os.environ.get("BRICKD_SLOWNESS", "1"))

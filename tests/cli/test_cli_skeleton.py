@@ -1,4 +1,4 @@
-"""The command as people and scripts meet it: real processes, their output and their exit codes."""
+"""The command as people and scripts use it: real processes, their output and their exit codes."""
 
 import csv
 import fcntl
@@ -23,7 +23,7 @@ from brickd.query.verbs import VERBS
 
 SOURCE = str(Path(errors.__file__).parent.parent)
 
-# Verbs that end in every way there is.
+# Verbs that end in every possible way.
 ENDINGS = """
 import click, os, socket, sys
 from brickd import errors
@@ -263,7 +263,7 @@ def test_an_ascii_locale_shows_escapes_instead_of_failing(ending: Run) -> None:
 
 
 def on_a_terminal(env: dict[str, str], columns: int) -> list[bytes]:
-    """What the verb `listing` prints on a terminal of so many columns."""
+    """The output of the verb `listing` on a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     subprocess.run([sys.executable, "-c", RUN, "listing"], stdout=theirs, env=env, check=False, timeout=60)

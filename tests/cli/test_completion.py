@@ -1,4 +1,4 @@
-"""TAB, as a real bash asks for it."""
+"""Completion, as a real bash uses it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from brickd.cli import brickd as group
 from brickd.cli.shell_completion import SHELLS, _means_itself, script
 from brickd.query.verbs import VERBS
 
-# What readline does at a TAB: it sets these, calls the function, reads COMPREPLY. The arguments: the script, the place
-# of the cursor, the line.
+# What readline does for a completion: it sets these, calls the function, reads COMPREPLY. The arguments: the script,
+# the position of the cursor, the line.
 ASK = """
 eval "$1"; shift
 type=mine value=mine line=mine completion=mine
@@ -34,12 +34,12 @@ _brickd_completion "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1
 
 
 def environment() -> dict[str, str]:
-    """In which `brickd` is the one that is tested."""
+    """An environment in which `brickd` is the tested one."""
     return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
-    """What bash offers behind this line, the last word of which is not finished."""
+    """bash's offers for this line, whose last word is not finished."""
     bash = shutil.which("bash")
     assert bash is not None
     result = subprocess.run(
@@ -51,7 +51,7 @@ def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
 
 
 def offered(*line: str) -> list[str]:
-    """The same without bash, of words that mean themselves."""
+    """The same without bash, for plain words."""
     reported = complete("bash_complete", COMP_WORDS=" ".join(("brickd", *line)), COMP_CWORD=str(len(line)))
     assert reported.stderr == ""
     return [word.removeprefix("plain,") for word in reported.stdout.splitlines()]
@@ -187,7 +187,7 @@ def test_an_unknown_instruction_is_one_line_and_exits_2(instruction: str) -> Non
 
 
 def loaded_at(words: str, cword: int) -> set[str]:
-    """The modules of brickd that a TAB loads."""
+    """The modules of brickd that a completion loads."""
     code = "from brickd.cli import main; main(); import sys; print(*sys.modules, file=sys.stderr)"
     result = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True,

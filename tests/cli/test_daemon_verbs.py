@@ -1,4 +1,4 @@
-"""The verbs that a daemon makes possible, and what becomes of them without one."""
+"""The verbs that need a daemon, and their behaviour without one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_events_that_are_forgotten_are_told(daemon: Daemon) -> None:
 
 @contextmanager
 def running(*arguments: str, terminal: bool = False) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """A verb that goes on, and what it prints: on a pipe, or on a terminal of 10 lines and 60 columns."""
+    """A verb that keeps running, and its output: on a pipe, or on a terminal of 10 lines and 60 columns."""
     ours, theirs = pty.openpty() if terminal else os.pipe()
     if terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))

@@ -1,4 +1,4 @@
-"""What is wrong: each kind of problem, its sentence, its next command, and what leads."""
+"""Problems: each kind, its sentence, its next command, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that `brickd run` begins is what it would have been, and brick_agent is told of each of its Pythons."""
+"""A command runs under `brickd run` as without it, and brick_agent learns of each of its Pythons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brickd import launch
 from brickd.shm.sampling import DEFAULT, rate_of
 
 pytestmark = pytest.mark.interpreter
-BARE = getattr(sys, "_base_executable", sys.executable)  # it has no brick_agent
+BARE = getattr(sys, "_base_executable", sys.executable)  # without brick_agent
 BY = {"brickd": [*BRICKD, "run"], "brick_agent": [sys.executable, "-P", "-m", "brick_agent"]}
 
 
@@ -41,7 +41,7 @@ def test_a_command_takes_the_place_of_the_process_that_began_it(by: str) -> None
 
 @pytest.mark.parametrize("by", BY)
 def test_a_command_ignores_and_blocks_the_signals_that_it_would_have(by: str) -> None:
-    """Python itself ignores a pipe that nobody reads any more."""
+    """Python itself ignores SIGPIPE."""
     command = ("grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
     plain = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert run(*command, by=by).stdout == plain
@@ -49,7 +49,7 @@ def test_a_command_ignores_and_blocks_the_signals_that_it_would_have(by: str) ->
 
 @pytest.mark.parametrize("by", BY)
 def test_a_command_has_the_variables_that_it_would_have_and_ours(by: str) -> None:
-    """In the locale C a Python adds one of its own."""
+    """In the locale C, Python adds a variable of its own."""
     given = {"PATH": os.environ["PATH"], "HOME": "/"}
     begun = subprocess.run([*BY[by], "--", "env"], capture_output=True, text=True, timeout=60, check=True, env=given)
     text = dict(line.split("=", 1) for line in begun.stdout.splitlines())
@@ -89,7 +89,7 @@ def test_what_is_misspelled_is_no_command(by: str) -> None:
 
 @pytest.mark.parametrize("by", BY)
 def test_a_rate_that_is_none_is_refused_before_anything_is_begun(by: str) -> None:
-    """A worker that was told such a one would record nothing at all."""
+    """A worker with such a rate would record nothing."""
     begun = [*BY[by], "--fingerprints", "1/0", "--", "echo", "begun"]
     ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -233,7 +233,7 @@ def test_a_service_without_a_name_is_called_as_what_is_run(words: tuple[str, ...
 
 
 def test_nothing_more_is_imported_from_where_a_command_happens_to_begin() -> None:
-    """An empty part of PYTHONPATH is the directory in which an interpreter begins; an empty PYTHONPATH is none."""
+    """An empty part of PYTHONPATH is the interpreter's current directory; an empty PYTHONPATH is none."""
     for before, path in ((None, [launch.SITE]), ("", [launch.SITE]), ("/a:", [launch.SITE, "/a", ""])):
         given = {} if before is None else {"PYTHONPATH": before}
         assert launch.environment(("x",), given)["PYTHONPATH"].split(os.pathsep) == path

@@ -1,4 +1,4 @@
-"""`brickd status`, `inspect`, `prune` and `demo`, as a person runs them: in a process of their own."""
+"""`brickd status`, `inspect`, `prune` and `demo`, as a person runs them: in their own process."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_inspect_shows_what_the_event_ring_holds(worker: Start, prefix: str) -> 
 
 
 def turn_on_spans(segment: Path) -> None:
-    """As the consumer would: the flags are the first word of the control page."""
+    """Set the flags like a consumer: they are the first word of the control page."""
     with segment.open("r+b", buffering=0) as file:
         os.pwrite(file.fileno(), (2).to_bytes(4, "little"), 4096)
 

@@ -1,4 +1,4 @@
-"""The units: what systemd says of them, and a daemon that is confined as they say."""
+"""The units: systemd's judgement of them, and a daemon confined as they say."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def needs(program: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def analyze(tmp_path: Path) -> Callable[..., str]:
-    """`systemd-analyze` of a unit as it would be installed for a user: all that it says."""
+    """Run `systemd-analyze` for a unit as installed for a user; returns its output."""
 
     def run(unit: Path, *arguments: str, drop_in: Path | None = None) -> str:
-        # It wants a program that is there, a name with its instance, and a place of the user's manager.
+        # It needs an existing program, a name with an instance, and a place of the user's manager.
         installed = tmp_path / unit.name.replace("@", "@alice")
         texts = {installed: unit.read_text()}
         if drop_in is not None:
@@ -137,7 +137,7 @@ def test_whoever_the_service_runs_for_finds_it_from_a_session_too(
     assert done.stdout == f"{place}\n"
 
 
-# ---- confined as the service says
+# ---- confined like the service
 
 can_confine = pytest.mark.skipif(bool(confined.missing()), reason=confined.missing())
 NOBODY = 65534
@@ -145,13 +145,13 @@ GROUP, CLIENT = 61000, 61003
 
 
 def settings(text: str = "") -> confined.Settings:
-    """Of the service of a user who is nobody."""
+    """The settings of the service of the user nobody."""
     return confined.read(text or SERVICE.read_text(), "nobody")
 
 
 @pytest.fixture
 def place(nobody: list[str], prefix: str) -> Path:
-    """What becomes the service's runtime directory: as systemd makes it."""
+    """The service's runtime directory, as systemd makes it."""
     folder = runtime().directory
     os.chown(folder, NOBODY, NOBODY)
     (mode,) = settings()["RuntimeDirectoryMode"]
@@ -181,9 +181,9 @@ def test_a_daemon_confined_like_the_service_drains_other_processes_segments_of_i
             status = closed(daemon, 3 * STARTS)
             assert status["ledger"]["spans"]["summarized"] == 3 * STARTS
             assert sorted(each["pid"] for each in status["workers"] if each["state"] == "live") == [lives.pid]
-            while len(list(SHM.glob(f"{prefix}*"))) > 1:  # removed, since it is remembered
+            while len(list(SHM.glob(f"{prefix}*"))) > 1:  # removed, because its totals are saved
                 daemon.ask("")
-            # Looked at every ten seconds, in /proc, of which it sees its own user's processes alone.
+            # Checked every ten seconds, in /proc, where it sees only its own user's processes.
             while not any(each["rss_bytes"] for each in daemon.ask("/workers")["workers"]):
                 pass
             assert {each["kind"] for each in daemon.ask("/events")["events"]} == {
@@ -198,7 +198,7 @@ def test_a_daemon_confined_like_the_service_drains_other_processes_segments_of_i
 
 
 def drop_in(title: str) -> str:
-    """The lines that the service's own comment has to copy for a purpose."""
+    """The lines to copy for a purpose, from the comment of the service."""
     paragraphs = SERVICE.read_text().partition("[Unit]")[0].split("\n#\n")
     (at,) = (n for n, paragraph in enumerate(paragraphs) if title in paragraph)
     return "\n".join(line.removeprefix("#   ") for line in paragraphs[at + 1].splitlines())
@@ -243,7 +243,7 @@ def test_with_its_drop_in_for_a_url_the_service_posts_alarms(place: Path, nobody
         assert "Address family not supported" in done.stderr
 
 
-# What a daemon that somebody has taken over would try, beside what it does for a living: each as "what: how it went".
+# What an attacker in the daemon would try, next to its normal work: each as "what: how it went".
 TRIES = """
 import ctypes, json, mmap, os, socket, sys, tempfile
 libc = ctypes.CDLL(None, use_errno=True)
@@ -281,7 +281,7 @@ for what, tried in tries.items():
 print(json.dumps(went))
 """
 NEEDED = {"a segment", "its runtime directory", "a temporary file", "its user's processes", "a unix socket"}
-# A user who is nobody may not do these anyway; they show that it is another reason.
+# The user nobody may not do these anyway; they show another reason.
 WALLS = {
     "a namespace": "Operation not permitted",
     "the system's files": "Read-only file system",

@@ -1,4 +1,4 @@
-"""The table and the units: what people read."""
+"""The table and the units that people read."""
 
 import math
 from collections.abc import Callable

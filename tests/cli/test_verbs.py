@@ -1,4 +1,4 @@
-"""What holds for every verb that is asked about workers, whatever it tells of them."""
+"""What holds for every verb that takes workers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from brickd.base.units import NOBODY
 from brickd.cli import brickd as group
 from brickd.query.verbs import VERBS, takes_recordings
 
-# Each with the key of its rows; `weights` answers with another exit code where there is nothing to compare, `roofline`
-# where nothing was measured to compare with.
+# Each with the key of its rows; `weights` has another exit code if nothing is comparable, `roofline` if there are no
+# measured peaks.
 ASKED = {"status": "bricks", "workers": "workers", "bricks": "bricks", "tree": "nodes", "hang": "open"}
 OPTIONS = {"hang": ("--watch", "0.01", "--longer", "0")}
 NAMES = ["two\nlines", HOSTILE]
@@ -39,7 +39,6 @@ def words(verb: str) -> tuple[str, ...]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every string of a document."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
@@ -60,7 +59,7 @@ def test_these_are_the_verbs_that_are_asked_about_workers() -> None:
 
 
 def test_the_verbs_that_take_recordings_are_those_with_a_view_and_roofline() -> None:
-    """The views `status` and others; `fingerprints` is for the API alone."""
+    """The views `status` and others; `fingerprints` is only for the API."""
     found = pkgutil.iter_modules(views.__path__, "brickd.views.")
     answering = {name for _, name, _ in found if hasattr(importlib.import_module(name), "answer")}
     named = {name.rpartition(".")[2] for name in answering} - {"fingerprints"}

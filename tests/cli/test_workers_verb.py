@@ -9,7 +9,7 @@ from verbs import brickd, document, sheet, started
 
 from brickd.views.problems import LISTED_MAX
 
-# Three threads have recorded at the same time, of which one has ended and one has nothing open.
+# Three threads have recorded at the same time; one has ended, one has no open span.
 THREADS = """
 import threading
 both, forever = threading.Barrier(3), threading.Event()

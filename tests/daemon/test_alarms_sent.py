@@ -1,4 +1,4 @@
-"""Where alarms go: a real command and a real server on loopback, good ones and bad ones."""
+"""The targets of alarms: a real command and a real server on loopback, good and bad ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OFF = Problem("off", "api", ("api/0",), "recording is off", "brickd set --record
 
 
 class Server(ThreadingHTTPServer):
-    """A server that keeps what it gets, and answers with the next status; 0: not before it ends."""
+    """A server that keeps its requests, and answers with the next status; 0: only when it ends."""
 
     daemon_threads = True
 
@@ -164,7 +164,7 @@ def test_a_server_that_sends_a_byte_now_and_then_is_left_after_the_limit() -> No
 
 
 class Resolver:
-    """Answers a lookup with places when it may."""
+    """Answers a lookup with places when released."""
 
     def __init__(self, *places: tuple[str, int]) -> None:
         self.places, self.asked, self.go = places, list[tuple[str, int]](), threading.Semaphore(0)
@@ -209,7 +209,7 @@ def test_the_next_address_is_tried_where_one_does_not_answer_and_a_name_without_
         resolver.go.release()
         assert UrlTarget("http://hook.test/", None, 60, resolver).send(b"{}") == "answered 200"
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
-        resolver = Resolver(full.getsockname(), gone)  # with one that waits, the kernel answers no more connections
+        resolver = Resolver(full.getsockname(), gone)  # with one pending, the kernel accepts no more connections
         resolver.go.release()
         told = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
         assert told == ("no answer: Connection refused", True), "the first one left time for the second"
@@ -254,7 +254,7 @@ def test_a_server_that_is_not_there_is_a_failure_with_its_reason() -> None:
         url = one.url
     told, again = failure(lambda: UrlTarget(url).send(b"{}"))
     assert (told, again) == ("no answer: Connection refused", True)
-    assert failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0].startswith("no answer: encoding")  # no host's name
+    assert failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0].startswith("no answer: encoding")  # no host name
 
 
 def test_a_url_without_a_port_has_that_of_its_scheme() -> None:
@@ -353,7 +353,7 @@ def test_what_is_no_command_line_is_refused(command: str) -> None:
 
 
 class Scripted:
-    """A target whose answers are given; it waits for `go` before each."""
+    """A target with given answers; it waits for `go` before each."""
 
     name = "scripted"
 

@@ -145,7 +145,6 @@ def made(dead: Dead) -> Memory:
 
 
 def decoded(content: bytes) -> Any:
-    """The document of a checkpoint."""
     return json.loads(content.partition(b"\n")[2])
 
 
@@ -511,7 +510,7 @@ def test_a_segment_with_a_unit_that_only_daemons_make_is_refused(dead: Dead, pre
     assert refused.reason == f"path {number} has unit {_reader.UNIT_BOUND}, which no worker writes"
 
 
-# ---- a daemon, and none
+# ---- with and without a daemon
 
 
 SPOILED: dict[str, tuple[tuple[Any, ...], Any]] = {

@@ -1,4 +1,4 @@
-"""One segment's trouble costs the loop that segment alone, and no order is forgotten."""
+"""An invalid segment affects only itself, and no order is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVICE = "wanted"
 
 @contextmanager
 def segment(prefix: str, name: str) -> Iterator[Rings]:
-    """A file with two lanes and holes, in which nobody lives."""
+    """A file with two lanes and holes, without a worker."""
     page = bytearray(empty(lanes=2, span_slots=16, event_slots=16))
     put(page, "header", {"uuid": os.urandom(16), "service": SERVICE.encode()})
     with (SHM / f"{prefix}{name}").open("w+b", buffering=0) as file:
@@ -38,7 +38,7 @@ def segment(prefix: str, name: str) -> Iterator[Rings]:
 
 @contextmanager
 def written_below(offset: int) -> Iterator[None]:
-    """No file can be written from there on, as if the disk were full and the file had a hole there."""
+    """No file can be written above this offset, as if the disk were full and the file had a hole there."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (offset, hard))
     try:
@@ -128,7 +128,7 @@ def test_an_order_that_comes_while_a_worker_is_judged_is_kept_at_once(
     before = len(kept)
 
     def exhaust(_: Attached) -> bool:
-        loop.change()  # from another thread, which had the lock when the loop wanted it
+        loop.change()  # from another thread, which had the lock when the loop needed it
         return False
 
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""The rules of the loop, one at a time: when it looks, drains, judges, keeps and rests, and what becomes of trouble."""
+"""The rules of the loop, one at a time: when it looks, drains, judges, saves and rests, and how it handles failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MS = SECOND // 1000
 
 
 class Loop(Collector):
-    """A loop whose memory is kept in a list, unless `full`."""
+    """A loop that saves its memory in a list, unless `full`."""
 
     def __init__(self, prefix: str, clock: Callable[[], int] = int) -> None:
         self.kept: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The daemon as a process: there is one, it keeps what it read, and whoever comes after it goes on from there."""
+"""The daemon as a process: there is only one, it saves what it read, and its successor continues from there."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_what_a_killed_daemon_knew_its_successor_knows(worker: Start, prefix: st
         daemon.until("worker_ended")
         before = daemon.ask("/status")
         (lives_on,) = (each["segment"] for each in before["workers"] if each["state"] != "ended")
-        until(lambda: find(prefix) == [lives_on])  # until the checkpoint holds the other
+        until(lambda: find(prefix) == [lives_on])  # until the checkpoint has the other
         daemon.kill()
     left = brickd("status", "--json")
     with running() as daemon:
@@ -132,7 +132,7 @@ def result_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return document
 
 
-# What differs by who looks, or by when.
+# Values that depend on the reader, or on the time.
 _WHO_OR_WHEN = {
     "drained",
     *("words", "source", "daemon", "age_ns", "since_ns", "memory_bytes", "cpu_percent", "rss_bytes", "stragglers"),
@@ -178,7 +178,7 @@ def test_a_damaged_checkpoint_is_put_aside_and_told(worker: Start, prefix: str) 
         (problem,) = status["problems"]
         assert "began anew" in problem["text"]
         assert "2 of 5 bytes" in problem["text"]
-    with running() as daemon:  # from what the one before it kept
+    with running() as daemon:  # from the checkpoint of the one before
         assert daemon.ask("/status")["problems"] == []
 
 

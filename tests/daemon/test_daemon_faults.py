@@ -1,7 +1,7 @@
-"""What is wrong with one segment, one file, one client costs a daemon that alone: the others' numbers stay exact.
+"""A bad segment, file or client affects a daemon only there: the numbers of the others stay exact.
 
-Most of it happens to one daemon and two healthy workers that all tests of this file share: each test puts something bad
-beside them, sees it told, has the workers work, and sees every bit of that counted.
+Most of it happens to one daemon and two healthy workers that all tests of this file share: each test adds something
+bad, sees the report, lets the workers work, and sees every bit of that counted.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Shared:
         return number
 
     def events(self, since: int) -> list[Document]:
-        """What happened since."""
+        """The events since a number."""
         reported: list[Document] = self.daemon.ask(f"/events?since={since}")["events"]
         return reported
 
     def goes_on(self) -> None:
-        """The healthy ones work, and all of it is counted: the loop has done another round."""
+        """Let the healthy workers work, and check that everything is counted."""
         for each in self.healthy:
             each.go()
             each.paused()
@@ -91,11 +91,11 @@ class Shared:
         entries: list[Document] = until(
             lambda: [each for each in self.daemon.ask("/workers")["workers"] if each["segment"] == file]
         )
-        # One that is gone may have had the name before.
+        # An ended worker may have had the name before.
         return min(entries, key=lambda each: each["state"] in ("died", "ended"))
 
     def put(self, name: str, image: bytes) -> str:
-        """A segment of these bytes; the daemon sees it whole or not at all."""
+        """A segment of these bytes; the daemon sees it complete or not at all."""
         draft = SHM / f".{self.prefix}{name}"
         draft.write_bytes(image)
         draft.rename(SHM / f"{self.prefix}{name}")
@@ -117,7 +117,7 @@ def everybody() -> Iterator[Shared]:
 
 @pytest.fixture
 def shared(everybody: Shared) -> Iterator[Shared]:
-    """The shared daemon; what a test adds to its directory is removed, and all goes on after it."""
+    """The shared daemon; files that a test adds are removed, and the daemon must still work."""
     with within(everybody.places):
         yield everybody
         for file in SHM.glob(f"*{everybody.prefix}*"):
@@ -127,7 +127,7 @@ def shared(everybody: Shared) -> Iterator[Shared]:
 
 
 def image(**header: Any) -> bytearray:
-    """A segment of a worker of its own."""
+    """A segment with a uuid of its own."""
     result = bytearray(golden())
     put(result, "header", {"uuid": os.urandom(16), **header})
     return bytearray(seal(result))
@@ -135,7 +135,7 @@ def image(**header: Any) -> bytearray:
 
 @contextlib.contextmanager
 def lived_in(path: Path) -> Iterator[int]:
-    """A file whose worker we are, as far as the kernel knows."""
+    """A file whose worker we are, for the kernel."""
     fd = os.open(path, os.O_RDWR)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -145,16 +145,16 @@ def lived_in(path: Path) -> Iterator[int]:
 
 
 def opened_by(pid: int) -> set[str]:
-    """The files in shared memory that a process has open: to ask for their locks would drop those that we hold."""
+    """The files in shared memory that a process has open: testing their locks would drop ours."""
     names = set()
     for each in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed since it was listed
+        with contextlib.suppress(FileNotFoundError):  # closed since the listing
             names.add(each.readlink().name)
     return names
 
 
 def logged_since(shared: Shared, file: str, since: int) -> str:
-    """Wait until a file is quarantined: the reason, which status knows as well."""
+    """Wait until a file is quarantined; returns the reason, which status has, too."""
     while True:
         event = shared.daemon.until("quarantined", since)
         if event["text"].startswith(f"{file}: "):
@@ -167,11 +167,11 @@ def logged_since(shared: Shared, file: str, since: int) -> str:
     return reason
 
 
-# ---- segments that lie
+# ---- segments with false values
 
 
 def ended(changed: bytearray) -> bytes:
-    """As if its worker had come to its end, so that it is read as a whole at once."""
+    """Mark its worker as ended, so that the whole segment is read at once."""
     struct.pack_into("<Q", changed, place(changed, "process") + forge.later("process", "ended"), 1)
     return bytes(changed)
 
@@ -213,11 +213,11 @@ def test_a_segment_that_lies_is_quarantined_with_its_reason(shared: Shared) -> N
     assert len(quarantined) == len(LIES), "each is told once"
 
 
-# ---- segments that change while they are drained
+# ---- segments that change during the drain
 
 
 def attached(shared: Shared, fd: int) -> None:
-    """Wait until a file that is open here, since to open it once more would give up our lock on it, is drained."""
+    """Wait until a file that is open here is drained; opening it again would release our lock on it."""
     until(lambda: holder(fd, _reader.LOCK_CONSUMER) == shared.daemon.pid)
     shared.goes_on()
 
@@ -359,7 +359,7 @@ def test_a_segment_that_is_renamed_is_drained_on_under_its_new_name(shared: Shar
     shared.files = (new, second)
     shared.goes_on()
     assert shared.daemon.ask(f"/inspect?name={new}")["segment"] == new
-    # What has its old name by now is another one.
+    # Another file has its old name now.
     other = shared.put(first.removeprefix(shared.prefix), bytes(image(service=b"squatter")))
     with lived_in(SHM / other) as fd:
         attached(shared, fd)
@@ -370,7 +370,7 @@ def test_a_segment_that_is_renamed_is_drained_on_under_its_new_name(shared: Shar
     (SHM / new).rename(SHM / first)
     shared.files = (first, second)
     shared.goes_on()
-    # Whoever lived in the files of earlier tests may be found dead meanwhile.
+    # The workers of files of earlier tests may be found dead meanwhile.
     logged_of_us = {each["kind"] for each in shared.events(before) if each["service"] in ("healthy", None)}
     assert not {"worker_died", "worker_moved", "quarantined"} & logged_of_us
 
@@ -389,14 +389,14 @@ def test_names_with_escapes_and_newlines_are_told_on_one_line_and_harmless(share
     assert not [line for line in reported.splitlines() if line.startswith("brickd: all is well")]
 
 
-# ---- what is done to a segment under its worker
+# ---- actions on a worker's segment
 
 
 def test_a_dead_workers_segment_that_somebody_removes_is_counted_all_the_same(shared: Shared) -> None:
     before = shared.newest()
     file = shared.put("removed", ended(image(service=b"removed")))
     with lived_in(SHM / file):
-        while shared.daemon.until("worker_found", before)["service"] != "removed":  # who reads may see it before
+        while shared.daemon.until("worker_found", before)["service"] != "removed":  # a reader may see it before
             before += 1
         assert shared.worker(file)["ledger"]["spans"]["summarized"] == 12
         (SHM / file).unlink()
@@ -440,7 +440,7 @@ def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
     loop.tick(0)
     (SHM / f"{prefix}old").rename(SHM / f"{prefix}new")
     with monkeypatch.context() as before:
-        before.setattr(segment_directory, "identifier_of", lambda _: (0, 0))  # as it was a moment ago
+        before.setattr(segment_directory, "identifier_of", lambda _: (0, 0))  # the identity of an earlier moment
         loop.tick(1, look=True)
     assert len(loop.roster.attached) == 1
     held = subprocess.run(
@@ -453,7 +453,7 @@ def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
 _CONSUMER = "from brickd.shm.segment import open_segment; print(open_segment({!r}).consumer() or 0)"
 
 
-# ---- what takes five seconds
+# ---- cases that take five seconds
 
 
 @pytest.mark.slow
@@ -506,8 +506,8 @@ def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes
         document = daemon.once("/status?over=start", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 20)
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
-        # Of ten starts those were written into a ring that nobody read any more that came before the worker saw that
-        # it is gone: they may be missing, and nothing is there twice.
+        # Of ten starts, those written into a ring without a reader before the worker saw its removal may be missing;
+        # nothing is counted twice.
         (deferred,) = [each for each in document["bricks"] if each["bounded"]]
         assert deferred["count"] == document["ledger"]["deferred"]["bounded"]
         assert 20 <= deferred["count"] <= 30

@@ -1,4 +1,5 @@
-"""Daemons are killed at each of their steps, over workers that go on, end and are killed: every event counts once."""
+"""Daemons are killed at each of their steps, over workers that continue, end and are killed: every event counts
+once."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from brickd.state.daemon_state import Memory
 
 Then = Callable[[Mortal], None]
 ACTIONS = ("kill-before", "kill-after", "kill-half")
-# What a daemon does to files: the effect, and to what.
+# A daemon's effects on files: the effect, and its target.
 STEPS = {
     ("open", "lock"),
     ("lock", "lock"),
@@ -34,7 +35,7 @@ STEPS = {
     ("rename", "checkpoint"),
     ("unlink", "segment"),
 }
-USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died", "problem"}  # events, when nothing is lost
+USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died", "problem"}  # events if nothing is lost
 
 
 @dataclass
@@ -42,9 +43,9 @@ class Host:
     """A machine on which workers come and go, and daemons die.
 
     Attributes:
-        workers: all that there were.
-        killed: how often a daemon was, by how and at which step.
-        events: what all daemons told, "break: …".
+        workers: all workers so far.
+        killed: how often a daemon was killed, by action and step.
+        events: all daemons' events, "break: …".
     """
 
     prefix: str
@@ -68,7 +69,7 @@ class Host:
         return [each for each in self.workers if each.fate == "lives"]
 
     def kill(self, action: str, number: int, of: str | None = None, then: Then | None = None) -> None:
-        """A daemon runs until it is killed at its effect of this number; meanwhile something happens to a worker."""
+        """Run a daemon until it is killed at its effect of this number; meanwhile something happens to a worker."""
         with mortal(self.compiled, f"{action}:{number}", of) as daemon:
             if then is not None:
                 then(daemon)
@@ -78,14 +79,14 @@ class Host:
         self.events += daemon.events
 
     def one_dies(self, _: Mortal) -> None:
-        """The oldest is killed, in turns at rest and where it is, and another begins."""
+        """Kill the oldest worker, alternately at rest and at work; another begins."""
         before = Counter(each.fate for each in self.workers)
         oldest = self.living()[0]
         oldest.kill() if before["killed"] <= before["cut"] else oldest.cut()
         self.begin()
 
     def one_ends(self, daemon: Mortal) -> None:
-        """The oldest ends, if the daemon lives long enough to see it; then another begins."""
+        """End the oldest worker, if the daemon lives long enough to see it; another begins."""
         oldest = self.living()[0]
         if daemon.reaches("pwrite", SHM / oldest.file) and daemon.stop():
             oldest.end()
@@ -93,7 +94,7 @@ class Host:
             daemon.go()
 
     def settle(self) -> list[Worker]:
-        """A last daemon, whole, until it has nothing left to do: what is known then."""
+        """Run a last daemon until it has nothing left to do; returns the workers then."""
         for each in self.living():
             each.rest()
         here = sorted(each.file for each in self.living())
@@ -112,7 +113,7 @@ class Host:
         return found.workers
 
     def judge(self, found: list[Worker], *, whole: bool = True) -> None:
-        """Every worker is there once, and so is all that it did.
+        """Check that every worker is there once, with all of its work.
 
         Args:
             found: the workers.
@@ -146,7 +147,7 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
     where = ledger.events["consumed"] + ledger.events["in_ring"]
     assert sum(lane["event_attempts"] for lane in lanes) - where - ledger.events_dropped.total() in on_the_way
 
-    # Every start, and what became of it.
+    # Every start, and its end.
     terms, dropped = Counter(reading.deferred), ledger.events_dropped
     assert terms["started"] == terms["measured"] + terms["bounded"] + terms["orphaned"]
     assert terms["started"] + dropped["defer"] <= sum(lane["event_attempts"] for lane in lanes)
@@ -157,7 +158,7 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
     if ("kernel", False) in rows:
         assert rows["kernel", False]["total_ns"] == MEASURED_NS * terms["measured"]
 
-    # What it said it did.
+    # The worker's own report.
     events = {
         "defer": terms["started"] + dropped["defer"],
         "measured": terms["measured"] + terms["unmatched"] + dropped["measured"],
@@ -184,7 +185,7 @@ def test_a_daemon_killed_at_any_step_under_load_costs_no_event(worker: Start, pr
     host = Host(prefix, worker, compiled)
     for number in range(1, 79):
         host.kill(ACTIONS[number % 3], number, then={0: host.one_dies, 2: host.one_ends}.get(number % 4))
-    # Steps that come once in a second, and once in a daemon's life.
+    # Steps that happen once per second, and once in a daemon's life.
     for action in ACTIONS:
         for of in ("open", "write", "rename"):
             host.kill(action, 2 if of != "open" else 3, of)
@@ -241,7 +242,7 @@ def test_a_damaged_checkpoint_is_told_until_another_is_written_and_no_event_coun
         damage(content)
         runtime().checkpoint.write_bytes(content)
         before = events_logged()
-        # It puts the damaged one aside and dies: its successor must tell it as well, and dies at its own checkpoint.
+        # It puts the damaged one aside and dies: its successor must report it, too, and dies at its own checkpoint.
         host.kill(ACTIONS[number % 3], 3, then=host.one_dies if number % 2 else None)
         host.kill("kill-before", 1, "write")
         assert events_logged() > before, "by who lived to tell it"

@@ -1,4 +1,4 @@
-"""A daemon that comes late, stands still, or has no room for what it knows: totals are exact, the rest is counted."""
+"""A daemon that comes late, is stopped, or cannot save: totals are exact, the rest is counted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from brickd.shm.segment_files import find
 
 pytestmark = pytest.mark.slow
 
-# Slots of each ring, and how many of them starts may take: the rest is kept for what ends them.
+# Slots of each ring, and the part for starts: the rest is reserved for ends.
 RING, STARTS = 4096, 4096 - 512
 
-# As many times as it is told it fills both rings, and says so.
+# Fills both rings as often as told, and reports it.
 WORK = f"""
 span, kernel = brick.brick("span"), brick.brick("kernel")
 brick.init()
@@ -42,7 +42,7 @@ def begun(start: Start) -> tuple[Worker, str]:
 
 
 def work(worker: Worker, rings: int) -> None:
-    """Have it fill its rings so many times, and wait until it has."""
+    """Let it fill its rings `rings` times, and wait for that."""
     assert worker.process.stdin is not None
     worker.process.stdin.write(b"%d\n" % rings)
     worker.process.stdin.flush()
@@ -50,7 +50,7 @@ def work(worker: Worker, rings: int) -> None:
 
 
 def drained(daemon: Running) -> dict[str, Any]:
-    """The ledger, once the daemon has taken what there is: the same twice, for what was read is not counted at once."""
+    """The ledger after the daemon has read everything: twice the same, because reading and counting are two steps."""
     seen: list[dict[str, Any]] = [{}]
 
     def still(answer: Any) -> bool:
@@ -63,13 +63,13 @@ def drained(daemon: Running) -> dict[str, Any]:
 
 
 def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> None:
-    """Every term is what it must be.
+    """Check every term.
 
     Args:
         ledger: the sum over workers.
         rings: how many were filled with spans and starts.
-        filled: how many of these found an empty one, and so left as much as it holds.
-        recorded: how many of them were filled while details were wanted.
+        filled: how many of these were empty before, and kept as much as they hold.
+        recorded: how many of them were filled while details were recorded.
     """
     assert (ledger["spans"]["begun"], ledger["spans"]["summarized"]) == (rings * RING, rings * RING)
     assert ledger["deferred"] | {"started": filled * STARTS, "bounded": filled * STARTS} == ledger["deferred"]
@@ -118,7 +118,7 @@ def test_workers_go_on_begin_and_end_while_the_daemon_stands_still(worker: Start
 
 @contextlib.contextmanager
 def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Path]]:
-    """A daemon whose runtime directory has 64 KiB, all of which a file takes; it answers elsewhere."""
+    """A daemon whose runtime directory has 64 KiB, all used by a file; its socket is elsewhere."""
     directory = runtime().directory
     monkeypatch.setenv("BRICKD_SOCKET", f"{directory}.socket")
     fill = f"mount -t tmpfs -o size=64k,mode=700 none {directory} && head -c 65536 /dev/zero >{directory}/filler"
@@ -146,7 +146,7 @@ def test_a_full_runtime_directory_costs_no_event_and_is_told_until_there_is_room
         dies.kill()
         daemon.until("worker_died")
         status = daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 3 * STARTS)
-        # Nothing that is kept nowhere is removed, or given back to its writer.
+        # Nothing unsaved is removed, or given back to its writer.
         assert find(prefix) == sorted((file, ended_file, died_file))
         work(lives, 1)
         problems = {problem["text"] for problem in status["problems"]}

@@ -1,4 +1,4 @@
-"""The loop goes on whatever happens in it."""
+"""The loop continues after any failure in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATEST_SECONDS = 30
 def eventfds() -> set[int]:
     found = set()
     for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # that of the folder itself
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the folder itself
             if os.readlink(each) == "anon_inode:[eventfd]":
                 found.add(int(each.name))
     return found
@@ -35,7 +35,7 @@ def eventfds() -> set[int]:
 
 @pytest.fixture
 def switch_interval() -> Iterator[None]:
-    """A daemon changes that of its process."""
+    """Restore the switch interval, which a daemon changes."""
     before = sys.getswitchinterval()
     yield
     sys.setswitchinterval(before)
@@ -64,13 +64,13 @@ def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_n
             daemon.start()
             try:
                 with open("/dev/null", "r+b") as null:
-                    os.dup2(null.fileno(), wake, inheritable=False)  # always readable, and nothing in it
-                # It waits for the other one still, for a look at most.
+                    os.dup2(null.fileno(), wake, inheritable=False)  # always readable, and empty
+                # It still waits for the other one, for one look at most.
                 first, second = (reported.get(timeout=LATEST_SECONDS) for _ in range(2))
             finally:
                 daemon.end()
         assert second.time_ns - first.time_ns > 900_000_000
-        assert "Error: [Errno" in first.text  # the number is of whatever failed before it
+        assert "Error: [Errno" in first.text  # the number depends on the call that failed first
         assert home.memory(daemon.prefix)[0].closed, "it came to a clean end"
     assert "Traceback" in capsys.readouterr().err
 
@@ -79,7 +79,7 @@ def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_n
 def test_a_loop_that_comes_round_as_it_is_asked_about_stands_still_for_no_negative_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else a recording, of which a snapshot says so, would be taken for damaged there."""
+    """Otherwise a recording whose snapshot has it would be taken for damaged."""
     now = property(lambda _: time.monotonic_ns(), lambda *_: None)
     monkeypatch.setattr(Loop, "came_round_ns", now, raising=False)
     with Home(runtime()) as home:

@@ -1,4 +1,4 @@
-"""What a machine has beside a daemon and its workers: pids used again, namespaces, other clocks, files elsewhere."""
+"""Conditions of the machine: reused pids, namespaces, other clocks, files elsewhere."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from verbs import brickd
 from brickd.base.paths import runtime
 from brickd.shm.segment_files import find
 
-# Whoever begins so is the first process of a pid namespace of its own.
+# Starts the first process of a new pid namespace.
 ALONE = ("unshare", "--pid", "--fork", "--kill-child")
 
 
 # ---- pids
 
-# Each child takes the pid of the one before it, which was killed. The last one is no worker.
+# Each child gets the pid of the one before it, which was killed. The last one is no worker.
 ONE_AFTER_THE_OTHER = """
 b = brick.brick("b")
 never = os.pipe()
@@ -55,11 +55,11 @@ os.read(0, 1)
 @pytest.mark.slow
 @needs_namespaces
 def test_a_pid_that_is_used_again_neither_brings_a_worker_back_nor_hides_its_death(worker: Start, prefix: str) -> None:
-    # In a namespace of its own the next pid can be told, and nobody else takes it.
+    # In its own namespace the next pid is predictable, and no other process takes it.
     host = worker(ONE_AFTER_THE_OTHER, before=(*ALONE, "--mount-proc"), BRICKD_SERVICE="api")
     pid, first = host.next_report()
     there = f"/proc/{host.pid}/ns"
-    # So that to the daemon, too, it is the same pid.
+    # So that the daemon sees the same pid.
     with running(("nsenter", f"--pid={there}/pid_for_children", f"--mount={there}/mnt", "--")) as daemon:
         closed(daemon, 10)
         host.go()
@@ -137,7 +137,7 @@ def test_a_second_daemon_in_another_pid_namespace_says_where_the_first_one_is(
 
 # ---- clocks
 
-# Says how long all of it took.
+# Reports its total time.
 CLOCKED = """
 import time
 b = brick.brick("b")
@@ -191,7 +191,7 @@ def test_where_the_kernel_does_not_tell_of_a_time_namespace_an_age_that_cannot_b
     worker: Start, prefix: str
 ) -> None:
     offsets = {"here": "0", "past": "-100", "future": "1000000"}
-    # A worker that the daemon does not see among its processes.
+    # A worker that is not among the processes that the daemon sees.
     with running(ALONE) as daemon:
         for service, offset in offsets.items():
             before = ("unshare", "--time", "--kill-child", "--monotonic", offset)

@@ -1,4 +1,4 @@
-"""Where a daemon may not start, may not look or no longer has its place: it says so, and goes on with what there is."""
+"""A daemon that may not start, may not look, or loses its directory: it reports that, and continues with the rest."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_what_lies_in_the_place_of_a_removed_socket_is_left_there(prefix: str, w
         runtime().socket.unlink()
         runtime().socket.write_text("mine")
         runtime().lock.unlink()
-        one = worker(WORKING)  # what is found is to be kept
+        one = worker(WORKING)  # the daemon must save this
         one.paused()
         one.go()
         assert next(event for _, event in events if event.get("kind") == "restored"), "its lock is there again"
@@ -139,7 +139,7 @@ def test_what_lies_in_the_place_of_a_removed_socket_is_left_there(prefix: str, w
 
 @pytest.fixture
 def theirs(nobody: list[str], prefix: str) -> list[str]:
-    """What begins the command of another user's daemon."""
+    """The beginning of the command of another user's daemon."""
     os.chown(runtime().directory, 65534, 65534)
     return nobody
 

@@ -1,6 +1,6 @@
-"""What processes do beside their work: they fork, become other programs, stand still, lose their locks and segments.
+"""Actions of processes besides their work: they fork, exec, stop, lose their locks and segments.
 
-Whatever it is, a daemon knows who lives, and counts all that was recorded once.
+In each case a daemon knows which workers live, and counts all records once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from brickd.shm.segment_files import find
 
 # ---- fork and exec
 
-# The parent's 200 starts wait when the child comes; each of both adds as many.
+# The parent's 200 starts wait when the child begins; each of both adds as many.
 FORKS = """
 ready, over = os.pipe(), os.pipe()
 b = brick.brick("b")
@@ -148,7 +148,7 @@ def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_
         stopped.process.send_signal(signal.SIGSTOP)
         until_stopped(stopped.pid)
         killed.kill()
-        # By the time that the one is dead the others were looked at for as long.
+        # When this one is dead, the others were judged for the same time.
         while not logged(daemon, "worker_died"):
             again(lost)
             starts += STARTS
@@ -161,14 +161,14 @@ def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_
         again(stopped)
         starts += STARTS
         assert closed(daemon, starts)["ledger"]["deferred"]["orphaned"] == 0
-        # An end is seen without a lock as well.
+        # An end is also seen without a lock.
         assert lost.end() == 0, lost.stderr
         assert daemon.until("worker_ended")["worker"] == "lost/0"
         assert closed(daemon, starts)["ledger"]["spans"]["summarized"] == starts
         assert [each["worker"] for each in logged(daemon, "worker_died")] == ["killed/0"]
 
 
-# ---- segments that their own user writes into, or removes
+# ---- segments that their own user changes or removes
 
 
 def test_tails_that_a_worker_scribbles_change_nothing_that_is_counted(worker: Start, prefix: str) -> None:
@@ -176,7 +176,7 @@ def test_tails_that_a_worker_scribbles_change_nothing_that_is_counted(worker: St
         one = worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api")
         with (SHM / one.next_report()).open("r+b", buffering=0) as segment:
             closed(daemon, STARTS)
-            # Each two words are a tail and its complement; that of 0 fits, and is long past.
+            # Each pair of words is a tail and its complement; that of 0 is valid, and long past.
             for rounds, words in enumerate(((0, 0), (12, 12), (U64, U64), (1 << 63, U64 >> 1), (0, U64)), start=2):
                 os.pwrite(segment.fileno(), struct.pack("<2Q", *words) * (PAGE // 16), 2 * PAGE)
                 again(one)
@@ -212,7 +212,7 @@ def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_t
         until(lambda: len(logged(daemon, "worker_moved")) == 2 and logged(daemon, "worker_died"))
         for each in (one, two):
             order(each, "f")
-        # Of each that goes on three that pended before, and two.
+        # For each surviving worker, three that were pending before, and two.
         status = closed(daemon, 6 + 2 * 5)
         assert sorted(states(status).values()) == ["died", "live", "live"]
         assert (status["ledger"]["deferred"]["pending"], status["ledger"]["deferred"]["orphaned"]) == (0, 3)

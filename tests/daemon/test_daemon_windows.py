@@ -1,4 +1,4 @@
-"""What a running daemon shows of the last seconds, and of the workers' processes."""
+"""The daemon's numbers of the last seconds, and of the workers' processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def counts(document: Any) -> dict[str, int]:
 
 
 def late(worker: Start) -> Worker:
-    """One that worked before there was a daemon."""
+    """A worker that worked before the daemon started."""
     early = worker(EARLY_AND_LATE, BRICKD_SERVICE="api")
     early.paused()
     return early
@@ -75,7 +75,7 @@ def test_rates_are_over_the_time_that_the_window_names(worker: Start) -> None:
     assert abs(brick["count_per_second"] - 10 / seconds) <= 0.1
     assert abs(brick["elements_per_second"] - 30 / seconds) <= 0.1
     assert brick["elements_per_second_in_brick"] > brick["elements_per_second"]
-    assert brick["min_ns"] is brick["max_ns"] is None  # nobody knows the extremes of a part of the time
+    assert brick["min_ns"] is brick["max_ns"] is None  # the extremes of a part of the time are unknown
 
 
 @pytest.mark.slow
@@ -124,14 +124,14 @@ def test_the_daemon_tells_what_memory_a_worker_takes(worker: Start, prefix: str)
         (entry,) = asked("workers")["workers"]
         resident = psutil.Process(process.pid).memory_info().rss
         assert " RSS " in brickd("workers").stdout.splitlines()[0]
-    assert entry["cpu_percent"] is None  # it was looked at once
+    assert entry["cpu_percent"] is None  # after a single look
     assert resident / 2 < entry["rss_bytes"] < resident * 2
     (entry,) = asked("workers")["workers"]
     assert entry["rss_bytes"] is None
     assert "RSS" not in brickd("workers").stdout
 
 
-# ---- in one process: snapshots are taken when the test says so
+# ---- in one process: the test controls the snapshots
 
 
 def ended(process: Worker) -> None:
@@ -221,7 +221,7 @@ def test_a_window_of_a_recording_is_the_one_that_was_seen_though_its_dead_were_f
 
 
 def reread(snapshot: Snapshot) -> Snapshot:
-    """As a recording has it."""
+    """The snapshot after encoding and decoding."""
     tables = body_codec.tables(snapshot, set())
     assert tables is not None
     body = body_codec.snapshot(snapshot, None, body_codec.RecordingCounts())

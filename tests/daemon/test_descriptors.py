@@ -1,4 +1,4 @@
-"""A daemon under a low limit of open files: clients are refused or closed first, workers and the checkpoint go on."""
+"""A daemon with a low limit of open files: clients are refused or closed first, workers and the checkpoint continue."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def deferred(daemon: Running) -> dict[str, int]:
 
 
 def kept() -> dict[str, int]:
-    """The deferred work of each worker as the checkpoint has it."""
+    """The deferred work of each worker in the checkpoint."""
     memory = checkpoint.load(runtime().checkpoint)
     assert memory is not None
     return {each.name: each.deferred.counts["bounded"] for each in memory.known.values()}
@@ -115,8 +115,8 @@ def test_streams_take_half_of_the_places_and_the_next_are_refused(prefix: str) -
 
 @contextmanager
 def no_descriptor_left(pid: int, but: int = 0) -> Iterator[None]:
-    """A process can open no more files than it has open, or so many."""
-    listed = os.listdir(f"/proc/{pid}/fd")  # with its own, where the process is this one
+    """Limit a process to its open files, plus `but`."""
+    listed = os.listdir(f"/proc/{pid}/fd")  # including the listing's own, if it is this process
     numbers = {int(each) for each in listed if os.path.lexists(f"/proc/{pid}/fd/{each}")}
     free = [number for number in range(len(numbers) + but + 1) if number not in numbers]
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -144,7 +144,7 @@ def test_where_no_descriptor_is_left_clients_are_closed(worker: Start, prefix: s
                 one.next_report()
                 wanted = {"one/0": 2}
             until(lambda: kept() == wanted)
-        for stream in streams:  # each was ended
+        for stream in streams:  # all streams were ended
             list(stream)
         event = daemon.until("starved")
         assert event["text"].endswith(" that are allowed: all clients were closed")
@@ -171,7 +171,7 @@ def test_a_worker_for_which_no_descriptor_was_left_is_looked_for_again_after_a_s
     loop.tick(0)
     for each in [worker("brick.init(); pause()") for _ in range(2)]:
         each.paused()
-    with no_descriptor_left(os.getpid(), left):  # with one it is enough for a look, and for one of them
+    with no_descriptor_left(os.getpid(), left):  # one descriptor is enough for a look, and for one of them
         loop.tick(10 * SECOND)
         loop.tick(10 * SECOND)
     assert (starved, len(loop.drains)) == ([left], left)

@@ -1,4 +1,4 @@
-"""The daemon moves the epoch of all workers: what is repeated is sampled in each of them, and at the same times."""
+"""The daemon moves the epoch of all workers: a repeated step is sampled in all of them at the same times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from brickd.shm.segment import open_segment
 from brickd.state.daemon_state import Memory
 
 PROMPTS = [10**18 + 977 * number for number in range(10)]
-# As many rounds of all prompts as it is told; the rounds are the positions.
+# Serves all prompts in as many rounds as told; the rounds are the positions.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")
@@ -63,7 +63,7 @@ class Server:
             return segment.control()["epoch"]
 
     def serve(self, rounds: int) -> set[Sample]:
-        """The rounds and prompts that were sampled; nobody drains meanwhile."""
+        """The sampled rounds and prompts; no daemon drains meanwhile."""
         assert self.process.process.stdin is not None
         self.process.process.stdin.write(f"{rounds:08}".encode())
         self.process.process.stdin.flush()
@@ -76,7 +76,7 @@ class Server:
 
 
 class Clock:
-    """One that is moved: `clock()`."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_ns = time.time_ns()
@@ -87,7 +87,7 @@ class Clock:
 
 @contextmanager
 def collecting(prefix: str, epochs: Epochs) -> Iterator[Callable[[], None]]:
-    """A daemon's loop over all segments: what has it tick."""
+    """A daemon's loop over all segments; yields its tick."""
     loop, ticks = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, epochs=epochs), count(1)
     loop.look(0)
     try:
@@ -193,7 +193,7 @@ def test_a_daemon_has_the_epoch_of_workers_that_have_none(worker: Start, prefix:
 
 @contextmanager
 def moving(every_ns: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon in a process of its own, with short epochs."""
+    """A daemon in its own process, with short epochs."""
     program = Path(__file__).parent.parent / "support" / "bare_daemon.py"
     with subprocess.Popen([sys.executable, "-P", program, str(every_ns)], stdout=subprocess.DEVNULL) as daemon:
         try:

@@ -1,4 +1,5 @@
-"""Who of the dead is forgotten, and what goes with them: by any name that brickd shows, with a daemon or without."""
+"""Which dead workers are forgotten, and what goes with them: by any name that brickd shows, with or without a
+daemon."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ BOTH, ODD, ALONE, UNSURE, SURE = (
 
 
 def remembered() -> Memory:
-    """Of three workers one lives; the others differ from it and from themselves."""
+    """A memory of three workers, of which one lives; the others differ from it and from themselves."""
     memory = Memory("brickd-", known={ONE: RetainedWorker("api/0")})
     memory.gone = {uuid: RetainedTotals(f"api/{n}", read(uuid)) for n, uuid in ((1, TWO), (2, THREE))}
     lives = {place: made_up(place, uuids=(TWO, ONE)) for place in (BOTH,)}
@@ -121,14 +122,14 @@ def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, 
         assert (refused.returncode, refused.stderr.count("no ended worker m/2: it is live")) == (4, 1)
         assert brickd("prune", "m/7").returncode == 4
         assert brickd("prune", "--refused", shared).returncode == 2
-        if asked == "nobody":  # it counts what the checkpoint has, which a daemon writes when it is time
+        if asked == "nobody":  # it counts what is in the checkpoint, which a daemon writes regularly
             assert document("prune", "--dry-run", shared)["forgotten"] == 1
         done = document("prune", shared)
         assert (done["forgotten"], done["removed"]) == (1, [])
         assert [each["name"] for each in document("workers")["workers"]] == [lives, other]
 
 
-@pytest.mark.slow  # nothing may move for five seconds before a segment is removed
+@pytest.mark.slow  # nothing may change for five seconds before a segment is removed
 def test_a_worker_that_is_pruned_without_a_daemon_is_not_taken_for_a_living_one_later(
     worker: Start, prefix: str
 ) -> None:

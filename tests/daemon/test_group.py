@@ -1,4 +1,4 @@
-"""A daemon of one user, clients of a group and outsiders: the group reads through the API and can do nothing else."""
+"""A daemon of one user, clients of a group and outsiders: the group can read through the API and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from serving import ask
 
 from brickd.base.paths import runtime
 
-pytestmark = pytest.mark.slow  # users come and go
+pytestmark = pytest.mark.slow  # needs several users
 
 GROUP = 61000
 OUT = "OUT"
@@ -28,13 +28,13 @@ OWNER, MEMBER, OUTSIDER = 61001, 61002, 61003
 
 
 def verb(uid: int, *arguments: str, member: bool = True) -> subprocess.CompletedProcess[str]:
-    """A verb that a user runs, who is a member of the group or is not."""
+    """Run a verb as a user, a member of the group or not."""
     command = [*another_user(uid, *([GROUP] if member else [])), sys.executable, "-P", "-m", "brickd", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def status(uid: int) -> dict[str, Any]:
-    """What a user is shown."""
+    """The status for a user."""
     done = verb(uid, "status", "--json")
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
@@ -43,14 +43,14 @@ def status(uid: int) -> dict[str, Any]:
 
 @pytest.fixture
 def daemon(prefix: str) -> Iterator[Running]:
-    """The owner's, which answers the group."""
+    """The owner's daemon, which answers the group."""
     os.chown(runtime().directory, OWNER, OWNER)
     with running(another_user(OWNER, GROUP), BRICKD_GROUP=str(GROUP)) as one:
         yield one
 
 
 def server(worker: Start) -> Worker:
-    """A worker of the owner's server; its environment names the group as well."""
+    """A worker of the owner's server; its environment also names the group."""
     before = tuple(another_user(OWNER, GROUP))
     return worker(f"{ROUNDS}\nrounds()", before=before, BRICKD_SERVICE="api", BRICKD_GROUP=str(GROUP))
 
@@ -85,7 +85,7 @@ def test_a_member_controls_nothing(daemon: Running, worker: Start, arguments: tu
     one = server(worker)
     one.next_report()
     closed(daemon, STARTS)
-    out = f"/tmp/{runtime().directory.name}.brick"  # where any user may make a file
+    out = f"/tmp/{runtime().directory.name}.brick"  # where any user may create a file
     refused = verb(MEMBER, *(out if word == OUT else word for word in arguments))
     assert (refused.returncode, refused.stdout) == (5, ""), refused.stderr
     assert not Path(out).exists()
@@ -113,7 +113,7 @@ def test_root_controls(daemon: Running, worker: Start) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# What a member of the group could do with a descriptor of a segment, each of which stopped a drain or killed a server.
+# What a member of the group could do with a descriptor of a segment: each stopped a drain or killed a server.
 ATTACKS = """
 import fcntl, os, sys
 for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):

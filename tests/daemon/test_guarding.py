@@ -1,4 +1,4 @@
-"""Who sees to it that nothing is left on, where there can be nobody for that."""
+"""The cleanup after a killed recording process, if there can be no guardian."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a daemon in the background: it is bounded, and nothing that befalls it reaches whoever writes."""
+"""The log of a daemon in the background: it is bounded, and its failures never reach a writer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 1000
 
 @contextmanager
 def written(path: Path) -> Iterator[tuple[io.TextIOWrapper, int]]:
-    """What writes into the log, and a descriptor that is to lead there."""
+    """A stream that writes into the log, and a descriptor of it."""
     fd = opened(path, MOST)
     try:
         yield io.TextIOWrapper(LogFile(path, (fd,), MOST), write_through=True), fd

@@ -1,4 +1,4 @@
-"""What a service manager hears of a daemon: that it answers, lives, ends; and nothing that is not so."""
+"""The daemon's messages to a service manager: that it answers, lives, ends; and nothing false."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def notify_socket(address: str) -> Iterator[socket.socket]:
 
 
 def one(manager: socket.socket) -> dict[str, str]:
-    """The next thing that it hears."""
+    """The next message."""
     return dict(line.split("=", 1) for line in manager.recv(4096).decode().split("\n"))
 
 
 def waiting(manager: socket.socket) -> list[bytes]:
-    """What it was sent and has not heard yet."""
+    """The messages that wait."""
     found = []
     manager.setblocking(False)
     try:
@@ -73,7 +73,7 @@ def test_a_socket_that_is_not_there_or_none_of_ours_harms_nothing(address: str) 
         Manager(environment).stopping()
 
 
-@pytest.mark.slow  # it is given a second
+@pytest.mark.slow  # its limit is a second
 def test_a_manager_that_takes_nothing_costs_its_message_alone(tmp_path: Path) -> None:
     with notify_socket(f"{tmp_path}/notify") as manager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as full:
@@ -113,7 +113,7 @@ def test_a_sign_of_life_is_given_only_while_the_loop_comes_round(tmp_path: Path)
     calm, stands = 1_000_000_000, 3_000_000_000
     with notify_socket(f"{tmp_path}/notify") as manager:
         stills = iter([calm, calm, stands, stands, calm])
-        with pytest.raises(RuntimeError):  # what a coroutine makes of StopIteration
+        with pytest.raises(RuntimeError):  # a coroutine turns StopIteration into this
             asyncio.run(
                 Manager({"NOTIFY_SOCKET": f"{tmp_path}/notify", "WATCHDOG_USEC": "2"}).watch(lambda: next(stills))
             )
@@ -133,7 +133,7 @@ def test_a_daemon_tells_that_it_answers_lives_and_ends(prefix: str) -> None:
             assert [one(manager) for _ in range(3)] == [{"WATCHDOG": "1"}] * 3
             daemon.terminate()
             assert daemon.wait() == 0
-            (ending,) = (sign for sign in waiting(manager) if sign != b"WATCHDOG=1")  # of which one may come behind it
+            (ending,) = (sign for sign in waiting(manager) if sign != b"WATCHDOG=1")  # one of which may come after it
             assert ending.startswith(b"STOPPING=1\n")
         finally:
             daemon.kill()
@@ -145,7 +145,7 @@ _POLLS = ("7 ", "73 ", "271 ")  # poll and ppoll of x86-64, ppoll of arm64
 
 @contextmanager
 def loop_held(daemon: Running) -> Iterator[None]:
-    """Have the thread that drains stand still while the others go on."""
+    """Stop the thread that drains while the others continue."""
     ptrace = ctypes.CDLL(None, use_errno=True).ptrace
     ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
     threads = Path(f"/proc/{daemon.pid}/task")
@@ -164,7 +164,7 @@ def loop_held(daemon: Running) -> Iterator[None]:
             assert ptrace(_INTERRUPT, thread, None, None) == 0
             os.waitpid(thread, _ANY_THREAD)
             if (threads / str(thread) / "syscall").read_text().startswith(_POLLS):
-                break  # with the interpreter's lock it would hold the others, too
+                break  # with the interpreter's lock it would stop the others, too
             assert ptrace(_CONTINUE, thread, None, None) == 0
         yield
     finally:

@@ -15,7 +15,7 @@ OFF = "recording is off in 1 worker of api"
 
 
 def with_a_problem(daemon: Running) -> str:
-    """The id of the problem that recording is off."""
+    """Turn recording off; returns the problem's id."""
     daemon.until("worker_found")
     daemon.ask("/set", b"service=api&recording=off")
     (problem,) = document("status")["problems"]

@@ -1,4 +1,4 @@
-"""What becomes of segments that cost too much, of the dead, and of what takes long when the daemon is to end."""
+"""Segments that cost too much, dead segments, and long work when the daemon must end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from brickd.views.problems import Seen, problems
 
 @contextmanager
 def segment(prefix: str, name: str, **counts: int) -> Iterator[Rings]:
-    """A file in which nobody lives, with lanes that were opened."""
+    """A file with opened lanes, without a worker."""
     page = bytearray(empty(**({"lanes": 2, "span_slots": 64, "event_slots": 64} | counts)))
     put(page, "header", {"uuid": os.urandom(16), "service": name.encode(), "index": -1, "coordinates": b""})
     with (SHM / f"{prefix}{name}").open("w+b", buffering=0) as file:
@@ -41,7 +41,7 @@ def segment(prefix: str, name: str, **counts: int) -> Iterator[Rings]:
 
 
 class Loop:
-    """A collector, what it told and what it kept."""
+    """A collector, its events and its saved memory."""
 
     def __init__(self, prefix: str) -> None:
         self.logged: list[tuple[str, str]] = []
@@ -59,7 +59,7 @@ class Loop:
         self.collector.tick(round(seconds * SECOND), look=look)
 
     def found(self) -> Survey:
-        """What a client of its daemon would see."""
+        """The survey of a client of its daemon."""
         collector = self.collector
         with collector.roster.lock:
             held, background = collector.roster.held(), collector.memory.background()
@@ -83,7 +83,7 @@ def limit(monkeypatch: pytest.MonkeyPatch, *, read: int = SEGMENT.read, kept: in
 
 
 def record(r: Rings, number: int) -> None:
-    """One more span and one more event."""
+    """Add one span and one event."""
     r.add(0, "span", spans({"sequence": number, "path": 1}))
     r.add(0, "event", events({"sequence": number, "path": 1, "id": number}))
     r.put("lane", 0, begun=number, summarized=number)
@@ -168,7 +168,7 @@ def test_deferred_work_of_a_segment_that_a_tick_does_not_come_to_waits_for_one_t
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
-    times = iter(range(0, 10**15, SECOND))  # there is time for one piece in each tick
+    times = iter(range(0, 10**15, SECOND))  # time for one piece in each tick
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     with segment(prefix, "a") as r, segment(prefix, "b"):
         r.add(0, "event", events({"sequence": 1, "path": 1, "id": 1, "start": 5}))
@@ -192,7 +192,7 @@ def test_a_dead_segment_whose_rings_have_no_end_is_quarantined_with_what_was_rea
 ) -> None:
     monkeypatch.setattr(attachment, "_LAST_BYTES", 1)
     with segment(prefix, "endless") as endless:
-        endless.put("process", 0, ended=1)  # and somebody goes on writing
+        endless.put("process", 0, ended=1)  # and records continue
         loop.tick(0)
         for second in range(1, 1000):
             record(endless, second)
@@ -261,7 +261,7 @@ def test_the_oldest_of_the_dead_are_added_up_where_they_take_too_much(
 def test_no_more_dead_are_read_until_those_before_them_are_added_up(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = iter(range(0, 10**15, SECOND // 25))  # each look at the clock is so much later than the one before
+    times = iter(range(0, 10**15, SECOND // 25))  # each reading of the clock is this much later
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     seconds = iter(range(100))
 
@@ -307,7 +307,7 @@ def test_who_is_to_end_adds_nobody_up(prefix: str, loop: Loop, monkeypatch: pyte
     assert (len(loop.collector.memory.gone), loop.collector.memory.older) == (2, {})
 
 
-# ---- what is kept
+# ---- what is saved
 
 
 def test_cursors_of_lanes_whose_rings_hold_nothing_are_not_kept_behind_the_last_one(prefix: str, loop: Loop) -> None:
@@ -339,7 +339,7 @@ def test_who_is_to_end_looks_at_no_further_file_and_buries_nobody(prefix: str, l
 
 
 def test_a_tick_judges_as_many_as_it_has_time_for_and_the_next_one_goes_on(prefix: str) -> None:
-    times = iter(range(0, 10**15, SECOND // 25))  # each look at the clock is so much later than the one before
+    times = iter(range(0, 10**15, SECOND // 25))  # each reading of the clock is this much later
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     for name in "abcdef":
         with segment(prefix, name):

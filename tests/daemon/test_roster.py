@@ -1,4 +1,4 @@
-"""Who is drained, and for whom there is no room."""
+"""Which workers are drained, and which have no room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A roster over one daemon's life and the next: who is remembered, who is missed, who goes on elsewhere."""
+"""A roster over the lives of two daemons: which workers are remembered, missed, or continue elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from brickd.state.daemon_state import Memory
 
 
 class Life:
-    """One daemon's loop after another: what each keeps the next one begins with."""
+    """One daemon's loop after another: each begins with what the last one saved."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self.kept, self.second = prefix, b"", 0
@@ -46,7 +46,7 @@ class Life:
 
     @property
     def memory(self) -> Memory:
-        """As the next daemon would find it."""
+        """The memory that the next daemon would load."""
         return decode(self.kept)
 
     def tick(self) -> None:
@@ -58,7 +58,7 @@ class Life:
         self.start()
 
     def shown(self) -> int:
-        """How many workers whoever asks is shown."""
+        """The number of workers shown to a reader."""
         with self.loop.roster.lock:
             found = survey(self.prefix, self.loop.memory.background(), self.loop.roster.held()).workers
         return sum(each.together for each in found)
@@ -72,7 +72,7 @@ def life(prefix: str) -> Iterator[Life]:
 
 
 def irremovable(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the system let nobody remove a segment from now on."""
+    """Let no process remove a segment from now on."""
     unlink = os.unlink
 
     def refused(path: Any, **also: Any) -> None:
@@ -87,7 +87,7 @@ DENIED = "its worker ended and is remembered, and the file cannot be removed: pe
 
 
 def remembered(life: Life, prefix: str, uuid: bytes) -> None:
-    """A worker that is gone, whose segment is there again: a daemon was killed before it had removed it."""
+    """A saved worker whose segment exists: a daemon was killed before it had removed it."""
     segment(prefix, "dead", uuid, ended=1)
     life.tick()
     assert list(life.memory.gone) == [uuid.hex()]
@@ -157,7 +157,7 @@ def test_the_segment_of_a_worker_that_is_remembered_as_gone_is_drained_if_it_liv
     assert (life.shown(), list(life.memory.gone), life.memory.buried) == (1, [uuid.hex()], [])
 
 
-# ---- what a checkpoint says, and limits
+# ---- checkpoints, and limits
 
 
 @pytest.mark.parametrize("lanes", ["all", "one more"])
@@ -218,7 +218,7 @@ def test_a_segment_is_given_up_that_was_renamed_more_often_than_it_may_be_open(
     (attached,) = life.loop.roster.attached.values()
 
     def renamed(name: str, access: int) -> Segment:
-        """It takes the name of another one just before that is opened."""
+        """Give it the name of another one just before that is opened."""
         os.rename(SHM / attached.segment.name, SHM / name)
         return open_segment(name, access)
 

@@ -1,4 +1,4 @@
-"""`brickd set --fingerprints`, `--sites`: of which steps, and at which sites, workers record checksums from now on."""
+"""`brickd set --fingerprints`, `--sites`: the steps and sites whose checksums workers record from now on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
 STEPS = 64
-# A round of all steps at a time; after the first it knows a site more.
+# A round of all steps at a time; after the first it knows one more site.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")
@@ -52,7 +52,7 @@ MLP, NORM, ATTN = {FIRST, ("layers.*.mlp", 1)}, {("norm", -1)}, {("layers.*.attn
 
 
 class Served:
-    """A worker that does a round when it is told."""
+    """A worker that does a round when told."""
 
     def __init__(self, start: Start, number: int, **environment: str) -> None:
         more = {"BRICKD_SERVICE": "api", "BRICKD_WORKER": str(number), "BRICKD_EVENTS": "65536"}
@@ -63,7 +63,7 @@ class Served:
         return next(each for each in readings(prefix) if each.header["index"] == self.number)
 
     def round(self, daemon: Running | None = None) -> dict[Site, set[int]]:
-        """The recorded steps of one round in an epoch of its own, by site.
+        """The recorded steps of one round in its own epoch, by site.
 
         A running daemon is stopped: its checkpoint frees the slots.
         """
@@ -83,7 +83,7 @@ class Served:
 
     @property
     def control(self) -> bytes:
-        """What the operator asked of it: without the epoch."""
+        """The operator's settings, without the epoch."""
         content = bytearray((SHM / self.reading().file).read_bytes()[_reader.CONTROL : _reader.CONTROL + 4096])
         at, _, size = field("control", "epoch")
         content[at : at + size] = bytes(size)
@@ -91,7 +91,7 @@ class Served:
 
 
 def at(sites: set[Site], one_in: int = 1) -> dict[Site, set[int]]:
-    """One step of so many, at each of the sites."""
+    """The steps with this rate, at each of the sites."""
     return {site: {step for step in range(STEPS) if one_in == 1 or drawn(step, one_in)} for site in sites}
 
 
@@ -102,7 +102,7 @@ def message(*arguments: str) -> str:
 
 
 def filtered(daemon: Running, worker: str, site: int) -> None:
-    """Wait until a site that a worker knows is left out."""
+    """Wait until a known site of a worker is excluded."""
 
     def so(answer: dict[str, Any]) -> bool:
         return len(answer["sites"]) > site and answer["sites"][site]["left_out"]
@@ -281,7 +281,7 @@ def test_an_older_checkpoint_says_nothing_of_fingerprints() -> None:
 
 @contextmanager
 def living(name: str, image: bytes) -> Iterator[int]:
-    """A segment that a worker lives in."""
+    """A segment with a live worker."""
     (SHM / f".{name}").write_bytes(image)
     with open(SHM / f".{name}", "r+b", buffering=0) as file:
         fcntl.lockf(file, fcntl.LOCK_EX, 1, _reader.LOCK_WORKER)

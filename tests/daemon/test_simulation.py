@@ -1,6 +1,6 @@
-"""What the daemon's loop, its deferred work, its checkpoint and its restart owe to every event, whatever happens.
+"""The daemon's loop, its deferred work, its checkpoint and its restart account for every event, whatever happens.
 
-One seed is one order of things: `simulate(seed, folder)` does again what it did.
+One seed is one order of events: `simulate(seed, folder)` repeats it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from brickd.shm.segment_files import SegmentFile, find
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
-SEEDS = 150  # as many as may pass before a mutant counts as one that nobody sees
+SEEDS = 150  # the limit within which a mutant must be caught
 
 
 def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
-    """What the seed says happens; then nothing goes wrong any more, and the books are checked."""
+    """Run the seed's events; then stop all faults, and check the accounts."""
     chance = random.Random(seed)
     path = folder / "checkpoint"
     path.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def judge(world: World) -> None:
     left = set(find(world.prefix)) - world.copies
     alive = {each.file for each in world.writers if each.alive and not each.removed}
     assert left >= alive if refused else left == alive
-    before = Counter[bytes]()  # spans that are shown for the segments that a removed worker had lost
+    before = Counter[bytes]()  # spans shown for the segments that a removed worker had lost
     for writer in world.writers:
         worker, counted = found.pop(writer.uuid.hex(), None), removed.pop(writer.uuid.hex(), 0)
         if writer.goes_on is not None:
@@ -100,14 +100,14 @@ def judge(world: World) -> None:
         else:
             assert worker is not None, "whatever died, its totals are there"
             assert worker.ledger.spans["begun"] + counted == writer.begun
-            if worker.reading.file not in world.copies:  # all but the spans is as it was when it was copied
+            if worker.reading.file not in world.copies:  # everything but the spans is as it was at the copy
                 judge_worker(world, writer, worker)
     assert not found
     assert not removed
 
 
 def judge_after_a_break(writer: Writer, worker: Worker | None) -> None:
-    """What is gone with a checkpoint is gone; nothing is counted twice for it, and a segment's own totals are there."""
+    """What a lost checkpoint had is lost; nothing is counted twice, and a segment's own totals are there."""
     assert worker is not None or not writer.alive
     counts = Counter(worker.reading.deferred) if worker is not None else Counter()
     assert counts["started"] <= len(writer.history.starts)
@@ -132,7 +132,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     assert written - sum(events["dropped"].values()) - _accounted(events) in unpublished
     folded = world.folded[reading.uuid] + world.now_folding(reading.uuid)
     assert details["consumed"] == folded
-    # Every start, and what became of it.
+    # Every start, and its end.
     assert counts["started"] <= len(history.starts) if writer.uncertain else counts["started"] == len(history.starts)
     assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + counts["pending"]
     assert counts["refused"] == 0
@@ -142,7 +142,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     measured, bound = rows.get((1, _reader.UNIT_DEFERRED)), rows.get((1, _reader.UNIT_BOUND))
     reported = history.measurements
     assert counts["measured"] + counts["unmatched"] == len(reported)
-    if writer.slow:  # threads that say it long after it was so: what their host could not tell apart, nobody can
+    if writer.slow:  # threads that publish late: what their host cannot distinguish, brickd cannot
         return
     assert measured is not None
     assert (measured["count"], measured["total"]) == (len(reported), sum(reported.values()))
@@ -182,7 +182,7 @@ def test_a_disk_that_is_full_is_tried_once_a_second_however_much_waits_for_it(tm
             world.close()
 
 
-FIRST = int(os.environ.get("TESTS_SEED", "1000"))  # each night another
+FIRST = int(os.environ.get("TESTS_SEED", "1000"))  # another one each night
 SWEEPS = [range(first, first + 500) for first in range(FIRST, FIRST + 10_000, 500)]
 
 
@@ -211,7 +211,7 @@ def test_a_damaged_checkpoint_is_a_visible_break_and_nothing_counts_twice(seeds:
         assert [logged for logged in world.logged if logged[0] == "break"], "it is told"
 
 
-# ---- mutants: what the simulation must see
+# ---- mutants that the simulation must catch
 
 Patch = pytest.MonkeyPatch
 
@@ -449,11 +449,11 @@ MUTANTS = {
 
 
 def caught(folder: Path, damage: float) -> int | None:
-    """The first seed that does not come out right."""
+    """The first seed that fails."""
     for seed in range(SEEDS):
         try:
             simulate(seed, folder, damage=damage)
-        except Exception:  # an assertion, or what the mutant itself trips over
+        except Exception:  # an assertion, or an error in the mutant itself
             return seed
     return None
 

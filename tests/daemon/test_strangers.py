@@ -1,4 +1,4 @@
-"""Other users of the machine: whatever they put where segments are, nothing here changes."""
+"""Other users of the machine: their files next to segments change nothing here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STRANGER = 65534
 
 
 def theirs(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int = STRANGER) -> Path:
-    """A file that a stranger put there, complete when it gets its name."""
+    """A stranger's file, complete when it gets its name."""
     draft = SHM / f".{file.name}"
     draft.write_bytes(image)
     draft.chmod(mode)
@@ -180,7 +180,7 @@ def test_a_strangers_checkpoint_is_not_believed(prefix: str, kind: str, uid: int
 def test_an_own_file_with_the_inode_number_that_a_strangers_had_is_ours(prefix: str) -> None:
     file = theirs(SHM / f"{prefix}0")
     known = listing(prefix).others
-    # As where /dev/shm is not a tmpfs: other file systems give the number of a removed file to the next one.
+    # As if /dev/shm were not a tmpfs: other file systems give the number of a removed file to the next one.
     file = file.rename(SHM / f"{prefix}own")
     os.chown(file, os.geteuid(), -1)
     assert listing(prefix, known).own == [file.name]

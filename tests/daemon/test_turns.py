@@ -1,4 +1,4 @@
-"""Which segments a tick drains: cheap ones always, costly ones in turns, and no more than a tick may read."""
+"""Which segments a tick drains: cheap ones always, costly ones in turns, and at most the limit of a tick."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def segments(many: int) -> Iterator[tuple[list[Rings], list[Attached]]]:
 
 
 def ticked(order: DrainTurns, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
-    """A tick: whose events it took."""
+    """Run a tick; returns whose events it took."""
     found: list[DrainResult] = []
     order.tick(found.append, goes_on)
     return [each.each.segment.name for each in found]
@@ -56,7 +56,7 @@ def test_all_are_drained_where_a_tick_has_room_for_all() -> None:
 
 
 def quiet_bytes(order: DrainTurns) -> int:
-    """What a tick reads of a segment with one event."""
+    """The bytes that a tick reads from a segment with one event."""
     before = order.order[0].drain.read
     ticked(order)
     return order.order[0].drain.read - before
@@ -99,7 +99,7 @@ def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch:
         quiet = quiet_bytes(order)
 
         def unreached(limit: int) -> list[str]:
-            """Of a tick after one in which the first took a whole ring more than the others."""
+            """The unreached segments of a tick after one in which the first read a whole ring more than the others."""
             fill(made[0])
             write_event(made[1:])
             monkeypatch.setattr(drain_order, "TICK_BYTES", 1 << 30)

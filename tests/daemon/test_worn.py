@@ -1,4 +1,4 @@
-"""Workers compared where there is no room any more for what they said first."""
+"""Comparison of workers whose first fingerprints were evicted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STEP = _reader.CHECKED_STEP
 
 
 def worn(one: list[CheckedRecord], other: list[CheckedRecord], *, step: int | None = None) -> list[Comparison]:
-    """By run, where there is no room any more for the first that the one said: as it was heard, and of copies."""
-    numerics = Numerics(1)  # as little as there can be
+    """Compare by run, after the first fingerprints of one were evicted: in the window, and in copies."""
+    numerics = Numerics(1)  # the smallest window
     first, second = (numerics.producer(uuid, "api", tables, "") for uuid in "ab")
     first.receive(one[0].slots())
     full(numerics)
@@ -34,7 +34,7 @@ def tables() -> WorkerNames:
 
 
 def full(numerics: Numerics) -> None:
-    """Have another worker say so much that what came first has gone."""
+    """Let another worker send so much that the first fingerprints are evicted."""
     another = numerics.producer("c", "api", tables, "")
     while not numerics.evicted:
         another.receive(CheckedRecord(off(9), site=OFF, step=9).slots())
@@ -54,7 +54,7 @@ def party(of: Numerics, uuid: str) -> Party:
 
 
 def exported_and_added(of: Numerics) -> Numerics:
-    """As a verb hears it of a daemon."""
+    """The window of a verb that queries the daemon."""
     other = Numerics()
     fingerprint_export.add_exported(other, json.loads(json.dumps(fingerprint_export.document(of))))
     return other

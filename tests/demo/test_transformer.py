@@ -1,4 +1,4 @@
-"""The demonstration's transformer: it computes what one does, records it, and does so again for the same seed."""
+"""The demonstration's transformer: it computes correctly, records it, and repeats it for the same seed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A daemon next to a server, each in its own container: what docs/how-to/containers.md does, without a runtime.
+"""A daemon next to a server, each in its own container: docs/how-to/containers.md without a runtime.
 
-The two share a /dev/shm of 64 MiB and a user, and nothing else: no pid namespace, no writable root. Root asks, from
-outside of both.
+The two share a /dev/shm of 64 MiB and a user, and nothing else: no pid namespace, no writable root. Root asks from
+outside.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Serve = Callable[..., Worker]
 
 @pytest.fixture
 def shm() -> Iterator[Path]:
-    """What both have as their /dev/shm."""
+    """The /dev/shm of both."""
     folder = Path(tempfile.mkdtemp(prefix="brickd-test-shm-"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=1777", "shm", folder], check=True)
     try:
@@ -51,8 +51,8 @@ def shm() -> Iterator[Path]:
 
 @pytest.fixture
 def serve(worker: Start, shm: Path, prefix: str) -> Serve:
-    """Starts a server in a container: `serve(program, **what its container has besides)`; `by`: what begins it."""
-    another_user(SERVER)  # or there is none
+    """Starts a server in a container: `serve(program, **parts of its container)`; `by`: the start of its command."""
+    another_user(SERVER)  # skips without such a user
 
     def start(program: str, service: str = "api", by: Sequence[str] = (), **container: Any) -> Worker:
         given = Container(SERVER, [], os.fspath(shm), **container)
@@ -64,21 +64,21 @@ def serve(worker: Start, shm: Path, prefix: str) -> Serve:
 
 @pytest.fixture
 def daemon(shm: Path, prefix: str) -> Iterator[Running]:
-    """Beside it; the runtime directory is a volume, and the daemon's own folder lies in it."""
+    """The daemon next to it; the runtime directory is a volume that contains the daemon's own folder."""
     directory = runtime().directory
-    directory.chmod(0o777)  # as Kubernetes makes them
+    directory.chmod(0o777)  # the mode that Kubernetes uses
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BRICKD_RUNTIME_DIR", f"{directory}/own")
         for name in ("BRICKD_STATE_DIR", "XDG_STATE_HOME"):
             patch.delenv(name)
-        patch.setenv("HOME", "/")  # as containers have it of a number without a name
+        patch.setenv("HOME", "/")  # containers set this for a user without a name
         beside = Container(SERVER, [], os.fspath(shm), [os.fspath(directory)])
         with running(beside.before) as one:
             yield one
 
 
 def inside(process: Worker) -> int:
-    """The first process of a container, as it is called outside."""
+    """The pid, seen from outside, of a container's first process."""
     (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(pid)
 
@@ -194,7 +194,7 @@ def test_sixteen_workers_have_room_in_the_64_mib_of_a_container(daemon: Running,
 
 
 def logged(daemon: Running, begun: int) -> dict[str, Any]:
-    """The one worker, once all of it is seen, of which a part could not be recorded as it was."""
+    """The only worker, when everything is seen, after a part could not be recorded normally."""
     (entry,) = daemon.ask("/workers")["workers"]
     spans = entry["ledger"]["spans"]
     assert spans["begun"] == spans["summarized"]
@@ -231,11 +231,11 @@ def test_a_dev_shm_that_is_full_kills_nobody_and_what_was_lost_is_told(
     assert one.stderr == ""
 
 
-# ---- what `brickd doctor` says where a recipe was not followed
+# ---- `brickd doctor` after a missed step of a recipe
 
 
 def examined(container: Container) -> dict[str, tuple[str, str, str | None]]:
-    """The state, what was seen and the fix of each finding, of a pod's container that runs brickd."""
+    """The state, the value and the fix of each finding, in a pod's container that runs brickd."""
     command = [*container.before, sys.executable, "-P", "-m", "brickd", "doctor", "--json"]
     environment = os.environ | {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)
@@ -261,7 +261,7 @@ def test_a_container_of_another_user_learns_whose_the_segments_are(serve: Serve,
 def test_where_the_recipe_was_followed_nothing_is_wrong(daemon: Running, serve: Serve, shm: Path) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
     closed(daemon, STARTS)
-    shm.chmod(0o777)  # as Kubernetes makes them
+    shm.chmod(0o777)  # the mode that Kubernetes uses
     found = examined(Container(SERVER, [], os.fspath(shm)))
     assert [name for name, (state, _, _) in found.items() if state == "broken"] == []
     assert found["daemon"][:2] == ("ok", "a process of another pid namespace answers")

@@ -1,4 +1,4 @@
-"""What the doctor makes of facts: on facts that were made up, and on folders that look like a machine's."""
+"""The doctor's verdicts on made-up facts, and on folders that look like a machine's."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def test_a_volume_of_a_pod_needs_no_sticky_bit(mode: int, state: str) -> None:
     ("free", "workers", "state"),
     [
         (64 * MIB, [], "ok"),
-        (40 * MIB, [], "advice"),  # one worker at its most has no room
-        (40 * MIB, [Demand(10 * MIB, 44 * MIB)], "ok"),  # it has most of what it may take
+        (40 * MIB, [], "advice"),  # one worker may need more
+        (40 * MIB, [Demand(10 * MIB, 44 * MIB)], "ok"),  # it has most of its memory already
         (40 * MIB, 2 * [Demand(10 * MIB, 44 * MIB)], "advice"),
         (100 << 10, [Demand(44 * MIB, 44 * MIB)], "broken"),
         (0, [], "broken"),
@@ -232,7 +232,7 @@ NO, YES = "[Login]\nRemoveIPC=no\n", "[Login]\nRemoveIPC=yes\n"
         ({"etc/systemd/logind.conf": "#RemoveIPC=no\n[Other]\nRemoveIPC=no\n"}, True, ""),
         ({"etc/systemd/logind.conf": "[Login]\n RemoveIPC = Off \nRemoveIPC=perhaps\n"}, False,
          "/etc/systemd/logind.conf"),
-        # One main file counts, the first; the others are not read.
+        # Only the first main file counts; the others are not read.
         ({"etc/systemd/logind.conf": "", "usr/lib/systemd/logind.conf": NO}, True, ""),
         ({"usr/lib/systemd/logind.conf": NO}, False, "/usr/lib/systemd/logind.conf"),
         # Drop-ins come after it, by name, whatever their folder.
@@ -657,7 +657,7 @@ def test_one_key_or_none_and_those_of_the_dead_and_of_other_services_are_well() 
         assert (found.name, found.state) == ("keys", "ok")
 
 
-# ---- what workers say of their tensors
+# ---- tensors that workers could not read
 
 
 def test_a_window_that_is_too_small_for_what_comes_is_told_with_one_that_is_not() -> None:

@@ -1,6 +1,6 @@
-"""`brickd doctor` on this machine, with real workers in real trouble.
+"""`brickd doctor` on this machine, with real faulty workers.
 
-Other processes of this machine are examined too, so each test looks at what is said about its own.
+It also examines other processes of this machine, so each test checks only the findings on its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def examined(**environment: str) -> list[Finding]:
 
 
 def about(findings: list[Finding], name: str, what: object) -> Finding:
-    """The one finding of this check that is about this worker, process or file."""
+    """The only finding of this check about this worker, process or file."""
     (found,) = [finding for finding in findings if finding["name"] == name and str(what) in finding["about"]]
     return found
 
@@ -99,7 +99,7 @@ def test_a_live_segment_that_nobody_can_read_is_broken(worker: Start, prefix: st
     started(worker)
     file = reading(prefix).file
     with (SHM / file).open("r+b", buffering=0) as opened:
-        os.pwrite(opened.fileno(), b"\xff", 12)  # the format's major
+        os.pwrite(opened.fileno(), b"\xff", 12)  # the format's major version
     finding = about(examined(), "segments-refused", file)
     assert (finding["state"], finding["fix"]) == ("broken", "pip install ./agent .")
     assert "format" in finding["seen"]
@@ -109,7 +109,7 @@ def test_a_worker_with_another_prefix_is_found_and_the_prefix_named(worker: Star
     process = started(worker, BRICKD_SHM_PREFIX=f"x {prefix}")
     try:
         finding = about(examined(), "prefix", process.pid)
-        assert finding["state"] == "broken"  # no worker at all is seen with ours
+        assert finding["state"] == "broken"  # no worker is visible with our prefix
         reported = subprocess.run(
             finding["fix"].replace(" brickd status", f" {sys.executable} -P -m brickd status --json"),
             shell=True, capture_output=True, text=True, check=True, env=os.environ | {"BRICKD_SHM_PREFIX": prefix},
@@ -255,7 +255,7 @@ ELSEWHERE = (
     + "report(_core._segment_name())\npause()"
 )
 
-# Runs `brickd doctor` where the program's mounts are; the machine below it is whatever the program made of it.
+# Runs `brickd doctor` in the program's mounts; the program has prepared the machine below them.
 INSIDE = """
 def examine(*before):
     done = subprocess.run([*before, sys.executable, "-P", "-m", "brickd", "doctor", "--json"], stdout=subprocess.PIPE)

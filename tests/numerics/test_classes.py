@@ -1,4 +1,4 @@
-"""Replicas of which some add up in another order: nobody is alarmed, and what is wrong in either is found and named."""
+"""Replicas of which some add up in another order: no alarm, and a real fault in either class is found and named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verbs import brickd, document, started
 
 from brickd.base.paths import runtime
 
-# Products of matrices in two orders, the second one in parts; in one worker one of many is damaged.
+# Products of matrices in two orders, the second in parts; one of several workers is damaged.
 PROGRAM = """
 import numpy as np
 rng = np.random.default_rng(SEED)
@@ -62,7 +62,7 @@ def replicas(start: Start, parts: Sequence[bool], bad: int | None = None, damage
 
 
 def coverage_when(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any]:
-    """What the daemon knows when it has heard all, and found so much: a look asks a few questions alone."""
+    """The daemon's answer, once it has everything and this number of findings: a look makes only a few checks."""
 
     def whole(answer: dict[str, Any]) -> bool:
         fingerprints = [each["input"]["fingerprints"] for each in answer["services"]]

@@ -1,4 +1,4 @@
-"""What a place's counts say of it, right at each bound."""
+"""The meaning of a place's counts, exactly at each bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers compared: where they differ first, by which evidence, and what of it is not known."""
+"""The comparison of workers: where they differ first, by which evidence, and what is unknown."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_attention_may_have_it_from_its_cache_and_what_follows_is_counted() -> N
 
 
 def test_a_cache_that_holds_what_came_before_is_no_second_birth() -> None:
-    """The scores of the second step read what the damaged norm of the first one wrote there."""
+    """The scores of the second step read what the damaged norm of the first step wrote there."""
     good, bad = chain(), chain(NORM)
     cached = [at for at, each in enumerate(bad) if each.site == SCORES and each.step > 1]
     read = [replace(each, inputs=good[at].inputs) if at in cached else each for at, each in enumerate(bad)]
@@ -107,14 +107,14 @@ def test_a_cache_that_holds_what_came_before_is_no_second_birth() -> None:
 
 
 def healed(bad: Sequence[CheckedRecord], site: int) -> list[CheckedRecord]:
-    """The same, but that a site was given what the good ones gave it: what is wrong there was born there."""
+    """The bad records with a site's correct inputs: its difference was born there."""
     return [replace(each, inputs=GOOD[at].inputs) if each.site == site else each for at, each in enumerate(bad)]
 
 
 def test_what_is_born_at_another_site_follows_from_nothing_and_is_counted() -> None:
     reported = compared(GOOD, healed(chain(NORM), MLP), by="run")
     assert reported["headlines"][3] == "1 other site follows from it; something was born at 1 other site as well"
-    # What a cache may explain leads, and another such one may follow from it.
+    # A difference that a cache may explain leads, and another such one may follow from it.
     reported = compared(GOOD, healed(chain(SCORES), MLP), by="run")
     assert (where(reported)[-1], reported["headlines"][3]) == (
         "here_or_cache", "something was born at 1 other site as well",
@@ -204,11 +204,11 @@ def test_tensors_of_nan_alone_and_empty_ones_are_compared_like_all() -> None:
         json.dumps(document, allow_nan=False)
 
 
-# ---- by which evidence
+# ---- the evidence that leads
 
 
 def bare(records: list[CheckedRecord], *sites: int) -> list[CheckedRecord]:
-    """Without inputs, at these sites."""
+    """The records without inputs at these sites."""
     return [replace(each, inputs=()) if each.site in sites else each for each in records]
 
 
@@ -249,7 +249,7 @@ def test_a_step_that_began_with_other_inputs_was_other_work() -> None:
 
 
 def other_prompt(step: int, born: int = SCORES) -> list[CheckedRecord]:
-    """As `chain`, but this step is given something else; in each step after it the scores read what that left."""
+    """`chain` with other inputs in this step; in each later step the scores read its result."""
     first = [replace(e, inputs=(off(5000, 0.7),), output=off(e.output.checksum + 9, 0.3)) for e in chain(steps=step)]
     return chain(steps=step - 1) + first[4 * (step - 1) :] + chain(born)[4 * step :]
 
@@ -278,7 +278,7 @@ def test_workers_that_did_the_same_other_work_are_paired_with_each_other() -> No
 
 
 def given_else(records: list[CheckedRecord], step: int) -> list[CheckedRecord]:
-    """From this step on it is given something else."""
+    """The records with other inputs from this step on."""
     return [replace(e, inputs=(off(7000 + e.step, 0.5),)) if e.site == EMBED and e.step >= step else e for e in records]
 
 
@@ -287,7 +287,7 @@ def without(records: list[CheckedRecord], site: int, step: int) -> list[CheckedR
 
 
 def test_what_a_damaged_worker_does_next_is_no_other_work() -> None:
-    """Its later steps begin with other inputs because of the damage: they stay paired."""
+    """Its later steps have other inputs because of the damage: they stay paired."""
     wrong = given_else(chain(NORM), 2)
     reported = compared(GOOD, wrong, by="run")
     assert (reported["verdict"], where(reported)[:3]) == ("diverged", ("norm", 0, 1))
@@ -297,7 +297,7 @@ def test_what_a_damaged_worker_does_next_is_no_other_work() -> None:
 
 
 def test_a_difference_from_a_cache_that_other_work_filled_hides_no_other_work_after_it() -> None:
-    """The last step reads no cache and begins with other inputs: only its beginning shows that it is other work."""
+    """The last step reads no cache and has other inputs: only its beginning shows that it is other work."""
     sides = [without(reported, SCORES, 3) for reported in (GOOD, given_else(other_prompt(1), 3))]
     with pytest.raises(NothingComparable, match="11 another step's work"):
         compared(*sides, by="run")
@@ -313,7 +313,7 @@ def test_a_difference_that_no_cache_explains_is_none_of_other_work() -> None:
 def test_one_step_alone_and_the_last_seconds_alone_are_looked_at() -> None:
     assert counts(compared(GOOD, chain(MLP), step="2")) == {"compared": 4, "identical": 3, "diverged": 1}
     assert where(compared(GOOD, chain(MLP), step="0000000000000003"))[2] == 3
-    since = (NOW - 8.5 * SECOND) / SECOND  # of steps of four sites the third is behind that
+    since = (NOW - 8.5 * SECOND) / SECOND  # in steps of four sites, this is after the third
     assert counts(compared(GOOD, chain(MLP), since=since)) == {"compared": 4, "identical": 3, "diverged": 1}
 
 
@@ -457,7 +457,7 @@ def test_a_lost_record_makes_the_verdict_incomplete_and_never_diverged() -> None
         assert (reported["verdict"], reported["incomplete"], reported["missing"]) == ("incomplete", 1, {"a": 0, "b": 0})
         assert reported["first"] is None
         assert reported["headlines"][0].endswith("incomplete, 1 record was lost; equal: 11 comparisons at 4 sites")
-    # Of what comes often in a step one is gone: which is which nobody knows.
+    # One of several fingerprints of a step is lost: which one is unknown.
     many = [CheckedRecord(off(n, 0.1 * n), site=MLP, step=1, ticks=n + 1, flags=STEP) for n in range(4)]
     for gone in range(4):
         rest = many[:gone] + many[gone + 1 :]
@@ -478,7 +478,7 @@ def test_of_what_a_third_one_lost_nothing_is_said_of_the_other_two() -> None:
 
 
 def computed(runs: list[tuple[int, int, int, int]]) -> list[CheckedRecord]:
-    """What a worker says of runs (site, input, step, position) that come to the same whenever they are of the same."""
+    """A worker's records of runs (site, input, step, position); equal runs give equal outputs."""
     return [
         CheckedRecord(
             off(100 * site + given_ + 1, 0.1 * given_),
@@ -516,7 +516,7 @@ def test_whatever_two_who_did_the_same_lose_they_never_diverge(
 
 # One did the other work before, the other one after the step that they share.
 @example([(3, 3, 2, 0), (2, 2, 1, 0)], [(2, 1, 1, 0), (3, 3, 2, 0)])
-# Only one has the print that shows that the step reads a state.
+# Only one has the fingerprint that shows that the step reads state.
 @example([(1, 1, 1, 0), (1, 1, 2, 0)], [(1, 1, 2, 0), (1, 2, 1, 0), (3, 1, 2, 0)])
 @given(anybodys_runs, anybodys_runs)
 def test_turned_over_all_is_the_same_but_whose_it_is(
@@ -536,7 +536,7 @@ def test_turned_over_all_is_the_same_but_whose_it_is(
         assert found["missing"] == {"a": turned["missing"]["b"], "b": turned["missing"]["a"]}
 
 
-# ---- what is said beside it
+# ---- notes
 
 
 def test_the_document_has_the_keys_that_it_is_to_have() -> None:
@@ -582,11 +582,11 @@ def test_who_is_wrong_and_slow_is_both_in_one_answer() -> None:
     assert compared(GOOD, GOOD, GOOD)["timing"] is None
 
 
-# ---- who else is there
+# ---- other workers
 
 
 def other_work(records: list[CheckedRecord]) -> list[CheckedRecord]:
-    """As many steps, of other tokens."""
+    """The same number of steps with other tokens."""
     return [
         replace(
             each,
@@ -600,11 +600,11 @@ def other_work(records: list[CheckedRecord]) -> list[CheckedRecord]:
 
 
 def rounded(records: list[CheckedRecord], by: float) -> list[CheckedRecord]:
-    """What another order of summation would have come to."""
+    """The records with another order of summation."""
     return [
         replace(each, output=off(each.output.checksum + 250_000 + (by > 1e-6), by))
         if at % 4 == 3
-        else each  # the last of a step: nothing reads it
+        else each  # nothing reads the last of a step
         for at, each in enumerate(records)
     ]
 
@@ -707,7 +707,7 @@ def test_by_input_rounding_is_no_excuse_but_is_told_with_what_may_make_it(by: fl
 
 
 def test_what_is_beyond_the_range_of_a_sketch_is_by_run_not_comparable_and_by_input_an_alarm() -> None:
-    """A mask of the lowest float32: sixteen of these add up to no number."""
+    """A mask of the lowest float32: the sum of sixteen overflows."""
     masked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in rounded(GOOD, 0.0)]
     unmasked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in GOOD]
     with_inputs = compared(unmasked, masked, by="input")

@@ -1,4 +1,4 @@
-"""Who differs and how much was compared to know, from real workers through a real daemon, on screens and in JSON."""
+"""Which workers differ and how much was compared, from real workers with a real daemon, on screens and in JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from brickd.base.paths import runtime
 from brickd.cli.health import Bounds, conditions
 from brickd.model.workers import survey
 
-# Three rounds of seven sites, of which one is not recorded and one says no inputs; what is bad differs in one of them.
+# Three rounds of seven sites; one is not recorded and one has no inputs; a bad worker differs at one of them.
 PROGRAM = """
 import signal
 import numpy as np
@@ -69,7 +69,7 @@ def workers(start: Start, bad: tuple[int, ...], round_: int = 0, *, once: bool =
 
 
 def settled(daemon: Running, fingerprints: int) -> dict[str, Any]:
-    """What was compared, once all that was said is heard."""
+    """The answer, once all fingerprints are compared."""
     answer: dict[str, Any] = daemon.once(
         "/coverage", lambda answer: [each["input"]["fingerprints"] for each in answer["services"]] == [fingerprints]
     )
@@ -121,7 +121,7 @@ def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, pref
             ("own", None): "alone",
         }
         assert reported["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
-        unlike = reported["sites"][0]["unlike"]  # one, or two where the outlier spoke before another
+        unlike = reported["sites"][0]["unlike"]  # one, or two if the outlier was not the last
         screen = brickd("coverage", "api", COLUMNS="120").stdout.splitlines()
         assert screen[12].startswith("since ")
         assert screen[1:12] == [
@@ -205,14 +205,14 @@ def test_daemons_that_die_as_they_keep_what_they_found_lose_no_finding_and_count
         reported = settled(daemon, 3 * 3 * OF_A_ROUND)
         (finding,) = reported["findings"]
         assert finding["outliers"] == {"api/1": finding["cases"]}
-        assert 1 <= finding["cases"] <= 3  # of one look a few of a site are judged
+        assert 1 <= finding["cases"] <= 3  # a look judges only a few per site
         (service,) = reported["services"]
         assert service["input"]["compared"] == 3 * 3 * 9
         assert reported["since"] <= reported["window"]["since"]
     assert document("status")["diverged"][0]["cases"] == finding["cases"], "the checkpoint has it, too"
 
 
-# Of a death it is known after five seconds.
+# A death is known after five seconds.
 @pytest.mark.parametrize("end", ["worker_ended", pytest.param("worker_died", marks=pytest.mark.slow)])
 def test_a_worker_that_is_gone_is_named_until_it_is_pruned(worker: Start, prefix: str, end: str) -> None:
     three = workers(worker, (0, 1, 0))
@@ -274,7 +274,7 @@ def test_who_was_pruned_is_held_against_nobody_who_comes_later(worker: Start, pr
         daemon.once("/events", lambda answer: [each["kind"] for each in answer["events"]].count("worker_ended") == 3)
         assert brickd("prune").returncode == 0
         daemon.once("/status", lambda answer: not answer["diverged"])
-        for healthy in (1, 2):  # what was a case of the look before is not judged once more
+        for healthy in (1, 2):  # a case of the last look is not judged again
             workers(worker, (0,))
             settled(daemon, (3 + healthy) * OF_A_ROUND)
         assert document("status")["diverged"] == []
@@ -292,7 +292,7 @@ def test_a_daemon_that_is_to_hold_nothing_compares_nothing_and_says_so(worker: S
     assert "x is not a whole number" in brickd("up", "--numerics-bytes", "x").stderr
 
 
-# ---- made up
+# ---- made-up workers
 
 
 def evidence(worker: str, output: int, kernel: str = "") -> KeptEvidence:
@@ -307,7 +307,7 @@ def made_up(place: ServiceSite, named: str = "api/1", uuids: Sequence[str] = ("u
 
 @pytest.fixture
 def crowd(worker: Start, daemon: Daemon) -> Daemon:
-    """A daemon of many workers, hundreds of sites and dozens of findings."""
+    """A daemon with many workers, hundreds of sites and dozens of findings."""
     for number in range(8):
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
     sites = {ServiceSite("api", f"k{n % 20}", n // 20): SiteCounts("ffn", 10, 0, 10, 1, 0) for n in range(400)}
@@ -381,7 +381,7 @@ def test_survey_of_nobody_has_nothing_to_compare(daemon: Daemon) -> None:
 
 @pytest.mark.ci
 def test_what_the_window_lost_of_a_finding_is_compared_as_it_was_kept(worker: Start, prefix: str) -> None:
-    rounds = 8  # of fewer records than the least window has room for
+    rounds = 8  # with fewer records than the smallest window holds
     with running(command=(*UP, "--numerics-bytes", "1")) as daemon:
         two = workers(worker, (0, 1), once=True)
         daemon.once("/status", lambda answer: answer["diverged"])

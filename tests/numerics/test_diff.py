@@ -1,4 +1,4 @@
-"""`brickd diff` over real workers, of this machine and of recordings, and what a person sees of it."""
+"""`brickd diff` over real workers, of this machine and of recordings, and its screens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import brickd as brickd_package
 from brickd.errors import NothingComparable
 from brickd.views.diff_operands import Term, term
 
-# On this clock a tick is a nanosecond: what stands still is the same at any time.
+# On this clock a tick is a nanosecond: a stopped worker has the same numbers at any time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 DAMAGED = MODEL + "from benchmarks.damage import *\nweights = drawn(size, 1)\noperate = as_it_should\n"
 TELL = "\nreport_of(Model(size, weights, operate))\npause()\n"
@@ -55,7 +55,7 @@ def replica(worker: Start, number: int, fault: str = "") -> Worker:
 
 
 def begun(worker: Start, number: int, bad: float = 0, name: str = "mlp", **environment: str) -> Worker:
-    """A worker that has yet to say anything."""
+    """A worker that has not recorded anything yet."""
     process = worker(f"bad, name = {bad}, {name!r}\n{PLAIN}", BRICKD_WORKER=str(number), **STILL | environment)
     process.paused()
     return process
@@ -69,7 +69,7 @@ def plain(worker: Start, number: int, bad: float = 0, name: str = "mlp", **envir
 
 
 def recorded(file: str, *processes: Worker, arguments: Sequence[str] = ()) -> None:
-    """Have them go on while it is recorded."""
+    """Let them continue while they are recorded."""
     with recording("-o", file, *arguments) as recorder:
         for process in processes:
             process.go()
@@ -80,7 +80,7 @@ def recorded(file: str, *processes: Worker, arguments: Sequence[str] = ()) -> No
 
 
 def before_and_after(worker: Start, folder: Path) -> list[str]:
-    """Recordings of one that computes as it should, and of one that then does not."""
+    """Recordings of a correct worker, and of one that is then wrong."""
     files = [str(folder / name) for name in ("base.brick", "new.brick")]
     for number, file in enumerate(files):
         process = begun(worker, 0, 0.5 * number)
@@ -95,7 +95,7 @@ def place(given: Any) -> tuple[Any, ...]:
     return first["kernel"], first["layer"], int(first["step"], 16), first["position"], first["blame"]
 
 
-# ---- faults that are known
+# ---- known faults
 
 
 @pytest.mark.parametrize("by", [(), ("--by", "run")])
@@ -254,7 +254,7 @@ def test_other_experts_are_a_verdict_that_fails_as_any_that_differs(worker: Star
     assert document("diff", "api", code=1)["verdict"] == "routing"
 
 
-# ---- whoever answers
+# ---- the sources of an answer
 
 
 OTHER = {"BRICKD_SERVICE": "batch"}
@@ -262,7 +262,7 @@ TIMED = {"source", "recording", "recordings", "command"}
 
 
 def still(value: Any, names: dict[str, str]) -> Any:
-    """A document without who looks, and with workers called as they are here."""
+    """A document without its reader, with the workers' names of this machine."""
     if isinstance(value, dict):
         return {key: still(each, names) for key, each in value.items() if key not in TIMED}
     if isinstance(value, str):
@@ -316,7 +316,7 @@ def test_what_a_daemon_has_taken_is_compared_by_it_and_beside_recordings(worker:
             assert [each["worker"] for each in mixed["workers"]] == list(words)
             assert place(mixed) == place(answer)
         assert document("diff", f"{base}:api/0", "api/0")["verdict"] == "identical"
-        for process in processes:  # whose rings go with them
+        for process in processes:  # their rings go with them
             process.go()
             assert process.end() == 0
         assert place(document("diff", f"{base}:api/0", "api/1", code=1)) == place(answer)
@@ -370,7 +370,7 @@ def test_a_redacted_recording_is_compared_within_and_with_nothing_else(worker: S
     assert f"the checksums of {base}:api/0 and api/0 are made with different keys" in ended.stderr
 
 
-# ---- what a person sees
+# ---- screens
 
 
 def test_a_screen_begins_with_evidence_and_verdict_and_has_24_lines_at_most(worker: Start) -> None:

@@ -1,4 +1,4 @@
-"""The answer of a comparison as Python has it: what of the document each of its words is."""
+"""The result of a comparison in Python: each attribute, and its source in the document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brickd.divergence import Divergence, KernelTrace
 
 
 def divergence(**more: Any) -> Divergence:
-    """Of three workers, the last of which has another mlp."""
+    """The comparison of three workers, the last of which has another mlp."""
     return Divergence(compared(chain(), chain(), chain(MLP)) | more)
 
 

@@ -39,7 +39,7 @@ IDLE = ("no daemon compares them", "brickd up -d")
 
 
 def member(name: str = "api/0", *, sites: bool = True, alive: bool = True) -> Worker:
-    """A worker that never ran, with one site or none."""
+    """A worker that never ran, with or without a site."""
     reading = MadeUp(service=name.partition("/")[0]).reading()
     reading = replace(reading, sites=[SiteKey(1, 3, 0)] if sites else [], pid=1 if alive else None)
     return Worker(name, reading, ledger_of(reading))
@@ -232,7 +232,7 @@ GRACE_NS = Thresholds().ns("unproven_for")
 
 
 class News:
-    """What is reported of one service, snapshot by snapshot."""
+    """The events about one service, snapshot by snapshot."""
 
     def __init__(self, *workers: Worker, reported: Collection[About] = ()) -> None:
         self.compared, self.kept = Compared(), list[frozenset[About]]()

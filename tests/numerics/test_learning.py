@@ -1,4 +1,4 @@
-"""Who computes in another numeric class is learned as workers speak: nobody is told of, and what is wrong is found."""
+"""Numeric classes are learned while workers record: no alarm about them, and real faults are found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from brickd.analysis.numerics.online_state import WORKERS_MAX, Compared, Service
 
 
 def look_after(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
-    """Each says of each content what it says, and somebody looks."""
+    """Let each worker send a record of each content, and look."""
     for worker, what in zip(service.workers, workers, strict=False):
         worker.receive(b"".join(each.slots() for each in records_of(what, site=site)))
     return service.look()
@@ -245,7 +245,7 @@ def test_who_is_named_by_a_look_is_named_by_a_comparison_of_the_same(
     service = Service(len(orders))
     orders_seen = [dict.fromkeys(range(9), order) for order in orders]
     orders_seen[wrong % len(orders)][content] = FAR
-    for _ in range(1 + len(orders)):  # what waits is asked
+    for _ in range(1 + len(orders)):  # lets queued places have a turn
         compared = look_after(service, *orders_seen)
     about = service.numerics.about({each.uuid for each in service.workers})
     parties = [Party(each.uuid, about.producers[each.uuid].number) for each in service.workers]
@@ -257,7 +257,7 @@ def test_who_is_named_by_a_look_is_named_by_a_comparison_of_the_same(
 
 
 def ordered(content: int, order: int) -> CheckedRecord:
-    """What comes of a content that is added up in one of many orders."""
+    """The record of a content that is added up in one of many orders."""
     sketch = 0.2e-8 * order * (1 + (np.arange(16) * (content + 1)) % 3)
     return CheckedRecord(Tensor(10_000 + 100 * content + order, 1.0, tuple(sketch)), (Tensor(1000 + content),))
 
@@ -285,7 +285,7 @@ def test_who_is_far_off_among_many_classes_is_named_whoever_speaks_first(wrong: 
 
 
 def test_a_flipped_bit_beside_another_class_alone_is_no_more_than_that() -> None:
-    """What nobody can know: the same numbers in another order may have come to that."""
+    """This is undecidable: another order of the same numbers may give it."""
     service = Service(2)
     for content in range(3):
         look_after(service, *of(content, USUAL, OTHER))

@@ -1,4 +1,4 @@
-"""Fingerprints of a group, read with known numeric classes: who says the same, who cannot tell, what is asked."""
+"""Groups of fingerprints, with known numeric classes: which are equal, which decide nothing, what is checked."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ UUIDS = {worker: f"u{worker}" for worker in range(17)}
 
 
 def far(number: int) -> Tensor:
-    """No rounding of any other."""
+    """An output that no rounding of another explains."""
     return Tensor(1000 + number, 1.0, (0.5 * number,) * 16)
 
 
 def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4) -> Learning:
-    """Workers that said one thing each of the same; each print has its worker's number."""
+    """Workers with one output each of the same input; each fingerprint has its worker's number."""
     fingerprints = _reader.Fingerprints(1 << 20)
     for worker, output in enumerate(outputs):
         add(fingerprints, worker, [CheckedRecord(output, (Tensor(1000),))])
@@ -33,15 +33,15 @@ def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4
 
 
 def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
-    """A group in which each worker has said its output once."""
+    """A group in which each worker had its output once."""
     return [(worker, output, 1, worker) for worker, output in enumerate(outputs)]
 
 
-# ---- who says the same
+# ---- equal outputs
 
 
 def test_those_of_two_classes_say_the_same_beside_one_that_is_of_neither() -> None:
-    """As the one that most say: what stands for it is the newest that does."""
+    """They count as the more frequent one, represented by its newest fingerprint."""
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
     for who in range(4):
         assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, who) == GroupToJudge(
@@ -74,8 +74,8 @@ def test_who_contradicts_himself_says_what_his_class_does() -> None:
     ("group", "uuids"),
     [
         (alone(1, 1), UUIDS),
-        ([(0, 1, 1, 0), (1, 1, 1, 0), (1, 2, 1, 1)], UUIDS),  # one contradicts himself
-        (alone(1, 2), {0: "u0"}),  # one has gone
+        ([(0, 1, 1, 0), (1, 1, 1, 0), (1, 2, 1, 1)], UUIDS),  # one contradicts itself
+        (alone(1, 2), {0: "u0"}),  # one is gone
     ],
 )
 def test_where_one_output_alone_is_sure_nothing_is_asked(
@@ -117,7 +117,7 @@ def test_what_is_judged_is_compared_however_few_say_it() -> None:
     assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 0) == GroupToJudge(alone(1, 2, 3, 4, 5, 6), whole=False)
 
 
-# ---- what is asked, and kept
+# ---- what is checked, and kept
 
 
 def test_before_a_look_has_begun_nothing_is_asked() -> None:

@@ -1,4 +1,4 @@
-"""NaN and infinities that are born in a worker: found at once, without a peer; what is so by design is none."""
+"""NaN and infinities that are born in a worker: found at once, without a peer, except those by design."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ KNOWN = {f"u{n}": f"api/{n}" for n in range(9)}
 
 
 def rows(*workers: Sequence[tuple[int, int]], counts: Sequence[int]) -> list[CountedBirths]:
-    """Workers at one site: of each kind the first and how often, and their fingerprints."""
+    """Workers at one site: per kind the first fingerprint and the number, and the number of fingerprints."""
     return [CountedBirths(0, 5, n, counts[n], tuple(kinds)) for n, kinds in enumerate(workers)]
 
 
 def of_nan(*workers: tuple[int, int], counts: Sequence[int]) -> list[int]:
-    """In which workers NaN is a finding."""
+    """The workers with a finding of NaN."""
     none = (0, 0)
     return [row.worker for row, _, _ in found(rows(*[(each, none, none) for each in workers], counts=counts))]
 
@@ -96,7 +96,7 @@ def test_sites_and_services_are_judged_apart() -> None:
 
 
 def counts(window: _reader.Fingerprints) -> dict[int, tuple[int, ...]]:
-    """Of each worker: fingerprints, and of NaN, Inf and -Inf the first and how often."""
+    """By worker: fingerprints, and for NaN, Inf and -Inf the first one and the number."""
     return {row[2]: (row[3], *row[4], *row[5], *row[6]) for row in window.births()}
 
 
@@ -123,7 +123,7 @@ def test_a_birth_is_in_an_output_while_no_input_holds_any() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        CheckedRecord(NAN),  # what its inputs hold is not known
+        CheckedRecord(NAN),  # the content of its inputs is unknown
         *(CheckedRecord(NAN, (INPUT, bad)) for bad in (Tensor(7, nan=1), Tensor(7, pos_inf=1), Tensor(7, neg_inf=1))),
         CheckedRecord(NAN, (INPUT, replace(INPUT, dtype=UNREAD))),
         CheckedRecord(NAN, (INPUT,) * 8, flags=MORE),
@@ -152,7 +152,7 @@ def test_workers_without_births_are_counted_where_another_has_some_and_nowhere_e
 
 
 def test_however_many_workers_and_sites_there_are_the_counts_are_bounded_and_what_finds_no_room_is_counted() -> None:
-    numerics = Numerics(1 << 12)  # the window forgets soon
+    numerics = Numerics(1 << 12)  # the window is small
     fingerprints = numerics.fingerprints
     most, sites = 65_536, 512
     names = _reader_numbers(sites)
@@ -270,7 +270,7 @@ def test_an_old_birth_that_becomes_a_finding_again_is_not_seen_again() -> None:
     watch = BirthsWatch(service.numerics)
     first = watch.look({}, (), KNOWN, 10)
     assert first.births == {born(): Birth(20, 10, 10)}
-    service.numerics.forget(["u1"])  # its fingerprints say no more what the others give
+    service.numerics.forget(["u1"])  # its fingerprints no longer show what the others give
     alone = watch.look(first.births, first.by_design, KNOWN, 20)
     service.workers[1] = service.worker("u2")
     for number in range(20):
@@ -397,7 +397,7 @@ def test_of_a_worker_with_many_sites_the_first_ones_are_logged() -> None:
     assert KINDS == ("NaN", "Inf", "-Inf")
 
 
-# Finite for as many steps as show what is by design, then NaN now and then. A mask holds -Inf in every step.
+# Finite for the number of steps that shows what is by design, then NaN occasionally. A mask has -Inf in every step.
 PROGRAM = """
 import numpy as np
 brick.init()

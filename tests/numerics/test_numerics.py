@@ -1,4 +1,4 @@
-"""Workers' fingerprints, heard by the daemon's loop as it drains them."""
+"""Workers' fingerprints, received by the daemon's loop from the rings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pause()
 
 @pytest.fixture
 def collecting(prefix: str) -> Iterator[tuple[Collector, Numerics]]:
-    """A loop in this process, and what it heard."""
+    """A loop in this process, and the fingerprints that it received."""
     numerics = Numerics()
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, numerics=numerics)
     yield loop, numerics
@@ -218,7 +218,7 @@ def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:
 
 
 def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
-    numerics = Numerics(1)  # as little as there can be
+    numerics = Numerics(1)  # the smallest window
     one, other = (
         producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, 3, 0)]), uuid) for uuid in ("a", "b")
     )
@@ -256,7 +256,7 @@ def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
     records = CheckedRecord(Tensor(1), IN).slots()
 
     def come(services: int) -> int:
-        """So many more, each of which says something and is heard of no more; what that takes, in bytes."""
+        """Add this number of services that each send something and are then forgotten; returns the bytes used."""
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(services):
             uuid = uuid4().hex
@@ -294,11 +294,11 @@ def test_beyond_so_many_sites_the_others_have_numbers_for_names() -> None:
     assert len(set(numbers)) == len(numbers)
 
 
-# ---- carried elsewhere
+# ---- exported and imported
 
 
 def test_what_is_carried_elsewhere_is_known_there_as_it_was_here_with_what_was_lost() -> None:
-    numerics = Numerics(1)  # as little as there can be
+    numerics = Numerics(1)  # the smallest window
     tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
     one, other = (producer(numerics, lambda: tables, uuid) for uuid in ("one", "other"))
     other.lose(5)

@@ -1,4 +1,4 @@
-"""The state of a place, by who differs there and who contradicts himself."""
+"""The state of a place, by the workers that differ there and those that contradict themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_place_is_doubted_where_it_may_be_the_kernel_and_found_where_it_is_a_w
     differs: bool,
     repeats: bool,
 ) -> None:
-    others = present if repeats else frozenset()  # who repeats himself where nobody looked
+    others = present if repeats else frozenset()  # workers without a case that repeat
     contradict &= workers
     if len(contradict) > len(workers | others) / 2:
         wanted = Fate.DOUBTED

@@ -1,4 +1,4 @@
-"""Counts of the last hour: what counts when, and how many slots there are."""
+"""Counts of the last hour: which count when, and the number of slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a site is looked at, by the counts of its fingerprints: each bound, and which state comes before which."""
+"""The state of a site, by the counts of its fingerprints: each bound, and the order of the states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = ServiceSite("api", "mlp", 3)
     [
         (100, 0, True),
         (99, 0, False),
-        (105, 5, True),  # 100 equal, twenty times five
+        (105, 5, True),  # 100 equal, exactly twenty times five
         (104, 5, False),
         (125, 6, False),  # 119 equal, less than twenty times six
         (126, 6, True),
@@ -112,6 +112,6 @@ def test_of_those_who_record_the_fewest_steps_it_is_said_how_many_of_how_many() 
     assert thinned([worker(asked=7), worker(header=7), worker(asked=9, header=1)]) == (7, False, 2, 3)
     assert thinned([worker(own=6), worker(asked=7)]) == (6, True, 1, 2)
     assert thinned([worker(own=6), worker(asked=6)]) == (6, False, 1, 2)
-    # What is asked for goes before what a worker has of its own, which is none beyond the whole.
+    # The daemon's setting overrides the worker's own; a rate above the whole is the whole.
     assert thinned([worker(own=every + 1), worker(asked=7, own=6)]) == (7, False, 1, 2)
     assert thinned([worker(own=every + 1)]) == (every, False, 1, 1)

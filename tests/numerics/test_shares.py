@@ -1,4 +1,4 @@
-"""Each service has its share of the memory of fingerprints: none evicts what fits into another one's."""
+"""Each service has its share of the memory of fingerprints: none evicts what fits into another's share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brickd.shm import _reader
 from brickd.shm.sites import WorkerNames
 
 IN = Tensor(7)
-# A fingerprint with one input has six slots; with what belongs to a slot that is about 118 bytes.
+# A fingerprint with one input has six slots; a slot with its index takes about 118 bytes.
 SLOTS, SLOT_BYTES = 6, 118
 ROOM_MIN = 1024  # slots
 
@@ -29,7 +29,7 @@ RECORD_BYTES = 64 * SLOTS
 
 @functools.cache
 def records(count: int = 3_000) -> bytes:
-    """Fingerprints, each with inputs of its own."""
+    """Fingerprints with different inputs."""
     return b"".join(CheckedRecord(Tensor(n), (Tensor(n),), ticks=n).slots() for n in range(count))
 
 
@@ -38,7 +38,7 @@ def send(window: _reader.Fingerprints, worker: int, count: int, service: int) ->
 
 
 def room(bytes_max: int) -> int:
-    """Slots that a window of so many bytes has, which are a power of two."""
+    """The slots of a window of this size, a power of two."""
     slots = ROOM_MIN
     while 2 * slots <= bytes_max // SLOT_BYTES:
         slots *= 2
@@ -97,7 +97,7 @@ def test_what_is_left_when_a_window_becomes_smaller_is_compared_as_before() -> N
     send(window, 9, 1, 1)
     _, first, end = window.extent(0)
     assert 0 < first < 600
-    # The one worker has lost the first ones, the other one none.
+    # One worker has lost the first ones, the other one none.
     assert [number for number in range(600, 600 + first) if len(window.group(number)) != 1] == []
     assert [number for number in range(600 + first, end) if len(window.group(number)) != 2] == []
     # Each of them is found by its inputs and its output.
@@ -135,7 +135,7 @@ def test_services_beyond_the_limit_are_together_in_one_window() -> None:
     assert window.end - window.first == 300
 
 
-# ---- what workers are told of it
+# ---- reports about workers
 
 
 def test_what_left_is_counted_for_its_own_service_alone() -> None:

@@ -1,4 +1,4 @@
-"""What is counted at each place, from look to look: of whom, under which category, and until when."""
+"""The counts at each place, from look to look: of which workers, under which category, and until when."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_of_a_service_of_which_nobody_is_known_nothing_is_counted_and_it_begins_
 
 
 def test_the_category_is_that_of_those_whose_fingerprints_are_compared() -> None:
-    """By one worker's name for it a state decides there that no input shows."""
+    """By one worker's name for it, state that no input shows decides there."""
     service = Service(2)
     stateful = service.worker("u2", ATTENTION)
     tally = Tally(service.numerics, {HERE: SiteCounts("of an earlier daemon")})

@@ -1,4 +1,4 @@
-"""Where nothing proves that workers agree, every screen says so: real workers, with and without a daemon."""
+"""If nothing proves that workers agree, every screen says so: real workers, with and without a daemon."""
 
 from __future__ import annotations
 

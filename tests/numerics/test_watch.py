@@ -1,4 +1,4 @@
-"""Workers that differ are found as they speak: told once, named where it is known who is right, kept with evidence."""
+"""Differences between running workers: reported once, with the outlier if that is known, kept as evidence."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TABLES = WorkerNames(
 
 
 class Service:
-    """Workers of a service that say what they are told to, and who watches them."""
+    """Workers of a service that send given records, and their watch."""
 
     def __init__(self, workers: int = 0, before: Compared | None = None, bytes_max: int = 1 << 20) -> None:
         self.numerics, self.logged = Numerics(bytes_max), list[tuple[str, str, Mapping[str, Any]]]()
@@ -63,7 +63,7 @@ class Service:
         return self.numerics.producer(uuid, service, lambda: tables, shard)
 
     def send(self, *outputs: Tensor, site: int = 1, given: int = 7, times: int = 1, **more: int) -> None:
-        """Each worker says what comes of the same input."""
+        """Let each worker send its output for the same input."""
         for worker, output in zip(self.workers, outputs, strict=False):
             worker.receive(CheckedRecord(output, (Tensor(given),), site=site, **more).slots() * times)  # type: ignore[arg-type]
 
@@ -92,7 +92,7 @@ def test_of_two_bad_workers_at_one_site_both_are_found_however_much_one_of_them_
 
 
 def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() -> None:
-    service = Service(2, bytes_max=1)  # as little as there can be
+    service = Service(2, bytes_max=1)  # the smallest window
     service.send(GOOD, BAD)
     service.look()
     for number in range(100, 300):
@@ -193,7 +193,7 @@ def test_a_case_is_counted_once_however_many_say_what_is_right() -> None:
         service.send(GOOD, BAD, *(GOOD,) * 6, given=given_)
         service.look()
     service.workers.append(service.worker("late"))
-    service.send(*(GOOD,) * 9, given=4)  # who spoke last made the same look at an old case
+    service.send(*(GOOD,) * 9, given=4)  # the last worker to send made the same look see an old case
     found = service.look().findings[HERE]
     assert found.outliers == {"u1": 5}
 
@@ -606,7 +606,7 @@ def test_who_is_forgotten_is_no_opinion_any_more() -> None:
     service = Service(3)
     service.send(GOOD, BAD, GOOD)
     service.look()
-    service.send(GOOD, BAD, GOOD, given=8)  # at which nobody has looked when they are forgotten
+    service.send(GOOD, BAD, GOOD, given=8)  # nothing has looked at this when they are forgotten
     service.watch.forget({"u0", "u1", "u2"}, lambda _: False)
     service.workers = [service.worker(f"v{n}") for n in range(3)]
     for given_ in (7, 8):
@@ -734,7 +734,7 @@ def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> Non
     assert heir.numerics.fingerprints.counts() == []
 
 
-# ---- who is right
+# ---- which worker is right
 
 
 @pytest.mark.parametrize(
@@ -759,7 +759,7 @@ def test_who_is_right(reported: dict[int, Sequence[int]], outliers: set[int], co
 
 
 def test_of_who_contradicts_himself_what_he_says_most_stands_beside_what_he_says_else() -> None:
-    """Not what he said last, nor what stands first."""
+    """Neither the last output nor the first one."""
     assert judge_group([(0, 1, 1, 9), (0, 2, 3, 4), (0, 3, 2, 7)]).contradiction == (4, 7)
     assert judge_group([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
 
@@ -790,7 +790,7 @@ def test_whoever_is_named_stands_against_somebody_who_repeats_and_says_something
         assert not found.outliers.intersection(majority)
 
 
-# ---- whatever workers say
+# ---- any records
 
 
 def test_an_error_that_no_number_holds_is_not_known() -> None:
@@ -811,7 +811,7 @@ def test_whatever_two_workers_say_of_the_same_is_judged_kept_and_shown(one: byte
     )
     for worker, reported in zip(service.workers, (one[64:], other), strict=True):
         output = bytearray(reported[64:192])
-        for _, at, _, code in (shape, dtype):  # else they would not be comparable
+        for _, at, _, code in (shape, dtype):  # otherwise they would not be comparable
             output[at : at + struct.calcsize(code)] = bytes(struct.calcsize(code) - 1) + b"\1"
         worker.receive(head + reported[:64] + bytes(output) + one[-128:])
     found = service.look()

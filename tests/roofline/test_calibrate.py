@@ -1,4 +1,4 @@
-"""`brickd calibrate`: what is measured, what is given, and the file that keeps both."""
+"""`brickd calibrate`: measured and given peaks, and their file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`brickd roofline`: where bricks stand below what a device can do, and what has no place there."""
+"""`brickd roofline`: the position of bricks below a device's limits, and bricks without a position."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEVICE = Device(
 )
 PEAKS = ("calibrate", "--device", "machine", "--peak-flops", "1e11", "--bandwidth", "1e10")
 
-# 2e10 and 4e9 FLOP/s at intensities of 20 and of a half: a fifth of the peak, and four fifths of what memory gives.
+# 2e10 and 4e9 FLOP/s at intensities of 20 and 0.5: a fifth of the peak, and four fifths of what memory gives.
 COMPUTING = f"""
 brick.brick("gemm", "ffn").record(1_000_000, bytes=1_000_000, flops=20_000_000)
 brick.brick("copy").record(1_000_000, bytes=8_000_000, flops=4_000_000)
@@ -60,7 +60,7 @@ rates = st.floats(1, 1e30)
 
 
 def brick(name: str = "b", **answer: Any) -> dict[str, Any]:
-    """An entry as the view `bricks` has it."""
+    """An entry of the view `bricks`."""
     known = {"category": "other", "count": 1, "total_ns": 1000, "self_ns": 1000, "flops": 0, "bytes": 0}
     return {"name": name, **known, "bounded": False, **answer}
 

@@ -1,4 +1,4 @@
-"""Servers as `brickd run` begins them, requests that none of them may fail, and what is waited for."""
+"""Servers started by `brickd run`, requests that must not fail, and waits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBO
 
 
 def until(so: Callable[[], Any]) -> Any:
-    """What comes of it as soon as it is true."""
+    """Wait until the result is true, and return it."""
     by = time.monotonic() + PATIENCE_SECONDS
     while not (found := so()):
         assert time.monotonic() < by, "it never came to be"
@@ -56,13 +56,13 @@ def until(so: Callable[[], Any]) -> Any:
 
 
 def asked(*arguments: str) -> dict[str, Any]:
-    """What a verb says; nothing where there is nobody to say it of."""
+    """The answer of a verb; {} without workers."""
     reported = brickd(*arguments, "--json")
     return dict(json.loads(reported.stdout)) if reported.returncode in (0, 1) else {}
 
 
 def spans() -> dict[str, tuple[str, int]]:
-    """What each worker is called, and how many spans of it are summarized, by its uuid."""
+    """By uuid, each worker's name and number of summarized spans."""
     listed = document("workers")["workers"]
     return {each["uuid"]: (each["name"], each["ledger"]["spans"]["summarized"]) for each in listed}
 
@@ -74,7 +74,7 @@ def free_port() -> int:
 
 
 class Server:
-    """A command that `brickd run` began, in a process group of its own."""
+    """A command started by `brickd run`, in its own process group."""
 
     def __init__(self, folder: Path, *command: str, service: str = "api") -> None:
         self.port = free_port()
@@ -87,7 +87,7 @@ class Server:
         self.output_file = folder / "said"
 
     def ask(self, seed: int = 0) -> dict[str, Any]:
-        """What a worker answers; any failure raises."""
+        """The answer of a worker; any failure raises."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         with contextlib.closing(client):
             client.request("POST", f"/generate?seed={seed}")
@@ -104,7 +104,7 @@ class Server:
         return False
 
     def workers(self, number: int, seed: int = 0) -> dict[int, str]:
-        """So many have answered: who, by the number of its process, and of what kind."""
+        """Ask until `number` workers have answered; returns the kind of each, by pid."""
         found: dict[int, str] = {}
 
         def all_of_them() -> bool:
@@ -126,7 +126,7 @@ class Server:
 
 
 class Load:
-    """Requests one after the other, of which none may fail."""
+    """Requests one after the other; none may fail."""
 
     def __init__(self, server: Server) -> None:
         self.failed: list[str] = []

@@ -1,4 +1,4 @@
-"""Checksums that no worker made: records as a worker would leave them, of tensors that are told."""
+"""Checksums without a worker: records as a worker would write them, of made-up tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = 2**64 - 1
 
 @dataclass(frozen=True)
 class Tensor:
-    """What is said of one."""
+    """The values of one tensor."""
 
     checksum: int
     l2: float = 1.0
@@ -46,11 +46,11 @@ class CheckedRecord:
     of: int = 0
     relation: int = 0
     flags: int = 0
-    fnv1a: int = 1  # 0: what no key made was left out
+    fnv1a: int = 1  # 0: left out, because it was made without a key
     extents: tuple[int, ...] = field(default=(1, 64))
 
     def slots(self) -> bytes:
-        """As it stands in a ring."""
+        """The record as it is in a ring."""
         slots = 4 + 2 * len(self.inputs)
         own = ("site", "step", "position", "ticks", "params", "valid", "backend", "of", "relation", "flags")
         head = _one(
@@ -81,7 +81,7 @@ def _one(record: str, **values: Any) -> bytes:
     return row.tobytes()
 
 
-NUMBERS = array("Q", range(1000, 1064))  # what stands for the first numbers of sites and of names
+NUMBERS = array("Q", range(1000, 1064))  # the digests of the first numbers of sites and of names
 
 
 def add(
@@ -93,7 +93,7 @@ def add(
     shard: int = 0,
     named: bool = True,
 ) -> tuple[int, list[int], bytes]:
-    """Have a worker say it: how many bytes were taken, who is unlike, records of weights."""
+    """Add records of a worker; returns the bytes taken, the unlike fingerprints, the records of weights."""
     records = b"".join(each.slots() for each in given)
     taken, weights = fingerprints.add(worker, service, shard, NUMBERS, NUMBERS, records, named)
     return taken, fingerprints.unlike(), weights

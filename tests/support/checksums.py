@@ -1,4 +1,4 @@
-"""Programs that record checksums, and what is in their rings."""
+"""Programs that record checksums, and the content of their rings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DTYPES = {2: "int8", 12: "float32", 13: "float64"}
 
 
 class Left(NamedTuple):
-    """What a program left when it had done its work, its events, its sites, and what it reported."""
+    """A program's reading after its work, its events, its sites, and its report."""
 
     reading: Reading
     events: list[dict[str, Any]]
@@ -46,7 +46,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Lef
 
 
 def recorded_in(epoch: int, worker: Start, prefix: str, source: str, **environment: str) -> Left:
-    """What a program leaves that gets this epoch before it does anything."""
+    """Run a program in a given epoch; returns what it left."""
     process = worker("brick.init()\npause()\n" + _whole(source), **environment)
     process.paused()
     give(reading(prefix).file, epoch)

@@ -1,7 +1,7 @@
-"""A command confined as a unit of systemd says, where no systemd runs: what is done comes from the unit's text.
+"""A command confined like a unit of systemd, without systemd: the restrictions are read from the unit's text.
 
-Run as a program it confines itself and becomes the command. It wants root, libseccomp and systemd-analyze. Every
-setting is done here or stands in ELSEWHERE: one that is not known is an error, so that none is taken for done.
+As a program it confines itself and becomes the command. Needs root, libseccomp and systemd-analyze. Every setting is
+either applied here or listed in ELSEWHERE: an unknown one is an error, so none is skipped by mistake.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isolation import BIND, NEWNET, NEWNS, NEWUTS, NODEV, NOEXEC, NOSUID, RDONLY
 
 Settings = dict[str, list[str]]
 
-# Of the manager, not of the process; and what no test would see.
+# Settings of the manager, and settings that no test would notice.
 ELSEWHERE = {
     *("Type", "NotifyAccess", "WatchdogSec", "Restart", "RestartSec", "RemoveIPC", "KeyringMode", "ExecStart"),
     *("RuntimeDirectoryMode", "RuntimeDirectoryPreserve"),
@@ -46,7 +46,7 @@ def read(text: str, instance: str) -> Settings:
 
 
 def command(settings: Settings, runtime: Path, instead: Sequence[str] = ()) -> list[str]:
-    """What starts the unit's command, or another one in its place; `runtime` becomes its runtime directory."""
+    """The command line of the unit's command, or of another one; `runtime` becomes its runtime directory."""
     program, *arguments = settings["ExecStart"][-1].split()
     assert Path(program).name == "brickd"
     asked = instead or [sys.executable, "-P", "-m", "brickd", *arguments]
@@ -73,7 +73,7 @@ def missing() -> str:
 
 # ---- mounts
 
-# Which folders a setting hides, and which it leaves to be read.
+# The folders that a setting hides, and those that it leaves readable.
 _HIDDEN = {
     "ProtectHome": ["/home", "/root"],
     "PrivateTmp": ["/tmp", "/var/tmp"],
@@ -126,7 +126,7 @@ def _mounts(settings: Settings, runtime: str) -> None:
 # ---- system calls
 
 _ALLOW, _ERRNO, _NOT_THERE = 0x7FFF0000, 0x00050000, -1
-_UNLIKE, _EQUAL, _MORE, _HAS = 1, 4, 6, 7  # how an argument is compared
+_UNLIKE, _EQUAL, _MORE, _HAS = 1, 4, 6, 7  # comparisons of an argument
 
 
 class _Compared(ctypes.Structure):
@@ -134,7 +134,7 @@ class _Compared(ctypes.Structure):
 
 
 class Denied(NamedTuple):
-    """A system call that fails; where `how` is not 0, if an argument compares so."""
+    """A system call that fails; if `how` is not 0, only if an argument compares so."""
 
     call: str
     error: int = errno.EPERM
@@ -144,7 +144,7 @@ class Denied(NamedTuple):
 
 
 def _sets() -> dict[str, list[str]]:
-    """The sets of system calls that systemd knows."""
+    """systemd's sets of system calls."""
     reported = subprocess.run(["systemd-analyze", "syscall-filter"], capture_output=True, text=True, check=True).stdout
     found: dict[str, list[str]] = {}
     members: list[str] = []
@@ -157,7 +157,7 @@ def _sets() -> dict[str, list[str]]:
 
 
 def allowed(settings: Settings) -> set[str]:
-    """What SystemCallFilter= leaves; systemd adds what every program needs."""
+    """The system calls that SystemCallFilter= allows; systemd adds those that every program needs."""
     sets = _sets()
 
     def expanded(names: Iterable[str]) -> set[str]:
@@ -180,7 +180,7 @@ def _families(values: list[str]) -> list[Denied]:
 def _namespaces(_: list[str]) -> list[Denied]:
     flags = (NEWNS, NEWUTS, NEWNET, 0x2000000, 0x8000000, 0x10000000, 0x20000000)
     denied = [Denied(call, errno.EPERM, 0, _HAS, flag) for call in ("unshare", "clone") for flag in flags]
-    # clone3 has its flags in memory, where no filter looks: it is as if there were none.
+    # clone3 has its flags in memory, which no filter can read: report it as missing.
     return [*denied, Denied("setns"), Denied("clone3", errno.ENOSYS)]
 
 
@@ -199,7 +199,7 @@ def _executable(_: list[str]) -> list[Denied]:
     ]
 
 
-# What a setting has systemd deny by a filter of its own.
+# The system calls that a setting denies by a filter of its own.
 _DENIED: dict[str, Callable[[list[str]], list[Denied]]] = {
     "LockPersonality": lambda _: [Denied("personality", errno.EPERM, 0, _UNLIKE, 0)],
     "MemoryDenyWriteExecute": _executable,
@@ -224,7 +224,7 @@ def _filters(settings: Settings) -> None:
             number = lib.seccomp_syscall_resolve_name(rule.call.encode())
             compared = _Compared(rule.arg, rule.how, rule.value, rule.value)
             given = (ctypes.c_uint(action), number, int(rule.how != 0), ctypes.byref(compared))
-            # Of each set only some are of this architecture, and known to this libseccomp.
+            # Only some of each set exist on this architecture and in this libseccomp.
             if number != _NOT_THERE and (wrong := -lib.seccomp_rule_add_array(context, *given)) not in (0, errno.EDOM):
                 raise OSError(wrong, os.strerror(wrong), str(rule))
         if wrong := -lib.seccomp_load(context):
@@ -234,7 +234,7 @@ def _filters(settings: Settings) -> None:
     otherwise = getattr(errno, settings["SystemCallErrorNumber"][0])
     listed = [(_ALLOW, Denied(call)) for call in sorted(allowed(settings))]
     load(_ALLOW, [(_ERRNO | rule.error, rule) for rule in denied])
-    load(_ERRNO | otherwise, listed)  # last: it denies to load another one
+    load(_ERRNO | otherwise, listed)  # last: it denies further filters
 
 
 # ---- the process
@@ -273,7 +273,7 @@ def _confine(settings: Settings, runtime: str) -> None:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What systemd gives, and what keeps tests apart."""
+    """The variables that systemd sets, and those that isolate the test."""
     user = pwd.getpwnam(settings["User"][0])
     given = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": user.pw_dir, "USER": user.pw_name}
     given |= dict(each.split("=", 1) for each in settings.get("Environment", []))

@@ -1,8 +1,8 @@
-"""A command in a container, as far as it concerns brickd, without a container runtime: see `test_container.py`.
+"""A command in a container, as far as brickd is concerned, without a container runtime: see `test_container.py`.
 
-Run as a program in a new pid namespace it makes the rest of the container and becomes the command: a /proc of its own,
-a /dev/shm that may be another container's as well, a root that is read-only but for some folders, no network, a user
-of its own with no capabilities.
+As a program in a new pid namespace it builds the rest of the container and becomes the command: its own /proc, a
+/dev/shm that another container may share, a root that is read-only except for some folders, no network, its own user
+without capabilities.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _DIE_WITH_PARENT = 1
 
 @dataclass(frozen=True)
 class Container:
-    """What one is made of.
+    """The parts of a container.
 
     Attributes:
-        shm: the folder that is its /dev/shm; where there is none it has one of its own.
+        shm: the folder that is its /dev/shm; empty: its own.
         uid: its user.
-        groups: of which its user is a member.
-        writable: the folders that are.
-        cgroup: the folder of its control group, where it has one.
+        groups: of its user.
+        writable: the writable folders.
+        cgroup: the folder of its control group, if it has one.
     """
 
     uid: int
@@ -40,7 +40,7 @@ class Container:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """What begins the command that runs in it."""
+        """The beginning of a command line that runs in it."""
         return ("unshare", "--pid", "--fork", sys.executable, __file__, json.dumps(asdict(self)))
 
 
@@ -62,7 +62,7 @@ def _contain(container: Container) -> None:
         isolation.bind(shm, "/dev/shm")
         isolation.read_only("/dev/shm", False)
     isolation.unprivileged(container.uid, container.uid, container.groups)
-    # Whoever changes its user has to say this again.
+    # A change of user resets this.
     isolation.done(isolation.libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "die with the test")
 
 

@@ -1,4 +1,4 @@
-"""Epochs, as a consumer gives them to workers, and which steps are drawn in them by the definition of `brick_shm.h`."""
+"""Epochs, as a consumer writes them, and the steps sampled in them by the definition of `brick_shm.h`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forge import field
 
 from brickd.shm import _reader
 
-EPOCH = 41  # where a test needs one, and not another one when the clock moves on
+EPOCH = 41  # for tests that need one fixed epoch, independent of the clock
 _MASK = 2**64 - 1
 
 
@@ -23,7 +23,7 @@ def splitmix64(number: int) -> int:
 
 
 def step_hash(step: int) -> int:
-    """What of the step counts: the same in all epochs."""
+    """The hash of a step: the same in all epochs."""
     return splitmix64(step ^ 0xA0761D6478BD642F) >> 32
 
 
@@ -33,12 +33,12 @@ def draw(step: int, epoch: int = EPOCH) -> int:
 
 
 def drawn(step: int, of: int, epoch: int = EPOCH) -> bool:
-    """Whether a rate of one in so many selects the step in an epoch."""
+    """Whether a rate of one in `of` selects the step in an epoch."""
     return draw(step, epoch) < 2**32 // of
 
 
 def word(epoch: int = EPOCH, *, holds: int = 60) -> tuple[bytes, int]:
-    """An epoch that holds for so many seconds from now on, and where it is in a segment."""
+    """The word of an epoch that holds for `holds` seconds, and its offset in a segment."""
     until = (int(time.time()) + holds) % 2**32
     return struct.pack("<Q", until << 32 | epoch), _reader.CONTROL + field("control", "epoch")[0]
 

@@ -1,6 +1,6 @@
-"""What the tests of faults share: exact accounts, workers in C, workers with a /dev/shm of their own.
+"""What the tests of faults share: exact accounts, workers in C, workers with their own /dev/shm.
 
-Run as a program it reads every segment that it finds: for a worker whose /dev/shm the test itself does not see.
+As a program it reads every segment that it finds, for a worker whose /dev/shm the test cannot see.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NATIVE = ROOT / "tests" / "native"
 
 
 def until_stopped(pid: int) -> None:
-    """Wait until all threads of a process that was sent SIGSTOP have stopped, whatever its parent is."""
+    """Wait until all threads of a process, stopped by SIGSTOP, have stopped."""
     while any(_state(thread) != "T" for thread in Path(f"/proc/{pid}/task").iterdir()):
         os.sched_yield()
 
@@ -44,7 +44,7 @@ def _state(thread: Path) -> str:
 
 
 def counts(of: Reading) -> dict[str, int]:
-    """How many spans ended under each name, wherever it stands and in whatever layer."""
+    """The number of ended spans by name, at any place and layer."""
     result: Counter[str] = Counter()
     for path, row in summaries(of).items():
         result[path[-1].partition("[")[0]] += row["count"]
@@ -52,7 +52,7 @@ def counts(of: Reading) -> dict[str, int]:
 
 
 def exact(of: Reading) -> dict[str, int]:
-    """The ledger's terms that are not zero, once it adds up: in each lane, as a whole, and with the summaries."""
+    """The ledger's terms that are not zero, checked: in each lane, in total, and against the summaries."""
     for _, lane, _ in of.lanes:
         accounted = lane["summarized"] + sum(lane["rejected"]) + lane["open"] + lane["abandoned"]
         assert lane["begun"] - accounted in ((0,) if of.alive else (0, 1))
@@ -69,7 +69,7 @@ def exact(of: Reading) -> dict[str, int]:
 
 
 def total(many: list[Reading]) -> dict[str, int]:
-    """The exact ledgers of several segments, added up."""
+    """The sum of the exact ledgers of several segments."""
     result: Counter[str] = Counter()
     for each in many:
         result.update(exact(each))
@@ -77,12 +77,12 @@ def total(many: list[Reading]) -> dict[str, int]:
 
 
 def program(compiled: Compile, name: str, *flags: str) -> Path:
-    """A program of tests/native, and the writer built with these flags: once for all programs that want the same."""
+    """Build a program of tests/native and the writer with these flags, once for equal flags."""
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC", *flags)
     return compiled(name, (NATIVE / f"{name}.c", writer), *flags)
 
 
-# The writer with its named points, and with so short a time between two looks after its segment that it is always up.
+# The writer with its named points, which checks for its segment so often that the check is always due.
 ALERT = ("-DBRICK_TEST_POINTS", "-DBRICK_LOOK_TICKS=UINT64_C(20000)")
 
 
@@ -93,11 +93,11 @@ def fault_at(
     log: int | None = None,
     of: str | None = None,
 ) -> dict[str, str]:
-    """The environment in which a program dies, or finds a broken disk, at one of its effects: see fault_at.c.
+    """The environment in which a program dies, or gets a disk error, at one of its effects: see fault_at.c.
 
-    `plan` is as there, "kill-after:17"; without one nothing happens. Only effects below the paths of `under` count,
-    where there are any; among these only those of the name `of`, where one is given. A line for each goes to the
-    descriptor `log`, which the program must inherit.
+    `plan` is as there, "kill-after:17"; without one nothing happens. Only effects below the paths of `under` count, if
+    given, and of these only those with the name `of`, if given. A line for each goes to the descriptor `log`, which the
+    program must inherit.
     """
     environment = {"LD_PRELOAD": str(compiled("fault_at.so", (NATIVE / "fault_at.c",), "-shared", "-fPIC"))}
     if plan is not None:
@@ -113,7 +113,7 @@ def fault_at(
 
 @contextmanager
 def native(binary: Path, *arguments: str, **environment: str) -> Iterator[Worker]:
-    """A worker in C; it is killed if it still runs at the end."""
+    """A worker in C; it is killed at the end if it still runs."""
     process = subprocess.Popen(
         [binary, *arguments],
         stdin=subprocess.PIPE,
@@ -130,7 +130,7 @@ def native(binary: Path, *arguments: str, **environment: str) -> Iterator[Worker
 
 
 def order(worker: Worker, letters: str) -> list[Any]:
-    """Have a native worker obey these letters, one after the other."""
+    """Send these letters to a native worker, one after the other; returns its answers."""
     answers = []
     for letter in letters:
         assert worker.process.stdin is not None
@@ -149,7 +149,7 @@ def _namespaces() -> bool:
 
 needs_namespaces = pytest.mark.skipif(not _namespaces(), reason="needs root and unshare, for a /dev/shm of its own")
 
-# A worker's program may begin with this: mounts that nobody else sees, and a look at its segments from inside.
+# A worker's program may begin with this: private mounts, and a reader of its segments from inside.
 PRIVATE = f"""
 import ctypes, json, subprocess
 libc = ctypes.CDLL(None, use_errno=True)

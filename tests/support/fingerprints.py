@@ -1,4 +1,4 @@
-"""The fingerprint as `brick_fingerprint.h` defines it, in numpy: slow, obvious, and without a line of ours in C."""
+"""The fingerprint as defined by `brick_fingerprint.h`, in numpy: slow, obvious, without any of our C code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Bytes = npt.NDArray[Any]  # of an array whose dtype numpy may not know: the unsigned integers that hold its bits
+Bytes = npt.NDArray[Any]  # of a dtype that numpy may not know: the unsigned integers with its bits
 
 CODES = {
     "bool": 1,
@@ -34,7 +34,7 @@ CODES = {
     "float8_e5m2fnuz": 17,
 }
 STORED = {"bfloat16": "uint16"} | {name: "uint8" for name in CODES if name.startswith("float8")}
-_SMALL = {  # exponent bits, bias, whether the patterns of infinity and NaN are as in larger ones
+_SMALL = {  # exponent bits, bias, whether infinity and NaN have the usual patterns
     "float8_e4m3fn": (4, 7, "fn"),
     "float8_e4m3fnuz": (4, 8, "fnuz"),
     "float8_e5m2": (5, 15, "ieee"),
@@ -43,7 +43,7 @@ _SMALL = {  # exponent bits, bias, whether the patterns of infinity and NaN are 
 
 
 def stored(dtype: str) -> np.dtype[Any]:
-    """What numpy stores elements of a dtype as."""
+    """numpy's dtype for the storage of a dtype."""
     return np.dtype(STORED.get(dtype, dtype))
 
 
@@ -79,7 +79,7 @@ def splitmix64(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def siphash(message: bytes, key: int) -> int:
-    """SipHash-2-4 of any number of bytes, as its authors wrote it down."""
+    """SipHash-2-4 of any number of bytes, as its authors define it."""
     k0, k1 = key % 2**64, key >> 64
     v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
 
@@ -108,7 +108,7 @@ def hashes(blocks: int, key: int) -> npt.NDArray[np.uint64]:
 
 
 def weights(blocks: int, key: int) -> npt.NDArray[np.uint64]:
-    """Of the words of so many blocks."""
+    """The weights of the words of all blocks."""
     primes = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
     constants = (np.cbrt(primes) % 1 * 2**32).astype(np.uint64)
     return (hashes(blocks, key)[:, None] >> np.uint64(32) ^ constants) | np.uint64(1)
@@ -132,7 +132,7 @@ def fnv1a(flat: Bytes, dtype: str) -> int:
 
 
 def sketch(elements: npt.NDArray[np.float64], key: int) -> npt.NDArray[np.longdouble]:
-    """Not rounded yet."""
+    """The sketch before rounding."""
     finite = np.where(np.isfinite(elements), elements, 0.0)
     block, lane = np.divmod(np.arange(len(finite), dtype=np.uint64), np.uint64(16))
     h = hashes(-(-len(finite) // 16), key)[block.astype(int)] if len(finite) else np.zeros(0, np.uint64)
@@ -144,7 +144,7 @@ def sketch(elements: npt.NDArray[np.float64], key: int) -> npt.NDArray[np.longdo
 
 @dataclass
 class Expected:
-    """What the definition says of a tensor; sketch and norms with more digits than are kept."""
+    """The values by the definition; sketch and norms with more digits than are kept."""
 
     checksum: int
     fnv1a: int
@@ -184,7 +184,7 @@ def expected(array: Bytes, dtype: str, valid: int | None = None, key: int = 0) -
 
 @np.errstate(all="ignore")
 def differences(got: Any, want: Expected) -> list[str]:
-    """In what a fingerprint is not as it should be."""
+    """The wrong values of a fingerprint."""
     exact = ("checksum", "fnv1a", "elements", "bytes", "nan", "pos_inf", "neg_inf", "min", "max")
     wrong = [f"{name}: {getattr(got, name)} for {getattr(want, name)}" for name in exact
              if getattr(got, name) != getattr(want, name)]  # fmt: skip
@@ -234,7 +234,7 @@ ALL_ROWS = 2**64 - 1
 
 
 class Variants:
-    """The compiled fingerprint, by each variant that this machine has."""
+    """The compiled fingerprint, in each variant that this machine can run."""
 
     def __init__(self, library: Path) -> None:
         self._native = ctypes.CDLL(str(library))
@@ -247,13 +247,13 @@ class Variants:
         return self.ask(name, nothing)[0] is not None
 
     def ask(self, name: str, tensor: Tensor, key: int = 0) -> tuple[str | None, Fingerprint]:
-        """Why there is none, '' if there is; what was filled in."""
+        """The reason without a fingerprint, or ""; and the fingerprint."""
         found = Fingerprint()
         reported = self._native.fingerprint_by(name.encode(), ctypes.byref(tensor), Key.of(key), ctypes.byref(found))
         return None if reported is None else reported.decode(), found
 
     def in_pieces(self, name: str, tensor: Tensor, sizes: list[int], key: int = 0) -> Fingerprint:
-        """The same, so many bytes at a time, by turns."""
+        """The fingerprint of pieces with these sizes, repeated."""
         found = Fingerprint()
         bytes_ = (ctypes.c_uint64 * len(sizes))(*sizes)
         reported = self._native.fingerprint_in_pieces(
@@ -268,30 +268,30 @@ class Variants:
         return found
 
     def siphash(self, words: Sequence[int], key: int) -> int:
-        """SipHash-2-4 of whole words, as C has it."""
+        """SipHash-2-4 of whole words, by the C code."""
         self._native.siphash.restype = ctypes.c_uint64
         held = (ctypes.c_uint64 * len(words))(*words)
         return int(self._native.siphash(Key.of(key).words, held, ctypes.c_uint32(len(words))))
 
     def moved(self, tensor: Tensor, other: Tensor) -> int:
-        """What is said of another tensor than the one that was begun: 0 done, 1 more is to come, 2 moved."""
+        """Continue with another tensor than the first: 0 done, 1 more to come, 2 moved."""
         return int(self._native.moved(ctypes.byref(tensor), ctypes.byref(other)))
 
     def under(self, modes: int, tensor: Tensor) -> tuple[str, Fingerprint]:
-        """The same by what the processor chooses, while its floating-point register holds these modes."""
+        """The fingerprint by the default variant, with these modes in the floating-point register."""
         found = Fingerprint()
         reported = self._native.fingerprint_under(modes, ctypes.byref(tensor), ctypes.byref(found))
         return reported.decode(), found
 
     def of(self, name: str, array: Bytes, dtype: str, valid: int | None = None, key: int = 0) -> Fingerprint:
-        """That of an array."""
+        """The fingerprint of an array."""
         reported, found = self.ask(name, tensor(array, dtype, valid), key)
         assert reported == "", reported
         return found
 
 
 def tensor(array: Bytes, dtype: str, valid: int | None = None) -> Tensor:
-    """An array as C sees it; the array must outlive it."""
+    """The C struct of an array; the array must outlive it."""
     shape, strides = ((ctypes.c_int64 * array.ndim)(*each) for each in (array.shape, array.strides))
     data = array.__array_interface__["data"][0]
     return Tensor(data, CODES[dtype], array.ndim, shape, strides, ALL_ROWS if valid is None else valid)

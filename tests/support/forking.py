@@ -1,7 +1,7 @@
-"""The process that forks verbs of `brickd` and workers: see `loaded.py`, which starts it and asks it.
+"""The process that forks verbs of `brickd` and workers; `loaded.py` starts it and sends its requests.
 
-Invariant: it loads little beside what it forks. All that it has loaded each worker takes apart at its end, page by
-page: with `json`, `socket` and `subprocess` that was half of what a worker costs.
+Invariant: it loads little besides what it forks. Each worker frees everything loaded at its exit, page by page: with
+`json`, `socket` and `subprocess` that was half of the cost of a worker.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MESSAGE_BYTES = 1 << 20
-_FILES, _FILE = 4, 4  # so many descriptors in a message, of so many bytes each
+_FILES, _FILE = 4, 4  # descriptors in a message, bytes of each
 
 
 def _serve(number: int) -> None:
-    """Fork for each that is asked, and tell how each ended; returns in the child, which is to run it."""
+    """Fork for each request, and report each exit; returns in the child, which runs the request."""
     living: dict[int, tuple[int, _socket.socket]] = {}
     poll = select.poll()
     poll.register(number, select.POLLIN)
@@ -58,7 +58,7 @@ def _serve(number: int) -> None:
 
 
 def _received(asked: _socket.socket) -> tuple[bytes, list[int]]:
-    """What is asked, and the descriptors that come with it."""
+    """A request, and the descriptors that come with it."""
     message, ancillary, _, _ = asked.recvmsg(MESSAGE_BYTES, _socket.CMSG_LEN(_FILES * _FILE))
     files = b"".join(data for _, _, data in ancillary)
     return message, [int.from_bytes(files[at : at + _FILE], sys.byteorder) for at in range(0, len(files), _FILE)]
@@ -70,7 +70,7 @@ def _become(message: bytes, files: list[int]) -> None:
         standard = getattr(sys, name)
         os.dup2(file, standard.fileno())
         os.close(file)
-        # What there was took what it writes to for what the server writes to: a file, that is, where this is a pipe.
+        # The old object was made for the server's own descriptor: for a file, while this is a pipe.
         setattr(sys, name, os.fdopen(standard.fileno(), mode, buffering, standard.encoding, standard.errors))
     os.environ.clear()
     os.environ.update(environment)
@@ -79,7 +79,7 @@ def _become(message: bytes, files: list[int]) -> None:
 
 
 def _verb() -> Callable[[], None]:
-    """What runs a verb, loaded with all that verbs load."""
+    """A function that runs a verb, with everything loaded that verbs load."""
     import importlib
     import pkgutil
 
@@ -91,7 +91,7 @@ def _verb() -> Callable[[], None]:
 
     for verb in VERBS:
         brickd.get_command(click.Context(brickd), verb)
-    # And what they load where no daemon answers, and what a daemon does.
+    # Also what they load if no daemon answers, and what a daemon loads.
     late = ("brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify")
     for module in (*late, *(each.name for each in pkgutil.iter_modules(views.__path__, "brickd.views."))):
         importlib.import_module(module)
@@ -106,7 +106,7 @@ def _verb() -> Callable[[], None]:
 
 
 def _worker() -> Callable[[], None]:
-    """What runs a worker's program, as `python -c` would."""
+    """A function that runs a worker's program, like `python -c`."""
     import brick_agent  # noqa: F401
 
     def run() -> None:
@@ -119,8 +119,8 @@ def _worker() -> Callable[[], None]:
 
 
 def _worker_with_numpy() -> Callable[[], None]:
-    """The same, of a program that imports numpy, which takes ten times as long as all that a worker does besides."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no thread stands in the way of a fork
+    """The same with numpy loaded, which takes ten times as long as the rest of a worker."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a thread would prevent the fork
     import numpy  # noqa: F401
 
     return _worker()
@@ -129,6 +129,6 @@ def _worker_with_numpy() -> Callable[[], None]:
 if __name__ == "__main__":
     what, number = sys.argv[1:]
     becomes = {"brickd": _verb, "worker": _worker, "worker with numpy": _worker_with_numpy}[what]()
-    gc.freeze()  # or each that is forked copies all of it when it first collects, or ends
+    gc.freeze()  # otherwise each child copies everything at its first collection, or at its end
     _serve(int(number))
     becomes()

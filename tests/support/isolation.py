@@ -1,6 +1,6 @@
-"""What a program of the tests takes from itself before it becomes another one: mounts, users, privileges. Root's alone.
+"""Restrictions of a test program before it becomes another one: mounts, users, privileges. Needs root.
 
-Whatever is hidden, what the tests themselves run from stays where it is.
+Whatever is hidden, the installation that runs the tests stays visible.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def done(result: int, what: str) -> None:
-    """Of a call of libc."""
+    """Check the result of a call of libc."""
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
 
 
 def apart(*spaces: int) -> None:
-    """Have mounts of our own, and namespaces of these other kinds."""
+    """Create a mount namespace of our own, and namespaces of these other kinds."""
     done(libc.unshare(NEWNS | sum(spaces)), "unshare")
     mount("none", "/", flags=SLAVE | REC)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """As mount(2)."""
+    """Call mount(2)."""
     given = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode())
     done(libc.mount(*given), f"mount {target}")
 
 
 def bind(fd: int, target: str) -> None:
-    """Have there, too, what was opened, which may be hidden by now."""
+    """Bind an opened folder to a path, even if its own path is hidden by now."""
     mount(f"/proc/self/fd/{fd}", target, flags=BIND | REC)
     os.close(fd)
 
@@ -50,14 +50,14 @@ class _Attributes(ctypes.Structure):
 
 
 def read_only(path: str, yes: bool = True) -> None:
-    """A mount and all below it."""
+    """Make a mount and all below it read-only."""
     change = _Attributes(RDONLY if yes else 0, 0 if yes else RDONLY)
     given = (os.fsencode(path), ctypes.c_uint(_RECURSIVE), ctypes.byref(change), ctypes.sizeof(change))
     done(libc.syscall(_SET_ATTRIBUTES, _HERE, *given), f"remount {path}")
 
 
 def hide(path: str, mode: str) -> None:
-    """Have an empty folder there, but for what the tests run from."""
+    """Put an empty folder there, except for the installation that runs the tests."""
     kept = [(each, os.open(each, os.O_PATH)) for each in INSTALLATION if Path(each).is_relative_to(path)]
     mount("tmpfs", path, "tmpfs", NOSUID | NODEV, f"mode={'755' if kept and mode == '0' else mode}")
     for each, fd in kept:
@@ -66,7 +66,7 @@ def hide(path: str, mode: str) -> None:
 
 
 def unprivileged(uid: int, gid: int, groups: Iterable[int]) -> None:
-    """Be this user, who has no capabilities and never will."""
+    """Become this user, without capabilities, for good."""
     for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
         done(libc.prctl(_DROP_BOUND, capability, 0, 0, 0), "the bounding set")
     os.setgroups(list(groups))

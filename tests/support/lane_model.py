@@ -1,7 +1,8 @@
-"""A lane as the format describes it, in plain Python: what each call does to the counters, the totals and the rings.
+"""A lane as the format describes it, in plain Python: the effect of each call on the counters, the totals and the
+rings.
 
-Written from brick_shm.h and brick_agent.h, with lists and dictionaries where the writer has stacks of nodes. One thread
-at a time has the lane; every time is given.
+Written from brick_shm.h and brick_agent.h, with lists and dictionaries instead of the writer's stacks of nodes. One
+thread at a time has the lane; every time is given.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def bucket_of(ticks: int) -> int:
 
 @dataclass(eq=False)
 class Frame:
-    """A span or a layer scope that is open; it is itself and no other that looks alike."""
+    """An open span or layer scope, compared by identity."""
 
     scope: bool
     brick: int
@@ -40,7 +41,7 @@ class Frame:
 
 @dataclass
 class Stack:
-    """What one key has open; ends of what was begun above it without a frame come first."""
+    """The open frames of one key; `refused`: begins above them without a frame, whose ends come first."""
 
     frames: list[Frame] = field(default_factory=list)
     refused: int = 0
@@ -75,12 +76,12 @@ class Summary:
 
 @dataclass
 class Ring:
-    """All records that ever found room in it, and where its consumer is."""
+    """All records that ever had room, and the position of the consumer."""
 
     slots: int
     records: list[dict[str, int]] = field(default_factory=list)
-    tail: int = 0  # the last one that the writer believed
-    pair: tuple[int, int] = (0, 0)  # what the consumer wrote
+    tail: int = 0  # the last one that the writer accepted
+    pair: tuple[int, int] = (0, 0)  # as the consumer wrote it
 
     def believed(self) -> bool:
         position, complement = self.pair
@@ -88,7 +89,7 @@ class Ring:
         return position == complement ^ U64 and position <= head and head - position <= self.slots
 
     def free(self, counters: Counter[str], kept: int = 0) -> bool:
-        """Whether more than `kept` slots are; the writer looks at the pair only when it must."""
+        """Whether more than `kept` slots are free; the writer reads the pair only if it must."""
         if len(self.records) - self.tail + kept >= self.slots:
             if self.believed():
                 self.tail = self.pair[0]
@@ -97,13 +98,11 @@ class Ring:
         return len(self.records) - self.tail + kept < self.slots
 
     def readable(self) -> bool:
-        """Whether a reader can tell where the oldest record stands."""
+        """Whether a reader can find the oldest record."""
         return self.believed() or (self.pair == (0, 0) and len(self.records) <= self.slots)
 
 
 class Lane:
-    """The model."""
-
     def __init__(self, paths: int, slots: int, event_slots: int) -> None:
         self.room = paths
         self.spans, self.events = Ring(slots), Ring(event_slots)
@@ -121,7 +120,7 @@ class Lane:
         self.stacks: dict[int, Stack] = {}
         self.order: list[Frame] = []  # open spans by time of begin
 
-    # ---- what every call does first
+    # ---- the first part of every call
 
     def _on(self) -> bool:
         return self.enabled and not self.asked & OFF
@@ -134,7 +133,7 @@ class Lane:
         return JOINED
 
     def _ignored(self, key: int) -> None:
-        """A begin above something open that is not recorded is remembered, so that its end ends nothing else."""
+        """Note a begin above an open frame that is not recorded, so that its end ends nothing else."""
         stack = self.stacks.get(key)
         if stack is not None and stack.frames:
             stack.refused += 1
@@ -302,7 +301,7 @@ class Lane:
         return outcome
 
     def _kept_free(self, part: int) -> bool:
-        """Whether the event ring has room beside the part of it that is kept for others."""
+        """Whether the event ring has room besides the part reserved for others."""
         return self.events.free(self.counters, -(-self.events.slots // part))
 
     def _wanted(self, kind: int, room: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Workers that work all the time, and can say exactly how much."""
+"""Workers that always work, and report exactly how much."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from conftest import Worker
 from brickd.shm.segment import open_segment
 
 SERVICE = "load"
-MEASURED_NS = 7  # what each measurement says
+MEASURED_NS = 7  # the value of each measurement
 
-# At rest it stands in a read of its standard input: whatever it did it has said.
+# At rest it waits in a read of stdin: it has reported all of its work.
 _PROGRAM = f"""
 import select
 from concurrent.futures import ThreadPoolExecutor
@@ -62,7 +62,7 @@ class Loaded:
 
     Attributes:
         file: its segment.
-        said: what it had done when it was last at rest.
+        reported: its work when it was last at rest.
         fate: "lives", "ended", "killed" (at rest) or "cut" (while it worked).
     """
 
@@ -72,25 +72,25 @@ class Loaded:
     fate: str = "lives"
 
     def rest(self) -> None:
-        """Have it come to rest, and say what it did."""
+        """Bring it to rest, and read its report."""
         self.worker.go()
         self.reported = Counter(self.worker.next_report())
 
     def kill(self) -> None:
-        """At rest, so that what it said is what it did."""
+        """Kill it at rest, so its report is exact."""
         self.rest()
         self.worker.kill()
         self.fate = "killed"
 
     def cut(self) -> None:
-        """Wherever it is."""
+        """Kill it while it works."""
         self.rest()
         self.worker.go()
         self.worker.kill()
         self.fate = "cut"
 
     def end(self) -> None:
-        """By itself; while a daemon consumes it, or it would take its totals along."""
+        """Let it end while a daemon consumes it: otherwise its totals would be lost."""
         self.rest()
         assert open_segment(self.file).consumer() is not None
         assert self.worker.end() == 0, self.worker.stderr
@@ -98,6 +98,6 @@ class Loaded:
 
 
 def loaded(start: Callable[..., Worker], *, pace_ms: int = 2) -> Loaded:
-    """A worker, once it has begun."""
+    """A worker that has begun."""
     worker = start(_PROGRAM.replace("PACE_MS", str(pace_ms)), BRICKD_SERVICE=SERVICE)
     return Loaded(worker, worker.next_report())

@@ -1,9 +1,8 @@
-"""Processes that are forked from one which has loaded what they run: to load it takes longer than what most of them do.
+"""Processes forked from one that has loaded their code: loading takes longer than most of their work.
 
-Such a process has its own arguments, environment, directory, input and output, as one that a shell starts. A verb of
-`brickd` ends without an interpreter's farewell, which would take apart all that was loaded: what happens there is for
-`test_cli_skeleton.py`. A worker has all of it; what it was forked from has brick_agent and no segment, and numpy where
-the worker imports that.
+Such a process has its own arguments, environment, directory, input and output, as if started by a shell. A verb of
+`brickd` skips the interpreter's shutdown, which would free everything loaded; `test_cli_skeleton.py` tests the
+shutdown. A worker runs all of it; its parent has brick_agent without a segment, and numpy if the worker imports that.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SERVER = Path(__file__).with_name("forking.py")
 
 
 class Forked:
-    """One that runs: what `subprocess.Popen` is to a command, as far as it is asked for here."""
+    """A running one: like `subprocess.Popen`, as far as needed here."""
 
     def __init__(self, answer: socket.socket, stdin: IO[bytes] | None, stdout: IO[bytes], stderr: IO[bytes]) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
@@ -54,13 +53,13 @@ class Forked:
         return self.returncode
 
     def wait(self) -> int:
-        """Wait until the kernel has dropped all that it had: its exit status."""
+        """Wait until the kernel has freed everything; returns its exit status."""
         if self.returncode is None:
             self.returncode = int(self._answer.recv(100))
         return self.returncode
 
     def communicate(self) -> tuple[bytes, bytes]:
-        """Tell it nothing, and wait for its end: what it said, which is short."""
+        """Close its stdin and wait for its end; returns its output, which is short."""
         assert self.stdin is not None
         self.stdin.close()
         text = self.stdout.read(), self.stderr.read()
@@ -73,11 +72,11 @@ class Forked:
             signal.pidfd_send_signal(self._pidfd, number)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -95,13 +94,13 @@ class Loaded:
                 [sys.executable, "-P", _SERVER, what, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                # Not of the test that happens to be the first: it outlives it.
+                # Without the first test's variables: this process outlives that test.
                 env={name: value for name, value in os.environ.items() if not name.startswith("BRICKD")},
             )
         self._socket = ours
 
     def run(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        """Run one to its end; it has nothing to read."""
+        """Run one to its end, without input."""
         stdout, stderr = (os.fdopen(os.memfd_create(name), "rb") for name in ("stdout", "stderr"))
         with (
             open(os.devnull) as stdin,
@@ -112,7 +111,7 @@ class Loaded:
         return subprocess.CompletedProcess(arguments, code, *text)
 
     def start(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Forked:
-        """Start one, with pipes for what it reads and says."""
+        """Start one, with pipes for its input and output."""
         (its_in, into), (out, its_out), (err, its_err) = os.pipe(), os.pipe(), os.pipe()
         ours = os.fdopen(into, "wb"), os.fdopen(out, "rb"), os.fdopen(err, "rb")
         with os.fdopen(its_in, "rb") as stdin, os.fdopen(its_out, "wb") as stdout, os.fdopen(its_err, "wb") as stderr:
@@ -134,5 +133,5 @@ class Loaded:
 
 @functools.cache
 def loaded(what: str = "brickd") -> Loaded:
-    """The one of this process that forks verbs of `brickd`, workers, or workers with numpy."""
+    """This process's forking parent of verbs of `brickd`, workers, or workers with numpy."""
     return Loaded(what)

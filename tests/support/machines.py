@@ -1,4 +1,4 @@
-"""A daemon's loop and windows in the test's own process: when its clock goes on, and when it looks, the test says."""
+"""A daemon's loop and windows in the test's own process; the test controls its clock and its looks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brickd.state.daemon_state import Memory
 
 
 class Machine:
-    """A daemon's loop, its windows, and a clock that a test turns."""
+    """A daemon's loop, its windows, and a clock that the test moves."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Machine:
         self.kept = content
 
     def tick(self) -> None:
-        """Whoever came is found, whoever ended is buried, and of more than are kept alone the first are added up."""
+        """Find new workers, bury ended ones, add up the oldest dead ones beyond the limit."""
         for _ in range(3):
             self.now_ns += SECOND
             self.loop.tick(self.now_ns, look=True)
@@ -53,7 +53,7 @@ class Machine:
             self.loop.memory.older.clear()
 
     def window(self, found: Survey | None = None) -> dict[str, int]:
-        """By brick, how many spans."""
+        """The number of spans by brick."""
         window = self.windows.over((found or self.survey()).workers, self.now_ns + 1, 6)
         assert window is not None
         return {each.name: each.row["count"] for each in bricks(window.workers) if each.row["count"]}

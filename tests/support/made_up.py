@@ -180,7 +180,7 @@ _MARK = st.one_of(
 def programs(
     draw: st.DrawFn, *, given: bool = True, room: bool = True, whole: bool = True, marks: bool = False
 ) -> MadeUp:
-    """Any worker.
+    """A random worker.
 
     Args:
         draw: of Hypothesis.

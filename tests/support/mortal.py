@@ -1,4 +1,4 @@
-"""Daemons over real segments, without their API, that die at one of their effects on files."""
+"""Daemons over real segments, without an API, that die at one of their effects on files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Mortal:
     """One of them.
 
     Attributes:
-        effects: those that were begun, as far as they were heard of: ("pwrite", path).
-        events: what it told, "break: …"; known once it is over.
+        effects: the effects begun and read so far: ("pwrite", path).
+        events: its events, "break: …"; known after its end.
     """
 
     def __init__(self, process: subprocess.Popen[str], given: int) -> None:
@@ -34,7 +34,7 @@ class Mortal:
         self._effects = os.fdopen(given)
 
     def reaches(self, effect: str, path: Path) -> bool:
-        """Wait until it begins this effect; False: it has ended before."""
+        """Wait until it begins this effect; False: it ended before."""
         return any(each == (effect, path) for each in self._effects_seen())
 
     def _effects_seen(self) -> Iterator[tuple[str, Path]]:
@@ -44,7 +44,7 @@ class Mortal:
             yield self.effects[-1]
 
     def stop(self) -> bool:
-        """Stop it where it is; False: it has ended."""
+        """Stop it at once; False: it has ended."""
         self.process.send_signal(signal.SIGSTOP)
         if self.process.returncode is not None:
             return False
@@ -52,11 +52,11 @@ class Mortal:
         return found is not None and found.si_code == os.CLD_STOPPED
 
     def go(self) -> None:
-        """Let it go on."""
+        """Continue it."""
         self.process.send_signal(signal.SIGCONT)
 
     def over(self) -> None:
-        """Wait until it has died as it was to."""
+        """Wait until it has died as planned."""
         for _ in self._effects_seen():
             pass
         reported, complaints = self.process.communicate()
@@ -71,7 +71,7 @@ class Mortal:
 
 @contextmanager
 def mortal(compiled: Compile, plan: str | None = None, of: str | None = None) -> Iterator[Mortal]:
-    """A daemon that is to die at one of its effects: see `faults.fault_at`."""
+    """A daemon that will die at one of its effects: see `faults.fault_at`."""
     reported, effects_read = os.pipe()
     environment = fault_at(compiled, plan, (runtime().directory, SHM / prefix()), effects_read, of)
     with subprocess.Popen(

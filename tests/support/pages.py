@@ -1,8 +1,8 @@
 """Pages of the documentation as a reader follows them: files to create and commands to type.
 
 A fenced block with `title="NAME"` is a file. In a `console` block each line that begins with `$ ` is a command; the
-lines below it are its output. `# exits N` behind a command states its exit code, 0 if it states none; ` &` runs it in
-the background.
+lines below it are its output. `# exits N` after a command states its exit code (default 0); ` &` runs it in the
+background.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from conftest import ROOT
 HOW_TO = ROOT / "docs" / "how-to"
 _BLOCK = re.compile(r"^( *)```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _EXITS = re.compile(r" +# exits (\d+)$")
-# What belongs to a machine of the reader's: it is not run here.
+# Commands for the reader's own machine: not run here.
 _ELSEWHERE = ("docker", "install", "kubectl", "loginctl", "pip", "pipx", "sudo", "systemctl", "systemd-analyze")
-# Verbs that change nothing: repeated until they show what the page shows.
+# Verbs that change nothing: repeated until they show the page's output.
 _READING = re.compile(
     "curl |brickd (status|workers|bricks|tree|hang|stragglers|coverage|diff|weights|events|record .*--until-exit)"
 )
@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A line to type, the code that it exits with, and the lines that it prints."""
+    """A line to type, its exit code, and the lines that it prints."""
 
     line: str
     code: int
@@ -50,7 +50,7 @@ class Command(NamedTuple):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it is for a machine of the reader's."""
+        """Whether it is for the reader's own machine."""
         return self.line.split()[0] in _ELSEWHERE
 
 
@@ -82,7 +82,7 @@ def stated(output: str) -> list[str]:
 
 
 class Reader:
-    """Somebody who follows a page in a folder of their own."""
+    """A reader who follows a page in a folder of their own."""
 
     def __init__(self, folder: Path, replaced: Mapping[str, str]) -> None:
         self.folder, self.replaced = folder, replaced
@@ -101,7 +101,7 @@ class Reader:
                 self.type(command)
 
     def type(self, command: Command) -> None:
-        """Type a command, and see what the page shows."""
+        """Type a command, and compare its output with the page."""
         line = command.line
         for old, new in self.replaced.items():
             line = line.replace(old, new)
@@ -126,7 +126,7 @@ class Reader:
             time.sleep(0.2)
 
     def leave(self) -> None:
-        """End what was started."""
+        """End the background commands."""
         for each in self.background:
             with each:
                 if each.poll() is None:
@@ -145,7 +145,7 @@ def stated_lines(output: str) -> list[str]:
 
 @contextmanager
 def reader(folder: Path, **replaced: str) -> Iterator[Reader]:
-    """A reader, and the end of what they started; `replaced`: what they write otherwise."""
+    """A reader, whose commands are ended at the end; `replaced`: texts that they write differently."""
     one = Reader(folder, replaced)
     try:
         yield one

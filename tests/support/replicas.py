@@ -1,4 +1,4 @@
-"""Workers that run the demonstration's transformer, small, and what they record."""
+"""Workers that run a small version of the demonstration's transformer, and their records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOMENTS = [(0, 0), *((step, PROMPT - 1 + step) for step in range(1, STEPS))]
 
 
 class Seen(NamedTuple):
-    """What was recorded of one run of an operator."""
+    """The record of one run of an operator."""
 
     kernel: str
     layer: int
@@ -48,7 +48,7 @@ def seen(of: Reading) -> list[Seen]:
 
 
 def replicas(worker: Start, prefix: str, *programs: str) -> tuple[list[Any], list[list[Seen]]]:
-    """What so many programs say, and what is recorded of them."""
+    """The reports of these programs, and their records."""
     reported, processes = [], [worker(MODEL + program + "\npause()") for program in programs]
     for process in processes:
         reported.append(process.next_report())

@@ -155,7 +155,7 @@ def folded(records: dtypes.Array) -> dtypes.Array:
 
 
 def longest(records: dtypes.Array) -> list[tuple[int, int, int, int, int]]:
-    """Each path's longest span, the first of several."""
+    """Each path's longest span, the first of equals."""
     found = []
     for path in np.unique(records["path"]):
         own = records[records["path"] == path]

@@ -1,4 +1,4 @@
-"""Workers that do as many rounds as they are told, and what a daemon says of them: whether all of it counted once."""
+"""Workers that do a number of rounds, and the daemon's numbers about them: whether each round counted once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Document = dict[str, Any]
 
 STARTS = 10
 
-# A round is ten spans, and ten starts that a finalize closes. `rounds()` does the first one and tells the segment; it
-# ends with its standard input.
+# A round is ten spans, and ten starts that a finalize closes. `rounds()` does the first one and prints the segment; it
+# ends with stdin.
 ROUNDS = f"""
 b = brick.brick("b")
 def work():
@@ -30,13 +30,13 @@ def rounds():
 
 
 def again(worker: Worker) -> None:
-    """Have it do another round."""
+    """Let it do another round."""
     worker.go()
     worker.next_report()
 
 
 def closed(daemon: Running, starts: int) -> Document:
-    """The status, once so many starts of deferred work came to their end: these, each once, and no others."""
+    """The status when exactly `starts` starts of deferred work have ended, each once."""
     status: Document = daemon.once(
         "/status?over=start", lambda answer: answer["ledger"]["deferred"]["bounded"] >= starts
     )
@@ -48,7 +48,7 @@ def closed(daemon: Running, starts: int) -> Document:
 
 
 def states(status: Document) -> dict[str, str]:
-    """Who is in which state."""
+    """The state of each worker."""
     return {each["name"]: each["state"] for each in status["workers"]}
 
 
@@ -58,6 +58,6 @@ def logged(daemon: Running, kind: str) -> list[Document]:
 
 
 def entry(daemon: Running, file: str) -> Document:
-    """What is said of the worker of a segment."""
+    """The entry of a segment's worker."""
     (found,) = [each for each in daemon.ask("/workers")["workers"] if each["segment"] == file]
     return dict(found)

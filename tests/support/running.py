@@ -1,4 +1,4 @@
-"""A daemon of the test's own: a real `brickd up`, asked over its socket, ended or killed."""
+"""A daemon of the test: a real `brickd up`, queried over its socket, ended or killed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 def until(so: Callable[[], T]) -> T:
-    """What comes of it as soon as it is true; others are let work in between."""
+    """Wait until the result is true, and return it; other processes work in between."""
     while not (found := so()):
         time.sleep(_REST_SECONDS)
     return found
 
 
 class Running:
-    """A daemon that answers."""
+    """A running daemon."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -40,18 +40,18 @@ class Running:
         return self.process.pid
 
     def ask(self, target: str, body: bytes | None = None) -> Any:
-        """The document that it answers with."""
+        """The document of its answer."""
         answer = ask(runtime().socket, f"/v1{target}", body)
         assert answer.status == 200, answer.body
         return answer.document
 
     def once(self, target: str, so: Callable[[Any], bool]) -> Any:
-        """What it answers with as soon as it is so; it is let work in between."""
+        """Its answer, once it satisfies `so`; the daemon works in between."""
         (document,) = until(lambda: [found for found in [self.ask(target)] if so(found)])
         return document
 
     def until(self, kind: str, since: int = 0) -> dict[str, Any]:
-        """Wait until something of the kind has happened: the event."""
+        """Wait for an event of this kind, and return it."""
         with following(runtime().socket, f"/v1/events/stream?since={since}") as reported:
             for name, what in reported:
                 if name == "event" and what["kind"] == kind:
@@ -61,7 +61,7 @@ class Running:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """None of its threads runs meanwhile."""
+        """Stop all its threads meanwhile."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             until_stopped(self.pid)
@@ -70,12 +70,12 @@ class Running:
             self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the kernel has dropped its locks."""
+        """Send SIGKILL, and wait until the kernel has dropped its locks."""
         self.process.kill()
         self.process.wait()
 
     def end(self) -> str:
-        """SIGTERM: all that it said."""
+        """Send SIGTERM; returns its output."""
         self.process.terminate()
         assert self.process.stderr is not None
         text = self.process.stderr.read().decode()
@@ -83,7 +83,7 @@ class Running:
         return text
 
 
-# What a script's background and nohup do to a command.
+# Ignores signals like a script's background and nohup.
 IGNORING = ("sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh")
 
 
@@ -99,14 +99,14 @@ UP = (*BRICKD, "up")
 
 
 def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
-    """A verb that goes on, started and not waited for; `under` is what its command begins with: else it is forked."""
+    """Start a verb that keeps running; `under`: the beginning of its command line; empty: it is forked."""
     if not under:
         return loaded().start(arguments, os.environ | environment)
     return _command([*under, *BRICKD, *arguments], environment)
 
 
 def up(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Process:
-    """`brickd up`, as `going` starts it; `before` is what its command begins with."""
+    """Start `brickd up` like `going`; `before`: the beginning of its command line."""
     if command is UP:
         return going("up", under=before, **environment)
     return _command([*before, *command], environment)
@@ -117,7 +117,7 @@ def _command(command: Sequence[str], environment: dict[str, str]) -> Process:
 
 
 def refused(before: Sequence[str] = (), **environment: str) -> str:
-    """A daemon that does not start: the line that it says."""
+    """Start a daemon that must fail; returns its message."""
     with up(before, **environment) as process:
         assert process.stderr is not None
         text = process.stderr.read().decode()
@@ -128,7 +128,7 @@ def refused(before: Sequence[str] = (), **environment: str) -> str:
 
 @contextmanager
 def running(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Iterator[Running]:
-    """A daemon, as soon as it answers; it is killed if it still runs at the end."""
+    """A daemon that answers; it is killed at the end if it still runs."""
     with up(before, command, **environment) as process:
         try:
             assert process.stdout is not None

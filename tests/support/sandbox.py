@@ -1,7 +1,7 @@
-"""Places of the tests' own: what they start finds nothing of the user's there, and leaves nothing behind.
+"""Places for the tests only: their processes see nothing of the user's there, and leave nothing behind.
 
-Owns: the environment in which a test runs, and the one of what several tests share. Must not know: what a test does.
-Invariant: no prefix begins with the default one: the user's daemon would drain the workers of the tests.
+Owns: the environment of a test, and of what several tests share. Must not know: what a test does. Invariant: no prefix
+begins with the default one: the user's daemon would drain the workers of the tests.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pytest
 
 SHM = Path("/dev/shm")
 PREFIX = "test-brickd-"
-# Where defaults are without brickd's own variables. Not HOME, which counts only without the second one: the home of
-# the user has the toolchains that some tests run.
+# The variables of the default places, without brickd's own variables. Not HOME, which is used only without the second
+# one: the toolchains of some tests are in the user's home.
 _DEFAULTS = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 
 
@@ -31,7 +31,7 @@ def places() -> dict[str, str]:
 
 @contextmanager
 def within(variables: Mapping[str, str]) -> Iterator[None]:
-    """Have these variables in place of the present `places`."""
+    """Replace the present `places` by these variables."""
     with pytest.MonkeyPatch.context() as patch:
         for name in places():
             patch.delenv(name)
@@ -41,7 +41,7 @@ def within(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def started_in(prefix: str) -> Iterator[int]:
-    """The processes that a command began with this prefix, or one that begins so, in its environment."""
+    """The processes whose environment has this prefix, or one that begins with it."""
     entry = b"\0BRICKD_SHM_PREFIX=" + prefix.encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -51,27 +51,26 @@ def started_in(prefix: str) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A prefix, its directory, and how that was when it was made."""
+    """A prefix, its directory, and the state in which it was made."""
 
     prefix: str
     folder: Path
     made: tuple[object, ...]
 
 
-# Most tests leave their places as they were: these serve the next one. To make and remove them took longer than such a
-# test does.
+# Most tests leave their places unchanged: these are used again. Making and removing them takes longer than such a test.
 _unused: list[_Place] = []
 
 
 def _state(folder: Path) -> tuple[object, ...]:
-    """Changes with whatever happens to the directories, or in them."""
+    """A value that changes with the directories and their content."""
     found = [(each, os.stat(each)) for each in (folder, folder / "run")]
     return tuple((s.st_ino, s.st_mode, s.st_uid, s.st_gid, s.st_ctime_ns, *os.listdir(path)) for path, s in found)
 
 
 def _new_place() -> _Place:
     folder = Path(tempfile.mkdtemp(prefix="brickd-"))  # short: a socket's path has 107 bytes
-    folder.chmod(0o711)  # another user may be let into the runtime directory, and sees nothing else
+    folder.chmod(0o711)  # another user may get into the runtime directory, and see nothing else
     (folder / "run").mkdir(0o700)
     return _Place(f"{PREFIX}{uuid.uuid4().hex[:8]}-", folder, _state(folder))
 
@@ -84,14 +83,14 @@ def _remove(place: _Place, segments: list[str]) -> None:
 
 
 def remove_unused() -> None:
-    """Leave nothing behind: the last that this process does."""
+    """Remove everything; the last action of this process."""
     while _unused:
         _remove(_unused.pop(), [])
 
 
 @contextmanager
 def apart() -> Iterator[str]:
-    """A prefix, and directories, that nothing else uses; what is left there is removed at the end."""
+    """A prefix, and directories, that nothing else uses; everything left there is removed at the end."""
     place = _unused.pop() if _unused else _new_place()
     prefix, folder, run = place.prefix, place.folder, place.folder / "run"
     variables = {
@@ -105,7 +104,7 @@ def apart() -> Iterator[str]:
         with within(variables):
             yield prefix
     except BaseException:
-        place = _Place(prefix, folder, ())  # whatever failed there may go on
+        place = _Place(prefix, folder, ())  # processes of the failed test may still run
         raise
     finally:
         segments = [name for name in os.listdir(SHM) if name.startswith(prefix)]

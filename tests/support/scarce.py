@@ -1,7 +1,7 @@
-"""What the C of the reader does without memory, and what it keeps: run as a program under failing_malloc.c.
+"""The reader's C code without memory, and what it keeps: run as a program under failing_malloc.c.
 
-Each use of `USES` runs again and again: first undisturbed, to see what it keeps, then with its first allocation
-failing, with its second, and so on, and at the end undisturbed once more. A line of JSON tells what came of it.
+Each function of `USES` runs repeatedly: first undisturbed, to see what it keeps, then with its first allocation
+failing, with its second, and so on, and at the end undisturbed again. Prints a line of JSON with the result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EVENTS = rings.events(*({"id": n, "path": 0} for n in range(8)))
 
 
 def _fingerprints() -> object:
-    """Workers that differ and NaN that is born: counted, matched, selected, dropped."""
+    """Workers that differ, and NaN that is born: counted, matched, selected, dropped."""
     held = _reader.Fingerprints(1 << 20, True)
     found: list[object] = []
     for worker in range(3):
@@ -65,7 +65,7 @@ def _segment() -> object:
 
 
 def _drained() -> object:
-    """Spans and events of two lanes, drained into details and a spool, given on and published."""
+    """Spans and events of two lanes, drained into details and a spool, passed on and published."""
     with rings.rings(lanes=2) as made:
         made.path(0, _reader.UNIT_TICKS)
         for lane in range(2):
@@ -84,7 +84,7 @@ def _drained() -> object:
 
 
 def _recorded() -> object:
-    """What a drain read, written into a file."""
+    """Drained records, written into a file."""
     with rings.rings(lanes=1) as made, tapes.memory() as fd:
         made.add(0, "span", _SPANS)
         drain, recording, spool = made.drain(), tapes.begin(fd), _reader.Spool()
@@ -96,7 +96,7 @@ def _recorded() -> object:
 
 
 def _refused() -> object:
-    """Cursors for more lanes than there are."""
+    """Cursors for more lanes than exist."""
     with rings.rings(lanes=2) as made:
         try:
             made.drain([(0, 0, 0, 0, 0)] * 3)
@@ -117,7 +117,7 @@ USES = {
 
 
 def _range(library: str) -> tuple[int, int]:
-    """Where the code of a library lies in this process."""
+    """The addresses of a library's code in this process."""
     with open("/proc/self/maps") as maps:
         places = [line.split()[0].split("-") for line in maps if line.rstrip().endswith(library)]
     ends = [int(end, 16) for place in places for end in place]
@@ -125,7 +125,7 @@ def _range(library: str) -> tuple[int, int]:
 
 
 def _opened() -> int:
-    """How many descriptors and mappings of files this process has."""
+    """The number of this process's descriptors and mapped files."""
     with open("/proc/self/maps") as maps:
         return len(os.listdir("/proc/self/fd")) + sum(len(line.split()) > 5 for line in maps)
 

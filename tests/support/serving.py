@@ -1,4 +1,4 @@
-"""The API over this machine's workers, served in a thread, and clients that mean well or do not."""
+"""The API over this machine's workers, served in a thread, and honest and hostile clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OFF, _SPANS = 1, 2
 
 
 class Orders:
-    """Orders carried out on shared memory, on the spot."""
+    """Orders executed at once, on shared memory."""
 
     def __init__(self) -> None:
         self.thresholds = Thresholds()
@@ -74,7 +74,7 @@ class Orders:
 
 
 class Daemon(SharedMemory):
-    """What a daemon is to the API, without its loop: shared memory as it is, orders carried out on the spot."""
+    """A daemon as the API sees it, without a loop: shared memory as it is, orders executed at once."""
 
     source: Source = "daemon"
 
@@ -113,7 +113,7 @@ class Daemon(SharedMemory):
         self.server.stop()
 
     def end(self) -> None:
-        """Leave no trace."""
+        """Stop the server."""
         self.server.stop()
         self.thread.join()
 
@@ -134,8 +134,6 @@ def serving(
 
 
 class Answer(NamedTuple):
-    """What came back."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -146,9 +144,9 @@ class Answer(NamedTuple):
 
 
 def connected(path: Path) -> socket.socket:
-    """A client that has said nothing yet."""
+    """A client that has sent nothing yet."""
     client = socket.socket(socket.AF_UNIX)
-    client.connect(os.fspath(path))  # without a time-out: one that has any does not wait to be let in
+    client.connect(os.fspath(path))  # without a time-out: with one, connect does not wait to be accepted
     client.settimeout(30)
     return client
 
@@ -161,18 +159,18 @@ def request(target: str, body: bytes | None = None, *headers: str) -> bytes:
 
 
 def rest(client: socket.socket) -> bytes:
-    """All that comes until the other end closes."""
+    """Everything received until the other end closes."""
     pieces = []
     try:
         while piece := client.recv(1 << 16):
             pieces.append(piece)
     except ConnectionResetError:
-        pass  # closed with something of ours unread: the end all the same
+        pass  # closed with some of our data unread: also an end
     return b"".join(pieces)
 
 
 def answer(given: bytes) -> Answer:
-    """The answer in what was said."""
+    """Parse an answer."""
     head, _, body = given.partition(b"\r\n\r\n")
     first, *lines = head.decode("ascii").split("\r\n")
     headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
@@ -180,7 +178,7 @@ def answer(given: bytes) -> Answer:
 
 
 def ask(path: Path, target: str, body: bytes | None = None, *headers: str) -> Answer:
-    """Ask and hear."""
+    """Send a request, and read the answer."""
     with connected(path) as client:
         client.sendall(request(target, body, *headers))
         return answer(rest(client))
@@ -188,9 +186,9 @@ def ask(path: Path, target: str, body: bytes | None = None, *headers: str) -> An
 
 @contextmanager
 def following(path: Path, target: str) -> Iterator[Iterator[tuple[str, Any]]]:
-    """A stream: the name of each event, and what it says."""
+    """A stream: the name and the document of each event."""
     with connected(path) as client, client.makefile("rb") as file:
-        # To whom speaks HTTP/1.0 nothing is sent in chunks.
+        # HTTP/1.0: the answer is not sent in chunks.
         client.sendall(request(target).replace(b"HTTP/1.1", b"HTTP/1.0"))
         assert b"200" in file.readline()
         while file.readline().strip():
@@ -208,14 +206,14 @@ def _events(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
             yield name, json.loads(value)
 
 
-# What changes between two looks at workers that stand still, and who looks.
+# What changes between two looks at stopped workers, and the reader.
 _TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker", "cpu_percent", "rss_bytes", "seen"} | {
     "elements_per_second_in_brick", "flops_per_second_in_brick",
 }  # fmt: skip
 
 
 def still(document: Any) -> Any:
-    """A document without what time changes."""
+    """A document without what changes over time."""
     if isinstance(document, dict):
         return {key: still(value) for key, value in document.items() if key not in _TIMED and not key.endswith("_ns")}
     if isinstance(document, str):

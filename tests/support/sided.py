@@ -1,4 +1,4 @@
-"""Workers that never ran, each with what it says of its tensors: a world that can be compared."""
+"""Workers that never ran, with their records: a world that can be compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from brickd.views.diff_operands import require_comparable
 
 NAMES = [None, *((name, 0) for name in ("embed", "norm", "scores", "mlp", "router", HOSTILE, "attention"))]
 NAMES[3] = ("scores", 7)
-# By their numbers, in the order of execution.
+# By number, in the order of execution.
 EMBED, NORM, SCORES, MLP, ROUTER, STRANGE, OFF = range(1, 8)
 SITES = [None, (1, -1, 0), (2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 0, 0), (6, 0, 0), (1, 5, _reader.SITE_OFF)]
 INT64 = 5
@@ -33,14 +33,14 @@ NOW = 100 * SECOND
 
 
 def off(checksum: int, by: float = 0.0, **values: Any) -> Tensor:
-    """A tensor of length 1 that is so far from where all others are."""
+    """A tensor of length 1 at this distance from all others."""
     return Tensor(checksum, 1.0, (by, *(0.0,) * 15), **values)
 
 
 def chain(
     born: int | None = None, *, steps: int = 3, sites: Sequence[int] = (EMBED, NORM, SCORES, MLP), by: float = 0.5
 ) -> list[CheckedRecord]:
-    """Some steps in which each site reads what the one before it said; from `born` on all is wrong."""
+    """Some steps in which each site reads the previous site's output; from `born` on all is wrong."""
     reported, at = [], 0
     for step in range(1, steps + 1):
         given = Tensor(1000 * step)
@@ -60,12 +60,12 @@ class Sided:
     """A world of workers of the service `api`.
 
     Attributes:
-        said: by each, in the order of their names.
-        lost: how many records of each were lost.
-        process: what each says of itself, where that is another than usual.
-        spans: how many nanoseconds each of its spans takes.
-        dead: who is.
-        called: what each calls its kernels, where that is something else than usual.
+        records: of each worker, in the order of their names.
+        lost: the number of lost records of each.
+        process: unusual values of each process.
+        spans: the nanoseconds of each one's spans.
+        dead: the dead workers.
+        called: unusual names of kernels, by worker.
     """
 
     records: Sequence[Sequence[CheckedRecord]]
@@ -78,7 +78,7 @@ class Sided:
     source: Source = "shared memory"
 
     def survey(self) -> Survey:
-        """All of them."""
+        """All workers."""
         return Survey([self._worker(number) for number in range(len(self.records))], [])
 
     def _worker(self, number: int) -> Worker:
@@ -104,20 +104,20 @@ class Sided:
         return Worker(f"{service}/{number}", reading, ledger_of(reading))
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """What they say."""
+        """Their fingerprints."""
         numerics = Numerics()
         self.add_fingerprints(of, numerics)
         return numerics
 
     def compared(self) -> None:
-        """None: nothing compares them all the time."""
+        """None: nothing compares all the time."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Nothing, likewise."""
+        """Nothing, for the same reason."""
         return ()
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Have it heard beside what others said."""
+        """Add their fingerprints to those of others."""
         sites = [None if row is None else (row[0], row[1], row[2]) for row in SITES]
         for worker in of:
             number = worker.reading.header["uuid"][0] - 1
@@ -128,14 +128,14 @@ class Sided:
 
 
 def compared(*records: Sequence[CheckedRecord], **how: Any) -> Any:
-    """The document on workers that say this; where nothing is comparable that is raised."""
+    """The document on workers with these records; raises if nothing is comparable."""
     document = answered(*records, **how)
     require_comparable(document)
     return document
 
 
 def answered(*records: Sequence[CheckedRecord], names: Sequence[str] = ("api",), **how: Any) -> Any:
-    """The document on workers that say this; what is no parameter of a question is of their world."""
+    """The document on workers with these records; other arguments than the query's are of their world."""
     world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead", "called") if key in how}
     question = DiffQuery(tuple(names), **how)
     return diff.answer(Sided(records, **world), question).document

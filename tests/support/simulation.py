@@ -1,10 +1,10 @@
-"""A world in which everything that can go wrong does, in an order that a seed decides.
+"""A world in which everything that can fail does, in an order that a seed decides.
 
-Writers follow the format store by store, in files in /dev/shm under locks of their own; the daemon is brickd's own
-loop, reader and checkpoint. Whatever it does to the world goes through `Faults`: there writers go on meanwhile, writes
-tear, disks are full, and daemons die. What one seed does it does again.
+Writers follow the format store by store, in files in /dev/shm with locks of their own; the daemon is brickd's own loop,
+reader and checkpoint. Each of its effects goes through `Faults`: there writers continue meanwhile, writes tear, disks
+are full, and daemons die. The same seed gives the same run.
 
-A writer is what brick_shm.h says of one (tests/writer/test_lane_machine.py holds the agent to the same).
+A writer follows brick_shm.h (tests/writer/test_lane_machine.py checks the agent against the same).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PLACES: dict[str, list[tuple[int, int]]] = {
 
 
 def blank(uuid: bytes) -> bytearray:
-    """A segment in which nothing was recorded."""
+    """A segment without records."""
     header = forge.golden("1.1")[: forge.PAGE]
     image = bytearray(header)
     counts = {"lanes": LANES, "paths": PATHS, "names": 64, "sites": 1, "span_slots": SLOTS, "event_slots": SLOTS}
@@ -77,7 +77,7 @@ def blank(uuid: bytes) -> bytearray:
 
 @dataclass
 class Lane:
-    """What its thread knows of it."""
+    """What a lane's thread knows of it."""
 
     attempts: int = 0
     head: int = 0
@@ -93,8 +93,8 @@ class Writer:
     """A worker.
 
     Attributes:
-        history: what can be read of what it said, in the order in which it could be.
-        dropped: events that found no room, by kind.
+        history: its readable records, in the order in which they became readable.
+        dropped: events without room, by kind.
     """
 
     def __init__(self, prefix: str, number: int, now: Callable[[], int], *, slow: bool) -> None:
@@ -110,7 +110,7 @@ class Writer:
         ]
         self._process = forge.place(image, "process")
         self.fd = os.open(SHM / self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        # Of the open file and not of the process: here writers and daemon are one process.
+        # A lock of the open file, not of the process: writers and daemon are one process here.
         fcntl.fcntl(self.fd, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         magic, image[:8] = bytes(image[:8]), bytes(8)
         os.write(self.fd, image)
@@ -120,18 +120,16 @@ class Writer:
         self.history = History()
         self.dropped: dict[int, int] = {}
         self.spans = 0
-        self.known: set[int] = set()  # ids that the host was given and has not given back with a measurement
+        self.known: set[int] = set()  # ids that the host has and has not returned with a measurement
         self.steps: list[Iterator[None]] = []
-        self.alone: int | None = (
-            None  # a thread that has taken its ticks and not said so yet, where the others wait for it
-        )
+        self.alone: int | None = None  # a thread with ticks that it has not published, for which the others wait
         self.slow = slow
         self.alive, self.leaving, self.ended = True, False, False
-        self.removed = False  # its segment was, by somebody
+        self.removed = False  # its segment was, by another process
         self.reaped = False  # its segment was, after a record of it
-        self.copied = False  # somebody copied its segment
+        self.copied = False  # its segment was copied
         self.goes_on: Writer | None = None  # in another segment
-        # Of what was removed nobody may know any more whom the daemon left that had it open.
+        # After a removal the loss of the daemon that had the segment open may be unknown.
         self.uncertain = self.vanished = False
         for lane in range(LANES):
             self._store("lane", lane, "opened", 1)
@@ -173,7 +171,7 @@ class Writer:
         self._store("lane", number, "event_records", lane.head)
         yield
         os.pwrite(self.fd, struct.pack("<Q", lane.attempts), at)
-        then()  # from here on it is said, whether or not its writer comes to move the head
+        then()  # published from here on, even if its writer dies before it moves the head
         yield
         self._store("lane", number, "event_head", lane.head)
         self.alone = None
@@ -183,7 +181,7 @@ class Writer:
         drops[number, kind] = drops.get((number, kind), 0) + 1
         return int(drops[number, kind])
 
-    # ---- what a worker does
+    # ---- a worker's actions
 
     def _ticks(self, number: int) -> int:
         if not self.slow:
@@ -213,7 +211,7 @@ class Writer:
         )
 
     def measured(self, number: int, ns: int) -> Iterator[None]:
-        """The youngest start that no sync has closed and nothing measured."""
+        """Measure the youngest start that no sync has closed and no measurement has ended."""
         for ticks, stream, id in reversed(self.history.starts):
             if not self.history.closes(ticks, stream) and id in self.known:
                 self.known.discard(id)
@@ -226,7 +224,7 @@ class Writer:
                 return
 
     def _summarize(self, number: int, n: int, duration: int) -> None:
-        """The totals of so many spans of one duration."""
+        """Add the totals of `n` spans of one duration."""
         os.pwrite(self.fd, struct.pack("<Q", 2 * n - 1), self._sequences[number])
         for name, value in (("count", n), ("total", n * duration), ("max", duration), ("min", duration)):
             self._store("summary", number, name, value)
@@ -263,7 +261,7 @@ class Writer:
     # ---- its life
 
     def act(self, chance: random.Random) -> None:
-        """One store of one of its threads."""
+        """Do one store of one of its threads."""
         if not self.alive or self.leaving:
             return
         while len(self.steps) < LANES:
@@ -285,7 +283,7 @@ class Writer:
         return self.span(number, DURATION)
 
     def finish(self) -> None:
-        """Each thread comes to the end of what it is doing."""
+        """Let each thread finish its action."""
         order = sorted(range(len(self.steps)), key=lambda number: number != self.alone)
         for number in order:
             for _ in self.steps[number]:
@@ -293,14 +291,14 @@ class Writer:
         self.steps = []
 
     def end(self) -> None:
-        """A clean end under a consumer's eyes."""
+        """End cleanly while a consumer watches."""
         self.finish()
         os.pwrite(self.fd, struct.pack("<Q", 1), self._process + forge.later("process", "ended"))
         self.ended = True
         self.die()
 
     def leave(self, prefix: str, consumed: Callable[[], bool]) -> Generator[None, None, None]:
-        """A clean end, between whose steps it may be killed: its segment stays, or a record of it."""
+        """End cleanly, step by step, with a kill possible in between: its segment stays, or a record of it."""
         self.finish()
         os.pwrite(self.fd, struct.pack("<Q", 1), self._process + forge.later("process", "ended"))
         self.leaving = self.ended = True
@@ -321,7 +319,7 @@ class Writer:
             self.die()
 
     def unlink(self) -> None:
-        """Remove its segment, of which there is a record."""
+        """Remove its segment, which has a record."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(SHM / self.file)
             self.reaped = True
@@ -333,7 +331,7 @@ class Writer:
 
     @property
     def heir(self) -> Writer:
-        """Where it went on at last."""
+        """The segment where it continued last."""
         return self if self.goes_on is None else self.goes_on.heir
 
     @property
@@ -341,7 +339,7 @@ class Writer:
         return sum(lane.begun for lane in self.lanes)
 
     def take_over(self, lost: Writer) -> None:
-        """Be the process that lost its segment: its totals come along into this one, its rings begin anew."""
+        """Become the process that lost its segment: its totals move into this one, its rings restart."""
         os.pwrite(self.fd, lost.uuid[:8], self._process + forge.later("process", "took"))
         self.history, self.known, self.dropped, self.spans = lost.history, lost.known, lost.dropped, lost.spans
         for number, (mine, its) in enumerate(zip(self.lanes, lost.lanes, strict=True)):
@@ -352,14 +350,14 @@ class Writer:
         lost.goes_on, self.uncertain, self.first = self, lost.uncertain, lost.first
 
     def die(self) -> None:
-        """Between any two stores; the kernel drops the lock."""
+        """Die between two stores; the kernel drops the lock."""
         if self.alive:
             self.alive = False
             os.close(self.fd)
 
 
 def append(prefix: str, fd: int) -> bool:
-    """Leave a record of a segment."""
+    """Append a record of a segment."""
     return _reader.append_removed(prefix, _reader.Segment(fd).removed(_reader.REMOVED_ROOM, 0))
 
 
@@ -367,12 +365,12 @@ def append(prefix: str, fd: int) -> bool:
 
 
 class Killed(BaseException):
-    """SIGKILL: nothing of the daemon goes on."""
+    """SIGKILL: the daemon stops at once."""
 
 
 @dataclass
 class Faults:
-    """What meets each effect of the daemon on the world."""
+    """The faults of each effect of the daemon."""
 
     chance: random.Random
     meanwhile: Callable[[], None]
@@ -384,7 +382,7 @@ class Faults:
     effects: list[str] = field(default_factory=list)
 
     def meet(self, effect: str) -> None:
-        """Something may happen before it."""
+        """Let something happen before an effect."""
         self.effects.append(effect)
         self.meanwhile()
         if self.chance.random() < self.kill:
@@ -395,7 +393,7 @@ class Faults:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), effect)
 
     def some(self, data: bytes) -> int:
-        """How much of it is written: as many draws whatever its length, which is not the seed's."""
+        """How many of the bytes are written; the number of draws does not depend on their length."""
         return int(self.chance.random() * (len(data) + 1))
 
     def write_all(self, writes: list[tuple[int, int, bytes]]) -> dict[int, int]:
@@ -409,7 +407,7 @@ class Faults:
 
 
 class _Os:
-    """The module os, as the daemon meets it."""
+    """The module os, as the daemon sees it."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -437,7 +435,7 @@ class _Os:
         os.replace(draft, path)
 
     def ftruncate(self, fd: int, size: int) -> None:
-        for _ in range(5):  # it is seldom, and what comes then would be lost
+        for _ in range(5):  # it is rare, and events in between would be lost
             self._faults.meet("ftruncate")
         os.ftruncate(fd, size)
 
@@ -451,8 +449,6 @@ class _Os:
 
 @dataclass
 class World:
-    """All of it."""
-
     prefix: str
     path: Path
     patch: pytest.MonkeyPatch
@@ -466,14 +462,14 @@ class World:
     damage: float = 0.0
     damaged: bool = False
     looks: int = 0
-    seen: dict[str, int] = field(default_factory=dict)  # by uuid, of how many spans
+    seen: dict[str, int] = field(default_factory=dict)  # by uuid, the number of spans
     removing: list[Generator[None, None, None]] = field(
         default_factory=list
-    )  # somebody is at it, between any two steps
+    )  # another process is at it, between any two steps
     names: dict[str, str] = field(default_factory=dict)
-    copies: set[str] = field(default_factory=set)  # names of files that are no worker's own
+    copies: set[str] = field(default_factory=set)  # names of files that are copies
     copies_drained: set[str] = field(default_factory=set)
-    # Details that daemons folded, by worker: those that are gone as far as their last checkpoint says, and this one.
+    # Details that daemons folded, by worker: lost ones since their last checkpoint, and those of the present daemon.
     folded: Counter[str] = field(default_factory=Counter)
     folding: dict[str, int] = field(default_factory=dict)
 
@@ -483,7 +479,7 @@ class World:
         self.patch.setattr(segment_files, "os", _Os(self.faults))
         self.patch.setattr(removed_file, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
-        self.patch.setattr(workers, "_WATCH_SECONDS", 0.0)  # nobody here records without a lock
+        self.patch.setattr(workers, "_WATCH_SECONDS", 0.0)  # no process here records without a lock
 
     def ticks(self) -> int:
         """The writers' clock."""
@@ -500,7 +496,7 @@ class World:
             self.look()
 
     def look(self) -> None:
-        """Somebody reads beside the loop, if it lets him."""
+        """Read next to the loop, if it allows that."""
         if self.daemon is None:
             self.look_alone()
             return
@@ -516,14 +512,14 @@ class World:
             roster.reading.release()
 
     def look_alone(self) -> None:
-        """Somebody reads, and there is no daemon."""
+        """Read without a daemon."""
         with contextlib.suppress(CheckpointRefused):
             memory = checkpoint.load(self.path) or Memory(self.prefix)
             self.looks += 1
             judge_look(self, survey(self.prefix, memory.background()), names=False)
 
     def start(self) -> None:
-        """A daemon begins, from what the last one left."""
+        """Start a daemon from the last one's checkpoint."""
         if self.path.exists() and self.chance.random() < self.damage:
             content = bytearray(self.path.read_bytes() or b"\0")
             content[int(self.chance.random() * len(content))] ^= 1 << self.chance.randrange(8)
@@ -546,12 +542,12 @@ class World:
         self.logged.append((kind, worker or "", text))
 
     def survey(self) -> Survey:
-        """All workers, as the daemon that runs now shows them."""
+        """All workers, as the present daemon shows them."""
         assert self.daemon is not None
         return survey(self.prefix, self.daemon.memory.background(), self.daemon.roster.held())
 
     def stop(self) -> None:
-        """It is gone; the kernel closes what it had open."""
+        """End the daemon; the kernel closes its descriptors."""
         if self.daemon is not None:
             self._note_copies()
             for each in self.daemon.roster.attached.values():
@@ -560,18 +556,18 @@ class World:
                 if writer.removed and self.has(writer):
                     self._unsure(writer)
         self.daemon = None
-        self.names.clear()  # those that it gave in its last second nobody kept
+        self.names.clear()  # the names of its last second were not saved
         self.folded.update(self.folding)
         self.folding = {}
 
     def now_folding(self, uuid: str) -> int:
-        """What the present daemon has folded, of a worker that is there or was remembered."""
+        """What the present daemon has folded, of a present or remembered worker."""
         assert self.daemon is not None
         here = {each.uuid: each.drain.spans for each in self.daemon.roster.attached.values()}
         return here.get(uuid, self.folding.get(uuid, 0))
 
     def tick(self, seconds: float) -> None:
-        """A daemon's tick, begun if there is none; it may not survive it."""
+        """Tick the daemon, or start one; it may die in it."""
         self.now_ns += int(seconds * SECOND)
         try:
             if self.daemon is None:
@@ -587,7 +583,7 @@ class World:
         self.writers.append(Writer(self.prefix, len(self.writers) + 1, self.ticks, slow=self.slow))
 
     def remove(self, writer: Writer) -> None:
-        """Somebody removes a worker's segment."""
+        """Remove a worker's segment."""
         if self._missed(writer) or writer.copied:
             return
         os.unlink(SHM / writer.file)
@@ -596,11 +592,11 @@ class World:
             self._unsure(writer)
 
     def has(self, writer: Writer) -> bool:
-        """Whether the daemon that runs drains it, and not a copy of it."""
+        """Whether the present daemon drains it, and not a copy of it."""
         return self._has_open(writer.identifier)
 
     def _note_copies(self) -> None:
-        """See which copies the daemon takes for a worker's own file."""
+        """Note which copies the daemon takes for a worker's own file."""
         assert self.daemon is not None
         self.copies_drained |= self.copies.intersection(
             each.segment.name for each in self.daemon.roster.attached.values()
@@ -611,11 +607,11 @@ class World:
         return any(each.segment.identifier == identifier for each in attached)
 
     def _missed(self, writer: Writer) -> bool:
-        """Whether the daemon that runs has not seen it yet: of three segments within one tick it misses the second."""
+        """Whether the daemon has not seen it yet: of three segments within one tick it misses the second."""
         return self.daemon is not None and not self.has(writer) and not writer.vanished
 
     def reopen(self, lost: Writer) -> None:
-        """Its process notices, and goes on in another."""
+        """Let its process notice the removal, and continue in another segment."""
         if self._missed(lost):
             return
         lost.finish()
@@ -624,11 +620,11 @@ class World:
         lost.die()
 
     def leave(self, writer: Writer) -> None:
-        """A worker comes to its end, whoever looks."""
+        """Let a worker end, whatever reads it."""
         self.removing.append(writer.leave(self.prefix, lambda: self.has(writer)))
 
     def reap(self, writer: Writer) -> None:
-        """A new worker finds that one dead and that nobody drains it, and removes its segment."""
+        """Let a new worker find it dead without a consumer, and remove its segment."""
         self.removing.append(self._reap(writer))
 
     def _reap(self, writer: Writer) -> Generator[None, None, None]:
@@ -646,7 +642,7 @@ class World:
             writer.unlink()
 
     def go_on_removing(self) -> None:
-        """One step of somebody who removes a segment; or its death."""
+        """Do one step of a process that removes a segment, or kill it."""
         which = self.removing.pop(self.chance.randrange(len(self.removing)))
         if self.chance.random() < 0.1:
             which.close()
@@ -660,7 +656,7 @@ class World:
             writer.uncertain = True
 
     def run(self, steps: int) -> None:
-        """So many things happen, in the order that the seed says."""
+        """Let `steps` things happen, in the order of the seed."""
         chance = self.chance
         for _ in range(steps):
             self._remove_some()
@@ -686,7 +682,7 @@ class World:
                 self.tick(chance.choice((0.001, 0.02, 1.0, 1.0, 6.0)))
 
     def _remove_some(self) -> None:
-        """Segments go with a record: a worker leaves, or another one removes those of the dead."""
+        """Remove segments with a record: a worker ends, or another one removes those of the dead."""
         alive = [each for each in self.writers if each.alive and not each.leaving]
         if alive and self.chance.random() < 0.02:
             self.leave(self.chance.choice(alive))
@@ -702,8 +698,8 @@ class World:
             self.look()
 
     def copy(self) -> None:
-        """Somebody copies a segment, whose name comes before or after that of the copy. Nobody lives in the copy."""
-        # Not a segment that somebody removes without a record: its copy would be all that is left of what it counted.
+        """Copy a segment; the copy's name sorts before or after it. No worker lives in the copy."""
+        # Not a segment that is removed without a record: its copy would be the only count of its spans.
         there = [each for each in self.writers if not each.removed and (SHM / each.file).exists()]
         if not there:
             return
@@ -717,7 +713,7 @@ class World:
         self.copies.add(name)
 
     def take_away(self) -> None:
-        """Somebody removes a copy, with or without a record of it."""
+        """Remove a copy, with or without a record of it."""
         there = [name for name in sorted(self.copies) if (SHM / name).exists()]
         if not there:
             return
@@ -743,20 +739,20 @@ class World:
             (SHM / name).unlink(missing_ok=True)
 
     def _live_shortly(self, writer: Writer) -> None:
-        """It is gone before any daemon looks."""
+        """Let a worker live and die before any daemon looks."""
         for _ in range(self.chance.randint(0, 20)):
             writer.act(self.chance)
         writer.die() if self.chance.random() < 0.5 else self.leave(writer)
 
     def _dead(self) -> list[Writer]:
-        """Those that a new worker would find dead."""
+        """The workers that a new worker would find dead."""
         return [each for each in self.writers if not each.alive and not self.has(each) and (SHM / each.file).exists()]
 
     def settle(self) -> None:
-        """Nothing goes wrong any more, and all that lives comes to rest."""
+        """Stop all faults, and let all live workers come to rest."""
         self.faults.kill = self.faults.tear = self.faults.full = self.faults.refuse = self.damage = 0.0
         for each in self.removing:
-            each.close()  # killed where it is
+            each.close()  # killed at this point
         self.removing.clear()
         for writer in self.writers:
             if writer.alive:
@@ -775,7 +771,7 @@ class World:
 
 
 def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
-    """Whenever somebody looks: each worker once, with no more than it did and no less than before."""
+    """Check a look: each worker once, with no more than it did and no less than before."""
     uuids = [each.reading.uuid for each in found.workers]
     assert len(uuids) == len(set(uuids))
     by_uuid = {each.uuid.hex(): each for each in world.writers}
@@ -784,13 +780,13 @@ def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
         writer = by_uuid[each.reading.uuid]
         assert each.ledger.spans["summarized"] <= writer.spans
         assert each.reading.deferred.get("started", 0) <= len(writer.history.starts)
-        # With a copy that is given up for the worker's own file goes what its process was called in the segment before.
+        # If a copy is given up for the worker's own file, the name of its process in the earlier segment is lost.
         sure = not (writer.uncertain or world.damaged or writer.copied)
         if names and each.reading.alive and sure and world.has(writer):
             assert world.names.setdefault(writer.first, each.name) == each.name, "who lives keeps the name"
     for uuid, begun in list(spans.items()):
         heir = by_uuid[uuid].heir.uuid.hex()
-        if heir not in uuids:  # removed: what is shown for the segment that it lost is not counted for it
+        if heir not in uuids:  # removed: the spans shown for the segment that it lost are not counted for it
             spans[heir] = spans.get(heir, 0) + begun
     for removed in found.removed:
         spans[removed.uuid] = spans.get(removed.uuid, 0) + removed.counts.spans

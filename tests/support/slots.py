@@ -1,4 +1,4 @@
-"""Slots of time that are made up: workers with given mean times, noise by a seed."""
+"""Made-up slots of time: workers with given mean times, and noise by a seed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SECOND = 1_000_000_000
 LENGTH_NS = 10 * SECOND
 BEGAN_NS = 1_700_000_000 * SECOND
 
-# A worker's mean time in a brick in a slot: given the worker's number and the slot's.
+# A worker's mean time in a brick in a slot, by the worker's number and the slot's.
 Mean = Callable[[int, int], float]
 
 
 @dataclass(frozen=True)
 class Made:
-    """A brick as it is made up."""
+    """A made-up brick."""
 
     mean_ns: float
     calls: int = 250
@@ -47,16 +47,15 @@ class Fleet:
     service: str = "api"
 
     def lives(self) -> dict[str, Life]:
-        """All of them, alive."""
+        """All workers, alive."""
         return {f"{self.service}/{n}": Life(self.service, f"uuid {n}") for n in range(self.workers)}
 
     def looks(self, slots: int, seed: int) -> list[SlotLook]:
-        """So many slots, each looked at."""
+        """Compared slots."""
         noise = random.Random(seed).gauss
         return [look(self.slot(number, noise), self.lives()) for number in range(slots)]
 
     def slot(self, number: int, noise: Callable[[float, float], float]) -> Slot:
-        """One of them."""
         bricks = {}
         for name, made in self.bricks.items():
             shares = []
@@ -71,10 +70,10 @@ class Fleet:
 
 
 def slow(worker: int, percent: float, slots: Sequence[int] = range(1000)) -> Mean:
-    """One worker so much slower in some slots."""
+    """One worker slower by a percentage in some slots."""
     return lambda each, slot: 1 + percent / 100 * (each == worker and slot in slots)
 
 
 def with_(name: str, made: Made) -> dict[str, Made]:
-    """The usual bricks, one of them otherwise."""
+    """The usual bricks, with one of them changed."""
     return {**BRICKS, name: made}

@@ -90,7 +90,7 @@ def size(body: bytes) -> int:
 
 
 def sealed(block: bytes, key: bytes) -> bytes:
-    """A block of eight words with its checksum as the last one."""
+    """A block of eight words, the last of which is its checksum."""
     return block[:56] + struct.pack("<Q", _reader.recording_sum(key, block[:56] + bytes(8)))
 
 

@@ -1,4 +1,4 @@
-"""Runs of traces that the tests compare, made of fingerprints alone: nothing of them is recorded."""
+"""Runs of traces for comparisons, made only of fingerprints: nothing is recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import brick_agent as brick
 
 
 class T(NamedTuple):
-    """A trace: where it stands, and the numbers of its tensors; None: not said."""
+    """A trace: its place, and the numbers of its tensors; None: not given."""
 
     kernel: str = "k"
     layer: int | None = 0

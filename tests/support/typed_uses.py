@@ -1,4 +1,4 @@
-"""Uses of the agent that a type checker must understand: never run, held by mypy in scripts/lint."""
+"""Uses of the agent that a type checker must accept: never run, checked by mypy in scripts/lint."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def by_place(a: int) -> int:
 
 
 class Integer:
-    """What numpy's integers are to a type checker."""
+    """numpy's integers for a type checker."""
 
     def __index__(self) -> int:
         return 3
 
 
 class Float:
-    """What numpy's floats are to a type checker."""
+    """numpy's floats for a type checker."""
 
     def __float__(self) -> float:
         return 3.0
@@ -60,7 +60,7 @@ class Model:
 
 
 class Parameters:
-    """What torch's modules are to a type checker: each method may be told more than it is."""
+    """torch's modules for a type checker: each method has more parameters than needed."""
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, object]]:
         return iter([(prefix, None)])

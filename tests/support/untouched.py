@@ -1,12 +1,11 @@
-"""A check that the tests leave the user's own places as they were; a run that changed one fails.
+"""A check that the tests leave the user's own places unchanged; otherwise the run fails.
 
-Owns: which places these are, and what may change there meanwhile. Must not know: what any test does. Places are listed
-before the first test and after the last one, by the process that distributes the tests.
+Owns: which places these are, and what may change there meanwhile. Must not know: what any test does. The process that
+distributes the tests lists the places before the first test and after the last one.
 
-A daemon that held its runtime directory at both times is the user's: the tests cannot have had that directory. What it
-writes, and what becomes of segments with its prefix, cannot be told from what a test did, and is not compared. The same
-is true of the segment of a worker that lives. Not told apart either, and reported: what a daemon or a worker of the
-user's leaves behind that began or ended during the run.
+A daemon that held its runtime directory at both times is the user's: no test can have had that directory. Its writes,
+and segments with its prefix, cannot be distinguished from a test's, and are not compared. The same is true of the
+segment of a live worker. What a daemon or a worker of the user leaves that began or ended during the run is reported.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from brickd.base.paths import Runtime, runtime
 from brickd.errors import BrickdError
 from brickd.shm import segment_files
 
-_SEGMENT = re.compile(r"[0-9a-f]{32}|removed-[0-9]+")  # behind a prefix; a longer prefix is another one
+_SEGMENT = re.compile(r"[0-9a-f]{32}|removed-[0-9]+")  # after a prefix; a longer prefix is another one
 
 Seen = Mapping[Path, tuple[int, ...]]
-_LIVES = (0,)  # in place of what changes all the time
+_LIVES = (0,)  # instead of what changes all the time
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where one environment has the daemon, its state, and segments."""
+    """The places of a daemon, its state and segments in one environment."""
 
     runtime: Runtime
     prefix: str
@@ -48,7 +47,7 @@ class Places:
         return None
 
     def kept(self) -> Seen:
-        """What is in the directories: of each file which one it is, how large, and when it changed."""
+        """The files in the directories, each with its identity, size and time of change."""
         here = (self.runtime.directory, self.runtime.socket, self.runtime.state, *self.others)
         return {path: found for place in here for path, found in _below(place)}
 
@@ -64,7 +63,7 @@ def _below(path: Path, *, is_alive: bool = False) -> Iterator[tuple[Path, tuple[
         status = path.lstat()
         yield path, _LIVES if is_alive else (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns)
         inside = [] if path.is_symlink() or not path.is_dir() else list(path.iterdir())
-    except OSError:  # it is not there, or not ours to see
+    except OSError:  # it does not exist, or we may not list it
         return
     for each in inside:
         yield from _below(each)
@@ -79,7 +78,7 @@ def _is_alive(name: str) -> bool:
 
 
 def users_places() -> list[Places]:
-    """The places that this environment names, and those that it would have without naming any."""
+    """The places that this environment names, and the default ones."""
     key = os.environ.get("BRICKD_KEY_FILE")
     named = Places(runtime(), segment_files.prefix(), (Path(key),) if key else ())
     with within({name: value for name, value in places().items() if not name.startswith("BRICKD")}):
@@ -96,7 +95,7 @@ class Untouched:
         self.changes: list[str] = []
 
     def look(self) -> list[str]:
-        """What changed since then."""
+        """The changes since the start."""
         changes = []
         for each, (daemon, kept, segments) in zip(self._watched, self._before, strict=True):
             if daemon is not None and daemon == each.daemon:
@@ -106,13 +105,13 @@ class Untouched:
 
     @pytest.hookimpl(trylast=True)  # the processes of xdist have ended by then
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Have the run fail."""
+        """Fail the run after a change."""
         self.changes = self.look()
         if self.changes and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say why."""
+        """Print the changes."""
         if self.changes:
             terminalreporter.section("the tests touched what is not theirs", red=True)
             for line in self.changes:

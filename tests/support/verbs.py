@@ -1,4 +1,4 @@
-"""The verbs as a person runs them: in a process of their own, over workers that stand still."""
+"""The verbs as a person runs them: in their own process, over workers that do not move."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ pause()
 
 
 def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A verb on a screen of any width, unless COLUMNS says otherwise."""
+    """Run a verb on a screen without a limit, unless COLUMNS is given."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
     return loaded().run(arguments, inherited | environment)
 
 
 def document(*arguments: str, code: int = 0) -> dict[str, Any]:
-    """What a verb says as JSON."""
+    """The JSON of a verb."""
     result = brickd(*arguments, "--json")
     assert result.returncode == code, result.stderr
     answer: dict[str, Any] = json.loads(result.stdout)
@@ -47,12 +47,12 @@ def document(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 def sheet(*arguments: str) -> list[dict[str, str]]:
-    """What a verb says as CSV."""
+    """The CSV of a verb."""
     return list(csv.DictReader(io.StringIO(brickd(*arguments, "-o", "csv").stdout)))
 
 
 def started(worker: Start, program: str = SPANS, **environment: str) -> Worker:
-    """A worker that has come to its first pause."""
+    """A worker at its first pause."""
     process = worker(program, **environment)
     process.paused()
     return process

@@ -1,4 +1,4 @@
-"""Programs that have brickd watch their weights, and what is in their rings."""
+"""Programs whose weights brickd watches, and the content of their rings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brickd.shm.segment_copy import Reading
 
 WEIGHT, POSITION, STEP = 8, 1, 2
 
-# Offsets of the process line's counters, of a segment with the usual number of lanes.
+# Offsets of the process line's counters, for the usual number of lanes.
 PAGE = forge.empty(lanes=32)
 SCANS, WATCHED = (forge.place(PAGE, "process") + forge.later("process", name) for name in ("scans", "weights"))
 PROGRAM = f"""
@@ -38,7 +38,7 @@ def model(layers, elements=8):
 
 
 class Record(NamedTuple):
-    """What the record of a weight says; its generation was counted or given; the record's own number."""
+    """The record of a weight, whether its generation was counted or given, and its number."""
 
     name: str
     layer: int
@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 def found(of: Reading) -> list[Record]:
-    """All records of weights that are in the rings."""
+    """All records of weights in the rings."""
     result = []
     for (name, layer, off), each in checked(of):
         if not each["flags"] & WEIGHT:
@@ -64,7 +64,7 @@ def found(of: Reading) -> list[Record]:
 
 
 def emptied(of: Reading) -> None:
-    """Give all slots of the event rings back to their threads, as a consumer that has read them."""
+    """Free all slots of the event rings, like a consumer that has read them."""
     fd = os.open(SHM / of.file, os.O_RDWR)
     try:
         page = os.pread(fd, 4096, 0)
@@ -75,7 +75,7 @@ def emptied(of: Reading) -> None:
 
 
 class Left(NamedTuple):
-    """What a program left when it had done its work, and what it reported and said."""
+    """A program's reading after its work, its reports and its stderr."""
 
     reading: Reading
     records: list[Record]

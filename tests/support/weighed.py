@@ -1,4 +1,4 @@
-"""Workers that never ran, and what they say of weights that nobody has."""
+"""Workers that never ran, and their records of made-up weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = 1000 * SECOND
 
 
 class Weighed:
-    """Workers whose tensors are told; a tick is a ns, and it is `NOW`."""
+    """Workers with given tensors; a tick is a ns, and the time is `NOW`."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.numerics = Numerics(weights=Weights(bytes_max))
@@ -45,7 +45,7 @@ class Weighed:
         every: int = 0,
         once: int = 0,
     ) -> str:
-        """A worker: its name behind the service is its coordinates."""
+        """Add a worker; its name after the service is its coordinates."""
         reading = MadeUp(service=service, now=NOW).reading()
         uuid = (len(self.workers) + 1).to_bytes(16, "big")
         header: Any = {**reading.header, "uuid": uuid, "coordinates": name.partition("/")[2].encode()}
@@ -58,7 +58,7 @@ class Weighed:
         return name
 
     def place(self, name: str, coordinates: str) -> None:
-        """Have a worker say that it stands there."""
+        """Set a worker's coordinates."""
         for number, worker in enumerate(self.workers):
             if worker.name == name:
                 header: Any = {**worker.reading.header, "coordinates": coordinates.encode()}
@@ -79,7 +79,7 @@ class Weighed:
         generation: int = 1,
         ticks: int | None = None,
     ) -> None:
-        """A worker says of one of its tensors what it holds."""
+        """Add a record of one tensor of a worker."""
         self._names.setdefault(tensor, len(self._names) + 1)
         site = self._sites.setdefault((tensor, layer), len(self._sites) + 1)
         self._ticks += SECOND
@@ -94,13 +94,13 @@ class Weighed:
         self._producers[name].receive(records.slots())
 
     def judged(self) -> WeightsVerdict:
-        """What it comes to, of the only service."""
+        """The verdict on the only service."""
         (judged,) = judge(self.numerics.weights, self.workers)
         return judged
 
 
 def several(*names: str, **of: Any) -> Weighed:
-    """Workers that said nothing yet."""
+    """Workers without records."""
     weighed = Weighed()
     for name in names:
         weighed.add(name, **of)

@@ -1,4 +1,4 @@
-"""One slot, looked at: which bricks are, who is comparable there, and how far each is from the others."""
+"""One compared slot: which bricks count, which workers are comparable, and their distances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brickd.model.worker_totals import Share, Slot
 def looked(
     sides: Mapping[str, Sequence[tuple[int, float]]], category: str = "FFN", length_ns: int = LENGTH_NS
 ) -> SlotLook:
-    """A slot in which the workers made so many calls in so much time."""
+    """A slot with these numbers of calls and times."""
     bricks = {
         ("api", name): tuple(Share(f"api/{number}", calls, ns, 0) for number, (calls, ns) in enumerate(workers))
         for name, workers in sides.items()
@@ -38,7 +38,7 @@ def test_a_brick_is_looked_at_where_one_worker_spends_a_thousandth_of_the_time()
 
 
 def test_a_worker_is_apart_by_the_logarithm_of_its_mean_over_the_median() -> None:
-    """However many calls it made."""
+    """For any number of calls."""
     assert apart([(10, 1e9), (20, 2e9), (5, 1e9)]) == pytest.approx([0, 0, math.log(2)])
 
 
@@ -63,7 +63,7 @@ def test_calls_that_took_no_time_are_not_compared_and_those_of_less_than_a_nanos
 
 
 def test_in_a_collective_a_worker_is_apart_by_how_much_less_it_waits_of_the_time_between_two_calls() -> None:
-    """The others wait 0.2 s in each call, and it 0.1 s; it calls once a second."""
+    """The others wait 0.2 s in each call, this one 0.1 s; it calls once a second."""
     assert apart([(10, 2e9), (10, 2e9), (10, 1e9)], "collective") == pytest.approx([0, 0, 0.1])
     assert apart([(20, 4e9), (10, 2e9), (20, 2e9)], "collective") == pytest.approx([0, 0, 0.2])
 

@@ -20,7 +20,7 @@ from brickd.model.workers import Survey, Usage
 
 SECOND, MIB = 1_000_000_000, 1 << 20
 THRESHOLDS = Thresholds().with_({"memory_over": 600, "memory_growth": 1})
-# How many MiB a worker has after so many minutes.
+# A worker's MiB after a number of minutes.
 Course = Callable[[float], float]
 
 
@@ -36,7 +36,7 @@ def named(course: Course, minutes: float, thresholds: Thresholds = THRESHOLDS) -
 
 
 def first(course: Course, minutes: float = 60) -> float | None:
-    """After how many minutes it is named, if ever."""
+    """The minutes until it is named; None: never."""
     return next((look / 6 for look, alarms in enumerate(named(course, minutes)) if alarms), None)
 
 

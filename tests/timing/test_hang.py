@@ -1,4 +1,4 @@
-"""`brickd hang`, as a person runs it on real workers, and its judgement of workers that never ran."""
+"""`brickd hang`, as a person runs it on real workers, and its verdicts on workers that never ran."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from brickd.analysis.timing.hang_text import sentence
 from brickd.shm.open_spans import Open
 
 QUICK = ("--watch", "0.05", "--longer", "0")
-# Time enough for everybody to be given a processor.
+# Long enough for each process to get a processor.
 FAIR = ("--watch", "0.5", "--longer", "0")
 STUCK = "with brick.span('loop'), brick.span({!r}): pause()"
-# Says that it moves once it does, and goes on until its standard input is closed.
+# Reports once it moves, and continues until its stdin is closed.
 MOVING = """
 import select, threading
 def spin():
@@ -47,7 +47,7 @@ def service(worker: Start, programs: Iterable[str]) -> list[Worker]:
 
 
 def hang(*arguments: str, code: int = 0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The verdict on the only service, and what is open."""
+    """The verdict on the only service, and the open spans."""
     answer = document("hang", *(arguments or QUICK), code=code)
     (verdict,) = answer["services"]
     return verdict, answer["open"]
@@ -191,7 +191,7 @@ def test_hang_says_what_it_did_not_judge(worker: Start, prefix: str) -> None:
     assert "not judged: 1 " in brickd("hang", *QUICK).stderr
 
 
-# ---- the judgement
+# ---- the verdict
 
 STEP = LanePosition("step", None, None)
 PLACES = {
@@ -210,7 +210,7 @@ LANES: dict[str, tuple[State, LanePosition | None]] = {
 
 
 def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float | None = 42) -> Watched:
-    """A worker by what each of its lanes does: where it is stuck, or "moves" or "idles"; wrapped as nobody else is."""
+    """A worker, from each lane's action: where it is stuck, or "moves" or "idles"; with a wrapper of its own."""
     before, after = {}, {}
     for number, does in enumerate(lanes):
         state, place = LANES[does]

@@ -1,7 +1,7 @@
-"""The lookout over real processes: they are stopped, go on, die and are succeeded; nobody is named who is not slow.
+"""Stragglers among real processes: they are stopped, continue, die and are replaced; only slow ones are named.
 
-A slot is ten seconds of a clock that the test turns, and what a worker does in it is told to it; only how long it was
-stopped within a span is what it is.
+A slot is ten seconds of a clock that the test moves, and workers get their times from the test; only the time stopped
+within a span is real.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ for line in sys.stdin.buffer:
 
 
 class Watch:
-    """Workers of one service, and who is named among them."""
+    """Workers of one service, and the named ones among them."""
 
     def __init__(self, here: Machine, start: Start, workers: int) -> None:
         self._here, self._start = here, start
@@ -52,7 +52,7 @@ class Watch:
         return self._start(PROGRAM, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD="1")
 
     def send(self, order: str, *numbers: int, gemm_ns: int = 1_000_000, reduce_ns: int = 1_000_000) -> None:
-        """Have them all do it, and wait until they have."""
+        """Let all of them work, and wait for it."""
         for number in numbers:
             stdin = self.workers[number].process.stdin
             assert stdin is not None
@@ -67,7 +67,7 @@ class Watch:
             self.workers[number].process.send_signal(each)
 
     def look(self) -> StragglerVerdict:
-        """A slot is over."""
+        """End a slot, and judge."""
         self._here.tick()
         now_ns = self.slot * EVERY_NS
         self.lookout.take(Snapshot.of(self._here.survey(), now_ns, now_ns + 1_700_000_000 * SECOND))
@@ -91,7 +91,7 @@ def test_a_worker_that_is_stopped_for_some_slots_and_goes_on_is_not_named(worker
         watch.send("enter", 5)
         watch.signal(5, signal.SIGSTOP)
         for slot in range(2):
-            # The others come to wait for it: what each had begun ends when it goes on.
+            # The others wait for it: their open calls end when it continues.
             watch.send("work", *others, reduce_ns=1_000_000)
             judged = watch.look()
             assert (judged.findings, judged.coverage[0].workers, slot) == ((), 8, slot)

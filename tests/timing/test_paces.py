@@ -1,4 +1,4 @@
-"""Two groups of workers beside each other: draws by a seed, workers that are made up, and numbers that nobody wrote."""
+"""Two groups of workers compared: random draws, made-up workers, and arbitrary numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
-# As parts of their middle.
+# Relative to their centre.
 DRAWS: dict[str, Draw] = {
     "all alike": lambda random, n: random.normal(1, 0.01, n),
     "unsteady": lambda random, n: random.lognormal(0, 0.3, n),
@@ -31,7 +31,7 @@ DRAWS: dict[str, Draw] = {
 
 
 def worker(bricks: dict[str, Iterable[float]], tick_ns: float = 1.0, category: str | None = None) -> Reading:
-    """One that spent these times."""
+    """A worker with these times."""
     made = MadeUp(tick_ns=tick_ns)
     for name, times in bricks.items():
         for ns in times:
@@ -42,7 +42,7 @@ def worker(bricks: dict[str, Iterable[float]], tick_ns: float = 1.0, category: s
 
 
 def drawn(bricks: Sequence[np.ndarray]) -> Reading:
-    """One that spent these times in bricks that are called by their number: by numpy, since there are many."""
+    """A worker with these times in bricks named by number: added by numpy, because there are many."""
     made = MadeUp()
     for number in range(len(bricks)):
         made.begin(str(number))
@@ -63,11 +63,11 @@ def only(found: Paces) -> Pair:
 
 
 def times(middle: float, count: int = 400) -> list[float]:
-    """All of them within 10 %."""
+    """Times within 10 % of the middle."""
     return [middle * (1 + 0.1 * math.sin(n)) for n in range(count)]
 
 
-# ---- what is told
+# ---- what is reported
 
 
 @pytest.mark.parametrize(("calls", "judged"), [(7, False), (8, True)])
@@ -89,7 +89,7 @@ def test_five_percent_matter_and_one_chance_in_a_hundred_is_divided_among_the_br
 @pytest.mark.parametrize("counts", [(CALLS_MIN, CALLS_MIN), (10, 2000), (300, 300)])
 @pytest.mark.parametrize("kind", DRAWS)
 def test_of_equal_groups_none_differs(kind: str, counts: tuple[int, int]) -> None:
-    """A hundred bricks, four times: in a hundred times there may be one."""
+    """A hundred bricks, four times: in a hundred such comparisons one may differ."""
     for seed in range(4):
         random = np.random.default_rng(seed)
         middles = 1e6 * 2 ** random.uniform(0, 1, 100)
@@ -137,7 +137,7 @@ def test_who_does_more_and_no_slower_does_not_differ() -> None:
 
 
 def test_tens_of_thousands_of_spans_that_changed_their_bucket_for_little_do_not_differ() -> None:
-    """Nearly all alike, and on both sides of a border."""
+    """Nearly equal, but on both sides of a bucket's border."""
     border = 2**20
     below, above = [worker({"gemm": [border / 2, border * 2, *[at] * 1000]}) for at in (border - 100, border + 100)]
     pair = only(paces([below] * 50, [above] * 50))
@@ -260,7 +260,7 @@ def test_twice_the_time_differs_by_clocks_of_other_rates(tick_ns: float) -> None
     assert pair.difference_percent == pytest.approx(100, rel=0.4)
 
 
-# ---- whatever was recorded
+# ---- any recorded times
 
 
 def _by_brick(found: Paces) -> dict[str, Pair]:

@@ -1,4 +1,4 @@
-"""Ranks of two groups against every pair of their values, and against draws from the same."""
+"""Ranks of two groups, checked against every pair of their values, and against draws from one distribution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CELLS = st.integers(1, 8).flatmap(
 
 
 def by_pairs(first: list[int], second: list[int]) -> Ranks:
-    """As the textbook has it: each value of the one beside each of the other."""
+    """The textbook's way: each value of one group with each of the other."""
     one, other = (np.repeat(np.arange(len(each)), each) for each in (first, second))
     both = np.concatenate([one, other])
     _, ties = np.unique(both, return_counts=True)

@@ -1,4 +1,4 @@
-"""How far one stands apart from the others: the score by its formula, and the bounds of each rule."""
+"""How far one row differs from the others: the score by its formula, and the bounds of each rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIX = [0.0] * 6
 
 
 def standing(row: Row, *others: Row) -> Standing:
-    """Of the first, beside these, or beside four that are all alike."""
+    """The standing of the first row among these, or among four equal ones."""
     alike = [[0.0] * len(row)] * 4
     return Field({"it": row, **{f"other {n}": other for n, other in enumerate(others or alike)}}).standing("it")
 
@@ -30,7 +30,7 @@ def test_beside_equals_without_noise_the_error_is_the_floor() -> None:
 
 @pytest.mark.parametrize(("others", "usual"), [((-0.1, 0.0, 0.1), 0.1), ((-0.1, 0.0, 0.0, 0.1), 0.1)])
 def test_the_spread_of_the_others_counts_more_of_few(others: Sequence[float], usual: float) -> None:
-    """The median of how far all are from the middle, in terms of sigma, and three parts of their number more."""
+    """The median of the distances from the middle, in units of sigma, widened by three divided by their number."""
     seen = standing([0.5] * 6, *([other] * 6 for other in others))
     middle = 0.05 if len(others) == 3 else 0.0
     sizes = sorted(abs(each - middle) for each in (0.5, *others))
@@ -48,7 +48,7 @@ def test_the_noise_of_all_counts_by_the_median_step_between_neighbours() -> None
 
 
 def test_what_changes_slowly_is_hardly_noise() -> None:
-    """The others rise from slot to slot by as much as they would jump up and down."""
+    """The others rise from slot to slot by the same steps as they would jump."""
     rising = [-0.05, -0.03, -0.01, 0.01, 0.03, 0.05]
     jumping = [0.01, -0.01] * 3
     scores = [standing([0.5] * 6, *[other] * 4).score for other in (rising, jumping)]
@@ -56,7 +56,7 @@ def test_what_changes_slowly_is_hardly_noise() -> None:
 
 
 def test_its_own_noise_counts_where_it_is_more_than_that_of_all() -> None:
-    """Of six values, three of which are free: as wide as Student's t."""
+    """Of six values with three degrees of freedom left: as wide as Student's t."""
     seen = standing([1.1, 0.9] * 3)
     own = math.sqrt(6 * 0.1**2 / 3)
     assert seen.excess == pytest.approx(1)
@@ -93,7 +93,7 @@ def test_what_all_have_in_common_changes_nothing(row: list[float], common: float
     assert astuple(standing(*moved)) == pytest.approx(astuple(seen))
 
 
-# ---- who is compared
+# ---- which rows are compared
 
 
 def test_three_rows_are_compared_and_two_are_not() -> None:
@@ -111,7 +111,7 @@ def test_a_row_of_four_values_is_compared_and_one_of_three_is_not() -> None:
         "e": [None, 1, None, None, 1, 1],
     }
     assert Field(rows).excess == {"a": 0, "b": 0, "c": 0, "d": 1}
-    # With the one of three values it would be three.
+    # With the row of three values there would be three.
     assert Field({name: rows[name] for name in "abe"}).excess == {}
 
 
@@ -131,16 +131,16 @@ def test_steady_is_more_than_half_as_far_in_all_slots_but_one(row: list[float], 
     assert standing(row).steady is steady
 
 
-# ---- who has changed lately
+# ---- recent changes
 
 
 @pytest.mark.parametrize(
     ("row", "slots", "first"),
     [
         ([0.0, 0.0, 1.0, 1.0, 1.0, 1.0], 4, 2),
-        ([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], 4, 2),  # half as far as now is not as now
+        ([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], 4, 2),  # half as far as now does not count
         ([0.0, 0.0, 0.0, 1.0, 1.0, 1.0], 6, 3),  # three are too few
-        ([0.0, 0.0, 1.0, None, 1.0, 1.0], 5, 2),  # of four one says nothing
+        ([0.0, 0.0, 1.0, None, 1.0, 1.0], 5, 2),  # one of four has no value
         ([0.0, 0.0, 1.0, None, 1.0, 1.0, 1.0], 4, 2),
         ([0.0, None, 1.0, 1.0, 1.0, 1.0], 4, 2),
         ([None, None, 1.0, 1.0, 1.0, 1.0], 4, 2),

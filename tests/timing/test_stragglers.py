@@ -1,4 +1,4 @@
-"""Who is slow: judged on slots that are made up, with noise by a seed."""
+"""Stragglers: verdicts on made-up slots, with noise by a seed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_fleet_whose_workers_are_equal_is_silent(seed: int, noise: float) -> N
 
 @given(SEEDS, st.floats(-18, 18))
 def test_a_load_that_all_have_in_common_changes_nothing(seed: int, scale: float) -> None:
-    """All slow down together, and by another factor in each slot."""
+    """All slow down together, by another factor in each slot."""
     fleet = slow_gemm()
     noise = random.Random(seed).gauss
     slots = [fleet.slot(number, noise) for number in range(6)]
@@ -101,7 +101,7 @@ def test_thin_evidence_is_silent_and_says_so() -> None:
 
 
 def test_a_slot_in_which_a_worker_did_much_less_than_usual_says_too_little() -> None:
-    """It began, or was stopped, within it: its few calls are no match for the others'."""
+    """It began, or was stopped, within it: its few calls are not comparable."""
     looks = slow_gemm().looks(6, seed=1)
     few = looks[0].bricks["api", "moe_gemm"]["api/5"]._replace(calls=9, apart=0.9)
     bricks = {**looks[0].bricks, ("api", "moe_gemm"): {**looks[0].bricks["api", "moe_gemm"], "api/5": few}}
@@ -130,13 +130,13 @@ def test_one_of_three_and_two_of_eight_are_named() -> None:
 
 
 def test_a_parent_is_not_blamed_for_its_child() -> None:
-    """Its self time is as everybody's."""
+    """Its self time is normal."""
     assert [about.brick for about in found(judge(slow_gemm(20.0).looks(6, seed=3)))] == ["moe_gemm"]
 
 
 @pytest.mark.parametrize("stopped", range(6))
 def test_a_worker_that_was_stopped_and_goes_on_is_not_named(stopped: int) -> None:
-    """SIGSTOP in a span: of one slot its mean is very large."""
+    """SIGSTOP in a span: the mean of one slot is very large."""
 
     def factor(worker: int, slot: int) -> float:
         return 2.0 if (worker, slot) == (5, stopped) else 1.0
@@ -156,7 +156,7 @@ def test_a_worker_that_was_stopped_hides_no_other_that_is_slow() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_who_is_unsteady_is_not_called_slow(seed: int) -> None:
-    """One worker's slots are anything around the others', which hardly differ: by chance most of them are above."""
+    """One worker's slots vary around the others', which hardly differ: by chance most of them are above."""
     chance = random.Random(seed)
     times = [chance.uniform(0.8, 1.2) for _ in range(6)]
 
@@ -200,7 +200,7 @@ def test_waiting_for_work_is_not_judged_and_is_counted(category: str) -> None:
 
 
 def test_every_brick_that_was_seen_is_in_one_count() -> None:
-    """Also one that is small in some slots, or is done in one slot alone, or of which only bounds are known."""
+    """Also one that is small in some slots, is in one slot only, or has only bounds."""
 
     def at_first(worker: int, slot: int) -> float:
         return 1.0 if slot < 2 else 0.0001
@@ -259,11 +259,11 @@ def test_a_wait_that_more_work_explains_names_nobody() -> None:
     assert "more than others in moe_gemm" in judged.passed[0].reason
 
 
-# ---- who comes and goes
+# ---- new and restarted workers
 
 
 def reborn(looks: list[SlotLook], slot: int, worker: str = "api/5") -> list[SlotLook]:
-    """The same looks, where the worker was another process before this slot."""
+    """The same looks with another process of this worker before this slot."""
     before = Life("api", "another uuid")
     return [
         replace(each, lives={**each.lives, worker: before} if number < slot else each.lives)
@@ -394,7 +394,7 @@ def test_a_worker_that_is_slow_everywhere_has_one_sentence() -> None:
     factor = slow(5, 10)
     fleet = Fleet(bricks={name: replace(made, factor=factor) for name, made in BRICKS.items()}, noise=0.001)
     judged = judge(fleet.looks(6, seed=1))
-    assert len(judged.findings) == 3  # what they have in common around these takes too little to matter
+    assert len(judged.findings) == 3  # the bricks around these take too little time of their own to matter
     ((_, reported),) = judged.headlines()
     assert reported.endswith(" (and in 2 more bricks)")
 

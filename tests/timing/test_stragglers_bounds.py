@@ -1,6 +1,6 @@
-"""Who is named at a bound of each rule, right below it and right above: judged on looks without noise.
+"""The named workers exactly at a bound of each rule, just below it and just above: verdicts on looks without noise.
 
-How far each worker is apart is given, and not computed of its times, so that a bound can be met exactly.
+The distance of each worker is given, not computed from times, so that a bound can be met exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brickd.analysis.timing.worker_series import Beside, Life, SlotLook
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Slot
 
-# Of five workers these four lie so about the median that the fifth scores 5 or 2.5 exactly.
+# With these four others around the median, the fifth worker scores exactly 5 or 2.5.
 AROUND = (0.0, 0.0, -0.003, 0.003)
 SCORES_5, SCORES_HALF = 0.036364229536180195, 0.018182114768090098
 GEMM = About("api", "api/0", "gemm")
@@ -27,7 +27,7 @@ GEMM = About("api", "api/0", "gemm")
 
 @dataclass(frozen=True)
 class Side:
-    """What one worker did in one brick in each slot, and how far it is apart from the others."""
+    """One worker's work in one brick in each slot, and its distance from the others."""
 
     apart: float | Sequence[float] = 0.0
     calls: int | Sequence[int] = 100
@@ -35,7 +35,7 @@ class Side:
     elements: int = 0
 
     def beside(self, slot: int) -> Beside:
-        """What it is in a slot."""
+        """Its values in a slot."""
         apart = self.apart if isinstance(self.apart, float) else self.apart[slot]
         calls = self.calls if isinstance(self.calls, int) else self.calls[slot]
         return Beside(apart, calls, calls * self.mean_ns, self.elements)
@@ -52,7 +52,7 @@ def judged(
     slots: int = 6,
     length_ns: int = 10 * SECOND,
 ) -> StragglerVerdict:
-    """Judge slots in which the workers did this; those bricks are collectives, and those are named already."""
+    """Judge slots with this work; `waits`: collectives, `named`: workers named before."""
     lives = {f"api/{number}": Life("api", f"uuid {number}") for number in range(max(map(len, bricks.values())))}
     categories = {("api", name): "collective" if name in waits else "FFN" for name in bricks}
     looks = []
@@ -77,7 +77,7 @@ def above(value: float) -> float:
 
 
 def first(apart: float | Sequence[float], others: Sequence[float] = (0.0,) * 4, **more: Any) -> list[Side]:
-    """Workers of which the first is so far apart."""
+    """Workers of which the first has this distance."""
     return [replace(EQUAL, apart=apart, **more), *(replace(EQUAL, apart=other) for other in others)]
 
 
@@ -89,7 +89,7 @@ def reasons(judged: StragglerVerdict) -> list[tuple[str, str]]:
     return [(passed.finding.about.brick, passed.reason) for passed in judged.passed]
 
 
-# ---- how far, how sure, how steady
+# ---- distance, certainty, steadiness
 
 
 @pytest.mark.parametrize(("named", "least"), [((), 0.01), ((GEMM,), 0.005)])
@@ -116,7 +116,7 @@ def test_a_worker_that_is_slow_in_four_of_six_slots_is_not_named_and_stays_if_it
     assert found(judged(unsteady)) == []
     assert reasons(judged(unsteady)) == [("gemm", "it is slow in some of the slots only")]
     assert found(judged(unsteady, named=[GEMM])) == [GEMM]
-    # A slot of them that is a little more than half as far is as the others.
+    # A slot slightly more than half as far counts like the others.
     assert found(judged({"gemm": first([1.0, 0.427, 1.0, 1.0, 0.43, 1.0])})) == [GEMM]
 
 
@@ -140,7 +140,7 @@ def test_a_thousandth_of_the_time_is_enough_to_be_named_and_half_of_it_to_stay(
 
 
 def test_more_elements_explain_a_worker_where_they_explain_half_of_it() -> None:
-    """It does four times as much, which is half of sixteen times as long, in logarithms."""
+    """Four times as many elements explain half of sixteen times as long, in logarithms."""
 
     def takes(apart: float) -> StragglerVerdict:
         return judged({"gemm": [Side(apart, elements=400), *[Side(elements=100)] * 4]})
@@ -162,7 +162,7 @@ def test_a_call_of_one_element_or_less_has_elements_as_well() -> None:
         ]
 
 
-# ---- what counts
+# ---- which slots count
 
 
 def test_a_slot_of_half_as_many_calls_as_usual_counts_and_one_of_less_does_not() -> None:
@@ -184,7 +184,7 @@ def test_of_three_workers_it_is_samples_that_are_too_few_and_of_two_it_is_worker
     assert ((three.few_samples, three.few_workers), (two.few_samples, two.few_workers)) == ((1, 0), (0, 1))
 
 
-# ---- how certain
+# ---- confidence
 
 SURE = {"slots": 6, "workers": 5, "calls": 500, "apart": 0.015}
 
@@ -206,7 +206,7 @@ SURE = {"slots": 6, "workers": 5, "calls": 500, "apart": 0.015}
 def test_confidence_is_high_where_all_is_there_and_low_where_something_is_scarce(
     less: dict[str, float], confidence: str
 ) -> None:
-    """The calls are those of the worker that made the fewest; 0.015 scores 10, twice what is wanted."""
+    """The calls are those of the worker with the fewest; 0.015 scores 10, twice the threshold."""
     case = SURE | less
     slots, workers, calls = int(case["slots"]), int(case["workers"]), int(case["calls"])
     fewest = Side(calls=[calls // slots + (slot < calls % slots) for slot in range(slots)])
@@ -236,12 +236,12 @@ def test_who_is_late_in_several_collectives_is_named_in_the_one_that_costs_most(
     ("wait", "awaited"),
     [
         (first(SCORES_HALF, AROUND), True),
-        (first(below(SCORES_HALF), AROUND), False),  # the others wait, and it may be chance
-        (first(0.0), False),  # nobody waits
+        (first(below(SCORES_HALF), AROUND), False),  # the others wait, but perhaps by chance
+        (first(0.0), False),  # no worker waits
         (first(-0.9), False),  # it waits for the others
-        (first([-0.9, -0.9, 0.1, 0.1, 0.1, 0.1]), False),  # lately they wait for it, and less than it did for them
+        (first([-0.9, -0.9, 0.1, 0.1, 0.1, 0.1]), False),  # recently they wait for it, less than it did for them
         ([None, *[EQUAL] * 4], False),  # it takes no part
-        ([Side(0.9), EQUAL], False),  # of two nobody can say who is late
+        ([Side(0.9), EQUAL], False),  # of two, the late one is undecidable
     ],
 )
 def test_a_wait_corroborates_where_it_is_half_as_sure_as_a_finding(wait: Sequence[Side | None], awaited: bool) -> None:
@@ -271,12 +271,12 @@ def test_more_work_in_several_bricks_is_added_up_and_the_one_of_most_is_said() -
 
     assert "100 ms/s more than others in b," in works(1.5e7, 2e7, 1.9e7).passed[0].reason
     assert "100 ms/s more than others in c," in works(1.5e7, 2e7, 2e7).passed[0].reason
-    # What it does less of counts as well.
+    # Work that it does less of counts as well.
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
 
 
 def test_work_is_more_than_the_median_of_the_others_also_of_those_that_take_no_part() -> None:
-    """Of four others three do nothing of it: all of its quarter of the time is more than they do."""
+    """Three of four others have none of it: its whole quarter of the time is more than theirs."""
     seen = judged(
         {"gemm": [Side(mean_ns=2.5e7), Side(mean_ns=2.5e7), None, None, None], "all_reduce": first(0.5)},
         waits=["all_reduce"],
@@ -284,11 +284,11 @@ def test_work_is_more_than_the_median_of_the_others_also_of_those_that_take_no_p
     assert "250 ms/s more than others in gemm" in seen.passed[0].reason
 
 
-# ---- how much is judged
+# ---- the number of slots
 
 
 def test_six_slots_are_judged_and_four_are_enough() -> None:
-    # Of ten slots the first four are forgotten, in which it was slow.
+    # Of ten slots the first four, in which it was slow, are forgotten.
     assert found(judged({"gemm": first([1.0] * 4 + [0.0] * 6)}, slots=10)) == []
     assert judged({"gemm": first(0.1)}, slots=7).slots == 6
     assert [len(judged({"gemm": first(0.1)}, slots=slots).findings) for slots in (3, 4, 5)] == [0, 1, 1]

@@ -1,4 +1,4 @@
-"""Who is slow, on screens and in JSON; and what a daemon tells of it as it comes and goes."""
+"""Slow workers on screens and in JSON; and a daemon's events as they come and go."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fleet(percent: float = 11.0, name: str = "moe_gemm", made: Made = GEMM) -> F
 
 @pytest.fixture
 def three(worker: Start, daemon: Daemon) -> Daemon:
-    """A daemon that has three workers."""
+    """A daemon with three workers."""
     for number in range(3):
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
     return daemon
@@ -212,7 +212,7 @@ def test_those_who_are_asked_for_are_shown(three: Daemon, worker: Start) -> None
     assert brickd("stragglers", "apo").returncode == 4
 
 
-# ---- what is told
+# ---- events
 
 
 class KindsLog(Log):
@@ -226,7 +226,8 @@ class KindsLog(Log):
 
 
 def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True) -> list[Snapshot]:
-    """Of three workers that do ten calls of 100 ms in ten seconds; the last one's take 20 % longer in some slots."""
+    """Snapshots of three workers with ten calls of 100 ms in ten seconds; the last one's take 20 % longer in some
+    slots."""
     made = [MadeUp(service="api") for _ in range(3)]
     taken = []
     for slot in range(slots + 1):

@@ -1,4 +1,4 @@
-"""Stuck workers: which open spans are reported, after which time, and what real workers that are stopped look like."""
+"""Stuck workers: which open spans are reported, after which time, and real stopped workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUICK = Thresholds().with_({"stuck_min": 30, "stuck_times": 20, "stuck_first": 6
 
 
 class Made:
-    """A worker that never ran: completed spans of `step`, and what it has open since a time."""
+    """A worker that never ran: completed spans of `step`, and an open span since a time."""
 
     def __init__(self, number: int = 0, *, category: str | None = None, calls: int = 100, ms: float = 10) -> None:
         self.name, self.number, self.usage = f"api/{number}", number, Usage(0.0, 0)
@@ -56,7 +56,7 @@ class Made:
         return number
 
     def opens(self, name: str, began_ns: int, *, lane: int = 0, begun: int = 1) -> None:
-        """What is the youngest open span of a lane since a time."""
+        """Set the youngest open span of a lane, since a time."""
         word = (began_ns >> 8) << 16 | self.path(name)
         self.lanes[lane] = {"begun": begun, "summarized": 0, "open": 1, "current": word, "thread": 7}
 
@@ -73,7 +73,7 @@ class Made:
 def looks(
     *workers: Made, until: float, since: float = 0, thresholds: Thresholds = QUICK, alive: bool = True
 ) -> Sequence[Alarm]:
-    """The alarms of the last of the looks that a daemon takes every ten seconds."""
+    """The alarms of the last look; a daemon looks every ten seconds."""
     stuck, alarms = Stuck(), []
     for seconds in range(round(since), round(until) + 1, 10):
         now_ns = seconds * SECOND
@@ -106,7 +106,7 @@ def test_a_lane_in_which_anything_happens_is_not_stuck_and_its_time_counts_from_
     made, stuck = Made(), Stuck()
     found = []
     for seconds in range(0, 80, 10):
-        made.opens("step", 0, begun=1 + min(seconds // 10, 3))  # something is begun below it, up to 30 s
+        made.opens("step", 0, begun=1 + min(seconds // 10, 3))  # a span below it begins, up to 30 s
         survey = Survey([made.worker(seconds * SECOND)], [])
         found.append(texts(stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK)))
     assert [bool(each) for each in found] == [False] * 6 + [True] * 2
@@ -155,7 +155,7 @@ def test_a_first_span_is_judged_by_the_p99_of_the_other_workers() -> None:
     new.opens("step", 0)
     assert looks(new, *others, until=90) == []
     another = Made(3, calls=0)
-    another.opens("loop", 0)  # which no worker has completed
+    another.opens("loop", 0)  # no worker has completed it
     (alarm,) = looks(another, new, *others, until=110)
     assert alarm.workers == ("api/0",)
     assert "its p99 is 5.0 s" in alarm.text
@@ -213,7 +213,7 @@ def test_a_stopped_process_is_stuck_whatever_is_open_and_one_that_goes_on_meanwh
     assert looks(made, until=20) == []
     assert len(looks(made, until=30)) == 1
     for seconds in range(0, 120, 10):
-        made.closes(begun=1 + seconds // 20)  # it went on, and was stopped again
+        made.closes(begun=1 + seconds // 20)  # it continued, and was stopped again
         survey = Survey([made.worker(seconds * SECOND)], [])
         assert stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK) == []
 

@@ -1,4 +1,4 @@
-"""The mean of the usual calls: what rare long calls change, and how near it comes to what is known of each call."""
+"""The mean of the usual calls: the effect of rare long calls, and its distance from the exact value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from brickd.model.usual_calls import usual_mean
 
-# An oracle of the format's buckets: a duration's fourth power has twenty-one bits more than the bucket's number.
+# The format's buckets: a duration's fourth power has twenty-one bits more than the bucket's number.
 BUCKETS = 128
 
 

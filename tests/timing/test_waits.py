@@ -1,4 +1,4 @@
-"""Workers that wait for a processor: who is named for it, whose brick is not called slow, what the kernel says."""
+"""Workers that wait for a processor: which are named, whose bricks are not called slow, the kernel's account."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def looks(fleet: Fleet, waited: Part, ran: Part = lambda worker, slot: 0.1, thre
 
 
 def at(worker: int, part: float, others: float = 0.02) -> Part:
-    """One worker so much, the others so much, all by a little more or less."""
+    """One part for one worker, another for the others, with small noise."""
     chance = random.Random(worker)
     return lambda each, slot: (part if each == worker else others) + chance.uniform(-0.0004, 0.0004)
 
@@ -71,7 +71,7 @@ def test_a_worker_that_waits_is_named_with_the_part_of_its_time() -> None:
         (at(2, 0.06, others=0.02), False),  # less than 5 % more
         (at(2, 0.08, others=0.02), True),
         (lambda worker, slot: None if worker == 2 else 0.02, False),
-        (lambda worker, slot: 0.3 * (worker == 2 and slot in (2, 4)), False),  # in some slots only
+        (lambda worker, slot: 0.3 * (worker == 2 and slot in (2, 4)), False),  # only in some slots
     ],
 )
 def test_only_a_worker_that_waits_longer_than_the_others_all_the_time_is_named(waited: Part, *, named: bool) -> None:
@@ -96,9 +96,9 @@ def test_a_brick_is_not_slow_if_its_worker_waits_that_much_longer_and_runs_no_lo
 @pytest.mark.parametrize(
     ("waited", "ran"),
     [
-        (at(2, 0.04), at(2, 0.1, 0.1)),  # it waits by less than half of what it costs
-        (at(2, 0.2), at(2, 0.2, 0.1)),  # a slow operator waits for longer, for it runs for longer
-        (lambda worker, slot: None, lambda worker, slot: None),  # the kernel does not say
+        (at(2, 0.04), at(2, 0.1, 0.1)),  # it waits by less than half of its cost
+        (at(2, 0.2), at(2, 0.2, 0.1)),  # a slow operator waits longer, because it runs longer
+        (lambda worker, slot: None, lambda worker, slot: None),  # the kernel has no account
     ],
 )
 def test_a_brick_is_slow_unless_waiting_explains_it(waited: Part, ran: Part) -> None:
@@ -112,14 +112,14 @@ def test_the_workers_of_which_nothing_is_known_are_counted() -> None:
 
 
 def test_what_is_claimed_is_never_more_than_the_time_on_the_wall() -> None:
-    """A hundred times as slow, in 500 calls of 4 ms: 200 s in 10 s, by spans that overlap."""
+    """A hundred times as slow, in 500 calls of 4 ms: 200 s in 10 s, in spans that overlap."""
     fleet = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)})
     for threads in (1, 3):
         (finding,) = judge(looks(fleet, at(2, 0.02), threads=threads)).findings
         assert finding.cost_ns_per_s == threads * 1e9
 
 
-# ---- what the kernel says
+# ---- the kernel's account
 
 SPIN = "print(flush=True)\nwhile True: pass"
 
@@ -208,7 +208,7 @@ def made_up(folder: Path, **schedstat: str | None) -> Path:
     ("schedstat", "found"),
     [
         ({"t7": "5 3 1\n", "t9": "8 2 1\n"}, {7: Scheduled(5, 3), 9: Scheduled(8, 2)}),
-        ({"t7": "5 3 1\n", "t9": None}, None),  # it cannot be read
+        ({"t7": "5 3 1\n", "t9": None}, None),  # unreadable
         ({"t7": "5 -3 1\n"}, None),
         ({"t7": "5 3\n"}, None),
         ({}, None),
@@ -222,7 +222,7 @@ def test_what_cannot_be_read_is_not_known(
 
 def test_the_account_of_this_process_is_read() -> None:
     mine: Sequence[Scheduled] = list((scheduled(os.getpid()) or {}).values())
-    if mine:  # else the kernel has none
+    if mine:  # otherwise the kernel has no account
         assert sum(each.ran_ns for each in mine) > 0
 
 
@@ -241,13 +241,13 @@ def test_the_throttling_of_a_group_and_of_those_above_it_is_added_up(tmp_path: P
     assert throttled_ns(7, tmp_path) is None, "that is version 1"
 
 
-# ---- fleets in which the others say nothing
+# ---- fleets without comparable workers
 
 
 def alone(
     waited: Sequence[float | None], *, workers: int = 1, pinned: Sequence[int] = (), throttled: float | None = None
 ) -> StragglerVerdict:
-    """Workers of which each waits so much of its time in each slot; the named ones may use one processor only."""
+    """Workers that wait this part of their time in each slot; the pinned ones may use only one processor."""
     fleet, found, chance = Fleet(workers=workers, bricks={"gemm": Made(4_000_000)}), [], random.Random(1)
     for number, part in enumerate(waited):
         hosts = {
@@ -307,7 +307,7 @@ def test_thresholds_of_waiting_and_of_stragglers_are_those_of_the_table() -> Non
 
 
 def computing(busy: Callable[[int, int], float], factor: float = 1.2) -> list[SlotLook]:
-    """Workers that only compute and wait; their calls take longer by a factor that is another in each slot."""
+    """Workers that only compute and wait; a factor per worker and slot makes their calls longer."""
 
     def longer(worker: int, slot: int) -> float:
         return busy(worker, slot) * (factor if worker == 2 else 1.0)
@@ -322,7 +322,7 @@ def computing(busy: Callable[[int, int], float], factor: float = 1.2) -> list[Sl
 
 
 def noise(worker: int, slot: int) -> float:
-    """Of 2 to 6, by the worker and the slot."""
+    """A factor of 2 to 6, by the worker and the slot."""
     return 2 + 4 * random.Random(100 * worker + slot).random()
 
 
@@ -341,7 +341,7 @@ def apart(chance: random.Random) -> Callable[[int, int], float]:
 
 
 def test_of_equal_workers_on_a_busy_host_none_is_named() -> None:
-    """How much longer they take and how much longer they wait have nothing to do with each other."""
+    """Longer times and longer waits are independent."""
     for seed in range(40):
         chance = random.Random(seed)
         longer, waits = apart(chance), apart(chance)
@@ -354,14 +354,14 @@ def test_of_equal_workers_on_a_busy_host_none_is_named() -> None:
 
 
 def test_a_worker_that_runs_for_longer_and_takes_no_longer_is_not_slow() -> None:
-    """Another thread of it computes beside the brick."""
+    """Another thread of it computes next to the brick."""
     found = looks(EQUAL, lambda worker, slot: 0.05, lambda worker, slot: 0.09 if worker == 2 else 0.06)
     assert names(judge(found))[0] == []
 
 
 @pytest.mark.parametrize("ran", [0.02, 0.09])
 def test_only_where_all_compute_it_counts_how_long_they_ran(ran: float) -> None:
-    """They record a tenth of the time, of which one waits for a device."""
+    """They record a tenth of the time; one of them waits for a device."""
     first = looks(EQUAL, lambda worker, slot: 0.0, lambda worker, slot: ran if worker == 0 else 0.1)[0]
     assert len(first.processor) == 4 * (ran == 0.09)
 
@@ -377,7 +377,7 @@ def busy(
     idle: float = 6,
     luck: float = 1,
 ) -> list[SlotLook]:
-    """Four workers that compute, with times that chance makes 2 to 6 times longer; one runs longer in one brick."""
+    """Four workers that compute, with times 2 to 6 times longer by chance; one runs longer in one brick."""
     chance = random.Random(seed)
     plain = {"attention": 2e6, "gemm": 3e6, "mlp": 1.5e6, "lm_head": 0.6e6}
     more = {name: factor if name == slow_brick else others_factor for name in plain}
@@ -420,7 +420,7 @@ def test_of_equal_workers_that_compute_on_a_busy_host_none_is_named_either() -> 
 
 
 def test_a_small_brick_is_not_acquitted_by_processor_time_that_is_not_known_so_well() -> None:
-    """It is 8 % of the work: of 30 % in it the worker runs 2.5 % longer, as it may by chance."""
+    """It is 8 % of the work: with 30 % more in it the worker runs 2.5 % longer, as it may by chance."""
     for seed in range(5):
         (finding,) = judge(busy("lm_head", 1.3, seed=seed, longest=2, noise=0.03, idle=1)).findings
         assert finding.about.brick == "lm_head"

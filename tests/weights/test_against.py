@@ -1,4 +1,4 @@
-"""Workers held against a manifest: what is compared, what is set aside and why, what it comes to."""
+"""Workers compared with a manifest: what is compared, what is omitted and why, the verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def held(name: str, *workers: str, checksum: str = RIGHT, shard: str = "", **mor
 
 
 def worker(name: str, tensors: int, watched: int | None = None, **more: Any) -> dict[str, Any]:
-    """A worker of which so many tensors are known, of those that it watches."""
+    """A worker with this number of known tensors, of those that it watches."""
     usual = {"service": "api", "shard": "", "key": KEY}
     return {
         "worker": name,
@@ -84,7 +84,7 @@ def test_what_a_worker_lacks_is_a_difference_once_it_has_read_all() -> None:
     row = found["differing"][0]
     assert (row["generation"], row["checksum"], row["dtype"], row["shape"]) == (None, None, None, None)
     assert (row["checksum_against"], row["dtype_against"], row["shape_against"]) == (RIGHT, "float32", [8])
-    # Of what is not in the manifest there may be as much as one likes.
+    # Any number of tensors may be missing from the manifest.
     assert states(against(manifest("a"), document([worker("api/0", 2)], held("a", "api/0"), held("x", "api/0")))) == [
         ("equal", 1, 0, 0, {"not in the manifest": 1})
     ]
@@ -116,7 +116,7 @@ def test_checksums_of_another_key_are_not_compared_and_all_of_them_are_refused()
     assert found["not_comparable"] == {"key": 1}
     with pytest.raises(BrickdError, match=f"is of key {KEY}, these workers' checksums are of key {OTHER_KEY}: "):
         against(manifest("a"), document(workers[1:], tensors[1]))
-    # One that said nothing says nothing of its key.
+    # Without tensors, the key of a worker is irrelevant.
     assert states(against(manifest("a"), document([worker("api/1", 0, key=OTHER_KEY)]))) == [("unknown", 0, 0, 0, {})]
 
 

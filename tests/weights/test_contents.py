@@ -1,4 +1,4 @@
-"""What a record of a weight says of its tensor, whatever stands in it."""
+"""The content of a weight's record, for any bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brickd.shm.records import DTYPES, SLOT_BYTES
 
 
 def content_of(of: Tensor, extents: tuple[int, ...] = (1, 64)) -> bytes:
-    """What stands behind a record's head."""
+    """The bytes after a record's head."""
     return CheckedRecord(of, extents=extents).slots()[SLOT_BYTES:]
 
 

@@ -1,4 +1,4 @@
-"""Workers that a finding names read their weights again: at once, once for it, and not twice in a minute."""
+"""Workers that a finding names read their weights again: at once, once per finding, and not twice in a minute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ MLP_OF_U2 = BornAt("api", "mlp", 3, "u2", "NaN")
 
 
 def found(place: ServiceSite, *outliers: str) -> DivergentSite:
-    """A finding about three workers."""
     one, two = (KeptEvidence(uuid, b"", "", "") for uuid in ("u0", "u1"))
     case = Case(1, one, two)
     names = {f"u{n}": f"api/{n}" for n in range(3)}

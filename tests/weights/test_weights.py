@@ -1,4 +1,4 @@
-"""What many workers say of their weights, kept and compared."""
+"""The weights of many workers, kept and compared."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def states(judged: WeightsVerdict) -> dict[str, str]:
 
 
 def odd(judged: WeightsVerdict) -> list[tuple[str, int, str, list[str]]]:
-    """The tensors that differ: name, layer, why, who."""
+    """The tensors that differ: name, layer, why, workers."""
     return [(row.tensor.name, row.tensor.layer, row.why, [each.worker for each in row.odd]) for row in judged.differing]
 
 
@@ -127,7 +127,7 @@ def test_what_changed_in_all_to_the_same_is_no_damage_and_is_counted() -> None:
 
 
 def test_a_worker_that_was_restarted_with_what_the_others_loaded_again_is_equal() -> None:
-    """It counts from its own start; of what differs nothing is said across generations."""
+    """It counts from its own start; nothing is reported across generations."""
     weighed = several("api/0", "api/1", "api/2")
     for name, generation in (("api/0", 2), ("api/1", 2), ("api/2", 1)):
         weighed.add_weight(name, 9, "w", 0, generation=generation)
@@ -239,19 +239,19 @@ def test_damage_alone_is_no_other_shard() -> None:
     assert [(worker.name, worker.holds) for worker in weighed.judged().odd] == [("api/0.tp0", None)]
 
 
-# ---- workers that say wrongly where they stand
+# ---- workers with a wrong shard
 
 SHARDED = tuple(f"api/{replica}.tp{rank}" for replica in range(3) for rank in range(2))
 
 
 def add_as(weighed: Weighed, name: str, rank: int, tensors: int = 4) -> None:
-    """What a worker of that rank holds: some of its own, one that all have."""
+    """The tensors of a worker of that rank: some of its own, one that all have."""
     add_to_all(weighed, (name,), tensors, base=1000 * (rank + 1))
     weighed.add_weight(name, 5, "norm")
 
 
 def sharded(*more: str) -> Weighed:
-    """Three replicas in two parts, who say what they are, and others, of whom nobody has said anything."""
+    """Three replicas in two parts with their shards, and others without a shard."""
     weighed = several(*SHARDED, *more)
     for name in SHARDED:
         add_as(weighed, name, int(name[-1]))
@@ -339,14 +339,14 @@ def test_what_a_worker_lacks_is_said_once_it_has_read_all() -> None:
     judged = weighed.judged()
     assert [(each.missing, each.state) for each in judged.workers] == [
         (0, "disagrees"),
-        (0, "equal"),  # of which that tensor may be still to come
+        (0, "equal"),  # the rest may still come
         (1, "disagrees"),
     ]
     assert judged.workers[0].reasons == {}
 
 
 def lacking(*watched: int) -> Weighed:
-    """Workers that have read so many tensors of four or more, which are all that they watch."""
+    """Workers that have read these numbers of tensors, of four or more, which are all that they watch."""
     weighed = Weighed()
     for number, count in enumerate(watched):
         add_to_all(weighed, (weighed.add(f"api/{number}", watched=count),), count)
@@ -473,7 +473,7 @@ def test_numbers_that_nobody_can_have_are_shown_as_they_are() -> None:
 
 
 def placed(numbers: list[int], contents: list[int], rows: int, uses: int = 3) -> tuple[int, int, list[int]]:
-    """What comes of two records of tensors with these numbers, and of these contents."""
+    """The result of two records of tensors with these numbers and contents."""
     records = of_experts(2)
     wide = [array("Q", [0] * rows) for _ in range(3)]
     narrow = [array("I", [0] * rows) for _ in range(2)]
@@ -601,13 +601,13 @@ def test_what_has_no_room_is_counted_and_nothing_is_known_of_it() -> None:
     (worker,) = weighed.judged().workers
     assert 0 < worker.known < 12
     assert worker.refused == 100 - worker.known
-    weighed.add_weight("api/0", 7_777, "w", 0)  # the old one would be taken for it
+    weighed.add_weight("api/0", 7_777, "w", 0)  # the old one would be mistaken for it
     (after,) = weighed.judged().workers
     assert (after.known, after.refused) == (worker.known - 1, worker.refused + 1)
 
 
 def of_experts(count: int) -> bytes:
-    """Records of so many tensors, each of which holds something else."""
+    """Records of different tensors."""
     flags = _reader.CHECKED_WEIGHT | _reader.CHECKED_POSITION
     slots = np.tile(
         np.frombuffer(CheckedRecord(Sums(1), ticks=1, flags=flags).slots(), dtypes.dtype("checked")), (count, 1)
@@ -682,7 +682,7 @@ def test_what_a_worker_alone_holds_is_taken_in_whatever_order_its_tensors_come(g
 
 
 class Known:
-    """A worker that counts how often it is asked what a site is called."""
+    """A worker that counts the queries for a site's name."""
 
     uuid, service = "u", "api"
 
@@ -744,7 +744,7 @@ def test_what_was_not_read_again_for_two_periods_counts_as_read_at_load_only(eve
         (1, {"a": [10], "b": [13]}, 600),  # a load of 3 s
         (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s from the first to the second, which lasted 30 s
         (2, {"a": [10, 40], "b": [13]}, 30),  # the second has not read all
-        (4, {"a": [10, 100], "b": [13, 103]}, 31),  # 90 s for three scans, of 3 s each
+        (4, {"a": [10, 100], "b": [13, 103]}, 31),  # 90 s for three scans of 3 s each
         (0, {"a": [10]}, 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""Weights in a comparison of workers: what is not known of them yet, and what is said of them beside other evidence."""
+"""Weights in a comparison of workers: what is still unknown, and the report next to other evidence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from brickd.shm import _reader
 
 
 def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> list[CheckedRecord]:
-    """What a worker reads of its tensors, by name."""
+    """A worker's reads of its tensors, by name."""
     of = {"embed": EMBED, "norm": NORM, "mlp": MLP}
     return [
         CheckedRecord(
@@ -41,7 +41,7 @@ def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> li
 
 
 def watched(count: int) -> Mapping[int, Mapping[str, int]]:
-    """Two workers that watch so many."""
+    """Two workers that watch this number of tensors."""
     return {worker: {"weights": count, "scans": 1} for worker in range(2)}
 
 
@@ -150,7 +150,7 @@ def test_whoever_reads_more_tensors_than_a_ring_holds_is_not_called_equal(worker
     assert brickd("diff", "api", "--by", "weights", "--fail-on", "incomplete").returncode == 1
 
 
-# ---- beside other evidence
+# ---- next to other evidence
 
 
 ELSEWHERE = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in chain()]
@@ -235,7 +235,7 @@ def test_weights_that_differ_are_named_whatever_evidence_is_asked_for() -> None:
     assert reported["others"][-1]["verdict"] == "diverged"
 
 
-# ---- out of a recording
+# ---- in a recording
 
 RESCANS = f"""
 from array import array
@@ -261,12 +261,12 @@ pause()
 
 
 def records_in(path: Path) -> list[tuple[int, int]]:
-    """Where its chunks of records begin, and how long their bodies are."""
+    """The positions of its chunks of records, and the lengths of their bodies."""
     return [(at, len(body)) for kind, at, _, body in chunks(path) if kind == _reader.CHUNK_RECORDS]
 
 
 def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[int]]:
-    """Recordings of a worker that stands still and of what it does then, so many times; where each of that begins."""
+    """A recording of an idle worker, and one of its `times` rescans; and where each of these begins."""
     base, path = folder / "base.brick", folder / "w.brick"
     one = started(worker, RESCANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     written = []

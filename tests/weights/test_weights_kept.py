@@ -1,4 +1,4 @@
-"""What is known of weights outlives a daemon, and whoever differs is told."""
+"""What is known of weights outlives a daemon, and differences are reported."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_whatever_was_said_comes_back(reported: list[tuple[int, int, int, int]])
 
 
 def spoiled(behind: Any = lambda rest: rest, **of: Any) -> bytes:
-    """A whole file that says something else, in its line or in what stands behind it."""
+    """A whole file with a change in its line or after it."""
     prefix, line, rest = unframed("weights file", 1, encode("p-", made().numerics.weights)).split(b"\n", 2)
     document = json.loads(line)
     for name, change in of.items():
@@ -87,7 +87,7 @@ def spoiled(behind: Any = lambda rest: rest, **of: Any) -> bytes:
 
 
 def first(change: Any) -> Any:
-    """The workers, the first of which is changed."""
+    """The workers with a change of the first one."""
 
     def spoil(workers: dict[str, list[Any]]) -> dict[str, list[Any]]:
         uuid = next(iter(workers))
@@ -97,7 +97,7 @@ def first(change: Any) -> Any:
 
 
 def column(of: int, value: int) -> Any:
-    """Columns, in one of which the last row of the last worker says something else."""
+    """Columns with a change in the last row of the last worker."""
 
     def spoil(rest: bytes) -> bytes:
         columns = Holds("other").columns()
@@ -152,8 +152,8 @@ def column(of: int, value: int) -> Any:
         spoiled(lambda rest: rest + b"?"),
         spoiled(lambda rest: rest[:-4] + b"\xff" * 4),
         spoiled(lambda rest: b""),
-        spoiled(column(2, 0)),  # nothing is known of a tensor but what it held first
-        spoiled(column(4, 0)),  # or but what it holds
+        spoiled(column(2, 0)),  # only the first content of a tensor is known
+        spoiled(column(4, 0)),  # or only the present one
     ],
 )
 def test_what_does_not_add_up_is_refused(content: bytes) -> None:
@@ -188,11 +188,11 @@ def test_a_file_that_was_cut_or_changed_anywhere_is_refused(data: st.DataObject)
         decode("p-", bytes(content))
 
 
-# ---- what is told
+# ---- events
 
 
 class KeptLog:
-    """Workers, and what is told of them."""
+    """Workers, and the events about them."""
 
     def __init__(self) -> None:
         self.weighed, self.log = several(*THREE, watched=1), Log()
@@ -200,7 +200,7 @@ class KeptLog:
         self._looks = 0
 
     def logged(self) -> list[tuple[str, str | None, str, str | None]]:
-        """What a look tells that those before did not."""
+        """The new events of a look."""
         newest = self.log.since(0).newest
         self._looks += 1
         self._scales.take(Snapshot(self._looks * SECOND, 0, Survey(self.weighed.workers, [])))

@@ -1,4 +1,4 @@
-"""Weights are read and recorded in slices, when there is room, again when that is asked for, by whoever ends steps."""
+"""Weights are read and recorded in slices, if there is room, again on request, at the end of any step."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ ASKED = forge.place(PAGE, "control") + forge.later("control", "weights")
 
 
 def ask(of: Reading, number: int) -> None:
-    """As a daemon that wants all weights to be read anew."""
+    """Ask for all weights to be read again, like a daemon."""
     fd = os.open(SHM / of.file, os.O_RDWR)
     try:
         os.pwrite(fd, number.to_bytes(8, "little"), ASKED)
@@ -354,7 +354,7 @@ def test_threads_that_end_steps_at_once_record_each_tensor_once_in_a_scan(worker
 
 @pytest.fixture
 def engine(compiled: Compile) -> Path:
-    """An engine in C, which looks after a few microseconds whether its segment is still there."""
+    """An engine in C, which checks after a few microseconds whether its segment still exists."""
     return program(compiled, "weights", *ALERT, "-DBRICK_RESCAN_LEAST_NS=1")
 
 
@@ -380,7 +380,7 @@ def test_an_engine_without_a_time_between_scans_begins_one_200_times_as_late_as_
 ) -> None:
     with running(engine) as process:
         assert order(process, "l") == [5]
-        order(process, "aw")  # one such wait: 200 times what takes long on a loaded machine is very long
+        order(process, "aw")  # one such wait: 200 times a long time on a loaded machine
         assert reading(prefix).process["scans"] == 2
 
 

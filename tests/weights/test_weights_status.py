@@ -1,4 +1,4 @@
-"""Weights that differ where one looks first: on `status`, among its problems, in `--check`, in `workers`."""
+"""Weights that differ, on the first screens: in `status`, among its problems, in `--check`, in `workers`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_where_nobody_gives_weights_nothing_is_said_of_them(worker: Start, prefi
 
 
 def line(*judged: WeightsVerdict) -> str:
-    """What stands on the screen of a status where nobody compares anything else."""
+    """The line of a status without any other comparison."""
     services = [
         {"service": each.service, "workers": 0, "weights": views.summary(each), "input": None, "unseen": None}
         for each in judged
@@ -147,7 +147,7 @@ def test_of_several_services_the_sums_are_said() -> None:
     assert line(api, api).startswith("weights: 6 of 6 workers equal, 2 tensors (")
 
 
-# ---- who differs
+# ---- which workers differ
 
 
 def found(weighed: Weighed, *named: str) -> list[dict[str, Any]] | None:
@@ -222,7 +222,7 @@ def test_what_has_not_changed_is_compared_once_and_grows_older(monkeypatch: pyte
     assert len(weighing.judged(weighed.workers)[0].workers) == 2
 
 
-# ---- what was looked at
+# ---- what was compared
 
 
 def tensors(weighed: Weighed) -> dict[tuple[str, int], views.TensorSeen]:

@@ -1,4 +1,4 @@
-"""`brickd weights`, over workers that read their weights; and what becomes of that while daemons come and go."""
+"""`brickd weights`, over workers that read their weights, also while daemons come and go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from brickd.analysis.weights.manifest import BYTES_MAX
 from brickd.base.paths import runtime
 from brickd.base.units import NOBODY
 
-# Three tensors, of which a worker may change one, and read them again, as often as it is told to go on.
+# Three tensors; the worker may change one, and reads them again as often as told.
 WATCHES = """
 weights = {
     "layers.0.mlp.up.weight": array("f", [n + shift for n in range(64)]),
@@ -51,7 +51,7 @@ while True:
 def watching(
     worker: Start, *names: str, spoil: str = "pass", shift: float = 0, more: str = "{}", steps: bool = True, **of: str
 ) -> list[Worker]:
-    """Workers that have read their weights once, of one key."""
+    """Workers that have read their weights once, with one key."""
     program = "from array import array\n"
     program += f"at, shift, more, steps = {SCANS}, {shift}, {more}, {steps}\n"
     program += f"def spoil(weights): {spoil}\n" + WATCHES
@@ -77,7 +77,7 @@ def weights_document(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 def settled(daemon: Running, *names: str, tensors: int = 3) -> None:
-    """Wait until a daemon has heard what these have read."""
+    """Wait until a daemon has judged the reads of these workers."""
 
     def is_judged(answer: Any) -> bool:
         workers = {each["worker"]: each["tensors"] for each in answer["workers"]}
@@ -271,7 +271,7 @@ def test_a_daemon_tells_by_itself_who_differs(worker: Start) -> None:
 
 @contextmanager
 def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
-    """A socket in front of the daemon's, where the time that requests take does not matter.
+    """A socket in front of the daemon's, which makes the duration of requests irrelevant.
 
     The answer to a POST is held back until `after_order` has run. The next request gets the answer that the first
     request had at that moment.
@@ -346,7 +346,7 @@ def test_a_rescan_needs_a_daemon_and_no_recording() -> None:
 
 @contextmanager
 def again(daemon: Running, *, killed: bool) -> Iterator[Running]:
-    """The daemon ends, or is killed, and another takes its place."""
+    """End or kill the daemon, and start another."""
     if killed:
         daemon.kill()
     else:
@@ -430,7 +430,7 @@ def test_a_recording_has_what_was_known_when_it_began_and_what_was_read_meanwhil
     assert (row["relative_error"] is not None) == (degree == ["--values"])
     ended = brickd("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
     assert ended.returncode == 1
-    if degree == ["--redact"]:  # each has a key of its own
+    if degree == ["--redact"]:  # each has its own key
         assert "w.brick:api/0 differs from what it was, in layers.1.mlp.up.weight" in ended.stdout
         assert "0 comparisons: 0 identical, 1 diverged, 6 not comparable (key 6)" in ended.stdout
     else:
