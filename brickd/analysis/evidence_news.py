@@ -1,8 +1,8 @@
 """Events when a class of a service's evidence becomes unproven, and when it is proven again.
 
-Owns: when a change is reported, and those sentences. Must not know: how a verdict comes about, where what was reported
-is kept. Invariants: a change is reported once, also by the next daemon; a class is reported as proven
-only after it was reported as unproven; a service without a live worker is forgotten, so that stopping it is no news.
+Owns: when a change is reported, and the sentences. Must not know: how a verdict is formed, where the reported classes
+are stored. Invariants: a change is reported once, also across restarts of the daemon; a class is reported as proven
+only after it was reported as unproven; a service without a live worker is forgotten: stopping it is not an event.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ About = tuple[str | None, str]
 
 
 class EvidenceNews:
-    """Takes snapshots, and reports which classes are unproven.
+    """Takes snapshots; reports the classes that are unproven.
 
     Args:
-        reported: which ones the daemon before this one reported as unproven.
-        keep: called with all of them when they change.
+        reported: the classes that the previous daemon reported as unproven.
+        keep: called with all reported classes when they change.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class EvidenceNews:
         self._reported, self._keep = set(reported), keep
 
     def take(self, snapshot: Snapshot) -> None:
-        """Report what has changed in services that have a live worker."""
+        """Report changes in services that have a live worker."""
         workers = [worker for worker in snapshot.survey.workers if worker.together == 1]
         living = {each.service for each in workers if each.reading.alive}
         workers = [each for each in workers if each.service in living]
@@ -87,10 +87,10 @@ def _called(verdict: EvidenceVerdict) -> str:
 
 
 def plain(reported: Collection[About]) -> list[list[Any]]:
-    """As JSON has it."""
+    """The JSON of the reported classes."""
     return [[*about] for about in reported][:REPORTED_MAX]
 
 
 def of_document(rows: Any) -> frozenset[About]:
-    """What `plain` wrote."""
+    """Decode the output of `plain`."""
     return frozenset((optional(service, unicode), text(evidence)) for service, evidence in listed(rows, REPORTED_MAX))

@@ -1,9 +1,9 @@
-"""Verdict of a service by each class of evidence: equal, diverged or unproven.
+"""The verdict on a service by each class of evidence: equal, diverged or unproven.
 
-Owns: the three verdicts, over which window a comparison counts, why a class is unproven, the next command. Must not
-know: how workers are compared, screens. Invariants: a class in which nothing was compared is never equal; every
-unproven class has its reason in words; weights are equal only if none that a worker watches is unseen; a finding makes
-its class diverged, however old the comparison is.
+Owns: the three verdicts, how long a comparison counts, why a class is unproven, the next command. Must not know: how
+workers are compared, screens. Invariants: a class in which nothing was compared is never equal; every unproven class
+has a reason in words; weights are equal only if all that a worker watches are seen; a finding makes its class
+diverged, whatever the age of the comparison.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class EvidenceVerdict(NamedTuple):
     """The verdict by one class of evidence.
 
     Attributes:
-        service: None: of workers that were chosen by name.
+        service: None: of workers chosen by name.
         evidence: one of PROVEN_BY, or `run`.
         recorded: whether there is anything to compare.
-        looked_at: how many fingerprints, or tensors of weights, could have been compared.
-        compared: how many of them were.
-        not_comparable: how many were not, by reason.
-        window_ns: comparisons before that do not count; None: all that is known counts.
-        why: of an unproven class: the reason in words.
+        looked_at: the number of fingerprints, or tensors of weights, that could have been compared.
+        compared: the number of these that were compared.
+        not_comparable: the number of these that were not, by reason.
+        window_ns: only comparisons of this last period count; None: all known ones count.
+        why: the reason in words, of an unproven class.
         command: the next one to run; None: the class is equal.
     """
 
@@ -73,7 +73,7 @@ class EvidenceVerdict(NamedTuple):
         return self.verdict == "unproven"
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The verdict as JSON."""
         return {
             "service": self.service,
             "evidence": self.evidence,
@@ -89,12 +89,12 @@ class EvidenceVerdict(NamedTuple):
 
 
 class Comparisons(NamedTuple):
-    """What a service's verdicts are formed of.
+    """The input of a service's verdicts.
 
     Attributes:
         compared: the comparison of fingerprints; None: nothing compares them.
         weights: the comparisons of weights, of any services.
-        now_ns: since 1970; None: all that was ever compared counts.
+        now_ns: nanoseconds since 1970; None: comparisons of any age count.
         idle: why nothing compares fingerprints now, and the next command; None: something does.
     """
 
@@ -105,7 +105,7 @@ class Comparisons(NamedTuple):
 
 
 def verdicts(of: Comparisons, workers: Collection[Worker]) -> list[EvidenceVerdict]:
-    """The verdicts on the services of some workers, by each class."""
+    """The verdicts on the services of these workers, by each class."""
     weights = {each.service: each for each in of.weights}
     found = []
     by_service: dict[str, list[Worker]] = {}
@@ -159,7 +159,7 @@ def _is_late(worker: ComparedWorker) -> bool:
 
 
 def _partly(workers: Sequence[ComparedWorker]) -> str:
-    """What is not seen of the weights of the worker of which most is not, and in how many others something is not."""
+    """What is unseen in the worker with the most unseen weights, and how many others have some."""
     unseen = {
         worker.name: {"unread": worker.unread, "unreadable": worker.unreadable, "no_room": worker.refused}
         for worker in workers
@@ -213,12 +213,12 @@ def _counted(compared: Compared, service: str, now_ns: int | None) -> Fingerprin
 
 
 def proof_of(*, differ: bool, compared: int) -> Proof:
-    """The verdict of a class in which something differs, and so much was compared."""
+    """The verdict of a class with a difference, and this number compared."""
     return "diverged" if differ else "equal" if compared else "unproven"
 
 
 def uncompared(what: str, looked_at: int, reasons: Mapping[str, int]) -> str:
-    """That none of them was compared, and the reasons, the most frequent first."""
+    """The phrase that none was compared, with the reasons, the most frequent first."""
     most = sorted(reasons.items(), key=lambda each: -each[1])
     if [reason for reason, _ in most] in ([], ["alone"]):
         return f"0 of {plural(looked_at, what)} had a counterpart"

@@ -1,8 +1,8 @@
-"""Workers' weights as bytes, and the file in which a daemon keeps them.
+"""Workers' weights as bytes, and the file in which a daemon stores them.
 
-Owns: the form: a line of JSON, then the contents of tensors, then each worker's columns; and whose the file is. Must
-not know: where the file is, when it is written. Invariants: what is read is what was written, or it is refused with the
-reason; nothing in it is taken for true because it is there.
+Owns: the form: a line of JSON, then the contents of tensors, then the columns of each worker; the prefix that the file
+belongs to. Must not know: where the file is, when it is written. Invariants: invalid content is refused with a reason;
+every value is checked before it is used.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from brickd.base.json_values import I32_MAX, U64_MAX, composed, parsed, plain, t
 from brickd.base.state_file import framed, unframed
 from brickd.errors import CheckpointRefused
 
-_END = b"\n"  # of a line of JSON, which has none
+_END = b"\n"  # the end of the JSON line, which contains none
 
 
 def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> list[bytes]:
-    """Encode what `Weights.kept` returned, in pieces that follow one another."""
+    """Encode the result of `Weights.kept`, in consecutive pieces."""
     line = {
         "numbers": plain(list(contents)),
         "tensors": composed({service: found.text() for service, found in tensors.items()}),
-        # A worker may say that it dropped more, in sum, than a number here holds.
+        # The worker's sum of dropped records can exceed 64 bits.
         "workers": plain({uuid: (of.service, min(of.refused, U64_MAX), len(of)) for uuid, of in workers.items()}),
     }
     columns = [column.tobytes() for holds in workers.values() for column in holds.columns()]
@@ -35,13 +35,13 @@ def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], worker
 
 
 def parted(written: bytes) -> tuple[bytes, bytes]:
-    """Split into the line and what follows it."""
+    """Split into the JSON line and the rest."""
     line, _, rest = written.partition(_END)
     return line, rest
 
 
 def read(line: Any, rest: bytes) -> Weights:
-    """Decode a parsed line, and what follows it; a ValueError, or another error, if invalid."""
+    """Decode a parsed line and the rest; a ValueError, or another error, if invalid."""
     left = BytesIO(rest)
     found = Weights.of_kept(
         {whole(number, 1): left.read(CONTENT_BYTES) for number in line["numbers"]},
@@ -73,15 +73,15 @@ _KIND = "weights file"
 
 
 def encode(prefix: str, weights: Weights) -> bytes:
-    """The file's content; for the thread that takes. `prefix` begins the names of the segments."""
+    """Encode the file in the thread that calls `take`. `prefix`: of the segments' names."""
     return framed(_KIND, VERSION, [plain(prefix).encode(), _END, *pieces(*weights.kept())])
 
 
 def decode(prefix: str, content: bytes) -> Weights | None:
-    """Decode what `encode` made; None: it is of other segments.
+    """Decode the output of `encode`; None: it is for segments with another prefix.
 
     Raises:
-        CheckpointRefused: it is invalid, or not whole, or of a later brickd.
+        CheckpointRefused: it is invalid, incomplete, or of a later brickd.
     """
     whose, _, rest = unframed(_KIND, VERSION, content).partition(_END)
     try:

@@ -1,8 +1,8 @@
-"""The contents of tensors, as their fingerprints show them: one copy of equal ones.
+"""The contents of tensors, as their fingerprints show them: equal contents are stored once.
 
-Owns: when two tensors are equal, what is kept of one, what of that is shown. Must not know: whose they are. Invariants:
-tensors are equal by checksum, number of elements, shape and dtype alone, for statistics and sketch may differ in their
-last bits between processors; a content without a holder goes.
+Owns: when two tensors are equal, which part of a fingerprint is stored, which part is shown. Must not know: which
+worker or tensor has a content. Invariants: tensors are equal if checksum, number of elements, shape and dtype are;
+statistics and sketch can differ in the last bits between processors; a content without a holder is removed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import NamedTuple
 from brickd.shm import _reader
 from brickd.shm.records import DTYPES, SLOT_BYTES
 
-CONTENT_BYTES = 3 * SLOT_BYTES  # of a record's slots all but the first
-COST_BYTES = 2 * CONTENT_BYTES  # what one takes here, roughly
+CONTENT_BYTES = 3 * SLOT_BYTES  # all slots of a record but the first
+COST_BYTES = 2 * CONTENT_BYTES  # approximate memory per content
 
 # brick_output and brick_tensor_sums of brick_shm.h.
 _OUTPUT = struct.Struct("<8xI4x6Q")
@@ -26,7 +26,7 @@ _DIMS_MAX = 6
 
 
 class TensorContent(NamedTuple):
-    """A tensor's fingerprint, as far as it can be shown."""
+    """The fingerprint of a tensor, without its sketch."""
 
     checksum: int
     elements: int
@@ -40,13 +40,13 @@ class TensorContent(NamedTuple):
 
     @property
     def form(self) -> tuple[str, int, int]:
-        """What must be equal for two to be comparable."""
+        """What must be equal before two contents can be compared."""
         return self.dtype, self.shape_digest, self.elements
 
 
 @functools.lru_cache(maxsize=4_096)
 def content(record: bytes) -> TensorContent:
-    """Decode what follows the head of a record."""
+    """Decode the part of a record after its head."""
     dims, *shape = _OUTPUT.unpack_from(record, 0)
     checksum, elements, _, l2, _, _, nan, pos_inf, neg_inf, digest, dtype = _SUMS.unpack_from(record, SLOT_BYTES)
     name = DTYPES[dtype] if 0 < dtype < len(DTYPES) else None
@@ -55,10 +55,10 @@ def content(record: bytes) -> TensorContent:
 
 
 class ContentStore:
-    """One copy of each content that is held, by a number that is not 0.
+    """One copy of each held content, by a number that is not 0.
 
     Attributes:
-        numbers: by what makes contents equal.
+        numbers: by the identity of the content.
         uses: the number of holders, by number.
     """
 
@@ -79,29 +79,29 @@ class ContentStore:
         return {number: self._records[number] for number in self.numbers.values()}
 
     def take(self, records: bytes, most: int) -> array[int]:
-        """Store what the tensors of records hold; the contents' numbers, 0 without room.
+        """Store the contents in some records; return their numbers, 0 where there is no room.
 
-        The caller then holds the new ones or clears them. `most`: the limit of contents.
+        The caller must then count a holder of each new one, or clear it. `most`: the limit of contents.
         """
         numbers = array("I", _reader.weights_held(records, self.numbers, self._records, self._free, most))
         self.uses.frombytes(bytes((len(self._records) - len(self.uses)) * self.uses.itemsize))
         return numbers
 
     def copy(self) -> ContentStore:
-        """A copy to read while this one changes."""
+        """A copy to read while the original changes."""
         other = ContentStore()
         other.numbers, other._records = self.numbers.copy(), self._records.copy()
         other.uses, other._free = self.uses[:], self._free.copy()
         return other
 
     def release(self, number: int, times: int) -> None:
-        """Count fewer holders of a content, and drop it with the last; 0 is nothing."""
+        """Remove some holders of a content, and the content with the last one; 0 has no effect."""
         if number:
             self.uses[number] -= times
             self.clear((number,))
 
     def clear(self, numbers: Iterable[int]) -> None:
-        """Drop those of these contents that nobody holds."""
+        """Remove the contents without a holder among these."""
         for number in numbers:
             if self._records[number] and not self.uses[number]:
                 del self.numbers[identity(self._records[number])]
@@ -110,5 +110,5 @@ class ContentStore:
 
 
 def identity(record: bytes) -> bytes:
-    """What equal contents have in common: checksum, elements; shape, dtype."""
+    """The bytes that equal contents share: checksum, elements, shape, dtype."""
     return record[SLOT_BYTES : SLOT_BYTES + 16] + record[SLOT_BYTES + 52 : SLOT_BYTES + 57]

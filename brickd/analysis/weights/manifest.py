@@ -1,7 +1,7 @@
-"""The expected weights in a file: checksums that workers are compared with.
+"""The expected weights in a file: checksums to compare workers with.
 
-Owns: the form of a manifest. Must not know: who is compared with one, screens. Invariants: the file's content is
-hostile input; it says one thing of each tensor; it is written whole or not at all.
+Owns: the form of a manifest. Must not know: which workers are compared, screens. Invariants: the file's content is
+hostile input; it has one entry for each tensor; it is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Document = Mapping[str, Any]
 
 
 class TensorKey(NamedTuple):
-    """Which tensor of which shard."""
+    """A tensor of a shard."""
 
     shard: str
     tensor: str
@@ -47,7 +47,7 @@ class ExpectedContent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of a file; `key` names the key of the checksums, None: none was needed."""
+    """The content of the file; `key`: the name of the key of the checksums, None: without a key."""
 
     key: str | None
     service: str
@@ -55,10 +55,10 @@ class Manifest:
 
 
 def save(path: Path, tensors: Sequence[Document]) -> Manifest:
-    """Write the content of the view `weights` as a manifest.
+    """Write the result of the view `weights` as a manifest.
 
     Raises:
-        BrickdError: the workers do not all hold the same, or the file cannot be written.
+        BrickdError: the workers' weights are not all equal, or the file cannot be written.
     """
     keys = {tensor["key"] for tensor in tensors}
     services = {tensor["service"] for tensor in tensors}
@@ -108,7 +108,7 @@ def _encoded(manifest: Manifest) -> bytes:
 
 
 def load(path: Path) -> Manifest:
-    """Read a manifest; a BrickdError if the file is none."""
+    """Read a manifest; a BrickdError if the file is not one."""
     try:
         content = _read(path)
     except OSError as error:

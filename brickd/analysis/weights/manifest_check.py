@@ -1,7 +1,7 @@
 """Workers compared with a manifest.
 
-Owns: the result as a document. Must not know: where workers' weights come from, files, screens. Invariants: what is
-compared is compared exactly; checksums of another key are not; what was not compared is counted by the reason.
+Owns: the result as a document. Must not know: where workers' weights come from, files, screens. Invariants: only
+checksums with the key of the manifest are compared; the tensors not compared are counted by reason.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from brickd.errors import BrickdError
 
 
 def against(manifest: Manifest, document: Document) -> dict[str, Any]:
-    """Compare every worker of the view `weights`, with all tensors, with a manifest.
+    """Compare all workers in the view `weights` (with all tensors) with a manifest.
 
     Raises:
-        BrickdError: all their checksums are of another key.
+        BrickdError: all their checksums have another key.
     """
     workers = [worker for worker in document["workers"] if worker["tensors"]]
     if workers and all(worker["key"] != manifest.key for worker in workers):
@@ -68,7 +68,7 @@ def _worker(
                 differing += 1
                 rows.append(_row(worker, tensor, content))
     whole = worker["tensors"] >= worker["tensors_watched"] > 0 and worker["key"] == manifest.key
-    missing = sorted(expected.keys() - held.keys(), key=str) if whole else []  # another shard's are not expected
+    missing = sorted(expected.keys() - held.keys(), key=str) if whole else []  # those of other shards are not expected
     rows += [_row(worker, place._asdict() | _LACKING, expected[place]) for place in missing]
     differing += len(missing)
     state = "differs" if differing else "equal" if compared else "not comparable" if held else "unknown"

@@ -1,8 +1,8 @@
-"""All workers' weights compared: once per change, and reported when the verdict changes.
+"""Comparison of all workers' weights: once per change, reported when the verdict changes.
 
-Owns: whose weights are compared, when there is anything to compare, which differences are reported. Must not know: how
-two workers are compared. Invariants: any thread may ask; a worker that differs is reported once, and once more when it
-is equal again.
+Owns: which workers' weights are compared, when there is something to compare, which differences are reported. Must not
+know: how two workers are compared. Invariants: safe in any thread; a worker that differs is reported once, and again
+when it is equal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def watching(workers: Sequence[Worker]) -> list[Worker]:
 
 
 class Weighing:
-    """Compares all weights that a daemon knows."""
+    """Compares all weights in the daemon's memory."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -49,21 +49,21 @@ class Weighing:
 
 
 def _about(worker: Worker) -> tuple[object, ...]:
-    """All of a worker that a comparison rests on."""
+    """All properties of a worker that a comparison depends on."""
     process = worker.reading.process
     counts = process["weights"], process["scans"], process["key"], refused(worker)
     return worker.name, worker.reading.uuid, worker.reading.alive, *counts
 
 
 class Scales:
-    """Takes snapshots, and reports which workers differ."""
+    """Takes snapshots; reports the workers that differ."""
 
     def __init__(self, weighing: Weighing, log_event: LogEvent) -> None:
         self._weighing, self._log_event = weighing, log_event
         self._differ: dict[tuple[str, str], ComparedWorker] = {}
 
     def take(self, snapshot: Snapshot) -> None:
-        """Report what has changed in services that have a live worker."""
+        """Report changes in services that have a live worker."""
         workers = snapshot.survey.workers
         living = {each.service for each in workers if each.reading.alive}
         judged = [each for each in self._weighing.judged(workers) if each.service in living]
@@ -82,7 +82,7 @@ class Scales:
 
     def _log_equal(self, was: ComparedWorker, judged: list[WeightsVerdict]) -> None:
         now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
-        if now is None or now.state != "equal":  # it ended, or its peers did: nothing shows that it recovered
+        if now is None or now.state != "equal":  # it or its replicas ended: not a recovery
             return
         text = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
         command = f"brickd weights {as_argument(was.service)}"

@@ -1,16 +1,21 @@
-"""Workers that hold the same shard of a model's weights, side by side, tensor by tensor.
+"""Workers that hold the same shard of a model, compared tensor by tensor.
 
-Owns: when two tensors may be compared, which of several is the odd one. Must not know: how records came here, screens.
-Invariants: what is compared is compared exactly, and within one service, shard and key; only within a generation can it
-differ, for another one may hold something else, or, counted from each worker's own start, the same: a tensor of another
-dtype or shape than its replicas' is another one, for who computes with it answers otherwise, and so does who has read
-all and lacks one; of three or more the majority says who is odd, of two only what else is known of one of them; the
-order of workers changes nothing but the order of what is found.
+Owns: when two tensors may be compared, which of several workers is the outlier. Must not know: how records arrive,
+screens.
 
-A tensor that is lacking is a difference, though a worker may lack it and be well: the stage of a pipeline that does not
-say which one it is, a replica beside one that has loaded an adapter. They answer otherwise than those beside them, as
-shards do that do not say which they are, and who runs them can say so: by coordinates, or by the name of a generation.
-Of who has loaded a model without its scales nothing else tells.
+Invariants:
+- Tensors are compared exactly, and only within one service, shard and key.
+- Only within a generation can tensors differ. Tensors of two generations can be equal: workers count generations from
+  their own start.
+- A tensor of another dtype or shape differs, for the worker's output differs. So does a tensor that a worker lacks
+  after it has read all.
+- The majority of three or more workers decides which ones are outliers. Without a majority, these are the workers that
+  changed in place, or else those that hold another shard's tensors, if the others do not.
+- The order of workers changes only the order of the findings.
+
+A missing tensor is a difference although a correct worker can lack it: a pipeline stage that does not declare its
+coordinates, or a replica next to one with an adapter loaded. Such workers can declare coordinates or name the
+generation. Nothing else would show a worker that loaded a model without its scales.
 """
 
 from __future__ import annotations
@@ -28,13 +33,13 @@ from brickd.analysis.weights.worker_tensors import Holds
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 
-_RESCAN_TIMES = 200  # of brick_agent: how long the last scan took, until the next one begins
+_RESCAN_TIMES = 200  # in brick_agent: the next scan begins after this many times the length of the last
 
 
 def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
-    """Compare the workers of each service: those that live, or else those that do not.
+    """Compare the workers of each service: its live ones, or if there are none, the others.
 
-    The caller passes a copy of the weights that nobody changes.
+    `weights` must be a copy that does not change.
     """
     return [_service(weights, service, _present(among)) for service, among in _services(workers).items()]
 
@@ -95,7 +100,7 @@ def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> Weigh
 
 
 def _alone(where: tuple[int, str], groups: Mapping[tuple[int, str], Group]) -> str:
-    """Why a worker without a replica is not compared."""
+    """The reason why a worker without a replica is not compared."""
     key, shard = where
     return "key" if any(shard == other and key != other_key for other_key, other in groups) else "alone"
 
@@ -142,10 +147,10 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
 
 
 def _interval(holds: Holds, scans: int) -> float:
-    """How many ticks pass from one scan to the next, as its readings show.
+    """The ticks from one scan to the next, estimated from the times of its readings.
 
-    After the load it is not known: by default the next scan begins after 200 times as long as the load took. A scan
-    that shares the time with the steps of a worker may last as long as the time between two.
+    After the load they are not known: by default the next scan begins after 200 times the length of the load. A scan
+    that shares its time with the worker's steps can last as long as the time between two scans.
     """
     ticks = list(compress(holds.ticks, holds.now))
     spread = max(ticks) - min(ticks)
@@ -163,7 +168,7 @@ def _plan(worker: Worker) -> tuple[int, int]:
 def refused(worker: Worker) -> int:
     """An upper bound of the unreadable tensors of a worker that has read all of its weights.
 
-    The worker counts them each time that it tries, and those of its checksums, too.
+    The worker counts a tensor at each attempt. The count includes unreadable tensors in its checksums.
     """
     process = worker.reading.process
     return min(process["weights"], process["tensors_refused"]) if process["scans"] else 0
@@ -183,7 +188,7 @@ class _Shard:
                 self._judge(number, tensor)
 
     def _is_equal(self, number: int) -> bool:
-        """Whether all hold the same of one generation, as they do of nearly all tensors; counts it."""
+        """Whether all hold an equal tensor of one generation, as is usual; count it then."""
         first, *others = self._group
         now = first.now(number)
         if not now or any(each.now(number) != now for each in others):
@@ -206,14 +211,14 @@ class _Shard:
             generations[each.holds.generations[number]].append(each)
             each.counts["changed"] += each.changed(number)
         for generation, classes in generations.items():
-            own = any(each.elsewhere is None for each in classes)  # and not of another shard alone
+            own = any(each.elsewhere is None for each in classes)  # not only workers with another shard's tensors
             lacking = [each for each in self._group if own and each.lacks(number, generation)]
             if size(classes) + size(lacking) > 1:
                 self._compare(number, tensor, generation, [*classes, *lacking])
                 continue
             (only,) = classes
             if any(each is not only and each.now(number) == only.now(number) for each in here):
-                self.compared.add(number)  # by whatever number its load goes, it is what others hold
+                self.compared.add(number)  # equal to another worker's, which counts another generation
                 only.counts["compared"] += 1
                 continue
             alone = self._alone if self._group == [only] else "missing"
@@ -258,12 +263,12 @@ class _Shard:
 
 
 def _of_one_shape(one: bytes, other: bytes) -> bool:
-    """Whether both exist and their sketches, of elements and not bytes, are of the same ones."""
+    """Whether both exist and have the same shape; their sketches do not depend on the dtype."""
     return bool(one and other) and content(one).form[1:] == content(other).form[1:]
 
 
 def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """The reason who is odd, and what the others hold; 0: nothing, for most of them lack it.
+    """The reason, and the content of the reference; 0: none, for most workers lack the tensor.
 
     A worker that lacks a tensor has no vote on its content.
     """
@@ -279,7 +284,7 @@ def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why,
 
 
 def _among(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """The same among workers that hold the tensor."""
+    """The reason and the reference among the workers that hold the tensor."""
     count = sum(map(size, contents.values()))
     most = max(contents, key=lambda now: size(contents[now]))
     if count > 2 and 2 * size(contents[most]) > count:

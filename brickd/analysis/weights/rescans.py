@@ -1,8 +1,8 @@
-"""Workers that evidence names have their weights read again.
+"""The workers that findings name: their weights are read again.
 
-Owns: which workers are due, once for each finding that names them, and the limit of the rate. Must not know: how a
-worker is asked, segments. Invariants: a worker is due at most once a minute, and what names it meanwhile waits; any
-thread may name workers; a finding of an earlier daemon names no worker again.
+Owns: which workers are due, once for each finding that names them, and the rate limit. Must not know: how a worker is
+asked, segments. Invariants: a worker is due at most once a minute, and findings wait in the meantime; safe in any
+thread; findings of an earlier daemon make no worker due.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ APART_NS = 60 * SECOND
 
 
 class Due(NamedTuple):
-    """Workers that are to be asked now, by uuid, and why."""
+    """Workers to ask now, by uuid, and the reason."""
 
     service: str
     why: str
@@ -33,7 +33,7 @@ class Rescans:
     """The workers whose weights are to be read again."""
 
     def __init__(self, findings: Iterable[DivergentSite] = (), births: Iterable[BornAt] = ()) -> None:
-        """Begin with findings whose workers were asked already."""
+        """`findings`, `births`: those whose workers have been asked already."""
         self._lock = threading.Lock()
         self._named: dict[Hashable, frozenset[str]] = {each.place: _workers(each) for each in findings}
         self._born = frozenset(births)
@@ -42,7 +42,7 @@ class Rescans:
         self._seen: object = None
 
     def look(self, findings: Mapping[ServiceSite, DivergentSite]) -> None:
-        """Take the findings of the comparison by input; the same mapping again is nothing new."""
+        """Take the findings of the comparison by input; the same mapping as before is skipped."""
         if findings is self._seen:
             return
         self._seen = findings
@@ -53,7 +53,7 @@ class Rescans:
             self.name(each.place, each.place.service, _workers(each), f"{where(each.place)} differs")
 
     def look_born(self, births: Collection[BornAt]) -> None:
-        """Take the NaN and infinities that were born in workers: a new site names its worker."""
+        """Take the NaN and infinities that began in workers: a new site names its worker."""
         before, self._born = self._born, frozenset(births)
         with self._lock:
             for each in (each for each in births if each not in before):
@@ -67,13 +67,13 @@ class Rescans:
             self._named[about] = frozenset(workers)
 
     def retain(self, services: Collection[str]) -> None:
-        """Drop what names workers of other services, of whose weights nothing is known."""
+        """Forget the findings on weights of other services."""
         with self._lock:
             for gone in [about for about in self._named if isinstance(about, str) and about not in services]:
                 del self._named[gone]
 
     def due(self, now_ns: int) -> Sequence[Due]:
-        """The workers that are due, which counts as asking them."""
+        """Return the workers that are due; they count as asked."""
         with self._lock:
             self._asked_ns = {uuid: at_ns for uuid, at_ns in self._asked_ns.items() if now_ns - at_ns < APART_NS}
             groups: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -88,18 +88,18 @@ def _site(at: BornAt) -> str:
 
 
 def _workers(finding: DivergentSite) -> frozenset[str]:
-    """The outliers; without a majority, all."""
+    """The outliers, or without a majority all workers."""
     return frozenset(finding.outliers or finding.workers)
 
 
 class WeightDoubts:
-    """Takes snapshots, and names the workers whose weights differ or disagree."""
+    """Takes snapshots; names the workers whose weights differ or disagree."""
 
     def __init__(self, weighing: Weighing, rescans: Rescans) -> None:
         self._weighing, self._rescans = weighing, rescans
 
     def take(self, snapshot: Snapshot) -> None:
-        """Name them."""
+        """Name these workers of a snapshot."""
         judged = self._weighing.judged(snapshot.survey.workers)
         self._rescans.retain({each.service for each in judged})
         for each in judged:

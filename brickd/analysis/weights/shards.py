@@ -1,8 +1,8 @@
 """Replicas: workers grouped by the shard of a model that they declare.
 
-Owns: what of a worker's coordinates tells shards apart, which workers are the same in all that is known of them, who
-holds what is another shard's. Must not know: when two tensors differ. Invariant: workers of other keys never share a
-shard, for their checksums cannot be compared.
+Owns: which coordinates identify a shard, which workers have equal tensors, which workers hold another shard's tensors.
+Must not know: when two tensors differ. Invariant: workers with different keys are never in one group, for their
+checksums cannot be compared.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from brickd.analysis.weights.worker_tensors import Holds
 from brickd.model.workers import Worker
 
 _OF_A_SHARD = re.compile(r"(tp|pp|ep)\d+")
-_MUCH_THE_SAME = 0.5  # norms and biases are the same in all shards, and far fewer than half of the tensors
-_OF_A_REPLICA = re.compile(r"(dp|cp|sp)\d+")  # ranks of a context or of a sequence have other tokens, the same weights
+_MUCH_THE_SAME = 0.5  # norms and biases are equal in all shards: far fewer than half of the tensors
+_OF_A_REPLICA = re.compile(r"(dp|cp|sp)\d+")  # context and sequence ranks have other tokens, but the same weights
 
 
 def shard_of(coordinates: str) -> str:
-    """The coordinates of the shard: without `dp`, `cp`, `sp`, and a first part that is no shard.
+    """The coordinates without `dp`, `cp`, `sp`, and without a first part that names no shard.
 
     >>> shard_of("0.tp3.pp1"), shard_of("tp3"), shard_of("dp1.tp0"), shard_of("0.cp1.tp2"), shard_of("blue")
     ('pp1.tp3', 'tp3', 'tp0', 'tp2', '')
@@ -40,10 +40,10 @@ class Alike:
     """Workers of one shard and key with the same known tensors.
 
     Attributes:
-        whole: the generation of all that they hold, if they have read all; None: a tensor may be still to come.
+        whole: the generation of all their tensors, if they have read all; None: a tensor can be still missing.
         counts: of tensors, by the fields of `ComparedWorker`.
-        reasons: why tensors were not compared.
-        elsewhere: the other shard whose tensors they hold, if they do.
+        reasons: why tensors were not compared, with counts.
+        elsewhere: the other shard whose tensors they hold; None: they hold their own.
     """
 
     def __init__(self, key: int, shard: str, holds: Holds, whole: int | None) -> None:
@@ -58,26 +58,26 @@ class Alike:
         return self.holds.now[number] if number < len(self.holds) else 0
 
     def changed(self, number: int) -> bool:
-        """Whether a tensor has changed in this generation."""
+        """Whether a tensor has changed within its generation."""
         now = self.now(number)
         return now != 0 and now != self.holds.firsts[number]
 
     def lacks(self, number: int, generation: int) -> bool:
         """Whether they have all of a generation, but not this tensor.
 
-        Of workers that hold another shard's tensors it is False: they have a headline of their own.
+        False for workers that hold another shard's tensors: they have a headline of their own.
         """
         return self.whole == generation and self.elsewhere is None and not self.now(number)
 
     def shared(self, other: Alike) -> float:
-        """The part of its tensors that the other one has as well, from 0 to 1."""
+        """The fraction of its tensors that the other holds, too, from 0 to 1."""
         theirs = other.holds.now
         mine = [(number, now) for number, now in enumerate(self.holds.now) if now]
         return sum(number < len(theirs) and theirs[number] == now for number, now in mine) / max(1, len(mine))
 
 
 def without_gone(holds: Holds, watched: int) -> Holds:
-    """The tensors without the longest unread ones, if the worker now watches fewer than known."""
+    """The tensors; without those unread for longest if the worker now watches fewer."""
     if not 0 < watched < holds.known:
         return holds
     left = holds.copy()
@@ -88,7 +88,7 @@ def without_gone(holds: Holds, watched: int) -> Holds:
 
 
 def size(several: Sequence[Alike]) -> int:
-    """The number of workers in some groups."""
+    """The number of workers in all these."""
     return sum(len(each.workers) for each in several)
 
 
@@ -96,9 +96,9 @@ Group = list[Alike]
 
 
 def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str], Group]:
-    """Workers of one service by key and shard, without those that sent no weights."""
+    """The workers of one service that sent weights, by key and shard."""
     found: dict[tuple[int, str], dict[object, Alike]] = defaultdict(dict)
-    wholes: dict[object, int | None] = {}  # of those of which the same is known it is asked once
+    wholes: dict[object, int | None] = {}  # computed once for workers with equal columns
     for worker in workers:
         process = worker.reading.process
         holds = weights.of(worker.reading.uuid)
@@ -118,23 +118,23 @@ def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str]
 
 
 def _whole(holds: Holds, watched: int, scans: int) -> int | None:
-    """The generation of all that a worker holds, if it has read all, and all has arrived."""
+    """The generation of all that a worker holds, if it has read all and all has arrived."""
     generations = [generation for generation, now in zip(holds.generations, holds.now, strict=True) if now]
     complete = scans > 0 and 0 < watched <= len(generations)
     return generations[0] if complete and len(set(generations)) == 1 else None
 
 
 def _usual(group: Group) -> Alike | None:
-    """What more than half of a shard's workers hold."""
+    """The group of more than half of a shard's workers."""
     most = max(group, key=lambda each: len(each.workers))
     return most if 2 * len(most.workers) > size(group) else None
 
 
 def _place(groups: Mapping[tuple[int, str], Group]) -> None:
-    """Find workers that hold all tensors of another shard, beside others that do not.
+    """Find workers that hold all tensors of another shard, while others of their shard do not.
 
-    If those beside it hold most of that, too, the two shards are much the same, as those of ranks that have few
-    experts of their own are: then it proves nothing that one of them holds all of it.
+    Two shards can be almost equal, such as ranks that have few experts of their own. Then the other workers of the
+    shard hold most of these tensors, too, and the match proves nothing.
     """
     usual = {where: _usual(group) for where, group in groups.items()}
     for (key, shard), group in groups.items():

@@ -1,8 +1,8 @@
-"""Workers' weights: of each tensor the newest fingerprint, and the first of its generation.
+"""Workers' weights: the newest fingerprint of each tensor, and the first of its generation.
 
-Owns: who holds what, and how much is kept. Must not know: who is a replica of whom, files. Invariants: what is equal
-is kept once, whoever holds it; of what finds no room nothing is known, and it is counted; a tensor that is read again
-and has not changed, as nearly all, costs no more than a note of the time.
+Owns: which worker holds which content, and the limit of memory. Must not know: which workers are replicas, files.
+Invariants: equal contents are stored once for all workers; records without room are counted, and their tensors are
+unknown; a tensor that is read again unchanged, as nearly all are, costs only an update of its time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ RECORD_BYTES = SLOT_BYTES + CONTENT_BYTES
 _HEAD = struct.Struct("<8xI4xQQQ22xBx")
 _NO_HEAD = bytes(SLOT_BYTES)
 _NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
-_NOTHING = -1  # no number
+_NOTHING = -1  # not a number of a tensor
 
 
 class WeightsProducer(Protocol):
-    """The worker that records come from."""
+    """The worker that wrote the records."""
 
     uuid: str
     service: str
@@ -48,11 +48,11 @@ class WeightsProducer(Protocol):
 
 
 class Weights:
-    """The weights of many workers; any thread may ask, one takes.
+    """The weights of many workers; any thread may read, one thread calls `take`.
 
     Attributes:
         changes: a number that grows with each change.
-        news: one that grows when more changes than when tensors were last read.
+        news: one that does not grow when only reading times change.
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
@@ -64,7 +64,7 @@ class Weights:
         self._lock = threading.Lock()
 
     def take(self, producer: WeightsProducer, records: bytes) -> None:
-        """Take whole records of weights in order."""
+        """Take complete records of weights, in order."""
         with self._lock:
             tensors, holds = self._of(producer.uuid, producer.service)
             numbers = array("i", _reader.weights_of(records, producer.digests, tensors.numbers))
@@ -78,7 +78,7 @@ class Weights:
             self._know(producer.uuid, holds, tensors)
 
     def merge(self, other: Weights, mark: str = "") -> None:
-        """Add what others know, under uuids with a mark before them."""
+        """Add the weights of another store, with a mark before each uuid."""
         with self._lock:
             for uuid, theirs in other._workers.items():
                 tensors, holds = self._of(mark + uuid, theirs.service)
@@ -93,7 +93,7 @@ class Weights:
                 self._know(mark + uuid, holds, tensors)
 
     def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
-        """The number of a tensor; _NOTHING if there are too many."""
+        """The number of a tensor; _NOTHING above the limit."""
         number = tensors.number(tensor)
         if number is None:
             holds.refused += 1
@@ -102,7 +102,7 @@ class Weights:
         return number
 
     def _of(self, uuid: str, service: str) -> tuple[Tensors, Holds]:
-        """The tensors and holdings of a worker, new ones if nothing is known."""
+        """The tensors of a service and the holdings of a worker; new ones if it is unknown."""
         tensors, holds = self._tensors.get(service), self._workers.get(uuid)
         return Tensors() if tensors is None else tensors, Holds(service) if holds is None else holds
 
@@ -125,7 +125,7 @@ class Weights:
         self.changes += 1
 
     def retain(self, uuids: Collection[str]) -> None:
-        """Forget all other workers."""
+        """Remove all other workers."""
         with self._lock:
             for uuid in [uuid for uuid in self._workers if uuid not in uuids]:
                 holds = self._workers.pop(uuid)
@@ -139,9 +139,10 @@ class Weights:
                 del self._tensors[service]
 
     def lose(self, uuid: str, records: int, until: int | None = None) -> None:
-        """Count lost records of a worker, any of which may have been of its weights.
+        """Count lost records of a worker; any of them may have been of its weights.
 
-        None was lost at the worker's tick `until` or later: what it has read since then is known. None: not known.
+        All were lost before the worker's tick `until`: what it has read since then is known. None: that tick is
+        unknown.
         """
         with self._lock:
             holds = self._workers.get(uuid)
@@ -153,14 +154,14 @@ class Weights:
                 self.news += 1
 
     def kept(self) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
-        """Contents by number, tensors by service, workers by uuid; for the thread that takes."""
+        """Contents by number, tensors by service, workers by uuid, in the thread that calls `take`."""
         return self.contents.all(), self._tensors, self._workers
 
     @classmethod
     def of_kept(
         cls, contents: Mapping[int, bytes], tensors: Mapping[str, Sequence[Tensor]], workers: Mapping[str, Holds]
     ) -> Weights:
-        """Restore what `kept` returned; a ValueError if it is inconsistent."""
+        """Restore the result of `kept`; a ValueError if it is inconsistent."""
         made = cls()
         for service, found in tensors.items():
             numbered = made._tensors[service] = Tensors()
@@ -171,7 +172,7 @@ class Weights:
                 raise ValueError(f"content {number} of {len(content)} bytes, wanted are {CONTENT_BYTES}")
         records = b"".join(_NO_HEAD + content for content in contents.values())
         numbers = {0: 0} | dict(zip(contents, made.contents.take(records, len(contents)), strict=True))
-        columns: dict[bytes, array[int]] = {}  # replicas have the same
+        columns: dict[bytes, array[int]] = {}  # replicas have equal ones
         times: Counter[bytes] = Counter()
         for uuid, holds in workers.items():
             if len(holds) > len(made.tensors(holds.service)):
@@ -196,7 +197,7 @@ class Weights:
         return made
 
     def of(self, uuid: str) -> Holds | None:
-        """The tensors of a worker; None if nothing is known."""
+        """The tensors of a worker; None if it is unknown."""
         return self._workers.get(uuid)
 
     def tensors(self, service: str) -> Sequence[Tensor]:
@@ -205,7 +206,7 @@ class Weights:
         return found.all if found is not None else ()
 
     def about(self, uuids: Iterable[str]) -> Weights:
-        """A copy of some workers' weights, to read."""
+        """A copy of the weights of some workers."""
         other = Weights(self._bytes_max)
         with self._lock:
             other.contents, other.changes = self.contents.copy(), self.changes

@@ -1,7 +1,7 @@
 """The result of comparing workers' weights.
 
-Owns: the words for it. Must not know: how it came about, screens. Invariant: what was not compared is shown with what
-was.
+Owns: its words. Must not know: how it was computed, screens. Invariant: the number of tensors not compared is shown
+next to the number compared.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ RESCAN_NS = 300_000_000_000  # of brick_agent: from one scan to the next, unless
 
 
 class WeightOutlier(NamedTuple):
-    """A worker with another tensor than the others.
+    """A worker whose tensor differs from the reference.
 
     Attributes:
-        content: its record; empty if it has read all, and lacks it.
-        error: relative to theirs, estimated; None: not known, or there is none, as of another shape.
-        changed: whether it held something else before, in this generation.
+        content: its record; empty if it lacks the tensor after it has read all.
+        error: relative to the reference, estimated; None: unknown, or undefined, such as for another shape.
+        changed: whether the tensor changed within this generation.
     """
 
     worker: str
@@ -39,18 +39,18 @@ class WeightOutlier(NamedTuple):
 
     @property
     def held(self) -> TensorContent | None:
-        """Its content, as far as it can be shown."""
+        """Its content, decoded."""
         return content(self.content) if self.content else None
 
 
 class Differing(NamedTuple):
-    """A tensor that differs between workers, in content or form, or is missing in some.
+    """A tensor that differs between workers in content or form, or that some of them lack.
 
     Attributes:
-        why: the majority shows who is odd, or a change in place does; or nothing does: then the first worker is the
-            reference.
-        reference: what the others are compared with; empty if most lack it.
-        agree: the workers that have the reference, or lack it; empty if a worker without replicas has changed in place.
+        why: what identifies the outliers: the majority, or a change in place; or nothing does: then the first worker is
+            the reference.
+        reference: the content that the others are compared with; empty if most lack it.
+        agree: the workers with the reference; empty if a worker without replicas changed in place.
         odd: the other workers.
     """
 
@@ -65,22 +65,22 @@ class Differing(NamedTuple):
 
     @property
     def wanted(self) -> TensorContent | None:
-        """The reference, as far as it can be shown."""
+        """The reference, decoded."""
         return content(self.reference) if self.reference else None
 
     @property
     def lacking(self) -> int:
-        """How many workers lack it."""
+        """The number of workers that lack it."""
         return sum(not odd.content for odd in self.odd) + (0 if self.reference else len(self.agree))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All workers that were compared."""
+        """All compared workers."""
         return (*self.agree, *(each.worker for each in self.odd))
 
 
 class Holding(NamedTuple):
-    """What a tensor is in some workers of a shard: in all, if they are equal."""
+    """A tensor's content in some workers of a shard; in all, if they are equal."""
 
     service: str
     key: int
@@ -95,19 +95,20 @@ class ComparedWorker(NamedTuple):
     """A worker compared with its replicas.
 
     Attributes:
-        shard: as it declares it.
-        known: the tensors of which anything is known.
+        shard: as the worker declares it.
+        known: tensors with any known content.
         watched: the tensors that it watches.
         scans: how often it has read all of them.
-        generation: of its weights, the newest.
-        age_ns: since when all of them have been read; None: not known.
+        generation: the newest of its weights.
+        age_ns: the time since the oldest reading of a tensor; None: unknown.
         key: the name of the key of its checksums.
         compared: tensors that were compared.
-        differing: of these: in which it is odd.
-        disagreeing: of these: without a majority.
-        changed: which were something else before, in this generation.
-        missing: which replicas of its generation have, and it has not, though it has read all.
-        nan: tensors with any.
+        differing: of these, those in which it is the outlier.
+        disagreeing: of these, those without a majority.
+        changed: tensors that changed within this generation.
+        missing: tensors that replicas of its generation have, and it lacks after it has read all.
+        nan: tensors with NaN.
+        inf: tensors with an infinity.
         inf: tensors with any.
         unreadable: tensors that will not be known, as far as its counts show.
         refused: records for which there was no room.
@@ -145,7 +146,7 @@ class ComparedWorker(NamedTuple):
 
     @property
     def unread(self) -> int:
-        """The tensors that are not known yet."""
+        """The number of tensors that are not known yet."""
         return max(0, self.watched - self.known - self.unreadable)
 
     @property
@@ -161,7 +162,7 @@ class ComparedWorker(NamedTuple):
 
     @property
     def state(self) -> State:
-        """What it comes to."""
+        """The state of the worker."""
         if self.differing or self.holds is not None:
             return "differs"
         if self.disagreeing:
@@ -172,11 +173,11 @@ class ComparedWorker(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """A sentence on what is wrong with a worker.
+    """A sentence about what is wrong with a worker.
 
     Attributes:
-        found: the worker; of several that disagree the first that no other headline is about.
-        rows: the tensors that it is about, by layer and name.
+        found: the worker; of several that disagree, the first without an earlier headline.
+        rows: its tensors, by layer and name.
     """
 
     found: ComparedWorker
@@ -188,10 +189,10 @@ class WeightsVerdict(NamedTuple):
     """The verdict on a service.
 
     Attributes:
-        tensors: how many of them any of its workers has.
-        compared: how many of these in at least two, of which one may lack it.
+        tensors: the number of tensors that any of its workers has.
+        compared: the number of tensors compared between at least two workers, of which one may lack it.
         differing: by layer and name.
-        alike: tensors that changed in place in all workers, to the same.
+        alike: the number of tensors that changed in place equally in all workers.
     """
 
     service: str
@@ -203,12 +204,12 @@ class WeightsVerdict(NamedTuple):
 
     @property
     def equal(self) -> int:
-        """The number of workers that are equal."""
+        """The number of workers in the state `equal`."""
         return sum(worker.state == "equal" for worker in self.workers)
 
     @property
     def odd(self) -> tuple[ComparedWorker, ...]:
-        """The workers that differ, or may."""
+        """The workers that differ or disagree."""
         return tuple(worker for worker in self.workers if worker.state in ("differs", "disagrees"))
 
     @property
@@ -218,17 +219,17 @@ class WeightsVerdict(NamedTuple):
 
     @property
     def age_ns(self) -> int | None:
-        """Since when all tensors of those that were compared have been read; None: not known."""
+        """The time since the oldest reading of a tensor of the compared workers; None: unknown."""
         ages = [worker.age_ns for worker in self.workers if worker.compared or worker.differing]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) and known else None
 
     def reasons(self) -> Counter[str]:
-        """How many tensors of any worker were not compared, by reason."""
+        """The number of tensors in all workers that were not compared, by reason."""
         return sum((Counter(worker.reasons) for worker in self.workers), Counter())
 
     def later(self, by_ns: int) -> WeightsVerdict:
-        """The same after some time without a change."""
+        """The verdict after some more time without a change."""
         aged = (
             worker if worker.age_ns is None else worker._replace(age_ns=worker.age_ns + by_ns)
             for worker in self.workers
@@ -238,7 +239,7 @@ class WeightsVerdict(NamedTuple):
     def headlines(self) -> list[Headline]:
         """One sentence for each worker that differs, and for each group that disagrees.
 
-        Every worker that disagrees is in one of these, and the worker of one is in none of those before it.
+        Every worker that disagrees is in a headline; the worker `found` of each is in no earlier headline.
         """
         headlines = [self._headline(each) for each in self.workers if each.state == "differs"]
         covered: set[str] = set()
@@ -267,19 +268,19 @@ class WeightsVerdict(NamedTuple):
 
 
 def _which(row: Differing, rows: int, tensors: int) -> str:
-    """The first of the rows that differ, of the number of tensors."""
+    """The first of the differing rows, and their number of all tensors."""
     named, of = called(*row.tensor), plural(tensors, "tensor")
     return f"{named}, 1 of {of}" if rows == 1 else f"{rows} of {of}, first in {named}"
 
 
 def _how_unlike(row: Differing) -> str:
-    """The first worker of those that disagree with another form than the reference."""
+    """The first disagreeing worker whose form differs from the reference's."""
     unlike_rows = ((odd.worker, unlike(row, odd)) for odd in row.odd)
     return next((f" ({worker}: {form})" for worker, form in unlike_rows if form), "")
 
 
 def how_far(row: Differing, odd: WeightOutlier) -> str:
-    """How far it is off: its form, and the error, or why there is none."""
+    """The worker's form if it differs, and the error, or why there is none."""
     form, of = unlike(row, odd), odd.held
     if of is not None and (of.nan or of.pos_inf or of.neg_inf):
         counts = ((of.nan, "NaN"), (of.pos_inf, "+Inf"), (of.neg_inf, "-Inf"))
@@ -292,7 +293,7 @@ def how_far(row: Differing, odd: WeightOutlier) -> str:
 
 
 def unlike(row: Differing, odd: WeightOutlier) -> str:
-    """Its form if that is another, or that it is missing; else nothing."""
+    """The form if it differs from the reference's, or that it is missing; else nothing."""
     of, wanted = odd.held, row.wanted
     if of is None:
         return "lacks it"
@@ -305,7 +306,7 @@ def unlike(row: Differing, odd: WeightOutlier) -> str:
 
 
 def _form(of: TensorContent, other: TensorContent) -> str:
-    """What of its form is not the other's, as far as shown: of many dimensions the last are not."""
+    """The dtype and shape that differ from the other's; only the first 6 dimensions are shown."""
     dtype = of.dtype if of.dtype != other.dtype else ""
     shape = ("×".join(map(str, of.shape)) or "scalar") if of.shape != other.shape else ""
     return f"{dtype} {shape}".strip()

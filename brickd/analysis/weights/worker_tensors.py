@@ -1,8 +1,7 @@
-"""The tensors of one worker: their contents now, and first in their generation.
+"""The tensors of one worker: their current contents, and the first of each one's generation.
 
-Owns: these columns. Must not know: which record takes the place of which (`weights_call.c`), what a tensor is called,
-what contents are, how many of anything there may be. Invariant: the order in which records come changes nothing, as
-long as a generation does not come back.
+Owns: these columns. Must not know: which record replaces which (`weights_call.c`), names of tensors, contents, limits.
+Invariant: the order of records does not matter, as long as no earlier generation returns.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ ROW_BYTES = 33
 
 
 class Holds:
-    """The columns of a worker's tensors, by number in the service; `now` is 0 if not known.
+    """The columns of a worker's tensors, by number in the service; `now` is 0 if unknown.
 
     Attributes:
-        refused: how many records of it found no room.
-        ticks: when it was last read.
-        now: the number of its content then.
-        first_ticks: when it was first read in this generation.
-        firsts: the number of its content then.
-        named: 1 if its host named the generation, 0 if it was counted.
+        refused: the number of its records that had no room.
+        ticks: the time of the last reading.
+        now: the number of the content at that time.
+        first_ticks: the time of the first reading in this generation.
+        firsts: the number of the content at that time.
+        named: 1 if the host named the generation, 0 if the worker counted it.
     """
 
     __slots__ = ("first_ticks", "firsts", "generations", "named", "now", "refused", "service", "ticks")
@@ -46,11 +45,11 @@ class Holds:
         return len(self.now) - self.now.count(0)
 
     def numbers(self) -> list[int]:
-        """The known tensors."""
+        """The numbers of the known tensors."""
         return [number for number, now in enumerate(self.now) if now]
 
     def grow(self, rows: int) -> None:
-        """Add rows of which nothing is known."""
+        """Add rows of unknown tensors."""
         for column in self.columns():
             column.frombytes(bytes(rows * column.itemsize))
 
@@ -59,19 +58,19 @@ class Holds:
 
         Args:
             records: of weights.
-            numbers: of their tensors; below 0: the record is skipped.
-            contents: the numbers of their contents; 0: there is no room for it, and the tensor is not known any more.
-            uses: the holders of each content.
+            numbers: the numbers of their tensors; below 0: the record is skipped.
+            contents: the numbers of their contents; 0: there is no room, and the tensor becomes unknown.
+            uses: the number of holders of each content.
 
         Returns:
-            The number of changes, and the contents without a holder.
+            The number of changes, and the contents that lost their last holder.
         """
         news, refused, left = _reader.weights_put(records, numbers, contents, uses, *self.columns())
         self.refused += refused
         return news, left
 
     def copy(self) -> Holds:
-        """A copy to read while this one changes."""
+        """A copy to read while the original changes."""
         other = Holds(self.service)
         other.refused = self.refused
         for column, mine in zip(other.columns(), self.columns(), strict=True):
