@@ -18,7 +18,7 @@ from brickd.analysis.numerics.comparison import EvidenceClass, Party, compare
 from brickd.analysis.numerics.coverage import SiteState, state_of
 from brickd.analysis.numerics.match import Class
 from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, are_two, classes_of, with_two
-from brickd.analysis.numerics.online_state import WORKERS_MAX, Compared, ServiceSite
+from brickd.analysis.numerics.online_state import WORKERS_MAX, Apart, Compared, ServiceSite
 
 
 def look_after(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
@@ -214,6 +214,15 @@ def test_a_place_of_many_workers_that_came_and_went_knows_those_who_live() -> No
         apart = with_two(apart, {"a"}, {f"life{life}"}, {"a", f"life{life}"})
         assert are_two(apart, {"a"}, {f"life{life}"})
         assert sum(len(one) + len(two) for one, two in apart) <= 4 * WORKERS_MAX
+
+
+@pytest.mark.parametrize("dead", ["one0", "other0"])
+def test_of_too_many_pairs_of_classes_those_go_of_which_one_has_no_living_worker(dead: str) -> None:
+    apart: Apart = ()
+    everyone = {f"{side}{n}" for side in ("one", "other") for n in range(17)}
+    for n in range(17):
+        apart = with_two(apart, {f"one{n}"}, {f"other{n}"}, everyone - {dead})
+    assert [one | other for one, other in apart] == [{f"one{n}", f"other{n}"} for n in range(1, 17)]
 
 
 @given(

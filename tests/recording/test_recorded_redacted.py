@@ -536,6 +536,26 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both_and_one_whose_beginning_is
         assert made.secrets.isdisjoint(file[at : at + 8] for at in range(len(file)))
 
 
+@pytest.mark.parametrize("redacts", [False, True])
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_a_checksum_is_redacted_alike_wherever_the_first_piece_ends(redacts: bool, done: int) -> None:
+    made, keyed, tape = Made(done), Keyed() if redacts else None, Tape([], 1 << 22)
+    for _ in range(4 * 4096 - done):
+        made.sequence += 1
+        made.slots += struct.pack("<QIHH48x", made.sequence, 0, 1, 99)
+        made.kinds.append(None)
+    made.checked()
+    with rings(event_slots=1 << 15) as r:
+        drain, spool = r.drain(), _reader.Spool(values=False, redacts=redacts)
+        drain.record_into(spool, 7)
+        r.add(0, "event", made.slots)
+        _reader.drain([drain])
+        tape.write(spool)
+    pieces = [records_of(chunk.body) for each in tape.files for chunk in read(each).chunks[1:]]
+    assert [piece.first for piece in pieces] == [0, 4 * 4096]
+    judge(made, slots_of(tape.files)[0, True], keyed)
+
+
 @pytest.mark.parametrize("other", ["worker", "lane", "place"])
 @pytest.mark.parametrize("redacts", [False, True])
 def test_a_piece_that_begins_as_anothers_rest_would_is_not_taken_for_that(redacts: bool, other: str) -> None:

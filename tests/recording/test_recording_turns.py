@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -126,6 +127,17 @@ def test_a_last_snapshot_that_finds_no_room_begins_the_next_file(tmp_path: Path)
     made.writer.last_look()
     made.writer.end("asked")
     assert [[kind for kind, *_ in file].count(_reader.CHUNK_SNAPSHOT) for file in made.files()] == [2, 1]
+
+
+def test_a_snapshot_for_which_no_descriptor_is_left_is_counted_as_not_recorded(tmp_path: Path) -> None:
+    class Exhausted(Many):
+        def survey(self) -> Survey:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    made = Written(tmp_path / "run.brick", Exhausted())
+    assert made.writer.counted().not_recorded == {"snapshots": 1}
+    made.writer.look()
+    assert (made.writer.counted().snapshots, made.writer.counted().not_recorded) == (0, {"snapshots": 2})
 
 
 def test_a_snapshot_that_no_file_has_room_for_is_told_in_words_and_no_other_file_is_begun(tmp_path: Path) -> None:

@@ -86,6 +86,15 @@ def test_one_that_is_named_stays_so_down_to_half_of_it() -> None:
         assert names(judge(found))[1] == []
 
 
+@pytest.mark.parametrize(("apart", "named", "stays"), [(0.004, True, True), (0.007, False, True), (0.01, False, False)])
+def test_a_worker_stands_out_of_others_that_differ_and_once_it_is_named_half_as_far_is_enough(
+    apart: float, *, named: bool, stays: bool
+) -> None:
+    found = looks(EQUAL, lambda worker, slot: 0.0001 * slot + (0.12 if worker == 2 else 0.02 + apart * worker))
+    assert names(judge(found))[1] == ["api/2"] * named
+    assert names(judge(found, {About("api", "api/2", ""): found[0].slot.began}))[1] == ["api/2"] * stays
+
+
 def test_a_brick_is_not_slow_if_its_worker_waits_that_much_longer_and_runs_no_longer() -> None:
     judged = judge(looks(SLOW, at(2, 0.2)))
     assert names(judged) == ([], ["api/2"])
