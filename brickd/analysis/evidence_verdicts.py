@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Proof = Literal["equal", "diverged", "unproven"]
 
 LATER = "not available in this version"
-# Two scans of each worker, and at least this: by default, and where the host sets how often weights are read again.
+# The shortest window: by default, and if the host sets the time between scans. Two scans if that is longer.
 WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
 WEIGHTS_WINDOW_SET_NS = 600_000_000_000
 _REASONS = {

@@ -160,7 +160,7 @@ def _interval(holds: Holds, scans: int) -> float:
 
 
 def _plan(worker: Worker) -> tuple[int, int]:
-    """From one scan to the next in ns, as the host set it (0: not), and how many weights are read at load only."""
+    """The ns between scans that the host set (0: none); the number of weights read only at load."""
     lanes = (lane for number, lane, _ in worker.reading.lanes if number == 0)
     return next(((lane["weights_every"], lane["weights_once"]) for lane in lanes), (0, 0))
 

@@ -20,7 +20,7 @@ Why = Literal["outlier", "changed", "disagree"]
 State = Literal["differs", "disagrees", "equal", "not comparable", "unknown"]
 Verdict = Literal["equal", "differ", "nothing"]
 
-RESCAN_NS = 300_000_000_000  # of brick_agent: from one scan to the next, unless the host sets another time
+RESCAN_NS = 300_000_000_000  # in brick_agent: the time from one scan to the next, unless the host sets another
 
 
 class WeightOutlier(NamedTuple):
@@ -110,12 +110,12 @@ class ComparedWorker(NamedTuple):
         nan: tensors with NaN.
         inf: tensors with an infinity.
         inf: tensors with any.
-        unreadable: tensors that will not be known, as far as its counts show.
-        refused: records for which there was no room.
-        every_ns: from one scan to the next, as its host set it; 0: it set none.
-        interval_ns: from one scan to the next, as far as its readings show.
-        once: tensors that are to be read at load only.
-        holds: the other shard whose tensors it holds.
+        unreadable: tensors that it cannot read, as far as its counts show.
+        refused: the number of its records that had no room.
+        every_ns: the time from one scan to the next that its host set; 0: none set.
+        interval_ns: the time from one scan to the next that its readings show.
+        once: tensors that its host reads only at load.
+        holds: the other shard whose tensors it holds; None: it holds its own.
         reasons: why tensors were not compared.
     """
 
@@ -151,12 +151,12 @@ class ComparedWorker(NamedTuple):
 
     @property
     def period_ns(self) -> int:
-        """From one scan to the next: as planned, or longer, as its readings show."""
+        """The time from one scan to the next: as planned, or longer if its readings show that."""
         return max(self.every_ns or RESCAN_NS, self.interval_ns)
 
     @property
     def load_only(self) -> int:
-        """The known tensors that have been read at load only: as planned, or though two scans are overdue."""
+        """The number of known tensors read at load only: as planned, or because no scan followed."""
         overdue = self.scans < 2 and self.age_ns is not None and self.age_ns > 2 * self.period_ns
         return self.known if overdue else min(self.known, self.once)
 
