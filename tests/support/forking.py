@@ -85,15 +85,18 @@ def _verb() -> Callable[[], None]:
 
     import click
 
-    from brickd import views
+    from brickd import datasources, views
     from brickd.cli import brickd, main
     from brickd.query.verbs import VERBS
 
     for verb in VERBS:
         brickd.get_command(click.Context(brickd), verb)
     # Also what they load if no daemon answers, and what a daemon loads.
-    late = ("brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify")
-    for module in (*late, *(each.name for each in pkgutil.iter_modules(views.__path__, "brickd.views."))):
+    late = ["brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify", "brickd.doctor.run_checks"]
+    late += ["hashlib", "tempfile"]
+    for room in (views, datasources):
+        late += [each.name for each in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")]
+    for module in late:
         importlib.import_module(module)
 
     def run() -> None:
