@@ -355,7 +355,10 @@ def test_threads_that_end_steps_at_once_record_each_tensor_once_in_a_scan(worker
 @pytest.fixture
 def engine(compiled: Compile) -> Path:
     """An engine in C, which checks after a few microseconds whether its segment still exists."""
-    return program(compiled, "weights", *ALERT, "-DBRICK_RESCAN_LEAST_NS=1")
+    return program(compiled, "weights", *SCANS)
+
+
+SCANS = (*ALERT, "-DBRICK_RESCAN_LEAST_NS=1")
 
 
 LOADED = [("layers.*.w", 0), ("experts.*.w", -1), ("large", -1)]
@@ -376,11 +379,12 @@ def test_an_engine_loads_its_weights_and_scrubs_them_in_slices(engine: Path, pre
 
 
 def test_an_engine_without_a_time_between_scans_begins_one_200_times_as_late_as_the_last_one_took(
-    engine: Path, prefix: str
+    compiled: Compile, prefix: str
 ) -> None:
-    with running(engine) as process:
+    # 200 times what 8 MiB take is seconds.
+    with running(program(compiled, "weights", *SCANS, "-DLARGE=4096")) as process:
         assert order(process, "l") == [5]
-        order(process, "aw")  # one such wait: 200 times a long time on a loaded machine
+        order(process, "aw")  # one such wait: on a loaded machine a scan may take long
         assert reading(prefix).process["scans"] == 2
 
 
