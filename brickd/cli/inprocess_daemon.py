@@ -8,6 +8,7 @@ workers end, too; the guardian does nothing else, and ends with the process that
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import resource
 import select
@@ -21,6 +22,8 @@ from brickd.daemon.daemon import Daemon
 from brickd.daemon.notify import Target
 from brickd.errors import BrickdError, DaemonRefused
 from brickd.state.runtime_dir import Home
+
+_USUAL_GC = (700, 10, 10)
 
 
 def group() -> int | None:
@@ -72,6 +75,7 @@ def draining(
     Raises:
         DaemonRefused: it may not start.
     """
+    gc.set_threshold(*_USUAL_GC)
     with Home(here, group=group) as home:
         most = descriptors().workers
         daemon = Daemon(home, workers_max=most, numerics_bytes=numerics_bytes, stays=stays, targets=targets)

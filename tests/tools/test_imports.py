@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import graphlib
 import pickle
 import re
@@ -187,6 +188,26 @@ print(*sorted(sys.modules))
 def loaded_by_status() -> set[str]:
     result = subprocess.run([sys.executable, "-P", "-c", STATUS], capture_output=True, text=True, check=True)
     return set(result.stdout.splitlines()[-1].split())
+
+
+# A status, how often it searched for garbage, and how a daemon in the same process does.
+SEARCHES = """
+import gc, sys
+from brickd.__main__ import main
+searches = lambda: sum(each["collections"] for each in gc.get_stats())
+sys.argv, before = ["brickd", "status"], searches()
+main()
+print(searches() - before)
+from brickd.base.paths import runtime
+from brickd.cli import inprocess_daemon
+with inprocess_daemon.draining(runtime(), None):
+    print(*gc.get_threshold())
+"""
+
+
+def test_a_command_searches_for_no_garbage_and_a_daemon_as_python_does(prefix: str) -> None:
+    result = subprocess.run([sys.executable, "-P", "-c", SEARCHES], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[1:] == ["0", " ".join(map(str, gc.get_threshold()))]
 
 
 def test_status_loads_neither_numpy_nor_psutil(prefix: str) -> None:
