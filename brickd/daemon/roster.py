@@ -21,9 +21,10 @@ from brickd.analysis.weights.shards import shard_of
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.segment_directory import Directory
 from brickd.errors import NotPermitted, SegmentConsumed, SegmentCopy, SegmentRefused, SegmentUndrained
+from brickd.model.background import Background
 from brickd.model.deferred_overlay import lifted
 from brickd.model.event_log import LogEvent
-from brickd.model.retained_workers import Background, RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import RetainedTotals, RetainedWorker
 from brickd.model.worker_names import named
 from brickd.model.worker_origins import Lately, Origin
 from brickd.model.workers import Held

@@ -15,7 +15,7 @@ from brickd.base import state_file
 from brickd.base.paths import runtime
 from brickd.errors import CheckpointRefused
 from brickd.model import workers
-from brickd.model.retained_workers import Background
+from brickd.model.background import Background
 from brickd.model.workers import Survey, Worker
 from brickd.shm import segment_files
 from brickd.shm.segment import Segment, open_segment

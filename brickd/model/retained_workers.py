@@ -1,7 +1,7 @@
 """A daemon's state about workers: cursors, deferred work, totals of removed segments.
 
 Owns: that state, and its form as JSON. Must not know: how it is stored in a file, how it changes. Invariants: a worker
-is identified by its uuid; `Background` is a copy of the state that a survey needs in addition to the segments.
+is identified by its uuid.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from brickd.base.json_values import U64_MAX, listed, optional, plain, unicode, whole
 from brickd.model.deferred import Deferred
-from brickd.model.deferred_overlay import Overlay, lifted, overlay
-from brickd.model.worker_origins import Origin
 from brickd.shm import _reader, segment_codec
-from brickd.shm.removed_workers import Removals
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import Identifier
 
@@ -109,41 +106,6 @@ class RetainedTotals:
         header = {**self.reading.header, "index": -1, "coordinates": b""}
         reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
         return RetainedTotals(f"{reading.service}/older", reading, self.workers + other.workers)
-
-
-@dataclass(frozen=True, slots=True)
-class Background:
-    """A daemon's state that a survey needs in addition to the segments, by uuid.
-
-    Attributes:
-        names: of workers, and of sums by the uuid of their reading.
-        begun: the uuids of known workers by their first half; a worker names its lost segment by that half.
-        files: each known worker's segment.
-        older: the sums, which have no uuid of their own.
-        buried: the uuids of segments that are not read: their workers are in a sum, or were forgotten.
-        added: the workers that were recently added to each sum, by the sum's uuid.
-        removed: workers whose segments were removed, and sums of earlier ones.
-    """
-
-    names: dict[str, str] = field(default_factory=dict)
-    begun: dict[str, str] = field(default_factory=dict)
-    files: dict[str, Identifier] = field(default_factory=dict)
-    overlays: dict[str, Overlay] = field(default_factory=dict)
-    gone: dict[str, RetainedTotals] = field(default_factory=dict)
-    older: tuple[RetainedTotals, ...] = ()
-    buried: frozenset[str] = frozenset()
-    added: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
-    removed: Removals = field(default_factory=Removals)
-
-    def before(self, took: int) -> str | None:
-        """The known uuid of the lost segment whose totals a worker took over."""
-        return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
-
-    def overlay(self, uuid: str, before: str | None) -> Overlay | None:
-        """The deferred work of a worker, by the uuid of its segment or of its lost segment."""
-        if (found := self.overlays.get(uuid)) is not None or before is None:
-            return found
-        return overlay(lifted(self.gone[before].reading)) if before in self.gone else self.overlays.get(before)
 
 
 def _identifier(file: Any) -> Identifier:

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from brickd.base.users import others_have
 from brickd.errors import DaemonEnds, NoSuchWorker, NotPermitted, SegmentCopy, SegmentRefused, SegmentUnpublished
-from brickd.model.deferred_overlay import laid_over
-from brickd.model.retained_workers import Background
+from brickd.model.background import Background
 from brickd.model.worker_names import Who, named, suggestion
 from brickd.model.worker_origins import Origin
 from brickd.shm import _reader, removed_file
@@ -155,7 +154,7 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
     lost = set(before.values())
     # Skip a segment that was removed and whose worker continues in another: the daemon may still have it open.
     here = [each for each in readings if each.uuid not in lost or identifier_of(each.file) is not None]
-    laid = [laid_over(each, background.overlay(each.uuid, before[each.uuid])) for each in here]
+    laid = [background.laid_over(each, before[each.uuid]) for each in here]
     gone = [each for uuid, each in background.gone.items() if uuid not in lost] + list(background.older)
     kept = [replace(each.reading, pid=None) for each in gone]
     together = {id(reading): each.workers for reading, each in zip(kept, gone, strict=True)}

@@ -17,9 +17,10 @@ from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.problem_book import Book
 from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, whole
 from brickd.base.thresholds import Thresholds
+from brickd.model.background import Background
 from brickd.model.deferred_overlay import overlay
 from brickd.model.kernel_sources.store import Sources
-from brickd.model.retained_workers import Background, RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import RetainedTotals, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import segment_codec
 from brickd.shm.ledger import ledger_of

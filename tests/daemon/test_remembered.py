@@ -10,9 +10,10 @@ import pytest
 from test_forgetting import read
 
 from brickd.errors import CheckpointRefused
+from brickd.model.background import Background
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, lifted, overlay
-from brickd.model.retained_workers import Background, Cursor, RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import sampling
 from brickd.shm.ledger import ledger_of

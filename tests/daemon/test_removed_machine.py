@@ -22,7 +22,7 @@ from brickd.daemon import roster
 from brickd.daemon.collector import STILL_NS, Collector
 from brickd.daemon.prune import prune
 from brickd.model import workers
-from brickd.model.retained_workers import Background
+from brickd.model.background import Background
 from brickd.model.workers import Survey, survey
 from brickd.shm import _reader, removed_file, removed_workers
 from brickd.shm.segment import Segment

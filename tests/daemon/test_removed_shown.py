@@ -23,7 +23,7 @@ from brickd.cli.status import render
 from brickd.daemon.collector import STILL_NS
 from brickd.daemon.prune import prune
 from brickd.doctor import removed_workers as doctor
-from brickd.model.retained_workers import Background
+from brickd.model.background import Background
 from brickd.model.workers import survey
 from brickd.shm import _reader, removed_file
 from brickd.shm.removed_workers import Removals, RemovedWorker, WorkerCounts, uncounted

@@ -16,7 +16,7 @@ from brickd.daemon.collector import SECOND, Collector
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import NotPermitted
 from brickd.model import workers
-from brickd.model.retained_workers import Background
+from brickd.model.background import Background
 from brickd.model.workers import survey
 from brickd.shm.segment_files import SegmentFile
 from brickd.state.checkpoint import decode, save

@@ -1,0 +1,67 @@
+"""A copy of a daemon's state that a survey needs in addition to the segments.
+
+Owns: that copy. Must not know: how the state changes, how it is stored. Invariants: a worker is identified by its uuid;
+what decodes deferred work is loaded only if there is any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from brickd.shm.removed_workers import Removals
+
+if TYPE_CHECKING:
+    from brickd.model.deferred_overlay import Overlay
+    from brickd.model.retained_workers import RetainedTotals
+    from brickd.model.worker_origins import Origin
+    from brickd.shm.segment_copy import Reading
+    from brickd.shm.segment_files import Identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """A daemon's state that a survey needs in addition to the segments, by uuid.
+
+    Attributes:
+        names: of workers, and of sums by the uuid of their reading.
+        begun: the uuids of known workers by their first half; a worker names its lost segment by that half.
+        files: each known worker's segment.
+        older: the sums, which have no uuid of their own.
+        buried: the uuids of segments that are not read: their workers are in a sum, or were forgotten.
+        added: the workers that were recently added to each sum, by the sum's uuid.
+        removed: workers whose segments were removed, and sums of earlier ones.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    begun: dict[str, str] = field(default_factory=dict)
+    files: dict[str, Identifier] = field(default_factory=dict)
+    overlays: dict[str, Overlay] = field(default_factory=dict)
+    gone: dict[str, RetainedTotals] = field(default_factory=dict)
+    older: tuple[RetainedTotals, ...] = ()
+    buried: frozenset[str] = frozenset()
+    added: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
+    removed: Removals = field(default_factory=Removals)
+
+    def before(self, took: int) -> str | None:
+        """The known uuid of the lost segment whose totals a worker took over."""
+        return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
+
+    def overlay(self, uuid: str, before: str | None) -> Overlay | None:
+        """The deferred work of a worker, by the uuid of its segment or of its lost segment."""
+        if (found := self.overlays.get(uuid)) is not None or before is None:
+            return found
+        if before not in self.gone:
+            return self.overlays.get(before)
+        from brickd.model.deferred_overlay import lifted, overlay
+
+        return overlay(lifted(self.gone[before].reading))
+
+    def laid_over(self, reading: Reading, before: str | None) -> Reading:
+        """The reading of a worker with its deferred work; `before`: the uuid of its lost segment."""
+        over = self.overlay(reading.uuid, before)
+        if over is None:
+            return reading
+        from brickd.model.deferred_overlay import laid_over
+
+        return laid_over(reading, over)
