@@ -557,15 +557,18 @@ def test_the_outlier_of_a_hundred_is_named_wherever_it_stands() -> None:
         assert (found.outliers, len(found.workers)) == ({f"u{bad}": 1}, WORKERS_MAX)
 
 
-def test_one_sentence_is_said_of_all_that_the_same_workers_differ_in() -> None:
+@pytest.mark.parametrize(
+    ("sites", "more"), [(1, "equal"), (2, "equal (and at 1 more site)"), (3, "equal (and at 2 more sites)")]
+)
+def test_one_sentence_is_said_of_all_that_the_same_workers_differ_in(sites: int, more: str) -> None:
     service = Service(3)
-    for site in (1, 2, 3):
+    for site in range(1, 1 + sites):
         service.send(GOOD, BAD, GOOD, site=site)
     found = service.look()
     ((first, reported),) = headlines(found.findings.values(), Called({"u1": "api/1"}), found.since_ns)
     assert first.place == HERE
     assert reported.startswith("api/1 differs from the others since ")
-    assert reported.endswith("k1 layer 3, relative error 0.25; its inputs were equal (and at 2 more sites)")
+    assert reported.endswith(f"k1 layer 3, relative error 0.25; its inputs were {more}")
 
 
 def test_what_is_forgotten_is_gone_at_the_next_look() -> None:

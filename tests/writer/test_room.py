@@ -48,6 +48,13 @@ def test_the_newest_of_who_has_the_most_leaves() -> None:
     assert room.take(third, "two")
 
 
+def test_a_place_that_changes_its_worker_counts_for_the_new_one_alone() -> None:
+    first, second, third = (ServiceSite("a", name, 0) for name in ("k", "l", "m"))
+    room = PlaceQuota(2, 2, [(first, "one"), (second, "two")])
+    assert room.take(first, "two")
+    assert room.make(third, "one") == second
+
+
 def test_a_place_that_was_left_counts_for_nobody() -> None:
     first, second, third = (ServiceSite("a", name, 0) for name in ("k", "l", "m"))
     room = PlaceQuota(2, 2, [(first, "one"), (second, "one")])
