@@ -129,10 +129,12 @@ class Connection(H11Protocol):
         self.app_state["role"] = self.role  # the application reads it as request.state.role
         if self.role is Role.NONE:
             self._turn_away(
-                HTTPStatus.FORBIDDEN, protocol.STRANGER, "this daemon answers its own user, root and its group"
+                HTTPStatus.FORBIDDEN,
+                protocol.STRANGER,
+                "only its own user, root and its group (BRICKD_GROUP) may ask it",
             )
         elif not self._room.enter(self):
-            self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, protocol.BUSY, "too many clients at once: ask again")
+            self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, protocol.BUSY, "its limit of clients is reached: try again")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the client."""

@@ -71,24 +71,26 @@ class Endpoint:
         if request.state.role < self.role:
             owner = user_name(os.geteuid())
             raise NotPermitted(
-                f"{self.method} {protocol.ROOT}{self.path} is for user {owner}, whose daemon this is, and root;"
-                f" members of its group may only read (as {owner}: {as_user(os.geteuid(), 'VERB')})"
+                f"{self.method} {protocol.ROOT}{self.path} is permitted only to user {owner} and root; members of the"
+                f" daemon's group may only read ({as_user(os.geteuid(), 'VERB')})"
             )
 
 
 def _require_small_head(request: Request, limits: Limits) -> None:
     # uvicorn limits only the incomplete part of a head: a head that comes at once may be larger.
     spelled = sum(map(len, (request.scope["raw_path"], request.scope["query_string"])))
-    if spelled + sum(len(key) + len(value) for key, value in request.scope["headers"]) > limits.head_bytes:
-        most = limits.head_bytes
-        raise HTTPException(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is larger than {most} bytes")
+    length = spelled + sum(len(key) + len(value) for key, value in request.scope["headers"])
+    if length > (most := limits.head_bytes):
+        text = f"the head of the request has {length} bytes, expected at most {most}: send fewer parameters"
+        raise HTTPException(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
 
 
 def _require_prefix(request: Request, prefix: str) -> None:
     ours = protocol.quoted(prefix)
     meant = request.headers.get(protocol.PREFIX, ours)
     if meant != ours:
-        raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, f"segments {meant}… are not those of here, {ours}…")
+        text = f"the request is about {meant}*, this daemon drains {ours}* (set BRICKD_SHM_PREFIX)"
+        raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, text)
 
 
 async def _parameters(request: Request, limits: Limits) -> list[tuple[str, str]]:
@@ -109,7 +111,8 @@ async def _body(request: Request, limits: Limits) -> bytes:
         body += piece
         if len(body) > limits.body_bytes:
             most = limits.body_bytes
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most} bytes")
+            text = f"the body of the request has more than {most} bytes, the limit: send fewer parameters"
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
     return body
 
 

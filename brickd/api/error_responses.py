@@ -53,9 +53,9 @@ async def _refused(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     message = error.detail
     if status is HTTPStatus.NOT_FOUND:
-        message = f"no path {request.scope['path'][:60]}, expected one of those that {protocol.ROOT} lists"
+        message = f"no path {request.scope['path'][:60]} (GET {protocol.ROOT} lists them)"
     elif status is HTTPStatus.METHOD_NOT_ALLOWED:
-        message = f"no {request.method} here, expected {(error.headers or {}).get('Allow')}"
+        message = f"method is {request.method}, expected {(error.headers or {}).get('Allow')}"
     return Reply(error_body(_KINDS[status], message), status)
 
 
@@ -72,7 +72,7 @@ async def _defect(_: Request, error: Exception) -> Response:
     with contextlib.suppress(OSError):  # if the log cannot be written, the client still gets its answer
         for line in "".join(traceback.format_exception(error)).splitlines():
             print(escape.text(line), file=sys.stderr, flush=True)
-    message = "this is a defect of brickd: please report it with what the daemon's log says"
+    message = "this is a defect of brickd: please report it with the end of the daemon's log"
     return Reply(error_body("defect", message), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 

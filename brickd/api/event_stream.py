@@ -61,7 +61,7 @@ class Streams:
         """Add a reader, or raise HTTPException. Half of the places are for CONTROL: to record."""
         most = self._most if role is Role.CONTROL else self._most // 2
         if len(self._readers) >= most:
-            text = f"{len(self._readers)} streams are open, and the limit is {most}"
+            text = f"{len(self._readers)} streams are open, the limit is {most} (end a brickd events --follow)"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, text)
         self._readers.add(reader)
         if self._closed:

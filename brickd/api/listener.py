@@ -30,8 +30,8 @@ class Listener:
         if len(os.fsencode(draft)) > _LONGEST:
             most = _LONGEST - len(_DRAFT)
             raise BrickdError(
-                f"{path}: {len(os.fsencode(path))} bytes are too long for a socket: at most {most} fit"
-                " (set BRICKD_SOCKET)"
+                f"{path}: has {len(os.fsencode(path))} bytes, expected at most {most} in a socket's path"
+                " (set BRICKD_SOCKET to a shorter one)"
             )
         _require_free(path, replace=replace)
         self.path, self.group = path, group
@@ -83,6 +83,7 @@ def _require_free(path: Path, *, replace: bool) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(there.st_mode):
-        raise BrickdError(f"{path} exists but is not a socket (mode {stat.filemode(there.st_mode)})")
+        mode = stat.filemode(there.st_mode)
+        raise BrickdError(f"{path}: exists but is not a socket (mode {mode}): remove it, or set BRICKD_SOCKET")
     if not replace:
-        raise BrickdError(f"{path}: the socket exists, and another process holds the daemon's lock")
+        raise BrickdError(f"{path}: the socket of another daemon exists: stop that daemon (brickd down)")

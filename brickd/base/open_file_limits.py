@@ -42,6 +42,6 @@ def divided(limit: int) -> Descriptors:
     if clients < CLIENTS_MIN:
         least = RESERVED + CLIENTS_MIN * _FILES_PER_CLIENT * 2
         raise DaemonRefused(
-            f"{limit} open files are allowed, at least {least} are needed: raise the limit (ulimit -n {least})"
+            f"the limit of open files is {limit}, expected at least {least}: raise it (ulimit -n {least})"
         )
     return Descriptors(min(WORKERS_MAX, left - clients * _FILES_PER_CLIENT), clients)

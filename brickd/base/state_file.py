@@ -34,21 +34,21 @@ def unframed(kind: str, version: int, content: bytes) -> bytes:
     title = _title(kind)
     head, newline, body = content.partition(b"\n")
     if not head.startswith(title) or not newline:
-        raise CheckpointRefused(f"is not brickd's {kind} file: its first line is invalid")
+        raise CheckpointRefused(f"is not a {kind} file of brickd: its first line is invalid")
     try:
         written, length, crc = head[len(title) :].split(b" ")
         numbers = int(written), int(length), int(crc, 16)
     except ValueError:
-        raise CheckpointRefused("is damaged in its first line") from None
+        raise CheckpointRefused("is damaged: its first line is invalid") from None
     if content[: len(head)] != b"%s%d %d %08x" % (title, *numbers):
-        raise CheckpointRefused("is damaged in its first line")
+        raise CheckpointRefused("is damaged: its first line is invalid")
     if len(body) != numbers[1]:
-        raise CheckpointRefused(f"is damaged: it has {len(body)} of {numbers[1]} bytes")
+        raise CheckpointRefused(f"is damaged: it has {len(body)} bytes, expected {numbers[1]}")
     if _crc(numbers[0], body) != numbers[2]:
-        raise CheckpointRefused(f"is damaged: its checksum is {_crc(numbers[0], body):08x}, not {numbers[2]:08x}")
+        raise CheckpointRefused(f"is damaged: its checksum is {_crc(numbers[0], body):08x}, expected {numbers[2]:08x}")
     if numbers[0] != version:
         raise CheckpointTooNew(
-            f"is of version {numbers[0]}, this brickd reads {version}: start the brickd that wrote it"
+            f"has version {numbers[0]}, this brickd reads version {version}: start the brickd that wrote it"
         )
     return body
 
@@ -70,7 +70,7 @@ def content_of(path: Path) -> bytes | None:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             owner = os.fstat(file.fileno()).st_uid
             if owner != os.geteuid():
-                raise CheckpointRefused(f"belongs to user {user_name(owner)}, not {user_name(os.geteuid())}")
+                raise CheckpointRefused(f"belongs to user {user_name(owner)}, expected {user_name(os.geteuid())}")
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -173,7 +173,7 @@ def assigned(texts: Iterable[str], before: Thresholds) -> Thresholds:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise WrongQuestion(f"{text!r} is no assignment, expected NAME=VALUE")
+            raise WrongQuestion(f"{text!r} is not an assignment, expected NAME=VALUE")
         values[name.strip()] = _value(name.strip(), value.strip())
     return before.with_(values)
 
@@ -199,12 +199,12 @@ def of_file(path: Path) -> dict[str, float]:
         with path.open("rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)
         if len(content) > _FILE_BYTES_MAX:
-            raise WrongQuestion(f"is larger than {_FILE_BYTES_MAX} bytes")
+            raise WrongQuestion(f"is larger than {_FILE_BYTES_MAX} bytes, the limit of a file of thresholds")
         found = tomllib.loads(content.decode())
         values = {name: _value(name, value) if isinstance(value, str) else value for name, value in found.items()}
         Thresholds().with_(values)
     except OSError as error:
-        raise WrongQuestion(f"{path}: {error.strerror}") from None
+        raise WrongQuestion(f"{path}: cannot be read: {error.strerror}") from None
     except WrongQuestion as error:
         raise WrongQuestion(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8

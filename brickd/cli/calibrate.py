@@ -43,7 +43,7 @@ class Rate(click.ParamType[float]):
         try:
             return peaks.rate(float(value))
         except ValueError:
-            self.fail(f"{value} is not a number from 1 to 1e30, as 1.2e12", param, ctx)
+            self.fail(f"{value} is not a number from 1 to 1e30, such as 1.2e12", param, ctx)
 
 
 @click.command()
@@ -66,11 +66,11 @@ def calibrate(quick: bool, peak_flops: float | None, bandwidth: float | None, de
     """  # noqa: D301
     giving = peak_flops is not None and bandwidth is not None
     if not giving and (peak_flops, bandwidth, device) != (None, None, None):
-        raise click.UsageError("give both --peak-flops and --bandwidth")
+        raise click.UsageError("expected both --peak-flops and --bandwidth, or neither of them and no --device")
     if giving and quick:
-        raise click.UsageError("--quick measures, --peak-flops measures nothing: give one of them")
+        raise click.UsageError("--quick contradicts --peak-flops: give one of them")
     if device == "":
-        raise click.UsageError("--device needs a name")
+        raise click.UsageError("--device is empty, expected a name")
     path = peaks.place(runtime())
     known = _known(path)
     peaks.may_save(path)
@@ -97,7 +97,7 @@ def _known(path: Path) -> Sequence[Device]:
     try:
         return peaks.load(path)
     except PeaksRefused as error:
-        print_message(f"{error}; it is replaced now")
+        print_message(f"{error}; this measurement replaces it")
         return ()
 
 
@@ -111,7 +111,7 @@ def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
         progress.show("")
     if not found.devices:
         why = "; ".join(f"{what}: {why}" for what, why in found.skipped)
-        raise BrickdError(f"nothing could be measured ({why}); the known peaks stay")
+        raise BrickdError(f"nothing could be measured ({why}); the saved peaks are unchanged")
     return found.devices, found.skipped
 
 

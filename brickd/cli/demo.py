@@ -56,7 +56,7 @@ def demo(seconds: float) -> None:
     Starts a daemon and four replicas of a small transformer, shows what brickd finds, and cleans up.
     """
     if importlib.util.find_spec("brick_agent") is None:
-        raise BrickdError("the demo's workers need brick-agent, which is not installed here: pip install ./agent")
+        raise BrickdError("brick-agent is not installed, and the demo's workers need it: pip install ./agent")
     with _place(), _running() as processes:
         print_message(
             "a daemon and four replicas of a transformer: one has a flipped bit in a weight, one is slow at one kernel"
@@ -100,7 +100,7 @@ def _running() -> Iterator[list[Process]]:
             command = [sys.executable, "-P", "-m", "brickd.demo.worker", kind]
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment))
         prefix = os.environ["BRICKD_SHM_PREFIX"]
-        _wait(lambda: len(find(prefix)) == len(_WORKERS), processes, "not all of them record")
+        _wait(lambda: len(find(prefix)) == len(_WORKERS), processes, "not all workers have started")
         with Path(runtime().directory, "log").open("wb") as log:
             processes.append(subprocess.Popen([sys.executable, "-P", "-m", "brickd", "up"], stdout=log, stderr=log))
         _wait(runtime().socket.exists, processes, "the daemon does not answer")
@@ -130,7 +130,7 @@ def _check(processes: Sequence[Process]) -> None:
     for index, process in enumerate(processes):
         if process.poll() is not None:
             who = f"demo/{index}" if process.stdin is not None else "the daemon"
-            raise BrickdError(f"{who} ended early, with status {process.returncode}: see its output above")
+            raise BrickdError(f"{who} ended early with exit status {process.returncode}: see its output above")
 
 
 def _wait(for_what: Callable[[], bool], processes: Sequence[Process], otherwise: str) -> None:
@@ -138,7 +138,7 @@ def _wait(for_what: Callable[[], bool], processes: Sequence[Process], otherwise:
     while not for_what():
         _check(processes)
         if time.monotonic() > deadline:
-            raise BrickdError(f"after {_PATIENCE_SECONDS} s {otherwise}: is this machine busy?")
+            raise BrickdError(f"after {_PATIENCE_SECONDS} s, {otherwise}: is this machine busy?")
         time.sleep(0.05)
 
 

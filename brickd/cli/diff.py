@@ -105,11 +105,11 @@ def _is_slower(document: dict[str, Any], percent: float) -> bool:
     """
     if len(document["workers"]) != 2:
         raise click.UsageError(
-            f"--fail-on slower needs 2 workers, not {len(document['workers'])}: the old, then the new"
+            f"--fail-on slower compares 2 workers, not {len(document['workers'])}: give the old one, then the new one"
         )
     bricks = [row for row in document["timing"]["bricks"] if row["p_value"] is not None]
     if not bricks:
-        raise NothingComparable(f"no brick ran {CALLS_MIN} times or more in both workers")
+        raise NothingComparable(f"no brick ran {CALLS_MIN} times or more in both workers: let them run longer")
     changes = [row["difference_percent"] for row in bricks if row["significant"]]
     return any(change is None or change > percent for change in changes)
 

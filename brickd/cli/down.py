@@ -33,19 +33,19 @@ def down(wait: float, output: str) -> None:
     if pid is None:
         raise NoDaemon(f"no daemon runs in {here.directory} (brickd up starts one)")
     if pid == 0:
-        raise NotPermitted(f"a daemon runs in {here.directory}, in another pid namespace: end it there")
+        raise NotPermitted(f"the daemon in {here.directory} runs in another pid namespace: run brickd down there")
     try:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
         pass
     except PermissionError as error:
         raise NotPermitted(
-            f"the daemon is process {pid} of another user: only that user and root may end it"
+            f"the daemon is process {pid} of another user: only that user and root may stop it (sudo kill {pid})"
         ) from error
     until = time.monotonic() + wait
     while _holder(here) is not None:
         if time.monotonic() > until:
-            raise DaemonRefused(f"process {pid} has not ended within {wait:g} s: see {here.log}")
+            raise DaemonRefused(f"process {pid} has not ended within {wait:g} s (see {here.log})")
         time.sleep(_STEP_SECONDS)
     document = {"schema_version": 1, "pid": pid}
     emit(document, output, table=lambda _: [f"the daemon has ended: process {pid}"])
@@ -58,7 +58,7 @@ def _holder(here: Runtime) -> int | None:
     except FileNotFoundError:
         return None
     except PermissionError as error:
-        raise NotPermitted(f"{here.lock}: belongs to another user") from error
+        raise NotPermitted(f"{here.lock}: cannot be opened: only the daemon's user and root may stop it") from error
     try:
         return holder(fd, 0)
     finally:

@@ -35,7 +35,7 @@ def events(question: EventsQuery, recordings: Sequence[str], *, follow: bool, ou
     An event reports a worker that was found or died, a loss, or a new verdict. Each event has the next command to run.
     """
     if recordings and follow:
-        raise click.UsageError(f"--follow shows what comes, and {recordings[0]} is a recording: give one of them")
+        raise click.UsageError(f"--follow contradicts recording {recordings[0]}: give one of them")
     if follow:
         _follow(question, output)
     document = asked("events", question, recordings=recordings) if recordings else ask_daemon("events", question)
@@ -45,14 +45,14 @@ def events(question: EventsQuery, recordings: Sequence[str], *, follow: bool, ou
 
 def _follow(question: EventsQuery, output: str) -> NoReturn:
     if output == "csv":
-        raise click.UsageError("--follow prints lines of text or of JSON, and no csv")
+        raise click.UsageError("--output is csv, expected table, json or jsonl with --follow")
     for name, event in client.ask("events/stream", to_query(question)).events():
         if name == "missed":
             _missed(event["missed"])
         else:
             emit(event, "table" if output == "table" else "jsonl", table=partial(_render, [event]))
             sys.stdout.flush()
-    raise NoDaemon("the daemon has ended")
+    raise NoDaemon("the daemon has ended (start one: brickd up)")
 
 
 def _missed(count: int) -> None:

@@ -40,7 +40,9 @@ def group() -> int | None:
     try:
         return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
     except KeyError:
-        raise DaemonRefused(f"BRICKD_GROUP is {name!r}, which is not a group of this system") from None
+        raise DaemonRefused(
+            f"BRICKD_GROUP is {name!r}, expected a group of this system (getent group lists them)"
+        ) from None
 
 
 def descriptors() -> Descriptors:

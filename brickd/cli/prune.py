@@ -48,7 +48,7 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
     totals of these workers. Each removed segment leaves a record, so its spans still count as removed.
     """
     if refused and question.names:
-        raise click.UsageError("--refused is of files that are no worker's, and names are of workers: give one of both")
+        raise click.UsageError(f"--refused contradicts a worker's name, {question.names[0]}: give one of them")
     dead = _dead(question)
     uuids = None if dead is None else set(dead)
     left = left_behind()[0]
@@ -105,10 +105,7 @@ def _dead(question: WorkersQuery) -> dict[str, str] | None:
     dead = {each["uuid"]: each["name"] for each in meant if each["state"] in ("died", "ended")}
     if not dead:
         who = " or ".join(question.names)
-        raise NoSuchWorker(
-            f"no ended worker {who}: it is live, and only a worker that ended or died can be removed"
-            " (see brickd workers)"
-        )
+        raise NoSuchWorker(f"{who} is live, expected a worker that ended or died (brickd workers lists them)")
     return dead
 
 

@@ -82,7 +82,7 @@ def _of_recordings(kind: type[Query], given: dict[str, Any]) -> dict[str, Any]:
     if positional is not None and positional[1].several:
         return {"recordings": recordings, positional[0]: words}
     if len(words) > (positional is not None):
-        raise click.UsageError(f"{words[-1]} is one argument too many{'' if recordings else ', and no recording'}")
+        raise click.UsageError(f"unexpected argument {words[-1]}{'' if recordings else ': it is not a recording'}")
     return {"recordings": recordings} | ({positional[0]: next(iter(words), None)} if positional else {})
 
 

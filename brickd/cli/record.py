@@ -31,7 +31,7 @@ from brickd.errors import BrickdError, Exit, NoDaemon
 from brickd.model.worker_names import as_argument
 from brickd.query.orders import EndRecording, Recording
 from brickd.query.query import to_query
-from brickd.recording.library import NOBODY, unfetched
+from brickd.recording.library import ENDING, NOBODY, unfetched
 from brickd.recording.rotation import SUFFIX
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -66,7 +66,7 @@ def record(order: Recording, file: str | None, fetch: str | None, as_json: bool)
     if fetch is None:
         return _emitted(*_recorded(order, out), as_json)
     if order != Recording():
-        raise click.UsageError("--fetch records nothing: leave out what is to be recorded")
+        raise click.UsageError("--fetch records nothing: leave out the options of a new recording")
     found = _unfetched(fetch)
     return _emitted(found, _fetched(found, out), as_json)
 
@@ -79,7 +79,7 @@ def _emitted(document: Document, complete: bool, as_json: bool) -> Exit | None:
 def _require_free(out: Path) -> None:
     """Refuse now what would fail when the first file is full, or at the end."""
     for taken in [out] if os.path.lexists(out) else _following(out):
-        raise BrickdError(f"{taken} already exists: remove it, or use another -o")
+        raise BrickdError(f"{taken}: already exists: remove it, or use another -o FILE")
     if not os.access(out.parent, os.W_OK | os.X_OK):
         reason = "not a writable directory" if out.parent.exists() else "no such directory"
         raise BrickdError(f"{out.parent}: {reason}: use another -o FILE")
@@ -164,7 +164,7 @@ def _followed(
         finally:
             progress.show("")
     path, command = document["files"][-1]["path"], f"brickd record --fetch {document['recording']}"
-    raise NoDaemon(f"the daemon has ended; its recording is in {path} ({command})")
+    raise NoDaemon(f"the daemon has ended; the recording is in {path} ({command})")
 
 
 @contextlib.contextmanager
@@ -191,7 +191,7 @@ def _unfetched(recording: str) -> Document:
     for each in unfetched():
         if each["recording"] == recording:
             if each["written"]:
-                raise BrickdError(f"recording {recording} is still being written: end it first")
+                raise BrickdError(f"recording {recording} is still being written: end it first ({ENDING})")
             return each
     raise BrickdError(f"the daemon has no recording {recording} (brickd doctor lists them)")
 

@@ -78,7 +78,7 @@ def _draw(path: Path, found: dict[str, Any]) -> None:
     try:
         state_file.replace(path, roofline_svg.svg(found).encode())
     except OSError as error:
-        raise BrickdError(f"{path} cannot be written: {error.strerror}; name another file") from None
+        raise BrickdError(f"{path}: cannot be written: {error.strerror} (use another --svg FILE)") from None
 
 
 def _elsewhere(found: dict[str, Any]) -> list[str]:

@@ -68,7 +68,7 @@ def answer(command: click.Command, instruction: str) -> Exit:
     shell, _, action = instruction.partition("_")
     if shell not in SHELLS or action not in ("source", "complete"):
         known = ", ".join(f"{shell}_complete" for shell in SHELLS)
-        raise BrickdError(f"{VARIABLE} is {instruction!r}, expected one of {known}: is it set by mistake?")
+        raise BrickdError(f"{VARIABLE} is {instruction!r}, expected one of {known} (unset {VARIABLE})")
     if action == "source":
         click.echo(script(command, shell), nl=False)
         return Exit.OK
@@ -84,7 +84,7 @@ def _shell(command: click.Command, shell: str) -> ShellComplete:
 
     kind = get_completion_class(shell)
     if kind is None:
-        raise BrickdError(f"this click knows no completion for {shell}")
+        raise BrickdError(f"the installed click has no completion for {shell} (pip install --upgrade click)")
     return kind(command, {}, _PROGRAM, VARIABLE)
 
 

@@ -27,6 +27,7 @@ from brickd.cli.watch_loop import again
 from brickd.errors import Exit
 from brickd.query.parameters import Duration
 from brickd.query.queries import StatusQuery
+from brickd.query.query import to_query
 from brickd.views import fetch_answer
 from brickd.views.next_command import command
 
@@ -87,11 +88,11 @@ def status(
       brickd status night.brick
     """  # noqa: D301
     if recordings and seconds is not None:
-        raise click.UsageError(f"--watch shows what changes, and {recordings[0]} is a recording: give one of them")
+        raise click.UsageError(f"--watch contradicts recording {recordings[0]}: give one of them")
     if check and seconds is not None:
-        raise click.UsageError("--check judges once, --watch shows again and again: give one of them")
+        raise click.UsageError("--check contradicts --watch: give one of them")
     if bounds != Bounds() and not check:
-        raise click.UsageError("this option needs --check")
+        raise click.UsageError(f"--{to_query(bounds)[0][0]} needs --check: add it")
     find = partial(fetch_answer.find, "status", question, recordings=recordings, reading=progress.reading)
     if seconds is not None:
         again(seconds, find, partial(render, more=more), output)

@@ -149,7 +149,7 @@ def _detach(here: Runtime, start: Callable[[Callable[[], None]], None], report: 
         here.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = logfile.opened(here.log)
     except OSError as error:
-        raise DaemonRefused(f"{here.log}: {error.strerror}; set BRICKD_RUNTIME_DIR to a directory of yours") from None
+        raise DaemonRefused(f"{here.log}: {error.strerror} (set BRICKD_RUNTIME_DIR to a directory of yours)") from None
     begin = os.fstat(log).st_size
     read, write = os.pipe()
     pid = os.fork()
@@ -170,4 +170,4 @@ def _detach(here: Runtime, start: Callable[[Callable[[], None]], None], report: 
             return
     os.waitpid(pid, 0)
     lines = here.log.read_bytes()[begin:].decode("utf-8", "replace").splitlines()
-    raise DaemonRefused(lines[-1].removeprefix("brickd: ") if lines else f"the daemon did not start: see {here.log}")
+    raise DaemonRefused(lines[-1].removeprefix("brickd: ") if lines else f"the daemon did not start (see {here.log})")

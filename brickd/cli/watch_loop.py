@@ -30,7 +30,7 @@ Table = Callable[["Document", Screen], Sequence[str]]
 def again(seconds: float, find: Callable[[], FetchedAnswer], table: Table, output: str) -> NoReturn:
     """Show the answer of `find` every `seconds`, until the person ends it."""
     if output not in ("table", "json"):
-        raise click.UsageError(f"--watch prints screens or JSON, a document in a line, and no {output}")
+        raise click.UsageError(f"--output is {output}, expected table or json with --watch")
     drawn, printed = output == "table" and sys.stdout.isatty(), tuple[str, ...]()
     if drawn:
         sys.stdout.write(_CLEAR)

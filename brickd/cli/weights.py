@@ -74,9 +74,9 @@ def weights(
       brickd weights --against good.json
     """  # noqa: D301
     if recordings and rescan:
-        raise click.UsageError("--rescan needs live workers, not a recording")
+        raise click.UsageError(f"--rescan contradicts recording {recordings[0]}: give one of them")
     if against and save:
-        raise click.UsageError("--against and --save are two questions: ask one of them")
+        raise click.UsageError("--against contradicts --save: give one of them")
     manifest = None
     if against:
         from brickd.analysis.weights.manifest import load

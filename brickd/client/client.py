@@ -32,6 +32,14 @@ _LINE_BYTES = 1 << 14
 _BODY_BYTES = 256 << 20
 _PIECE_BYTES = 1 << 20
 _FINE = 200
+_START = "start one: brickd up"
+_ADVICE: dict[Why, str] = {
+    "none": _START,
+    "stale": _START,
+    "broken": _START,
+    "silent": "restart it: brickd down && brickd up -d",
+    "strange": "set BRICKD_SOCKET to a daemon's socket",
+}
 
 
 class NoAnswer(NoDaemon):
@@ -44,7 +52,7 @@ class NoAnswer(NoDaemon):
     """
 
     def __init__(self, why: Why, what: str) -> None:
-        super().__init__(f"{what} (start one: brickd up)" if why in ("none", "stale") else what)
+        super().__init__(f"{what} ({_ADVICE[why]})" if why in _ADVICE else what)
         self.why = why
         self.what = what
 
@@ -113,7 +121,7 @@ class Asked:
             except (EOFError, ConnectionError):
                 raise NoAnswer("broken", f"the daemon at {self._place} ended while it answered") from None
             except (ValueError, RecursionError):
-                raise NoAnswer("strange", f"what answers at {self._place} is not a brickd daemon") from None
+                raise NoAnswer("strange", f"the process at {self._place} is not a brickd daemon") from None
 
     def _judged(self, body: bytes) -> dict[str, Any]:
         import json
@@ -167,7 +175,7 @@ def _connected(place: Path) -> socket:
     except (FileNotFoundError, NotADirectoryError):
         raise NoAnswer("none", f"no daemon answers at {place}") from None
     except PermissionError:
-        raise TurnedAway(f"the daemon at {place} does not accept this user") from None
+        raise _turned_away(place) from None
     import socket
     import struct
 
@@ -180,12 +188,20 @@ def _connected(place: Path) -> socket:
         connection.close()
         match error:
             case PermissionError():
-                raise TurnedAway(f"the daemon at {place} does not accept this user") from None
+                raise _turned_away(place) from None
             case BlockingIOError():
-                raise NoAnswer("silent", f"the daemon at {place} accepts no connection") from None
+                what = f"the daemon at {place} accepted no connection within {_CONNECT_SECONDS} s"
+                raise NoAnswer("silent", what) from None
             case _:
                 raise NoAnswer("stale", f"the daemon at {place} has ended") from None
     return connection
+
+
+def _turned_away(place: Path) -> TurnedAway:
+    return TurnedAway(
+        f"the daemon at {place} does not accept user {os.geteuid()}, expected its own user, root or a member of its"
+        " group (BRICKD_GROUP of the daemon)"
+    )
 
 
 def _head(file: BinaryIO) -> tuple[int, int | None]:

@@ -234,7 +234,8 @@ class Attached:
         self.last_bytes += self.drain.read - begun
         if self.last_bytes > _LAST_TIMES * self.segment.memory_bytes + _LAST_BYTES:
             read, takes = self.last_bytes / MIB, self.segment.memory_bytes / MIB
-            raise SegmentRefused(self.segment.name, f"its rings have no end: {read:,.0f} MiB read of {takes:,.0f} MiB")
+            reason = f"its rings do not end: {read:,.0f} MiB were read of a segment of {takes:,.0f} MiB"
+            raise SegmentRefused(self.segment.name, reason)
         return False
 
     def last_reading(self) -> Reading:
@@ -257,7 +258,7 @@ class Attached:
 
         reading = self.segment.read()
         if any(number >= len(cursors) for number, _, _ in reading.lanes):
-            raise SegmentRefused(self.segment.name, "a lane came into use after all was read")
+            raise SegmentRefused(self.segment.name, "a lane came into use after the worker's end")
         made = {(id(lane), cursors[number]): closed(lane, cursors[number]) for number, lane, _ in reading.lanes}
         lanes = [(number, *made[id(lane), cursors[number]]) for number, lane, _ in reading.lanes]
         if len(lanes) > _LANES_KEPT:

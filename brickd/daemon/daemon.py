@@ -156,8 +156,8 @@ class Daemon:
         for each in self._collector.directory.quarantined.values():
             if isinstance(each.refused, SegmentConsumed):
                 raise DaemonRefused(
-                    f"{process(each.refused.pid)} drains the segments {self.prefix}* already: end it, or set"
-                    " BRICKD_SHM_PREFIX for other workers"
+                    f"{process(each.refused.pid)} drains the segments {self.prefix}* already: stop it, or set"
+                    " BRICKD_SHM_PREFIX to drain other workers"
                 )
         self._collector.change()  # save at once that this daemon has not ended cleanly
         self._collector.tick(time.monotonic_ns())
@@ -318,7 +318,7 @@ class Daemon:
         """End a recording soon."""
         recorder = self._recordings.running
         if recorder is None or recorder.id != order.recording:
-            raise BrickdError(f"recording {order.recording} is not running")
+            raise BrickdError(f"recording {order.recording} is not running (brickd doctor lists those that have ended)")
         recorder.end("asked")
 
     def lives(self, names: tuple[str, ...]) -> bool:

@@ -190,7 +190,7 @@ class Notifier:
             BrickdError: no target is configured, or another test has not ended.
         """
         if not self._testing.acquire(blocking=False):  # each test blocks one of the API's threads
-            raise BrickdError("another test has not ended: wait for it")
+            raise BrickdError("another test is still running: try again when it has ended")
         try:
             return self._test(wait_seconds)
         finally:
@@ -198,7 +198,8 @@ class Notifier:
 
     def _test(self, wait_seconds: float) -> list[dict[str, Any]]:
         if not self._channels:
-            raise BrickdError("alarms go nowhere: start the daemon with --notify-exec CMD or --notify-url URL")
+            expected = "start it with brickd up --notify-exec CMD or --notify-url URL"
+            raise BrickdError(f"the daemon has no target for alarms: {expected}")
         now = rfc3339(time.time_ns())
         body = self._body("test", "", {
             "id": "00000000", "kind": "test", "service": None, "workers": [],

@@ -112,7 +112,7 @@ class Address(NamedTuple):
         if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable():
             raise WrongQuestion(f"--notify-url is not a URL of http or https, {expected}")
         if parts.username is not None or parts.password is not None:
-            raise WrongQuestion(f"--notify-url holds a user or a password: use --notify-secret-file; {expected}")
+            raise WrongQuestion(f"--notify-url contains a user or a password: use --notify-secret-file; {expected}")
         path = parts.path or "/"
         default = 443 if parts.scheme == "https" else 80
         return cls(parts.scheme, parts.hostname, port or default, f"{path}?{parts.query}" if parts.query else path)
@@ -258,28 +258,30 @@ def secret_of(path: Path) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise WrongQuestion(f"--notify-secret-file {path}: {error.strerror}, expected a file") from None
+        raise WrongQuestion(f"--notify-secret-file {path}: cannot be opened: {error.strerror}") from None
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise WrongQuestion(f"--notify-secret-file {path} is not a regular file")
+            mode = stat.filemode(status.st_mode)
+            raise WrongQuestion(f"--notify-secret-file {path} has mode {mode}, expected a regular file")
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise WrongQuestion(
                 f"--notify-secret-file {path} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o},"
-                f" expected owner {os.geteuid()} and mode 0600: chmod 600"
+                f" expected owner {os.geteuid()} and mode 0600 (chmod 600 {shlex.quote(os.fspath(path))})"
             )
         secret = os.read(fd, _SECRET_BYTES_MAX + 2).strip()  # a newline may follow it
     finally:
         os.close(fd)
     if not 0 < len(secret) <= _SECRET_BYTES_MAX:
-        raise WrongQuestion(f"--notify-secret-file {path} holds no secret of 1 to {_SECRET_BYTES_MAX:,} bytes")
+        seen = "a longer secret" if secret else "no secret"
+        raise WrongQuestion(f"--notify-secret-file {path} has {seen}, expected 1 to {_SECRET_BYTES_MAX:,} bytes")
     return secret
 
 
 def targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
     """The targets of the options of `brickd up`; WrongQuestion if an option is invalid."""
     if secret_file is not None and url is None:
-        raise WrongQuestion("--notify-secret-file needs --notify-url")
+        raise WrongQuestion("--notify-secret-file needs --notify-url: give both")
     found: list[Target] = []
     if command is not None:
         found.append(CommandTarget(command))

@@ -44,7 +44,7 @@ class OrderHandler:
             known = {each.service for each in roster.attached.values()} | set(memory.wishes)
             if order.service not in known:
                 hint = suggestion(order.service, known)
-                raise NoSuchWorker(f"no service {order.service}: {hint} (see brickd status)")
+                raise NoSuchWorker(f"no service {order.service}: {hint} (brickd status lists them)")
             before = memory.wishes.get(order.service, Wish())
             wish = Wish(
                 before.spans if order.spans is None else order.spans == "on",
@@ -131,7 +131,7 @@ class OrderHandler:
         known = {worker.name for worker in dead} | {worker.service for worker in dead}
         for name in names:
             if name not in known:
-                raise NoSuchWorker(f"no ended worker {name}: {suggestion(name, known)} (see brickd workers)")
+                raise NoSuchWorker(f"no ended worker {name}: {suggestion(name, known)} (brickd workers lists them)")
         return {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
 
     def _unknown(self, services: Collection[str] | None) -> Collection[str]:

@@ -82,7 +82,7 @@ class ProblemWatch:
                 self._look(self._world.survey(), now_ns)
             with self._lock:
                 if order.id not in self.book().entries:
-                    raise NoSuchProblem(f"no problem {order.id} (see brickd status)")
+                    raise NoSuchProblem(f"no problem {order.id} (brickd status lists them)")
                 self._memory.problems = self.book().silenced(order.id, until_ns)
                 entry = self.book().entries[order.id]
             self._report_silence(entry, until_ns, now_ns)

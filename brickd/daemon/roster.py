@@ -138,7 +138,8 @@ class Roster:
 
     def _attach(self, file: str, now_ns: int) -> None:
         if len(self.attached) >= self._workers_max:
-            raise SegmentUndrained(file, f"not drained: the limit of {self._workers_max:,} workers is reached")
+            reason = f"not drained: the limit of {self._workers_max:,} workers is reached (raise ulimit -n)"
+            raise SegmentUndrained(file, reason)
         segment = open_segment(file, os.O_RDWR)
         same = (each for each in self.attached.values() if each.segment.identifier == segment.identifier)
         if (twin := next(same, None)) is not None:  # renamed during this look
@@ -189,7 +190,7 @@ class Roster:
             except NotPermitted:
                 self.memory.bury(uuid)
                 self.changed = True
-                reason = "its worker ended and is remembered, and the file cannot be removed: permission denied"
+                reason = "its worker ended, its totals are kept, and the file cannot be removed: permission denied"
                 raise SegmentRefused(segment.name, reason) from None
 
     def _require_original(self, segment: Segment, uuid: str) -> None:
@@ -215,7 +216,7 @@ class Roster:
             self.give_up(twin, undecided(before.name, mine.name))
             raise undecided(mine.name, before.name)
         self.give_up(twin, SegmentCopy(before.name, mine.name, mine.identifier))
-        raise SegmentUndrained(mine.name, f"not drained yet: a copy of it was, {before.name}")
+        raise SegmentUndrained(mine.name, f"not drained yet: its copy {before.name} was drained in its place")
 
     def _inherit(self, each: Attached) -> None:
         """Take over the memory of segments that its worker lost and whose totals it has."""

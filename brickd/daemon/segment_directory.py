@@ -186,7 +186,7 @@ class Directory:
 
     def _log_blind(self, why: str) -> None:
         if why != self._blind:
-            text = f"{_reader.DIRECTORY} cannot be listed ({why}): who starts now is not seen"
+            text = f"{_reader.DIRECTORY}: cannot be listed: {why}: workers that start now are not seen"
             self._log_event("blind", text, command="brickd doctor")
         self._blind = why
 
@@ -207,5 +207,5 @@ def _removed(file: str, identifier: Identifier) -> bool:
         try:
             return left.unlink()
         except NotPermitted:
-            reason = "its worker died before it published it, and the file cannot be removed: permission denied"
+            reason = "its worker died before it published the file, which cannot be removed: permission denied"
             raise SegmentRefused(file, reason) from None

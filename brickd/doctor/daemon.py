@@ -109,7 +109,7 @@ def _asked(found: DaemonFacts) -> DaemonFacts:
     try:
         document = client.ask("").document()
     except BrickdError as error:
-        return found._replace(silence=str(error))
+        return found._replace(silence=error.what if isinstance(error, client.NoAnswer) else str(error))
     pid = document.get("pid") if found.pid is None else found.pid
     return found._replace(pid=pid, trouble=str(document.get("checkpoint_problem") or ""))
 

@@ -94,7 +94,7 @@ def suggestion(name: str, known: set[str]) -> str:
     ('did you mean api/1?', 'there are api/1')
     """
     if not known:
-        return "nothing is recorded here at all"
+        return "nothing is recorded here"
     meant = near(name, known)
     if meant:
         return f"did you mean {' or '.join(meant)}?"

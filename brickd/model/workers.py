@@ -205,7 +205,7 @@ def _look(
     with contextlib.ExitStack() as opened:
         for file in dict.fromkeys([*files, *(each.name for each in held.drained)]):
             if not held.goes_on():
-                raise DaemonEnds("the daemon ends")
+                raise DaemonEnds("the daemon is stopping")
             try:
                 with contextlib.ExitStack() as here:
                     if (known := held.refused.get(file)) is not None:
@@ -307,7 +307,7 @@ def select(
         if name not in readable:
             what = "worker or service" if segments is None else "worker, service or segment"
             known = readable | set(segments or ())
-            hint = f"{suggestion(name, known)} (see brickd status)"
+            hint = f"{suggestion(name, known)} (brickd status lists them)"
             if foreign and not known:
                 hint = others_have(foreign)
             raise NoSuchWorker(f"no {what} {name}: {hint}")

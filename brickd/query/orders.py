@@ -80,7 +80,9 @@ class Setting(Query):
         if self.service is None and self.changes:
             raise WrongQuestion("no service is given, expected the name of a service (brickd set SERVICE ...)")
         if self.service is not None and self.threshold:
-            raise WrongQuestion("thresholds are of the daemon, not of a service: brickd set --threshold NAME=VALUE")
+            raise WrongQuestion(
+                f"service {self.service} has no thresholds, the daemon has them (brickd set --threshold NAME=VALUE)"
+            )
 
     @property
     def changes(self) -> bool:
@@ -110,7 +112,7 @@ class Silencing(Query):
     def rules(self) -> None:
         """Refuse invalid combinations."""
         if self.off and self.id is None:
-            raise WrongQuestion("off lifts the silence of one problem: give its id (see brickd silence)")
+            raise WrongQuestion("off needs the id of a silenced problem: give it (brickd silence lists them)")
 
 
 class Recording(Query):
@@ -141,7 +143,7 @@ class Recording(Query):
     def rules(self) -> None:
         """Refuse invalid combinations."""
         if self.values and self.redact:
-            raise WrongQuestion("values and redact exclude each other: give one of them")
+            raise WrongQuestion("values contradicts redact: give one of them")
 
 
 class EndRecording(Query):

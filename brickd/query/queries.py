@@ -38,9 +38,12 @@ class BricksQuery(Query):
     def rules(self) -> None:
         """Refuse invalid combinations."""
         if (self.sort, self.by) == ("spread", "worker"):
-            raise WrongQuestion("sort spread compares workers, which by worker tells apart: give one of them")
+            raise WrongQuestion("sort spread contradicts by worker: one worker has no spread: give one of them")
         if self.sort == "max" and self.over != START:
-            raise WrongQuestion(f"the longest span of the last {self.over} is not known: sort by p99, or over start")
+            raise WrongQuestion(
+                f"sort max contradicts over {self.over}: the longest span is known only since the start:"
+                " use sort p99, or over start"
+            )
 
 
 class CoverageQuery(Query):

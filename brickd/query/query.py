@@ -110,7 +110,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
         if parameter.several:
             values[name] = (*values.get(name, ()), parameter.read(text))
         elif name in values:
-            raise WrongQuestion(f"{given_key} is given more than once")
+            raise WrongQuestion(f"{given_key} is given more than once, expected once")
         else:
             values[name] = parameter.read(text)
     for required, name in names.items():

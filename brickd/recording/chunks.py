@@ -178,5 +178,5 @@ def records(body: bytes) -> RingRecords:
     """Decode the body of a chunk of records; raises ValueError if it is invalid."""
     worker, lane, ring, inside, first = _reader.recorded_from(body)
     if ring > 1:
-        raise ValueError(f"slots of ring {ring}, wanted 0 or 1")
+        raise ValueError(f"slots of ring {ring}, expected 0 or 1")
     return RingRecords(worker, lane, ring == 1, inside, first, body[_BLOCK:])

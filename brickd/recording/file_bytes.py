@@ -75,12 +75,12 @@ def open_file(path: str, reads: Reads = nobody) -> RecordingBytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError as error:
-        raise NotPermitted(f"{path}: may not be read by this user") from error
+        raise NotPermitted(f"{path}: cannot be opened: {error.strerror} (run brickd as its owner)") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise RecordingRefused(path, f"cannot be opened: {reason}") from error
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
         os.close(fd)
-        raise RecordingRefused(path, f"is not a recording: {stat.filemode(mode)}, not a regular file")
+        raise RecordingRefused(path, f"is not a recording: its mode is {stat.filemode(mode)}, expected a regular file")
     return RecordingBytes(path, fd, reads)

@@ -92,7 +92,7 @@ class Shelf:
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            text = f"{self._directory}: {error.strerror}; set BRICKD_STATE_DIR to a directory of yours"
+            text = f"{self._directory}: {error.strerror} (set BRICKD_STATE_DIR to a directory of yours)"
             raise BrickdError(text) from None
         return self._directory / time.strftime(f"brickd-%Y%m%d-%H%M%S-{os.urandom(2).hex()}{SUFFIX}")
 
@@ -109,9 +109,9 @@ class Shelf:
         for each in self.all():
             if each.recording == recording:
                 if each.written:
-                    raise BrickdError(f"recording {recording} is still being written: end it first")
+                    raise BrickdError(f"recording {recording} is still being written: end it first ({ENDING})")
                 return each
-        raise BrickdError(f"no recording {recording} in {self._directory}")
+        raise BrickdError(f"no recording {recording} in {self._directory} (brickd doctor lists them)")
 
     def open(self, recording: str, number: int) -> int:
         """Open a file for reading; returns its descriptor; raises BrickdError as `find` does."""
@@ -119,7 +119,7 @@ class Shelf:
         try:
             return _opened(file.path)
         except OSError as error:
-            raise BrickdError(f"{file.path}: {error.strerror}") from None
+            raise BrickdError(f"{file.path}: cannot be opened: {error.strerror}") from None
 
     def remove(self, recording: str, number: int) -> None:
         """Remove a file; raises BrickdError as `find` does."""
@@ -127,7 +127,7 @@ class Shelf:
         try:
             file.path.unlink()
         except OSError as error:
-            raise BrickdError(f"{file.path}: {error.strerror}") from None
+            raise BrickdError(f"{file.path}: cannot be removed: {error.strerror}") from None
 
     def make_room(self) -> list[Shelved]:
         """Remove the oldest recordings above the limit; return them."""
@@ -140,10 +140,12 @@ class Shelf:
         return removed
 
     def _file(self, recording: str, number: int) -> LibraryFile:
-        for file in self.find(recording).files:
+        files = self.find(recording).files
+        for file in files:
             if file.number == number:
                 return file
-        raise BrickdError(f"recording {recording} has no file {number} here")
+        first, last = files[0].number, files[-1].number
+        raise BrickdError(f"recording {recording} has no file {number}, expected {first} to {last}")
 
     def _files(self) -> Iterator[LibraryFile]:
         try:
@@ -180,6 +182,7 @@ def _locked(fd: int) -> bool:
     return False
 
 
+ENDING = "Ctrl-C in its brickd record"  # how a recording is ended
 NOBODY = ("none", "stale", "elsewhere")  # reasons for no answer that mean: there is no daemon for us
 
 

@@ -43,7 +43,7 @@ _REDACTED = (
     "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors and texts of"
     " kernels left out"
 )
-_VALUES = "it has statistics and sketches of tensors: whoever has the same weights can tell tokens from these"
+_VALUES = "it has statistics and sketches of tensors: they reveal tokens to anyone with the same weights"
 
 
 class Backwards:
@@ -153,7 +153,7 @@ class Replay:
         """The same recording, one snapshot earlier; raises RecordingRefused if there is none."""
         if len(self._last(2)) < 2:
             raise RecordingRefused(
-                self._files[-1].form.path, "holds one snapshot, and two are needed to see what moved"
+                self._files[-1].form.path, "has 1 snapshot, expected 2 to see what moved: record for longer"
             )
         return Replay(self._files, self._backwards, self.events, self._back + 1)
 
@@ -162,7 +162,7 @@ class Replay:
             return shown
         last = self._files[-1]
         why = "; ".join(last.end.words()[:2]) or "none was recorded"
-        raise RecordingRefused(last.form.path, f"holds no whole snapshot: {why}")
+        raise RecordingRefused(last.form.path, f"has no complete snapshot: {why}: record for longer")
 
     # ---- the world of views
 
@@ -388,9 +388,10 @@ def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Replay]:
         forms = [stack.enter_context(open_recording(path, reads)) for path in paths]
         for form in forms:
             if form.title.id != forms[0].title.id:
-                raise RecordingRefused(form.path, f"is of another recording than {forms[0].path}: give those of one")
+                reason = f"belongs to another recording than {forms[0].path}: give the files of one recording"
+                raise RecordingRefused(form.path, reason)
         forms.sort(key=lambda form: form.title.number)
         for one, other in itertools.pairwise(forms):
             if one.title.number == other.title.number:
-                raise RecordingRefused(other.path, f"is the same part of its recording as {one.path}: give each once")
+                raise RecordingRefused(other.path, f"is the same file of its recording as {one.path}: give each once")
         yield Replay.of([FileIndex(form) for form in forms])

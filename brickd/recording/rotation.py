@@ -76,7 +76,8 @@ class Volumes:
         try:
             self.kept = [self._made(first, 0)]
         except (OSError, ValueError) as error:
-            raise BrickdError(f"{first}: {_reason(error)}: nothing can be recorded there") from None
+            text = f"{first}: cannot be written: {_reason(error)} (use another directory: -o FILE, or BRICKD_STATE_DIR)"
+            raise BrickdError(text) from None
         self._made_at = time.monotonic()
         self.cut = False
         self.trouble = ""

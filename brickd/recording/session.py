@@ -30,12 +30,12 @@ _LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100  # the interval of rounds, which writ
 _STILL_NS = 10_000_000_000  # a round that takes longer waits for its disk
 
 _ENDS: dict[Why, str] = {
-    "asked": "somebody ended it",
-    "over": "its time was over",
+    "asked": "a client ended it",
+    "over": "its duration was over",
     "exited": "all workers ended",
-    "left": "whoever wanted it has gone; it stays where it is",
-    "rotated": "it goes on in another file",
-    "daemon_ended": "the daemon ended; it stays where it is",
+    "left": "its client has gone; the file stays where it is",
+    "rotated": "it continues in another file",
+    "daemon_ended": "the daemon ended; the file stays where it is",
 }
 
 
@@ -58,7 +58,7 @@ class Recorder:
         try:
             self._spool = _reader.Spool(values=order.values, redacts=order.redact)
         except OSError as error:
-            raise BrickdError(f"nothing can be recorded: no memory to do it in: {error.strerror}") from None
+            raise BrickdError(f"nothing can be recorded: not enough memory: {error.strerror}") from None
         self._volumes = Volumes(first, order.max_size, order.files)
         self._writer = Writer(order, source, self._rings, self._spool, self._volumes)
         self._thread = threading.Thread(target=self._run, name="brickd-recording")
@@ -68,7 +68,9 @@ class Recorder:
         except RuntimeError as error:
             source.drain_into(self._rings, None)
             self._volumes.undo()
-            raise BrickdError(f"nothing can be recorded: {error}: see ulimit -u, and its service's TasksMax") from None
+            raise BrickdError(
+                f"nothing can be recorded: {error} (raise ulimit -u, or the service's TasksMax)"
+            ) from None
 
     @property
     def path(self) -> Path:
@@ -217,9 +219,9 @@ class Recordings:
             running = self.running
             if running is not None:
                 at = running.document()["files"][-1]["path"]
-                raise BrickdError(f"a recording is already running, {at}: end that first (one at a time)")
+                raise BrickdError(f"a recording is already running, {at}: end it first (Ctrl-C in its brickd record)")
             if self._closed:
-                raise BrickdError("the daemon is stopping: it starts no recording")
+                raise BrickdError("the daemon is stopping and starts no recording (start another daemon: brickd up)")
             self._current = Recorder(order, first, self._source)
             return self._current
 

@@ -147,8 +147,8 @@ class Writer:
         tables = body_codec.tables(snapshot, known) or b""
         body = body_codec.snapshot(snapshot, self._source.daemon(), self.counted())
         if (most := max(len(tables), len(body))) > _reader.CHUNK_BYTES_MAX:
-            limit = f"of {_reader.CHUNK_BYTES_MAX:,} at most is wanted"
-            self.volumes.fail(f"a snapshot has a part of {most:,} bytes, one {limit}: record fewer with --workers")
+            limit = f"expected at most {_reader.CHUNK_BYTES_MAX:,}"
+            self.volumes.fail(f"a snapshot has a part of {most:,} bytes, {limit}: record fewer workers (--workers)")
             return False
         if not tables or self._put_large(_reader.CHUNK_TABLES, snapshot.at_ns, tables, len(tables) + len(body)):
             self._tables = known
@@ -236,7 +236,7 @@ class Writer:
             self._outgrown = True
         elif put is Put.NO_ROOM:
             limit = self.volumes.limit_bytes
-            self.volumes.fail(f"no records fit beside a snapshot in {limit:,} bytes: allow more with --max-size")
+            self.volumes.fail(f"a snapshot leaves no room for records in {limit:,} bytes: allow more with --max-size")
         return put is Put.DONE
 
     def _see_refused(self) -> None:

@@ -166,7 +166,7 @@ def _over(owner: int, part: Cost, read: int, kept: int) -> str:
             return f"takes {_mib(takes)} {what}: the limit for one segment is {_mib(one)}"
         if takes + taken > all_of:
             limit = f"the limit for the segments of user {owner} is {_mib(all_of)}"
-            return f"takes {_mib(takes)} {what}, beside {_mib(taken)} of smaller ones: {limit}"
+            return f"takes {_mib(takes)} {what}, and smaller ones take {_mib(taken)}: {limit}"
     return ""
 
 

@@ -50,7 +50,7 @@ class Segment(SegmentFile):
         super().__init__(name, fd)
         with _refusing(name):
             if not self.published():
-                raise SegmentUnpublished(name, "not published: its worker is starting, or died while it did")
+                raise SegmentUnpublished(name, "not published yet: its worker is starting, or died while it started")
             self._copier = _reader.Segment(fd)
             self.header = self._copier.header()
             if self.header["uid"] != self.uid:

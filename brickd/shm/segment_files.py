@@ -174,7 +174,7 @@ EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: not an e
 def opened(name: str, access: int) -> int:
     """Open a descriptor; raises the errors of `open_file`."""
     if "/" in name:
-        raise SegmentUnopened(name, "cannot be opened: a file's name holds no slash")
+        raise SegmentUnopened(name, "cannot be opened: its name contains a slash, expected a file's name")
     try:
         # Not shm_open: glibc's waits for the other end of a FIFO, and posix_ipc's crashes on a name with a NUL.
         flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -182,7 +182,7 @@ def opened(name: str, access: int) -> int:
     except PermissionError as error:
         raise NotPermitted(f"{name}: cannot be opened: {error.strerror}") from error
     except FileNotFoundError as error:
-        raise SegmentRefused(name, "is gone") from error
+        raise SegmentRefused(name, "no longer exists") from error
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in (*EXHAUSTED, errno.ENOMEM):
             kind = NoDescriptor if error.errno in EXHAUSTED else SegmentUndrained
@@ -198,7 +198,7 @@ def opened(name: str, access: int) -> int:
     # A second link is no reason to refuse it: if the kernel allows it, other users can link to our files.
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)
-        raise SegmentUnopened(name, f"not a regular file but {stat.filemode(status.st_mode)}")
+        raise SegmentUnopened(name, f"has mode {stat.filemode(status.st_mode)}, expected a regular file")
     return fd
 
 

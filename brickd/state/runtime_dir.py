@@ -48,21 +48,22 @@ class Home:
             status = directory.lstat()
         except OSError as error:
             raise DaemonRefused(
-                f"{directory}: {error.strerror}; set BRICKD_RUNTIME_DIR to a directory of yours"
+                f"{directory}: {error.strerror} (set BRICKD_RUNTIME_DIR to a directory of yours)"
             ) from None
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
             expected = f"a directory that only user {os.geteuid()} may change"
-            raise DaemonRefused(f"{directory}: is {seen}, expected {expected}")
+            raise DaemonRefused(f"{directory}: is {seen}, expected {expected} (set BRICKD_RUNTIME_DIR)")
         try:
             lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise DaemonRefused(f"{runtime.lock}: {error.strerror}") from None
+            text = f"{runtime.lock}: {error.strerror} (set BRICKD_RUNTIME_DIR to a directory of yours)"
+            raise DaemonRefused(text) from None
         if not take(lock, 0):
             pid = holder(lock, 0)
             os.close(lock)
-            ending = "brickd down ends it" if pid else "brickd down, said there, ends it"
-            raise DaemonRefused(f"a daemon runs already in {directory}: {process(pid or 0)} ({ending})")
+            ending = "brickd down stops it" if pid else "run brickd down there"
+            raise DaemonRefused(f"a daemon is already running in {directory}: {process(pid or 0)} ({ending})")
         try:
             self._admit()
         except DaemonRefused:
@@ -110,7 +111,7 @@ class Home:
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError as error:
-            raise DaemonRefused(f"{self._runtime.lock}: {error.strerror}: it is not known who holds it") from None
+            raise DaemonRefused(f"{self._runtime.lock}: cannot be read: {error.strerror}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -128,8 +129,8 @@ class Home:
         memory, broken = self._left(path, checkpoint.decode)
         if memory is not None and memory.prefix != prefix:
             raise DaemonRefused(
-                f"{path} holds the segments {memory.prefix}*, this daemon drains {prefix}*: {_way_out(path)}, or set"
-                " another BRICKD_RUNTIME_DIR"
+                f"{path}: is about the segments {memory.prefix}*, this daemon drains {prefix}*: {_way_out(path)},"
+                " or set another BRICKD_RUNTIME_DIR"
             )
         return memory or Memory(prefix), broken
 
@@ -143,9 +144,9 @@ class Home:
             content = state_file.content_of(path)
             return (None if content is None else decode(content)), ""
         except OSError as error:
-            raise DaemonRefused(f"{path} cannot be read: {error.strerror}: {_way_out(path)}") from None
+            raise DaemonRefused(f"{path}: cannot be read: {error.strerror}: {_way_out(path)}") from None
         except CheckpointTooNew as error:
-            raise DaemonRefused(f"{path} {error}, or {_way_out(path)}") from None
+            raise DaemonRefused(f"{path}: {error}, or {_way_out(path)}") from None
         except CheckpointRefused as error:
             # The file stays until another replaces it: if this daemon dies before it reports, the next one reports.
             aside = path.with_name(path.name + ".refused")
@@ -169,7 +170,10 @@ class Home:
         """
         memory = checkpoint.load(self._runtime.checkpoint) or Memory(prefix)
         if memory.prefix != prefix:
-            raise DaemonRefused(f"{self._runtime.checkpoint} is of the segments {memory.prefix}*, not {prefix}*")
+            path = self._runtime.checkpoint
+            raise DaemonRefused(
+                f"{path}: is about the segments {memory.prefix}*, expected {prefix}* (set BRICKD_SHM_PREFIX)"
+            )
         records = removed_file.look(prefix)
         memory.fold(records.removed)
         there = {identifier_of(name) for name in find(prefix)}

@@ -54,7 +54,7 @@ def _of_category(entries: Sequence[dict[str, Any]], category: str) -> list[dict[
     found = [entry for entry in entries if entry["category"].casefold() == category.casefold()]
     if not found:
         known = {entry["category"] for entry in entries}
-        raise BrickdError(f"no category {category}: {suggestion(category, known)} (see brickd bricks)")
+        raise BrickdError(f"no category {category}: {suggestion(category, known)} (brickd bricks lists them)")
     return found
 
 

@@ -94,10 +94,11 @@ def counted(world: World, found: ChosenWorkers, over: str | None) -> Counted:
     if over is None:
         return Counted(found.workers)
     if world.source == "shared memory":
-        raise NoDaemon(f"no daemon has looked at the workers {length} ago (start one: brickd up -d; or --over {START})")
-    raise BrickdError(
-        f"there is only one snapshot of the workers, and two are needed for the last {length}: --over {START}"
-    )
+        raise NoDaemon(
+            f"the totals of the last {length} need a daemon that has run for that time"
+            f" (start one: brickd up -d; or use --over {START})"
+        )
+    raise BrickdError(f"there is 1 snapshot of the workers, expected 2 to count the last {length}: use --over {START}")
 
 
 def foreign_words(found: Survey) -> tuple[str, ...]:

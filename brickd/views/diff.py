@@ -18,6 +18,7 @@ from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.weights.verdicts import WeightsVerdict
+from brickd.base.units import listed
 from brickd.errors import WrongQuestion
 from brickd.model.workers import Survey, Worker, select
 from brickd.query.queries import DiffQuery, step_number
@@ -117,7 +118,7 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
     if not names:
         services = sorted({worker.service for worker in everybody})
         if len(services) > 1:
-            raise WrongQuestion(f"name a service: there are {len(services)} services, {services[0]} among them")
+            raise WrongQuestion(f"there are {len(services)} services, expected one: name it ({listed(services)})")
         return everybody
     chosen: dict[int, Worker] = {}
     for name in names:

@@ -48,9 +48,10 @@ def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
         raise NoSuchWorker("; ".join((NOBODY, *foreign_words(found))))
     if len(workers) > 1:
         names = ", ".join(worker.name for worker in workers[:8])
-        raise BrickdError(f"{len(workers)} workers, and inspect shows one: brickd inspect WORKER ({names})")
+        raise BrickdError(f"{len(workers)} workers, expected one: brickd inspect WORKER ({names})")
     if workers[0].reading.file not in files:
-        raise NoSuchWorker(f"{workers[0].name} is gone, its segment with it: its totals stay in brickd bricks and tree")
+        text = "has ended and its segment was removed: brickd bricks and brickd tree show its totals"
+        raise NoSuchWorker(f"{workers[0].name} {text}")
     return workers[0].reading.file, workers[0].name
 
 

@@ -54,11 +54,11 @@ def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
     meant = sorted(hash_ for hash_ in every if digits and f"{hash_:016x}".startswith(digits))
     if not meant:
         raise NoSuchSource(
-            f"no source {prefix}: no kernel refers to it, and no worker sent it (brickd source lists them)"
+            f"no source {prefix}: no kernel refers to it and no worker sent it (brickd source lists them)"
         )
     if len(meant) > 1:
         hashes = listed([f"{hash_:016x}" for hash_ in meant], _SHOWN_MAX)
-        raise WrongQuestion(f"source {prefix} may be {hashes}: give more of its hash")
+        raise WrongQuestion(f"source {prefix} is not unique: {hashes}: give more digits of its hash")
     return meant
 
 
@@ -67,13 +67,13 @@ def _lacking(head: SourceHead | None) -> str:
     if head is None or head.pieces == 0:
         return "kernels refer to it, and no worker has sent its text yet"
     if head.pieces is None:
-        return "its file cannot be read any more"
+        return "its file can no longer be read"
     if head.size is None:
-        return f"{plural(head.pieces, 'piece')} of it {'is' if head.pieces == 1 else 'are'} here, and no end"
+        return f"{plural(head.pieces, 'piece')} of it arrived, without the last"
     wanted = -(-head.size // PIECE)
     if head.pieces >= wanted:
         return "the text that was sent does not match this hash"
-    return f"{head.pieces:,} of {plural(wanted, 'piece')} are here"
+    return f"{head.pieces:,} of {plural(wanted, 'piece')} arrived"
 
 
 def _entry(hash_: int, head: SourceHead, used: Referred) -> Document:

@@ -306,7 +306,7 @@ def test_a_member_of_the_group_controls_nothing(open_folder: Path, path: str) ->
     with serving(open_folder / "socket", group=4321):
         refused = answer(stranger(open_folder / "socket", *MEMBER, asks=path).stdout)
         assert (refused.status, refused.document["error"]["kind"]) == (403, "not_permitted")
-        assert "members of its group may only read" in refused.document["error"]["message"]
+        assert "members of the daemon's group may only read" in refused.document["error"]["message"]
         assert ask(open_folder / "socket", "/v1/status").status == 200, "it still answers its user"
 
 

@@ -123,8 +123,8 @@ def test_a_daemon_that_stands_still_is_waited_for_only_so_long(worker: Start) ->
 def test_a_user_who_may_not_ask_is_told_so_and_reads_for_itself(nobody: list[str]) -> None:
     runtime().directory.chmod(0o755)
     for mode, words in (
-        (0o600, "does not accept this user"),
-        (0o666, "refuses this user: this daemon answers its own"),
+        (0o600, "does not accept user "),
+        (0o666, "refuses this user: only its own user"),
     ):
         runtime().socket.chmod(mode)
         command = [*nobody, sys.executable, "-P", "-m", "brickd", "status", "--json"]

@@ -95,7 +95,7 @@ def test_events_can_be_followed_until_the_daemon_ends(daemon: Daemon) -> None:
         assert json.loads(next(lines))["kind"] == "new"
         daemon.end()
         assert process.stderr is not None
-        assert process.stderr.read() == "brickd: the daemon has ended\n"
+        assert process.stderr.read() == "brickd: the daemon has ended (start one: brickd up)\n"
         assert process.wait() == 3
 
 
@@ -175,7 +175,7 @@ def test_an_order_that_cannot_be_is_refused() -> None:
         (("nobody",), 4, "no service nobody"),
         (("api", "--spans", "perhaps"), 2, "'perhaps' is not one of 'on', 'off'"),
         (("--spans", "on"), 2, "no service is given, expected the name of a service"),
-        (("api", "--threshold", "stuck_min=1m"), 2, "thresholds are of the daemon"),
+        (("api", "--threshold", "stuck_min=1m"), 2, "service api has no thresholds, the daemon has them"),
     ):
         ended = brickd("set", *arguments)
         assert (ended.returncode, ended.stdout) == (code, "")
@@ -250,10 +250,10 @@ def test_what_is_said_beside_a_watched_status_is_said_once() -> None:
 @pytest.mark.usefixtures("prefix")
 def test_what_cannot_be_watched_is_refused() -> None:
     for arguments, reported in (
-        (("--watch", "-o", "csv"), "--watch prints screens or JSON"),
+        (("--watch", "-o", "csv"), "--output is csv, expected table or json with --watch"),
         (("--watch", "0"), "0 is not a duration of 100ms to 1h"),
         (("--watch", "--check"), "give one of them"),
-        (("--max-dead", "1"), "this option needs --check"),
+        (("--max-dead", "1"), "--max-dead needs --check: add it"),
     ):
         ended = brickd("status", *arguments)
         assert (ended.returncode, ended.stdout) == (2, "")

@@ -94,7 +94,7 @@ def test_a_name_that_nobody_has_is_answered_with_those_that_come_near(worker: St
     for verb in ASKED:
         missing = brickd(verb, "apo/0")
         assert (missing.returncode, missing.stdout) == (4, "")
-        assert missing.stderr == "brickd: no worker or service apo/0: did you mean api/0? (see brickd status)\n"
+        assert missing.stderr == "brickd: no worker or service apo/0: did you mean api/0? (brickd status lists them)\n"
 
 
 @pytest.mark.usefixtures("prefix")

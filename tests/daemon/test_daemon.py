@@ -170,27 +170,27 @@ def test_a_damaged_checkpoint_is_put_aside_and_told(worker: Start, prefix: str) 
     worker(WORK).paused()
     runtime().checkpoint.write_bytes(b"brickd checkpoint 1 5 00000000\n{}")
     with running() as daemon:
-        assert "2 of 5 bytes" in daemon.until("break")["text"]
+        assert "it has 2 bytes, expected 5" in daemon.until("break")["text"]
         daemon.until("worker_found")
         assert runtime().checkpoint.with_name("checkpoint.refused").exists()
         status = daemon.ask("/status")
         assert status["ledger"]["spans"]["summarized"] == 1
         (problem,) = status["problems"]
         assert "began anew" in problem["text"]
-        assert "2 of 5 bytes" in problem["text"]
+        assert "it has 2 bytes, expected 5" in problem["text"]
     with running() as daemon:  # from the checkpoint of the one before
         assert daemon.ask("/status")["problems"] == []
 
 
 def _foreign(path: Path) -> str:
     path.write_bytes(checkpoint.encode(Memory("another-")))
-    return f"holds the segments another-*, this daemon drains {os.environ['BRICKD_SHM_PREFIX']}*: "
+    return f"is about the segments another-*, this daemon drains {os.environ['BRICKD_SHM_PREFIX']}*: "
 
 
 def _later(path: Path) -> str:
     path.write_bytes(framed("checkpoint", checkpoint.VERSION + 1, [b"{}"]))
     version = checkpoint.VERSION
-    return f"is of version {version + 1}, this brickd reads {version}: start the brickd that wrote it, or "
+    return f"has version {version + 1}, this brickd reads version {version}: start the brickd that wrote it, or "
 
 
 def _unreadable(path: Path) -> str:
@@ -206,7 +206,7 @@ def test_a_checkpoint_that_is_not_replaced_is_named_with_the_command_that_moves_
     why = make(path)
     before = path.lstat()
     reported = refused()
-    assert f"brickd: {path} {why}move it aside (mv {path} {path}.aside)" in reported
+    assert f"brickd: {path}: {why}move it aside (mv {path} {path}.aside)" in reported
     assert (path.lstat().st_ino, path.lstat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     subprocess.run(reported[reported.index("(mv") + 1 : reported.index(")")], shell=True, check=True)
     with running() as daemon:
@@ -245,7 +245,7 @@ def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_en
         assert started.stdout.startswith("the daemon runs: process")
         again = brickd("up", "-d")
         assert again.returncode == 2
-        assert "a daemon runs already" in again.stderr
+        assert "a daemon is already running" in again.stderr
         assert again.stderr.count("\n") == 1
         before = runtime().log.with_name("log.1")
         assert (before.stat().st_size, runtime().log.stat().st_size < 1000) == (MOST_BYTES + 1, True)
@@ -381,7 +381,7 @@ def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Sta
         daemon.until("worker_ended")
         until(lambda: not find(prefix))
         gone = brickd("inspect", "api/0")
-        assert (gone.returncode, "its segment with it" in gone.stderr) == (4, True)
+        assert (gone.returncode, "has ended and its segment was removed" in gone.stderr) == (4, True)
 
 
 @pytest.mark.slow

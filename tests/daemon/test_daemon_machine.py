@@ -129,7 +129,7 @@ def test_a_second_daemon_in_another_pid_namespace_says_where_the_first_one_is(
     worker(f"{ROUNDS}\nrounds()").next_report()
     with running() as first:
         closed(first, STARTS)
-        taken = f"a daemon runs already in {runtime().directory}: a process of another pid namespace (brickd down, said"
+        taken = f"a daemon is already running in {runtime().directory}: a process of another pid namespace (run brickd"
         assert taken in refused(ALONE)
         drained = f"a process of another pid namespace drains the segments {prefix}* already"
         assert drained in refused(ALONE, BRICKD_RUNTIME_DIR=str(tmp_path / "other"))

@@ -108,14 +108,14 @@ def test_without_a_daemon_there_are_no_windows(worker: Start) -> None:
     for verb in ("status", "bricks", "tree"):
         refused = brickd(verb, "--over", "60s")
         assert refused.returncode == 3
-        assert "(start one: brickd up -d; or --over start)" in refused.stderr
+        assert "(start one: brickd up -d; or use --over start)" in refused.stderr
     assert counts(asked("status")) == {"early": 30}
 
 
 def test_the_longest_span_of_a_window_is_no_order(worker: Start) -> None:
     refused = brickd("bricks", "--sort", "max", "--over", "10s")
     assert refused.returncode == 2
-    assert "sort by p99, or over start" in refused.stderr
+    assert "use sort p99, or over start" in refused.stderr
 
 
 def test_the_daemon_tells_what_memory_a_worker_takes(worker: Start, prefix: str) -> None:

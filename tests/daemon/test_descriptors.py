@@ -48,7 +48,7 @@ def test_the_limit_is_divided_into_what_is_reserved_workers_and_clients() -> Non
 
 @pytest.mark.parametrize("limit", [0, 20, LIMIT - 1])
 def test_a_limit_that_leaves_too_little_is_refused_with_the_least_one(limit: int) -> None:
-    with pytest.raises(DaemonRefused, match=rf"^{limit} open files are allowed, at least 64 are needed.*-n 64\)$"):
+    with pytest.raises(DaemonRefused, match=rf"^the limit of open files is {limit}, expected at least 64: .*-n 64\)$"):
         divided(limit)
 
 

@@ -67,7 +67,7 @@ def test_a_member_reads_through_the_api_and_an_outsider_does_not(daemon: Running
     outside = verb(OUTSIDER, "status", "--json", member=False)
     document = json.loads(outside.stdout)
     assert (outside.returncode, document["source"], document["workers"]) == (0, "shared memory", [])
-    assert f"the daemon at {runtime().socket} does not accept this user" in outside.stderr
+    assert f"the daemon at {runtime().socket} does not accept user " in outside.stderr
     assert f"#{OWNER} has 1 segment" in outside.stderr
     assert verb(OUTSIDER, "down", member=False).returncode == 5
 
@@ -101,7 +101,7 @@ def test_a_member_fetches_no_recording(daemon: Running, worker: Start) -> None:
     out = Path(f"/tmp/{runtime().directory.name}.brick")
     refused = verb(MEMBER, "record", "--fetch", lies, "-o", os.fspath(out))
     assert (refused.returncode, out.exists()) == (2, False)
-    assert "GET /v1/record/file is for user" in refused.stderr
+    assert "GET /v1/record/file is permitted only to user" in refused.stderr
 
 
 def test_root_controls(daemon: Running, worker: Start) -> None:

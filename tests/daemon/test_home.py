@@ -94,7 +94,7 @@ def test_a_directory_that_was_removed_is_taken_again(prefix: str) -> None:
         assert home.restore(prefix)
         assert not home.restore(prefix)
         assert descriptors() == before
-        assert all(f"a daemon runs already in {runtime().directory}" in reported for reported in refused())
+        assert all(f"a daemon is already running in {runtime().directory}" in reported for reported in refused())
 
 
 @pytest.mark.parametrize("why", [errno.EIO, errno.ENOENT])
@@ -114,7 +114,7 @@ def test_a_directory_that_could_not_be_seen_for_a_moment_stays_locked(
             if why == errno.ENOENT:
                 assert home.restore(prefix)
             else:
-                with pytest.raises(DaemonRefused, match="Input/output error: it is not known who holds it"):
+                with pytest.raises(DaemonRefused, match="cannot be read: Input/output error"):
                     home.restore(prefix)
         assert not home.restore(prefix)
         assert len(refused()) == 3
@@ -128,7 +128,9 @@ def test_what_a_daemon_of_other_segments_left_in_a_directory_made_again_is_not_o
         runtime().directory.mkdir(0o700)
         runtime().checkpoint.write_bytes(theirs)
         for _ in range(2):
-            with pytest.raises(DaemonRefused, match=rf"holds the segments another-\*, this daemon drains {prefix}\*"):
+            with pytest.raises(
+                DaemonRefused, match=rf"is about the segments another-\*, this daemon drains {prefix}\*"
+            ):
                 home.restore(prefix)
         assert (runtime().checkpoint.read_bytes(), descriptors()) == (theirs, before)
         runtime().checkpoint.unlink()

@@ -92,8 +92,8 @@ def test_a_silence_that_cannot_be_is_refused(worker: Start, prefix: str) -> None
     started(worker, BRICKD_SERVICE="api")
     with running():
         for arguments, code, told in (
-            (("00000000",), 4, "no problem 00000000 (see brickd status)"),
-            (("--off",), 2, "off lifts the silence of one problem"),
+            (("00000000",), 4, "no problem 00000000 (brickd status lists them)"),
+            (("--off",), 2, "off needs the id of a silenced problem"),
             (("00000000", "--for", "1d"), 2, "1d is not a duration of 1s to 8760h"),
         ):
             ended = brickd("silence", *arguments)

@@ -200,7 +200,7 @@ def test_a_dead_segment_whose_rings_have_no_end_is_quarantined_with_what_was_rea
             if loop.collector.directory.refused():
                 break
         reason = loop.collector.directory.refused()[f"{prefix}endless"].reason
-        assert re.fullmatch(r"its rings have no end: \d+ MiB read of \d+ MiB", reason)
+        assert re.fullmatch(r"its rings do not end: \d+ MiB were read of a segment of \d+ MiB", reason)
         assert loop.collector.memory.gone == {}
 
 

@@ -83,7 +83,7 @@ def irremovable(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "unlink", refused)
 
 
-DENIED = "its worker ended and is remembered, and the file cannot be removed: permission denied"
+DENIED = "its worker ended, its totals are kept, and the file cannot be removed: permission denied"
 
 
 def remembered(life: Life, prefix: str, uuid: bytes) -> None:

@@ -79,7 +79,7 @@ def test_the_reason_has_the_figure_and_the_limit() -> None:
     assert spent.ration(ME, Cost(SEGMENT.read, 0))[0] is spent.ration(ME, Cost(SEGMENT.read, 0))[0] is Ration.WHOLE
     assert spent.ration(ME, Cost(SELDOM * MIB, 0)) == (
         Ration.NOTHING,
-        "takes 1.0 MiB to be read, beside 2,048.0 MiB of smaller ones: "
+        "takes 1.0 MiB to be read, and smaller ones take 2,048.0 MiB: "
         "the limit for the segments of user 1 is 2,048.0 MiB",
     )
     assert spent.ration(OTHER, SEGMENT) == (Ration.WHOLE, ""), "another user has limits of its own"

@@ -125,7 +125,7 @@ def test_without_a_checkpoint_neither_of_two_that_live_is_read_until_one_ends(
         life.look()
         shown, refused = life.shown()
         assert (life.drained, shown, set(refused)) == ([], [], {"a", "b"})
-        assert "a worker lives in each: neither is read until one of them ends" in refused["a"]
+        assert "both have a live worker: neither is read until one of them ends" in refused["a"]
     ends()
     for _ in range(2):
         life.look()

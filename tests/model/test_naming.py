@@ -84,7 +84,7 @@ def test_a_name_that_nobody_has_is_answered_with_those_that_come_near(worker: St
     (reading,) = readings(prefix)
     for verb, typed, meant in (
         ("status", "apl/0", "did you mean api/0"),
-        ("status", "zzz", "there are api, api/0 (see"),
+        ("status", "zzz", "there are api, api/0 (brickd status lists them)"),
         ("inspect", "apl/0", "did you mean api/0"),
         ("inspect", reading.file[:-2], f"did you mean {reading.file}?"),
         ("inspect", reading.uuid[:9].upper(), f"did you mean {reading.file}?"),
@@ -114,7 +114,7 @@ def test_names_of_both_sides_are_escaped_in_the_answer(worker: Start, prefix: st
 def test_where_we_have_no_worker_a_name_may_be_one_of_another_users() -> None:
     with pytest.raises(NoSuchWorker, match=r"no worker or service api: .*#4321 has 2 segments \("):
         select([], ["api"], foreign={4321: 2})
-    with pytest.raises(NoSuchWorker, match=r"there are b \(see brickd status\)$"):
+    with pytest.raises(NoSuchWorker, match=r"there are b \(brickd status lists them\)$"):
         select([], ["api"], segments=["b"], foreign={4321: 2})
 
 

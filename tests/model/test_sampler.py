@@ -66,7 +66,7 @@ def test_that_nothing_can_be_listed_is_no_defect_of_it() -> None:
 
 def test_a_daemon_that_ends_is_no_defect_of_it() -> None:
     taker = Taker()
-    assert sampled(DaemonEnds("the daemon ends"), taker) == []
+    assert sampled(DaemonEnds("the daemon is stopping"), taker) == []
     assert taker.taken == []
 
 

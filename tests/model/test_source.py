@@ -110,7 +110,7 @@ def test_the_longest_text_is_told_as_there_is_room_and_a_daemon_may_come_late(wo
     assert not more(process), "its ring is full, and nobody reads it"
     missing = brickd("source", f"{known:016x}")
     assert (missing.returncode, missing.stdout) == (4, "")
-    assert missing.stderr.endswith("pieces of it are here, and no end\n")
+    assert missing.stderr.endswith("pieces of it arrived, without the last\n")
     with running() as daemon:
         until(lambda: more(process))
         until_known(daemon)
@@ -339,8 +339,8 @@ def test_a_hash_that_nothing_has_is_answered_with_4_and_one_that_several_have_wi
     first = next(one[:1] for (one, _), (other, _) in itertools.pairwise(every) if one[0] == other[0])
     some = brickd("source", first)
     assert (some.returncode, some.stdout) == (2, "")
-    assert some.stderr.startswith(f"brickd: source {first} may be ")
-    assert some.stderr.endswith(": give more of its hash\n")
+    assert some.stderr.startswith(f"brickd: source {first} is not unique: ")
+    assert some.stderr.endswith(": give more digits of its hash\n")
     for nothing in ("xyz", "0" * 17, "@"):
         none = brickd("source", nothing)
         assert (none.returncode, none.stdout) == (4, "")

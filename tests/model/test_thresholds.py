@@ -37,7 +37,7 @@ def test_a_refusal_has_the_name_the_value_seen_and_the_value_expected() -> None:
     assert refusal("stuck_min=0.9s") == "stuck_min is 0.9, expected a duration of 1s to 24h"
     assert refusal("stuck_times=1e7") == "stuck_times is 10000000.0, expected a number of 1 to 1e+06 (times)"
     assert refusal("stuck_times=nan").startswith("stuck_times is nan, expected")
-    assert refusal("stuck") == "'stuck' is no assignment, expected NAME=VALUE"
+    assert refusal("stuck") == "'stuck' is not an assignment, expected NAME=VALUE"
     assert refusal("stuk=1") == f"no threshold stuk, expected one of {', '.join(NAMES)}"
 
 
@@ -90,7 +90,10 @@ def test_a_file_with_anything_else_is_refused(tmp_path: Path, content: str, reas
 
 def test_a_daemon_does_not_start_with_a_file_that_is_refused(prefix: str, tmp_path: Path) -> None:
     result = brickd("up", "--thresholds", str(tmp_path / "none"))
-    assert (result.returncode, result.stderr) == (2, f"brickd: {tmp_path / 'none'}: No such file or directory\n")
+    assert (result.returncode, result.stderr) == (
+        2,
+        f"brickd: {tmp_path / 'none'}: cannot be read: No such file or directory\n",
+    )
 
 
 def test_a_daemon_takes_keeps_and_shows_its_thresholds(prefix: str, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start
         again = brickd("record", "-o", file)
         assert (again.returncode, again.stderr) == (
             2,
-            f"brickd: {file} already exists: remove it, or use another -o\n",
+            f"brickd: {file}: already exists: remove it, or use another -o FILE\n",
         )
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_recorded_where_a_file_of_the_set_is_taken(tmp_path: Path, gi
     refused = brickd("record", "-o", str(tmp_path / given), "--duration", "0.01")
     assert (refused.returncode, refused.stderr) == (
         2,
-        f"brickd: {tmp_path / taken} already exists: remove it, or use another -o\n",
+        f"brickd: {tmp_path / taken}: already exists: remove it, or use another -o FILE\n",
     )
     assert (tmp_path / taken).read_text() == "somebody's"
     assert not runtime().recordings.exists()
@@ -143,7 +143,7 @@ def test_ctrl_c_ends_a_recording_and_keeps_it(worker: Start, tmp_path: Path) -> 
         file = tmp_path / "run.brick"
         with recording("-o", str(file)) as process:
             second = brickd("record", "-o", str(tmp_path / "other.brick"))
-            assert (second.returncode, second.stderr.count("one at a time")) == (2, 1)
+            assert (second.returncode, second.stderr.count("end it first (Ctrl-C in its brickd record)")) == (2, 1)
             process.send_signal(signal.SIGINT)
             out, _ = process.communicate()
         assert process.returncode == 0
@@ -185,7 +185,7 @@ def test_a_recording_that_nobody_wants_any_more_ends_and_the_spans_are_as_they_w
             daemon.until("recording_began")
             process.kill()
             ended = daemon.until("recording_ended")
-        assert "whoever wanted it has gone" in ended["text"]
+        assert "its client has gone" in ended["text"]
         assert spans() == "off"
         (left,) = runtime().recordings.iterdir()
         recorded = document("status", str(left))["recording"]
@@ -312,7 +312,7 @@ def test_records_of_a_daemon_that_is_killed_are_read_up_to_there_and_the_next_on
 def test_what_changes_is_not_asked_of_a_recording(option: str, other: str) -> None:
     result = brickd(other, option, "run.brick") if option == "--follow" else brickd(other, option, "1", "run.brick")
     assert result.returncode == 2
-    assert "is a recording" in result.stderr
+    assert f"{option} contradicts recording run.brick: give one of them" in result.stderr
 
 
 TURNS = """

@@ -52,7 +52,10 @@ def test_with_values_all_is_in_it_and_it_says_what_that_gives_away(worker: Start
     reported = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
     there = json.loads(reported.stdout)
     assert (there["recording"]["values"], there["recording"]["redacted"]) == (True, False)
-    assert "brickd: it has statistics and sketches of tensors: whoever has the same weights" in reported.stderr
+    assert (
+        "brickd: it has statistics and sketches of tensors: they reveal tokens to anyone with the same weights"
+        in reported.stderr
+    )
     checks = [event["checked"] for event in there["lanes"][0]["events"] if event["checked"]]
     answer = [(each["fnv1a"], each["output"]["mean"], each["output"]["l2"]) for each in checks]
     assert answer == [(fnv1a, mean, l2) for _, fnv1a, mean, l2, _ in engine.reported]
@@ -74,7 +77,7 @@ def test_no_file_of_a_set_has_values_nor_has_one_that_nobody_fetched(worker: Sta
 def test_values_and_redact_are_not_both_to_be_had(tmp_path: Path) -> None:
     reported = brickd("record", "--values", "--redact", "-o", str(tmp_path / "run.brick"))
     assert (reported.returncode, reported.stdout) == (2, "")
-    assert "values and redact exclude each other: give one of them" in reported.stderr
+    assert "values contradicts redact: give one of them" in reported.stderr
     with pytest.raises(WrongQuestion, match="give one of them"):
         from_query(Recording, [("values", "true"), ("redact", "true")])
 

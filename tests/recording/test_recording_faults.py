@@ -70,7 +70,7 @@ def test_a_recording_of_form_1_0_is_read_for_ever() -> None:
 
 @pytest.mark.parametrize("body", [b"", bytes(63), bytes(8) + b"\2" + bytes(55)])
 def test_a_body_that_is_none_of_records_is_refused(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"at least 64 wanted|slots of ring 2, wanted 0 or 1"):
+    with pytest.raises(ValueError, match=r"at least 64 wanted|slots of ring 2, expected 0 or 1"):
         records(body)
 
 
@@ -82,8 +82,8 @@ def test_what_cannot_be_read_as_a_recording_is_refused_with_what_it_is(tmp_path:
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "text").write_text("workers: 8\n")
     for name, reason in {
-        "fifo": "is not a recording: prw-r--r--, not a regular file",
-        ".": "is not a recording: drwx",
+        "fifo": "is not a recording: its mode is prw-r--r--, expected a regular file",
+        ".": "is not a recording: its mode is drwx",
         "round": "cannot be opened: Too many levels of symbolic links",
         "nothing": "cannot be opened: No such file or directory",
         "with\0zero": "cannot be opened: embedded null byte",
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_as_a_recording_is_refused_with_what_it_is(tmp_path:
         assert refused.value.path == str(tmp_path / name)
         assert refused.value.reason.startswith(reason)
         assert str(refused.value) == f"{refused.value.path}: {refused.value.reason}"
-    with pytest.raises(RecordingRefused, match=r"/dev/zero: is not a recording: crw"):
+    with pytest.raises(RecordingRefused, match=r"/dev/zero: is not a recording: its mode is crw"):
         open_recording("/dev/zero")
 
 

@@ -158,7 +158,7 @@ def test_a_recording_without_a_whole_snapshot_says_where_it_was_cut(file: Path) 
     reported = brickd("status", str(file))
     assert reported.returncode == 2
     assert reported.stderr.splitlines()[-1].startswith(
-        f"brickd: {file}: holds no whole snapshot: was cut at byte {first + 100}"
+        f"brickd: {file}: has no complete snapshot: was cut at byte {first + 100}"
     )
 
 
@@ -234,10 +234,10 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
     assert [each["path"] for each in together["recording"]["files"]] == kept
     assert together["recording"]["files"][-1] == alone
     assert "1 file of the set between these is not given" in brickd("status", kept[0], kept[2]).stderr
-    assert "is the same part of its recording" in brickd("status", kept[0], kept[0]).stderr
+    assert "is the same file of its recording" in brickd("status", kept[0], kept[0]).stderr
     recorded(tmp_path / "other.brick")
     mixed = brickd("status", kept[0], str(tmp_path / "other.brick"))
-    assert (mixed.returncode, "is of another recording than" in mixed.stderr) == (2, True)
+    assert (mixed.returncode, "belongs to another recording than" in mixed.stderr) == (2, True)
 
 
 def retold(chunk: bytes, old: str, new: str) -> bytes:
@@ -273,7 +273,7 @@ def test_a_snapshot_is_read_with_the_names_that_were_in_force_at_its_place(file:
             backwards.append(earlier.survey())
         names = [{name[0] for name in each.workers[0].reading.names if name} for each in backwards]
         assert [f"norm{19 - number // 2}" in each for number, each in enumerate(names)] == [True] * 8
-        with pytest.raises(BrickdError, match="two are needed"):
+        with pytest.raises(BrickdError, match="has 1 snapshot, expected 2"):
             earlier.before()
         assert world.document()["files"][0]["damages"] == []
 

@@ -143,7 +143,7 @@ def test_files_are_found_by_recording_and_number_in_the_order_in_which_they_were
         with open(here.open(one, number), "rb") as file:
             assert file.read() == path.read_bytes()
     for refused in (here.open, here.remove):
-        with pytest.raises(BrickdError, match=f"recording {one} has no file 7 here"):
+        with pytest.raises(BrickdError, match=f"recording {one} has no file 7, expected 1 to 10"):
             refused(one, 7)
         with pytest.raises(BrickdError, match="no recording none in"):
             refused("none", 1)
@@ -168,5 +168,5 @@ def test_where_there_is_no_directory_nothing_lies_and_where_none_can_be_it_is_to
     assert (first.parent, first.parent.stat().st_mode & 0o777, first.suffix) == (tmp_path / "a" / "b", 0o700, ".brick")
     assert here.place() != first
     (tmp_path / "file").touch()
-    with pytest.raises(BrickdError, match="Not a directory; set BRICKD_STATE_DIR to a directory of yours"):
+    with pytest.raises(BrickdError, match=r"Not a directory \(set BRICKD_STATE_DIR to a directory of yours\)"):
         Shelf(tmp_path / "file" / "b").place()

@@ -167,7 +167,7 @@ def test_a_snapshot_that_is_longer_than_a_chunk_may_be_is_told_in_words(tmp_path
     machine.length = _reader.CHUNK_BYTES_MAX
     made.writer.look()
     assert made.volumes.trouble.startswith("a snapshot has a part of 67,10")
-    assert made.volumes.trouble.endswith("one of 67,108,864 at most is wanted: record fewer with --workers")
+    assert made.volumes.trouble.endswith("expected at most 67,108,864: record fewer workers (--workers)")
     assert not made.round()
     made.writer.end("asked")
 
@@ -182,7 +182,9 @@ def test_records_that_no_file_has_room_for_are_counted_and_no_other_file_is_begu
         for _ in range(3):
             machine.log_event("said", "something")
             assert not made.round()
-        assert "no records fit beside a snapshot in 65,536 bytes: allow more with --max-size" in made.volumes.trouble
+        assert (
+            "a snapshot leaves no room for records in 65,536 bytes: allow more with --max-size" in made.volumes.trouble
+        )
         made.writer.end("asked")
     assert made.writer.counted().not_recorded == {"records": 100}
     assert len(made.files()) == 1
@@ -267,7 +269,7 @@ def test_a_recording_whose_thread_cannot_be_started_leaves_nothing_behind(
             rings.into(spool)
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(BrickdError, match="nothing can be recorded: can't start new thread: see ulimit -u"):
+    with pytest.raises(BrickdError, match=r"nothing can be recorded: can't start new thread \(raise ulimit -u"):
         Recorder(Recording(spans=True), tmp_path / "run.brick", Watched())
     assert into[-1] is None
     assert os.listdir(tmp_path) == []

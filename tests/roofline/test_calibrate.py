@@ -97,7 +97,7 @@ def test_a_rate_that_is_none_is_refused_though_the_file_is_whole(tmp_path: Path,
     answer = given_device().document() | {"flops_per_second": {"float32": wrong}}
     path = tmp_path / "peaks"
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [answer]}).encode()]))
-    with pytest.raises(PeaksRefused, match=r"a rate is a number from 1 to 1e30|expected a number"):
+    with pytest.raises(PeaksRefused, match=r"expected a number"):
         load(path)
 
 
@@ -126,7 +126,7 @@ def test_a_file_of_a_later_brickd_is_refused_and_not_replaced(prefix: str) -> No
     path.write_bytes(framed("peaks", 2, [b"{}"]))
     found = brickd("calibrate", "--peak-flops", "1", "--bandwidth", "1")
     assert (found.returncode, found.stdout) == (2, "")
-    assert "is of version 2, this brickd reads 1" in found.stderr
+    assert "has version 2, this brickd reads version 1" in found.stderr
     assert path.read_bytes() == framed("peaks", 2, [b"{}"])
 
 
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was_and_no_draft_is_left(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", refuses)
-    with pytest.raises(BrickdError, match="No space left on device; set BRICKD_STATE_DIR"):
+    with pytest.raises(BrickdError, match=r"No space left on device \(set BRICKD_STATE_DIR"):
         save(path, [])
     assert (path.read_bytes(), os.listdir(tmp_path)) == (before, ["peaks"])
 
@@ -311,9 +311,9 @@ def test_peaks_that_are_given_are_shown_as_given(prefix: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--peak-flops", "1e12"], "give both --peak-flops and --bandwidth"),
-        (["--device", "tpu"], "give both --peak-flops and --bandwidth"),
-        (["--device", "", "--peak-flops", "1", "--bandwidth", "1"], "--device needs a name"),
+        (["--peak-flops", "1e12"], "expected both --peak-flops and --bandwidth"),
+        (["--device", "tpu"], "expected both --peak-flops and --bandwidth"),
+        (["--device", "", "--peak-flops", "1", "--bandwidth", "1"], "--device is empty, expected a name"),
         (["--peak-flops", "1e-5", "--bandwidth", "1"], "1e-5 is not a number from 1 to 1e30"),
         (["--peak-flops", "0", "--bandwidth", "1"], "0 is not a number from 1 to 1e30"),
         (["--peak-flops", "inf", "--bandwidth", "1"], "inf is not a number from 1 to 1e30"),
@@ -334,18 +334,18 @@ def test_a_damaged_file_is_refused_where_it_is_asked_and_replaced_where_peaks_ar
     path.write_bytes(b"nonsense")
     asked = brickd("roofline")
     assert (asked.returncode, asked.stdout) == (2, "")
-    assert "is not brickd's peaks file" in asked.stderr
+    assert "is not a peaks file of brickd" in asked.stderr
     assert "brickd calibrate" in asked.stderr
     found = brickd("calibrate", "--peak-flops", "1", "--bandwidth", "1")
     assert found.returncode == 0
-    assert "it is replaced now" in found.stderr
+    assert "this measurement replaces it" in found.stderr
     assert [each.name for each in load(path)] == ["given"]
 
 
 def test_where_peaks_cannot_be_kept_nothing_is_measured(prefix: str) -> None:
     found = brickd("calibrate", BRICKD_STATE_DIR="/proc/none", PATH="")
     assert (found.returncode, found.stdout) == (2, "")
-    assert "/proc/none/peaks cannot be written: No such file or directory; set BRICKD_STATE_DIR" in found.stderr
+    assert "/proc/none/peaks: cannot be written: No such file or directory (set BRICKD_STATE_DIR" in found.stderr
     assert "calibrating" not in found.stderr
 
 

@@ -171,14 +171,14 @@ def test_a_level_and_a_type_that_are_asked_for_are_those_of_the_roof() -> None:
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        (RooflineQuery(type="int8"), "of machine no int8 is known: --type is one of float32, float64"),
-        (RooflineQuery(level="L3"), "of machine no L3 is known: --level is one of L1, L2, memory"),
+        (RooflineQuery(type="int8"), "--type is int8, expected one that device machine has: float32, float64"),
+        (RooflineQuery(level="L3"), "--level is L3, expected one that device machine has: L1, L2, memory"),
     ],
 )
 def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: RooflineQuery, text: str) -> None:
     with pytest.raises(BrickdError, match=text):
         roof_of(DEVICE, asked)
-    with pytest.raises(BrickdError, match="no peaks are known of gpu0, only of machine"):
+    with pytest.raises(BrickdError, match="no peaks of device gpu0, only of machine"):
         chosen([DEVICE], RooflineQuery(device="gpu0"))
 
 
@@ -252,7 +252,7 @@ def test_without_peaks_it_says_how_they_are_measured(worker: Start) -> None:
     started(worker, COMPUTING)
     found = brickd("roofline")
     assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr == "brickd: no peaks are known: measure those of this machine with brickd calibrate\n"
+    assert found.stderr == "brickd: no peaks are saved: measure those of this machine (brickd calibrate)\n"
 
 
 @pytest.mark.usefixtures("peaks")
@@ -333,7 +333,7 @@ def test_a_picture_that_cannot_be_written_is_told_with_its_place(worker: Start, 
     started(worker, COMPUTING)
     found = brickd("roofline", "--svg", str(tmp_path / "none" / "a.svg"))
     assert (found.returncode, found.stdout) == (2, "")
-    assert "a.svg cannot be written: No such file or directory; name another file" in found.stderr
+    assert "a.svg: cannot be written: No such file or directory (use another --svg FILE)" in found.stderr
 
 
 @pytest.mark.usefixtures("peaks")
@@ -414,7 +414,7 @@ def test_a_window_that_nobody_looked_at_is_refused(worker: Start) -> None:
     started(worker, COMPUTING)
     found = brickd("roofline", "--over", "10s")
     assert (found.returncode, found.stdout) == (3, "")
-    assert found.stderr.startswith("brickd: no daemon has looked at the workers 10s ago")
+    assert found.stderr.startswith("brickd: the totals of the last 10s need a daemon")
 
 
 @pytest.mark.usefixtures("peaks")

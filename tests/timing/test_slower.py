@@ -56,7 +56,7 @@ def test_more_than_two_workers_are_refused(worker: Start) -> None:
     for number in range(3):
         begun(worker, number, 1_000_000)
     ended = brickd("diff", "api", "--fail-on", "slower")
-    assert (ended.returncode, "needs 2 workers, not 3" in ended.stderr) == (2, True)
+    assert (ended.returncode, "compares 2 workers, not 3" in ended.stderr) == (2, True)
 
 
 def test_p95_and_the_coefficient_of_variation_are_columns_on_request(worker: Start) -> None:

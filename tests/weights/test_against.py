@@ -114,7 +114,7 @@ def test_checksums_of_another_key_are_not_compared_and_all_of_them_are_refused()
     found = against(manifest("a", "b"), document(workers, *tensors))
     assert states(found) == [("differs", 1, 1, 1, {}), ("not comparable", 0, 0, 0, {"key": 1})]
     assert found["not_comparable"] == {"key": 1}
-    with pytest.raises(BrickdError, match=f"is of key {KEY}, these workers' checksums are of key {OTHER_KEY}: "):
+    with pytest.raises(BrickdError, match=f"has key {KEY}, the workers' checksums have key {OTHER_KEY}: "):
         against(manifest("a"), document(workers[1:], tensors[1]))
     # Without tensors, the key of a worker is irrelevant.
     assert states(against(manifest("a"), document([worker("api/1", 0, key=OTHER_KEY)]))) == [("unknown", 0, 0, 0, {})]

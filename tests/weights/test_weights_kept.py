@@ -172,7 +172,7 @@ def test_what_a_worker_that_lies_says_it_lost_comes_back() -> None:
 
 
 def test_a_file_of_a_later_brickd_is_not_guessed_at() -> None:
-    with pytest.raises(CheckpointTooNew, match="is of version 2, this brickd reads 1"):
+    with pytest.raises(CheckpointTooNew, match="has version 2, this brickd reads version 1"):
         decode("p-", framed("weights file", 2, [b"{}"]))
 
 

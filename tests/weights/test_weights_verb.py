@@ -501,16 +501,16 @@ def test_what_differs_or_is_unknown_is_not_saved(worker: Start, tmp_path: Path) 
     watching(worker, "1", shift=1)
     ended = brickd("weights", "--save", str(path))
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "is not the same in api/1 as in others: name a worker with the right weights" in ended.stderr
+    assert "differs between api/1 and other workers: name a worker with the right weights" in ended.stderr
     assert brickd("weights", "api/0", "--save", str(tmp_path)).stderr == (
-        f"brickd: {tmp_path} exists and is not a file: name another one\n"
+        f"brickd: {tmp_path}: is not a regular file (mode drwx------): use another file\n"
     )
     assert brickd("weights", "api/0", "--save", str(tmp_path / "no" / "such")).returncode == 2
     assert brickd("weights", "api/0", "--save", "x", "--against", "y").returncode == 2
     ended = brickd("weights", "--against", str(path))
     assert (ended.returncode, ended.stderr) == (
         2,
-        f"brickd: {path} cannot be read: No such file or directory (brickd weights --save MANIFEST writes one)\n",
+        f"brickd: {path}: cannot be read: No such file or directory (brickd weights --save MANIFEST writes one)\n",
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -522,7 +522,7 @@ def test_a_manifest_of_another_key_is_refused_with_what_to_do(worker: Start, tmp
     path.write_text(path.read_text().replace(json.loads(path.read_text())["key"], "0123456789abcdef"))
     ended = brickd("weights", "--against", str(path))
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "is of key 0123456789abcdef, these workers' checksums are of key" in ended.stderr
+    assert "has key 0123456789abcdef, the workers' checksums have key" in ended.stderr
     assert "BRICKD_KEY_FILE" in ended.stderr
 
 
@@ -534,19 +534,19 @@ HEAD = '{"schema_version": 1, "what": "weights", "service": "api", "key": null, 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "not a complete manifest"),
+        ("", "is not a valid manifest of weights"),
         ("[1]", "is not a manifest of weights"),
-        ('{"what": "weights"}', "not a complete manifest"),
-        ('{"what": "weights", "schema_version": 2}', "of version 2, this brickd reads 1"),
-        (HEAD % ROW, "a checksum is 16 digits"),
-        (HEAD % ", ".join([ROW % ("0" * 16)] * 2), "stands there twice"),
-        (HEAD % (ROW % ("0" * 16)).replace("[1]", '["1"]'), "a shape is numbers"),
-        (HEAD % (ROW % ("0" * 16)).replace("[1]", "7"), "not a complete manifest"),
-        (HEAD % (ROW % ("0" * 16)).replace('"w"', "7"), "are names"),
-        (HEAD % "7", "not a complete manifest"),
-        (HEAD.replace('"api"', "[]") % "", "a service is a name"),
-        ("[" * 100_000, "not a complete manifest"),
-        ("\x00" * 10, "not a complete manifest"),
+        ('{"what": "weights"}', "is not a valid manifest of weights"),
+        ('{"what": "weights", "schema_version": 2}', "has version 2, this brickd reads version 1"),
+        (HEAD % ROW, "16 digits as checksum"),
+        (HEAD % ", ".join([ROW % ("0" * 16)] * 2), "is listed twice"),
+        (HEAD % (ROW % ("0" * 16)).replace("[1]", '["1"]'), "expected numbers as shape"),
+        (HEAD % (ROW % ("0" * 16)).replace("[1]", "7"), "is not a valid manifest of weights"),
+        (HEAD % (ROW % ("0" * 16)).replace('"w"', "7"), "expected names as shard, tensor and dtype"),
+        (HEAD % "7", "is not a valid manifest of weights"),
+        (HEAD.replace('"api"', "[]") % "", "expected a name as service"),
+        ("[" * 100_000, "is not a valid manifest of weights"),
+        ("\x00" * 10, "is not a valid manifest of weights"),
     ],
 )
 def test_what_is_no_manifest_is_refused_with_the_reason(tmp_path: Path, content: str, why: str) -> None:
@@ -563,7 +563,7 @@ def test_what_is_too_large_or_no_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "huge"
     with path.open("wb") as file:
         file.truncate(BYTES_MAX + 1)
-    assert "has more than 64 MiB" in brickd("weights", "--against", str(path)).stderr
+    assert "is larger than 64 MiB" in brickd("weights", "--against", str(path)).stderr
     os.mkfifo(tmp_path / "pipe")
-    assert "is not a file" in brickd("weights", "--against", str(tmp_path / "pipe")).stderr
+    assert "pipe: is not a regular file (mode p" in brickd("weights", "--against", str(tmp_path / "pipe")).stderr
     assert brickd("weights", "--against", str(tmp_path / "none")).returncode == 2

@@ -131,8 +131,8 @@ def save(path: Path, devices: Sequence[Device]) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> BrickdError:
-    why = f"{path} cannot be written: {error.strerror}"
-    return BrickdError(f"{why}; set BRICKD_STATE_DIR to a directory of yours")
+    why = f"{path}: cannot be written: {error.strerror}"
+    return BrickdError(f"{why} (set BRICKD_STATE_DIR to a directory of yours)")
 
 
 def load(path: Path) -> tuple[Device, ...]:
@@ -147,21 +147,21 @@ def load(path: Path) -> tuple[Device, ...]:
     except (FileNotFoundError, NotADirectoryError):
         return ()
     except OSError as error:
-        raise BrickdError(f"{path} cannot be read: {error.strerror}") from None
+        raise BrickdError(f"{path}: cannot be read: {error.strerror} (check its mode, or remove it)") from None
     try:
         body = unframed("peaks", VERSION, content)
         with validating():
             return tuple(_device(each) for each in parsed(body)["devices"])
     except CheckpointTooNew as error:
-        raise BrickdError(f"{path} {error}") from None
+        raise BrickdError(f"{path}: {error}, or remove it and measure again (brickd calibrate)") from None
     except (CheckpointRefused, ValueError) as error:
-        raise PeaksRefused(f"{path} {error}: measure again (brickd calibrate)") from None
+        raise PeaksRefused(f"{path}: {error}: measure again (brickd calibrate)") from None
 
 
 def _device(document: dict[str, Any]) -> Device:
     machine, source = document["machine"], document["source"]
     if source not in get_args(Source):
-        raise ValueError(f"a source is one of {', '.join(get_args(Source))}, not {source}")
+        raise ValueError(f"source is {source}, expected one of {', '.join(get_args(Source))}")
     return Device(
         text(document["name"]),
         source,
@@ -181,5 +181,5 @@ def _device(document: dict[str, Any]) -> Device:
 def rate(value: object) -> float:
     """Return a rate, or raise a ValueError if no device can have it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
-        raise ValueError(f"a rate is a number from 1 to 1e30, not {str(value)[:60]}")
+        raise ValueError(f"rate is {str(value)[:60]}, expected a number from 1 to 1e30")
     return float(value)

@@ -100,10 +100,10 @@ def chosen(devices: Sequence[Device], question: RooflineQuery) -> Device:
             return device
     known = ", ".join(each.name for each in devices) or "none"
     raise BrickdError(
-        f"no peaks are known of {question.device}, only of {known}: measure them with brickd calibrate,"
-        " or give them with its --device, --peak-flops and --bandwidth"
+        f"no peaks of device {question.device}, only of {known}: measure them (brickd calibrate), or give them"
+        " (brickd calibrate --device NAME --peak-flops N --bandwidth N)"
         if devices
-        else "no peaks are known: measure those of this machine with brickd calibrate"
+        else "no peaks are saved: measure those of this machine (brickd calibrate)"
     )
 
 
@@ -120,7 +120,8 @@ def roof_of(device: Device, question: RooflineQuery) -> Roof:
 
 def _unknown(device: Device, option: str, value: str, known: Iterable[str]) -> str:
     why = "".join(f" (not measured: {each.why})" for each in device.skipped if each.what == value)
-    return f"of {device.name} no {value} is known{why}: {option} is one of {', '.join(known) or 'nothing'}"
+    expected = ", ".join(known) or "nothing: measure again (brickd calibrate)"
+    return f"{option} is {value}{why}, expected one that device {device.name} has: {expected}"
 
 
 def document(bricks: Document, device: Device, question: RooflineQuery, here: Machine) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def read(line: Any, rest: bytes) -> Weights:
         {unicode(uuid): _holds(left, *each) for uuid, each in line["workers"].items()},
     )
     if more := len(left.read()):
-        raise ValueError(f"{more} bytes stand behind the last column")
+        raise ValueError(f"{more} bytes follow the last column, expected none")
     return found
 
 
@@ -64,7 +64,7 @@ def _holds(left: BytesIO, service: Any, refused: Any, rows: Any) -> Holds:
     for column in holds.columns():
         column.frombytes(left.read(rows * column.itemsize))
         if len(column) != rows:
-            raise ValueError(f"a column of {len(column)} rows, wanted are {rows}")
+            raise ValueError(f"a column has {len(column)} rows, expected {rows}")
     return holds
 
 

@@ -63,24 +63,25 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
     keys = {tensor["key"] for tensor in tensors}
     services = {tensor["service"] for tensor in tensors}
     if not tensors:
-        raise BrickdError("no weights are known: nothing to save")
+        raise BrickdError("no weights are recorded, so there is nothing to save (brickd weights shows why)")
     if len(keys) > 1 or len(services) > 1:
         what = f"{len(services)} services" if len(services) > 1 else f"{len(keys)} keys"
         raise BrickdError(
-            f"a manifest holds one service and key, but these workers have {what}: name the ones you mean"
+            f"the workers have {what}, expected one service and one key: name the workers"
+            " (brickd weights WORKER --save MANIFEST)"
         )
     found: dict[TensorKey, ExpectedContent] = {}
     for tensor in tensors:
         place, content = place_of(tensor), content_of(tensor)
         if found.setdefault(place, content) != content:
             raise BrickdError(
-                f"{place.tensor} is not the same in {tensor['workers'][0]} as in others: name a worker with the"
+                f"{place.tensor} differs between {tensor['workers'][0]} and other workers: name a worker with the"
                 " right weights (brickd weights WORKER --save MANIFEST)"
             )
     manifest = Manifest(next(iter(keys)), next(iter(services)), found)
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise BrickdError(f"{path} exists and is not a file: name another one")
+        if not stat.S_ISREG(mode := os.lstat(path).st_mode):
+            raise BrickdError(f"{path}: is not a regular file (mode {stat.filemode(mode)}): use another file")
     state_file.replace(path, _encoded(manifest))
     return manifest
 
@@ -112,19 +113,24 @@ def load(path: Path) -> Manifest:
     try:
         content = _read(path)
     except OSError as error:
-        why = f"{path} cannot be read: {error.strerror}"
+        why = f"{path}: cannot be read: {error.strerror}"
         raise BrickdError(f"{why} (brickd weights --save MANIFEST writes one)") from None
     try:
         document = json.loads(content)
         if not isinstance(document, dict) or document.get("what") != _WHAT:
-            raise BrickdError(f"{path} is not a manifest of weights (brickd weights --save MANIFEST writes one)")
+            raise BrickdError(f"{path}: is not a manifest of weights (brickd weights --save MANIFEST writes one)")
         if document["schema_version"] != SCHEMA_VERSION:
             seen = str(document["schema_version"])[:20]
-            raise BrickdError(f"{path} is a manifest of version {seen}, this brickd reads {SCHEMA_VERSION}")
+            raise BrickdError(
+                f"{path}: has version {seen}, this brickd reads version {SCHEMA_VERSION}: save it again"
+                " (brickd weights --save MANIFEST)"
+            )
         return _judged(document)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {str(error)[:200]}"
-        raise BrickdError(f"{path} is not a complete manifest of weights ({why}): save it again") from None
+        raise BrickdError(
+            f"{path}: is not a valid manifest of weights ({why}): save it again (brickd weights --save MANIFEST)"
+        ) from None
 
 
 def _read(path: Path) -> bytes:
@@ -132,29 +138,35 @@ def _read(path: Path) -> bytes:
     with open(fd, "rb") as file:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise BrickdError(f"{path} is not a file")
+            raise BrickdError(
+                f"{path}: is not a regular file (mode {stat.filemode(status.st_mode)})"
+                " (brickd weights --save MANIFEST writes one)"
+            )
         content = file.read(BYTES_MAX + 1)
     if len(content) > BYTES_MAX:
-        raise BrickdError(f"{path} has more than {BYTES_MAX >> 20} MiB: that is not a manifest of weights")
+        raise BrickdError(
+            f"{path}: is larger than {BYTES_MAX >> 20} MiB, the limit of a manifest of weights"
+            " (brickd weights --save MANIFEST writes one)"
+        )
     return content
 
 
 def _judged(document: dict[str, Any]) -> Manifest:
     key, service = document["key"], document["service"]
     if not isinstance(service, str) or not (key is None or _is_hex(key)):
-        raise TypeError("a service is a name, a key 16 digits or null")
+        raise TypeError("expected a name as service, 16 digits or null as key")
     found: dict[TensorKey, ExpectedContent] = {}
     for row in document["tensors"]:
         place, content = place_of(row), content_of(row)
         numbers = (place.layer, place.expert)
         if not all(isinstance(each, str) for each in (place.shard, place.tensor, content.dtype)):
-            raise TypeError("shard, tensor and dtype are names")
+            raise TypeError("expected names as shard, tensor and dtype")
         if not all(each is None or type(each) is int for each in numbers) or not _is_hex(content.checksum):
-            raise TypeError("layer and expert are numbers or null, a checksum is 16 digits")
+            raise TypeError("expected numbers or null as layer and expert, 16 digits as checksum")
         if not all(type(each) is int for each in content.shape):
-            raise TypeError("a shape is numbers")
+            raise TypeError("expected numbers as shape")
         if place in found:
-            raise ValueError(f"{place.tensor} stands there twice")
+            raise ValueError(f"{place.tensor} is listed twice")
         found[place] = content
     return Manifest(key, service, found)
 

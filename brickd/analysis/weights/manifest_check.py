@@ -24,8 +24,8 @@ def against(manifest: Manifest, document: Document) -> dict[str, Any]:
     workers = [worker for worker in document["workers"] if worker["tensors"]]
     if workers and all(worker["key"] != manifest.key for worker in workers):
         raise BrickdError(
-            f"the manifest is of key {manifest.key}, these workers' checksums are of key {workers[0]['key']}: give them"
-            " the same BRICKD_KEY_FILE, or save a manifest anew"
+            f"the manifest has key {manifest.key}, the workers' checksums have key {workers[0]['key']}: start them with"
+            " the same BRICKD_KEY_FILE, or save a new manifest (brickd weights --save MANIFEST)"
         )
     held: dict[str, dict[TensorKey, Document]] = {worker["worker"]: {} for worker in workers}
     for tensor in document["tensors"]:

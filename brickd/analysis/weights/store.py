@@ -166,10 +166,10 @@ class Weights:
         for service, found in tensors.items():
             numbered = made._tensors[service] = Tensors()
             if [numbered.number(tensor) for tensor in found] != list(range(len(found))):
-                raise ValueError(f"{len(found)} tensors of service {service!r}, among them one twice or too many")
+                raise ValueError(f"service {service!r} lists {len(found)} tensors: one twice, or too many")
         for number, content in contents.items():
             if len(content) != CONTENT_BYTES or number == 0:
-                raise ValueError(f"content {number} of {len(content)} bytes, wanted are {CONTENT_BYTES}")
+                raise ValueError(f"content {number} has {len(content)} bytes, expected {CONTENT_BYTES}")
         records = b"".join(_NO_HEAD + content for content in contents.values())
         numbers = {0: 0} | dict(zip(contents, made.contents.take(records, len(contents)), strict=True))
         columns: dict[bytes, array[int]] = {}  # replicas have equal ones
@@ -177,10 +177,10 @@ class Weights:
         for uuid, holds in workers.items():
             if len(holds) > len(made.tensors(holds.service)):
                 known = len(made.tensors(holds.service))
-                raise ValueError(f"{len(holds)} rows of a worker of a service of {known} tensors")
+                raise ValueError(f"a worker has {len(holds)} rows, its service {known} tensors")
             now, firsts = holds.now.tobytes(), holds.firsts.tobytes()
             if now != firsts and any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
-                raise ValueError(f"a tensor of {uuid} that holds something and held nothing first, or the reverse")
+                raise ValueError(f"a tensor of {uuid} has a content now and none at first, or the reverse")
             for column, written in ((holds.now, now), (holds.firsts, firsts)):
                 if written not in columns:
                     columns[written] = array("I", map(numbers.__getitem__, column))
@@ -193,7 +193,7 @@ class Weights:
                 made.contents.uses[number] += times[written]
         made.contents.clear(numbers.values())
         if made._rows * ROW_BYTES + len(made.contents) * COST_BYTES > made._bytes_max:
-            raise ValueError(f"{made._rows} rows and {len(made.contents)} contents, more than may be kept")
+            raise ValueError(f"{made._rows} rows and {len(made.contents)} contents exceed {made._bytes_max} bytes")
         return made
 
     def of(self, uuid: str) -> Holds | None:

@@ -95,7 +95,7 @@ def decoded(content: bytes) -> KernelSource:
     hash_, head = head_of(content)
     text = content.partition(b"\n")[2]
     if len(text) > _reader.SOURCE_MAX or _reader.source_hash(text) != hash_:
-        raise ValueError(f"what should be the text of source {hash_:016x} is another one")
+        raise ValueError(f"the text of source {hash_:016x} does not match its hash")
     return KernelSource(hash_, head.name, head.path, text)
 
 

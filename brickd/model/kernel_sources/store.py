@@ -117,7 +117,7 @@ class Sources:
         making = self._making.setdefault(hash_, Making(hash_, sender))
         before = making.size
         for _ in filter(None, [not making.put(sender, piece, text) for piece, text in sent]):
-            self._count("refused", f"what is told of source {hash_:016x} cannot be", service, worker)
+            self._count("refused", f"a worker sent an invalid part of source {hash_:016x}", service, worker)
         was_refuted = making.refuted
         if (source := making.source(sender)) is not None:
             del self._making[hash_]
@@ -127,7 +127,7 @@ class Sources:
             self._limit_whole()
             return True
         if making.refuted and not was_refuted:
-            text = f"what is told as source {hash_:016x} is another text: it is not kept"
+            text = f"the text sent as source {hash_:016x} does not match its hash: it is not kept"
             self._count("refuted", text, service, worker)
         self._size += making.size - before
         if len(self._making) > MAKING_MAX or self._size > MAKING_BYTES_MAX:
@@ -208,7 +208,7 @@ class Sources:
                 del self._whole[hash_]
             for hash_ in removed:
                 self._cache.pop(hash_, None)
-                self._count("removed", f"source {hash_:016x} had no room any more: nobody told it for longest")
+                self._count("removed", f"source {hash_:016x} was removed to make room for newer ones")
 
     def heads(self) -> dict[int, SourceHead]:
         """The heads of all sources, also of those in the making."""
