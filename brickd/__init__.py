@@ -15,18 +15,18 @@ def diff(
     since: float | None = None,
     rtol: float | None = None,
 ) -> Divergence:
-    """Compare the numbers of two workers or more, as `brickd diff` does.
+    """Compare the numbers of two or more workers, as `brickd diff` does.
 
     Args:
-        names: of workers and services; `"base.brick:api/0"` is one of a recording. What is named first is expected.
-        by: weights, input, or run (they did the same work); None: input, or weights where no output can be compared.
-        step: this one alone.
-        since: only what was recorded in the last so many seconds.
-        rtol: by run, up to which relative error two are within tolerance.
+        names: of workers and services, also in a recording: `"base.brick:api/0"`. The first is the expected one.
+        by: weights, input, or run (they did the same work); None: input, or weights if no output can be compared.
+        step: compare only this one.
+        since: compare only the records of this number of last seconds.
+        rtol: the largest relative error within tolerance, for a comparison by run.
 
     Raises:
-        brickd.errors.NothingComparable: nothing of one stands beside anything of another.
-        brickd.errors.BrickdError: whatever else keeps them from being compared.
+        brickd.errors.NothingComparable: the workers have nothing in common to compare.
+        brickd.errors.BrickdError: they cannot be compared for another reason.
     """
     from brickd.divergence import found
 

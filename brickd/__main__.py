@@ -1,6 +1,6 @@
 """Starts `brickd`, as the console script and as `python -m brickd`.
 
-Owns: how often a command searches for garbage. Must not know: what a command does.
+Owns: how often a command collects garbage. Must not know: what a command does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 def main() -> int:
     """Run `brickd` with the arguments of this process and return its exit code."""
-    # Loading makes no garbage, and the search for some takes a tenth of `brickd status`. A daemon searches as usual.
+    # Loading creates no garbage; collecting takes a tenth of the time of `brickd status`. A daemon collects as usual.
     gc.set_threshold(100_000)
     from brickd.cli import main as run
 

@@ -1,7 +1,7 @@
-"""What a comparison of workers came to, for programs: `brickd.diff`.
+"""The result of comparing workers, for programs: `brickd.diff`.
 
-Owns: its form in Python. Must not know: how workers are compared, screens. Invariants: it says nothing that the
-document of `brickd diff` does not; what is expected is what was named first, or the majority's.
+Owns: its form in Python. Must not know: how workers are compared, screens. Invariants: it contains only what the
+document of `brickd diff` contains; the expected values are those of the worker named first, or of the majority.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from brickd.views import diff_operands
 
 @dataclass(frozen=True, slots=True)
 class KernelTrace:
-    """What one worker computed at one place.
+    """The result of one worker at one place.
 
     Attributes:
-        worker: whose it is.
-        kernel: its name; by weights the name of a tensor.
-        layer: None outside of the layers.
+        worker: the worker's name.
+        kernel: the kernel's name; in a comparison by weights, the tensor's.
+        layer: None: outside of the layers.
         position: within the step.
-        step: as its host said it; a text, by what stands for it; None: it said none.
-        checksum: of the output, exact.
-        fnv1a: of its first 64 numbers, as the profiler had it that brickd grew out of; shown, and decides nothing.
-        statistics: all that is known of the output.
+        step: the host's number, or the number that stands for its text; None: the host gave none.
+        checksum: of all of the output.
+        fnv1a: of its first 64 numbers, as in the profiler that brickd replaced; only shown.
+        statistics: all known values of the output.
     """
 
     worker: str
@@ -41,11 +41,11 @@ class KernelTrace:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The answer.
+    """The result of a comparison.
 
     Attributes:
-        document: all of it, as `brickd diff --json` prints it.
-        words: what is to be said beside it.
+        document: the whole result, as `brickd diff --json` prints it.
+        words: the messages of `brickd diff`.
     """
 
     document: Mapping[str, Any] = field(repr=False)
@@ -53,60 +53,60 @@ class Divergence:
 
     @property
     def verdict(self) -> str:
-        """identical, within, diverged, routing or incomplete."""
+        """The verdict: identical, within, diverged, routing or incomplete."""
         return str(self.document["verdict"])
 
     @property
     def evidence(self) -> str:
-        """By which they were compared: weights, input or run."""
+        """The class of evidence: weights, input or run."""
         return str(self.document["evidence"])
 
     @property
     def matched(self) -> bool:
-        """Whether all that was compared is equal, or within tolerance; not where records were lost."""
+        """Whether all compared values are equal or within tolerance; False if records were lost."""
         return self.verdict in ("identical", "within")
 
     @property
     def compared(self) -> int:
-        """How many comparisons there were."""
+        """The number of comparisons."""
         return int(self.document["compared"])
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The ids of the recordings that were compared, in the order in which they were named first."""
+        """The ids of the compared recordings, in the order of the arguments."""
         one: Mapping[str, Any] | None = self.document.get("recording")
         return tuple(each["id"] for each in ([one] if one is not None else self.document.get("recordings", ())))
 
     @property
     def kernel(self) -> str | None:
-        """The first that differs."""
+        """The first kernel that differs."""
         return None if self.actual is None else self.actual.kernel
 
     @property
     def blame(self) -> str | None:
-        """culprit, propagated, here_or_cache or unknown, of the first that differs."""
+        """The blame of the first difference: culprit, propagated, here_or_cache or unknown."""
         first = self.document["first"]
         return None if first is None else first["blame"]
 
     @property
     def outlier(self) -> str | None:
-        """Who differs from a majority."""
+        """The worker that differs from a majority."""
         outlier: str | None = self.document["outlier"]
         return outlier
 
     @property
     def expected(self) -> KernelTrace | None:
-        """What the first that differs should have been."""
+        """The expected result at the first difference."""
         return self._side("a")
 
     @property
     def actual(self) -> KernelTrace | None:
-        """What it was."""
+        """The actual result at the first difference."""
         return self._side("b")
 
     @property
     def diagnosis(self) -> str:
-        """All of it in a line."""
+        """The whole result in one line."""
         return str(self.document["diagnosis"] or self.document["headlines"][0])
 
     def _side(self, side: str) -> KernelTrace | None:
@@ -130,8 +130,8 @@ class Divergence:
 def found(
     names: Sequence[str], *, by: Any, step: int | str | None, since: float | None, rtol: float | None
 ) -> Divergence:
-    """Compare the workers of these names; raises as `brickd.diff` does."""
-    # A number of sixteen digits is no hexadecimal one.
+    """Compare workers by name; raises the exceptions of `brickd.diff`."""
+    # In hexadecimal: the query would parse sixteen decimal digits as hexadecimal.
     asked = step if step is None or isinstance(step, str) else f"{step & (1 << 64) - 1:016x}"
     answer = diff_operands.find(DiffQuery(tuple(names), by, asked, since, rtol))
     diff_operands.require_comparable(answer.document)

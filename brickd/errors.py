@@ -1,12 +1,12 @@
 """The errors that end a verb, and the exit codes of `brickd`.
 
-Owns: the one tree of exceptions, the one list of exit codes. Must not know: click, or who raises and who prints.
-Invariants: every error's text is one whole message (what is wrong, the value seen, the value wanted), not yet escaped;
-an error never exits 0 or 1. `Exit.DIFFERS` is an answer, not an error: a verb that found a difference or something
-unhealthy prints its result and returns it.
+Owns: the only tree of exceptions, the only list of exit codes. Must not know: click, what raises or prints them.
+Invariants: an error's text is one complete message (what is wrong, the actual and the expected value), not yet escaped;
+an error never exits with 0 or 1. `Exit.DIFFERS` is a result, not an error: a verb that found a difference or something
+unhealthy prints its result and returns this.
 """
 
-# The names say what is wrong; "Error" behind each would add nothing.
+# The names say what is wrong; the suffix "Error" would add nothing.
 # ruff: noqa: N818
 
 from enum import IntEnum
@@ -16,7 +16,7 @@ from brickd.base.locks import process
 
 
 class Exit(IntEnum):
-    """What a script learns from `$?`."""
+    """The exit codes."""
 
     OK = 0
     DIFFERS = 1
@@ -28,55 +28,55 @@ class Exit(IntEnum):
 
 
 class BrickdError(Exception):
-    """An error that the person at the terminal can understand and act on."""
+    """An error that the user at the terminal can understand and correct."""
 
     exit_code: ClassVar[Exit] = Exit.TROUBLE
-    kind: ClassVar[str] = "trouble"  # what a program is told of it
+    kind: ClassVar[str] = "trouble"  # the error's name for programs
 
 
 class NoDaemon(BrickdError):
-    """The verb needs a daemon and none answers."""
+    """The verb needs a daemon, but none answers."""
 
     exit_code = Exit.NO_DAEMON
     kind = "no_daemon"
 
 
 class WrongQuestion(BrickdError):
-    """A parameter or a value that a question does not have."""
+    """A parameter or a value that a query does not have."""
 
     kind = "wrong_question"
 
 
 class NoSuchWorker(BrickdError):
-    """A name that no worker, service or segment here has."""
+    """A name that no worker, service or segment has."""
 
     exit_code = Exit.NO_WORKER
     kind = "no_such_worker"
 
 
 class NoSuchProblem(BrickdError):
-    """An id that no problem here has."""
+    """An id that no problem has."""
 
     exit_code = Exit.NO_WORKER
     kind = "no_such_problem"
 
 
 class NoSuchSource(BrickdError):
-    """A source of which no text is known here."""
+    """A source whose text is unknown."""
 
     exit_code = Exit.NO_WORKER
     kind = "no_such_source"
 
 
 class NotPermitted(BrickdError):
-    """The thing is there, but belongs to someone else."""
+    """The object exists, but belongs to another user."""
 
     exit_code = Exit.NOT_PERMITTED
     kind = "not_permitted"
 
 
 class NothingComparable(BrickdError):
-    """Two sides were given and have nothing in common to compare."""
+    """The given sides have nothing in common to compare."""
 
     exit_code = Exit.NOT_COMPARABLE
     kind = "nothing_comparable"
@@ -95,15 +95,15 @@ class PeaksRefused(BrickdError):
 
 
 class DaemonRefused(BrickdError):
-    """A daemon that may not start: another one runs, or drains these segments."""
+    """A daemon that cannot start: another one runs, or drains these segments."""
 
 
 class DaemonEnds(BrickdError):
-    """A daemon that is asked to end: it begins no long work any more."""
+    """A daemon that was told to end: it begins no more long work."""
 
 
 class _FileRefused(BrickdError):
-    """A file that is not used; `reason`: what was seen and what was expected."""
+    """A file that is not used; `reason`: the actual and the expected value."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -112,7 +112,7 @@ class _FileRefused(BrickdError):
 
 
 class RecordingRefused(_FileRefused):
-    """A file that is no recording, or of a form that this brickd does not read."""
+    """A file that is not a recording, or has a format that this brickd does not read."""
 
     kind = "recording_refused"
 
@@ -124,7 +124,7 @@ class SegmentRefused(_FileRefused):
 
 
 class SegmentUndrained(SegmentRefused):
-    """A valid segment that is not drained now, and is tried again."""
+    """A valid segment that is not drained now, and is tried again later."""
 
 
 class NoDescriptor(SegmentUndrained):
@@ -148,7 +148,7 @@ class SegmentUnopened(SegmentRefused):
 
 
 class SegmentUnrecorded(SegmentRefused):
-    """A segment that is not removed, because no record of it can be written."""
+    """A segment that is not removed, because its record cannot be written."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no record of it can be written")
@@ -158,7 +158,7 @@ class SegmentCopy(SegmentRefused):
     """A segment with the uuid of another one, which is the worker's own.
 
     Attributes:
-        original: the other one's device and inode. Once it has no name any more, this segment is judged again.
+        original: the device and inode of the worker's own; once that has no name, this one is judged again.
     """
 
     def __init__(self, path: str, name: str, original: tuple[int, int]) -> None:
@@ -167,4 +167,4 @@ class SegmentCopy(SegmentRefused):
 
 
 class SegmentUnpublished(SegmentRefused):
-    """A segment whose worker is starting, or died while it did."""
+    """A segment whose worker is starting, or died during the start."""
