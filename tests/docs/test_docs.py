@@ -1,4 +1,4 @@
-"""What the pages under docs/ name exists."""
+"""The names in the pages under docs/ exist."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _TEST = re.compile(r"`(test_\w+\.py)(?:::(test_\w+))?`")
 
 
 def named(text: str) -> list[tuple[str, str]]:
-    """The tests that a page names: file and, where it is one of many, function."""
+    """The tests that a page names: file and, if given, function."""
     return _TEST.findall(text)
 
 
 def missing(text: str) -> list[str]:
-    """Those of them that do not exist."""
+    """The named tests that do not exist."""
     found = []
     for file, function in named(text):
         path = next((ROOT / "tests").glob(f"*/{file}"), None)

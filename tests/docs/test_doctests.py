@@ -1,4 +1,4 @@
-"""Every example in docstrings runs; examples of the agent's public names are also recorded."""
+"""The examples in docstrings run; examples of the agent's public names are also recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of the documentation: links lead somewhere, the commands become a page and manual pages."""
+"""The documentation: links lead somewhere, the commands become a page and manual pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAVIGATION = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_t
 
 
 def wrong(folder: Path, text: str) -> list[str]:
-    """What is wrong with the links of a README of this text, next to docs/a.md with one heading."""
+    """The errors in the links of a README with this text, next to docs/a.md with one heading."""
     (folder / "docs").mkdir(exist_ok=True)
     (folder / "docs" / "a.md").write_text("# One `thing`, two\n")
     (folder / "README.md").write_text(text)

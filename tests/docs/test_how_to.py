@@ -1,4 +1,4 @@
-"""The how-to pages: their examples run as they stand there, with real processes."""
+"""The how-to pages: their examples run unchanged, with real processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pages import HOW_TO, blocks, commands, reader
 from brickd.cli import brickd as group
 
 PAGES = sorted(path.stem for path in HOW_TO.glob("*.md"))
-# What a page needs besides the tests' own packages.
+# The packages that a page needs besides the tests' own.
 NEEDS: dict[str, Sequence[str]] = {
     "instrument-python": ("fastapi", "uvicorn"),
     "instrument-torch": ("torch",),
@@ -49,7 +49,7 @@ def test_the_python_of_a_page_compiles(page: str) -> None:
             compile(block.text, page, "exec")
 
 
-# What the snippets of the pages take for given.
+# What the snippets of the pages presuppose.
 GIVEN = """
 from array import array
 request_id, elapsed_ns, ns, handle, n, k, m = 7, 1000, 100, 1, 2, 3, 4

@@ -1,4 +1,4 @@
-"""README and tutorial: a reader who types what they say sees what they show."""
+"""README and tutorial: their commands print what they show."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _JOB = re.compile(r"%(\d)")
 
 
 def section(text: str, title: str) -> str:
-    """The text below a heading, up to the next one of its rank."""
+    """The text below a heading, up to the next heading of its level."""
     _, _, rest = text.partition(f"\n## {title}\n")
     return rest.partition("\n## ")[0]
 
 
 class Typist(Reader):
-    """A reader with the jobs of one shell: `%1` is the first command that runs in the background."""
+    """A reader with the jobs of a shell: `%1` is the first command in the background."""
 
     def type(self, command: Command) -> None:
         def process(job: re.Match[str]) -> str:
@@ -94,7 +94,7 @@ def test_the_readme_works_in_a_bare_environment(prefix: str, tmp_path: Path) -> 
     clone.mkdir()
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listed, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
-        if os.path.lexists(ROOT / name):  # one that is deleted is listed until that is committed
+        if os.path.lexists(ROOT / name):  # a deleted file is listed until the deletion is committed
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, clone / name, follow_symlinks=False)
     bare = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
@@ -119,8 +119,8 @@ def test_the_demo_finds_what_the_readme_says() -> None:
     assert re.findall(r"^\$ brickd (\w+)", shown, re.MULTILINE) == ["weights", "diff", "stragglers", "status"]
     assert "demo/1 differs in layers.2.mlp.down.weight, 1 of 27 tensors" in text
     assert "demo/1 differs in layers.2.mlp.down.weight, 1 of 27 tensors" in shown
-    # On a loaded machine less is compared when `diff` is shown, 5 s after the start; `status` comes last. And the slow
-    # worker may not be named in time there: scripts/bench stragglers measures how often it is.
+    # A loaded machine compares less until `diff` is shown, 5 s after the start; `status` comes last. The slow worker
+    # may not be named in time either: scripts/bench stragglers measures how often it is.
     assert "demo/1 differs from 3 that agree, first at mlp.down, layer 2" in text
     differs = r"^! [0-9a-f]{8} demo/1 differs from the others since .*: mlp\.down layer 2"
     assert re.search(differs, shown, re.MULTILINE), shown

@@ -1,4 +1,4 @@
-"""The reference says what there is, and nothing else: verbs, options, variables, paths, documents, codes, names.
+"""The reference is complete: verbs, options, variables, paths, documents, codes, names.
 
 Each list is taken from the code and compared with the pages under docs/reference, in both directions.
 """
@@ -38,7 +38,7 @@ from brickd.query.verbs import VERBS
 from brickd.state import checkpoint
 
 REFERENCE = ROOT / "docs" / "reference"
-# These print no document, so there is nothing to choose a format for.
+# These print no document, so they have no output format.
 NO_DOCUMENT = {
     "run": "it ends as another program",
     "demo": "it shows the screens of other verbs",
@@ -55,14 +55,14 @@ def page(name: str) -> str:
 
 
 def section(text: str, title: str) -> str:
-    """What is below a heading, up to the next of its rank or of a higher one."""
+    """The text below a heading, up to the next heading of its level or above."""
     found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#{{1,2}} |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, title
     return found[2]
 
 
 def rows(text: str) -> Iterator[list[str]]:
-    """The cells of the rows of all tables, without the heads."""
+    """The cells of the rows of all tables, without the headings."""
     for line in _BLOCK.sub("", text).splitlines():
         if line.startswith("|") and not line.startswith("|---"):
             yield [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -87,7 +87,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def unknown(text: str) -> list[str]:
-    """The verbs and options in the commands of a text that do not exist."""
+    """The nonexistent verbs and options in the commands of a text."""
     lines = [span for span in spans(text) if span.startswith("brickd ")]
     lines += [
         line.removeprefix("$ ")
@@ -165,7 +165,7 @@ def test_every_verb_with_a_document_prints_it_in_every_format() -> None:
 
 
 def variables_read() -> set[str]:
-    """Every variable that the agent or brickd name as a whole in their sources."""
+    """Every complete variable name in the sources of the agent and of brickd."""
     files = (
         path for folder in ("agent", "brickd") for path in (ROOT / folder).rglob("*.*") if "build" not in path.parts
     )
@@ -240,7 +240,7 @@ ENDLESS = "# does not end"
 
 
 def asked(command: str, lines: int | None = None) -> str:
-    """What a shell prints; of what does not end, that many lines."""
+    """The output of a shell command; if it does not end, its first `lines` lines."""
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
     shell = ["bash", "-c", command.replace("curl ", "curl --silent --show-error --fail ", 1)]
@@ -280,23 +280,23 @@ def test_there_are_examples_of_documents_and_of_streams() -> None:
 
 # ---- JSON
 
-# What any document may begin with.
+# The first keys that any document may have.
 BEGUN = {"schema_version", "source", "words", "recording", "recordings"}
 
 
 def _keys(tree: ast.AST) -> set[str]:
-    """The keys of the dict displays below a node."""
+    """The keys of the dict displays in a tree."""
     dicts = (node for node in ast.walk(tree) if isinstance(node, ast.Dict))
     return {str(key.value) for each in dicts for key in each.keys if isinstance(key, ast.Constant)}
 
 
 def keys_written() -> set[str]:
-    """The keys of JSON that can be listed from the code: those in views, in `document` and where a document begins."""
+    """The JSON keys in the code: in views, in `document`, and at the begin of a document."""
     found: set[str] = set()
     for path in (ROOT / "brickd").rglob("*.py"):
         text = path.read_text()
         if "views" not in path.parts and "def document" not in text and "schema_version" not in text:
-            continue  # most modules: to parse them takes a second
+            continue  # most modules: parsing them takes a second
         tree = ast.parse(text)
         if "views" in path.parts:
             found |= _keys(tree)
@@ -310,7 +310,7 @@ def keys_written() -> set[str]:
 
 
 def documented_keys(text: str) -> set[str]:
-    """Every word of the code in a text: `rest.count` is two."""
+    """Every word of the code in a text; `rest.count` has two."""
     return {word for span in spans(text) for word in re.split(r"[.\s]", span)}
 
 
@@ -333,7 +333,7 @@ def test_each_documented_key_is_in_the_code() -> None:
 
 
 def top(title: str) -> set[str]:
-    """The keys of a document, as its section lists them."""
+    """The keys of a document that its section lists."""
     return {re.split(r"[.\[]", span)[0] for span in first_spans(section(page("json"), title).partition("\nA ")[0])}
 
 
@@ -343,7 +343,7 @@ VIEWS = (
 )
 
 
-# Something of everything that a view may show.
+# An example of everything that a view can show.
 RICH = """
 source = brick.source("__global__ void f() {}", path="f.cu")
 with brick.step(1, kind="decode", rows=4, valid=3), brick.layer(2):
@@ -360,7 +360,7 @@ brick.weights({"up": bytes(8)})
 brick.brick("open").start()
 pause()
 """
-# Objects whose keys are data, or the names of the segment's format.
+# Objects whose keys are data or names of the segment's format.
 BY_NAME = {"dropped", "outliers", "not_comparable", "other_records", "header", "process"}
 
 

@@ -1,4 +1,4 @@
-"""The page of troubleshooting: every finding and every refusal stands there, and nothing that does not exist."""
+"""The page of troubleshooting lists every finding and every refusal, and no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = re.sub(r"^```.*?^```$", "", (HOW_TO / "troubleshooting.md").read_text(), 
 _PLACEHOLDER = re.compile(r"\b(?:[A-Z]{2,}|[NXY])\b|…|\d+")
 _CODE = re.compile(r"`([^`]+)`")
 _SENTENCE = re.compile(r"\w \w+ \w")
-_LEAST = 6  # characters that tell one message from others
+_LEAST = 6  # characters that distinguish a message from others
 _REFUSALS = {
     name
     for module in (brickd.errors, brickd.client)
@@ -37,7 +37,7 @@ def section(title: str) -> str:
 
 
 def findings(text: str) -> set[str]:
-    """What the page has of the doctor: a heading for each finding, and a row for each loss."""
+    """The doctor's findings on the page: a heading for each finding, and a row for each loss."""
     return {
         *re.findall(r"^### ([\w-]+)$", text, re.MULTILINE),
         *re.findall(r"^\| `(loss-[\w-]+)` \|", text, re.MULTILINE),
@@ -50,20 +50,20 @@ def test_every_finding_of_the_doctor_has_its_place_and_no_other_has(prefix: str)
 
 
 def parts(message: str) -> list[str]:
-    """What of a message is the same at each time."""
+    """The constant parts of a message."""
     found = [part.strip(" :,;()*") for part in _PLACEHOLDER.split(message)]
     return [part for part in found if len(part) >= _LEAST]
 
 
 def quoted() -> list[str]:
-    """The messages of the page: in the first column of the tables, and others of two words or more."""
+    """The messages on the page: the tables' first columns, and others of at least two words."""
     firsts = [row.split("|")[1] for row in PAGE.splitlines() if row.startswith("| ")]
     messages = [message for first in firsts for message in _CODE.findall(first)]
     return [message for message in messages if not message.startswith("loss-")]
 
 
 def literals(node: ast.AST) -> str:
-    """The constant text below a node; what varies is a zero byte."""
+    """The constant text in a tree; variable parts are a zero byte."""
     return texts(ast.walk(node))
 
 
@@ -74,7 +74,7 @@ def texts(nodes: Iterable[ast.AST]) -> str:
 
 @cache
 def texts_and_raises(path: Path) -> tuple[str, list[ast.Raise]]:
-    """The constant text of a module without docstrings, and its `raise` statements; tests share the result."""
+    """The constant text of a module without docstrings, and its `raise` statements; cached."""
     nodes = [*ast.walk(ast.parse(path.read_text()))]
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     nodes = [node for node in nodes if id(node) not in docstrings]
@@ -82,7 +82,7 @@ def texts_and_raises(path: Path) -> tuple[str, list[ast.Raise]]:
 
 
 def sources() -> str:
-    """All texts that brickd and the agent may print."""
+    """All texts that brickd and the agent can print."""
     found = [
         texts_and_raises(path)[0]
         for folder in ("brickd", "agent/brick_agent")
@@ -99,7 +99,7 @@ def test_every_message_of_the_page_is_one_that_is_printed() -> None:
 
 
 def refusals() -> Iterator[tuple[str, str]]:
-    """Where something is refused, and the text."""
+    """The place and the text of each refusal."""
     for path in sorted((ROOT / "brickd").rglob("*.py")):
         for node in texts_and_raises(path)[1]:
             if not isinstance(node.exc, ast.Call):
@@ -112,7 +112,7 @@ def refusals() -> Iterator[tuple[str, str]]:
 
 
 def reasons() -> Iterator[tuple[str, str]]:
-    """Why the writer in C opens no segment, or has no key."""
+    """The reasons why the writer in C opens no segment, or has no key."""
     for name in ("config", "lifecycle", "segment_file", "key_file"):
         path = ROOT / "agent" / "src" / "writer" / f"{name}.c"
         for text in re.findall(r'(?:return|wrong =) "(\w+ [^"]+)"', path.read_text()):

@@ -1,4 +1,4 @@
-"""The benchmarks' own judgement: goals, rows that were skipped, what is believed, the picture. Nothing is timed."""
+"""The benchmarks' judgement: goals, skipped rows, plausible results, the picture."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
 
 
 def packet(marks: int, left_over: int) -> bytes:
-    """A packet of CTF with so many events of ours, and some of an older packet behind its content."""
+    """A CTF packet with this number of our events, and remains of an older packet behind them."""
     mark = struct.pack("<Q", lttng._MARK)
     content = lttng._PACKET.size + 8 * marks
     whole = content + 8 * left_over
@@ -305,7 +305,7 @@ def test_a_growth_that_could_not_be_measured_is_not_drawn() -> None:
 
 
 def watched(runs: int, named: int, wrong: int, *, slow: bool = True) -> dict[str, Any]:
-    """The row of so many services, of which some were named in time, and in some others were."""
+    """The row of `runs` services: in `named` the worker was named, in `wrong` another one was."""
     made = [stragglers.Run(Group(f"s{n}", n, (3, "mlp", 3.0) if slow else None)) for n in range(runs)]
     for run in made[:named]:
         run.note(f"{run.group.service}/3", "mlp", 41.0)
@@ -353,7 +353,7 @@ def test_beside_busy_processes_each_kind_has_its_own_goal() -> None:
 
     assert [passed("2 x slow", 40, named, 1) for named in (94, 95)] == [False, True]
     assert [passed("20 % slow", 5, named, 1) for named in (89, 90)] == [False, True]
-    assert passed("20 % slow", 40, 0, 1) is True  # there is no goal for it
+    assert passed("20 % slow", 40, 0, 1) is True  # it has no goal
     assert [passed("nobody slow", 25, 0, wrong) for wrong in (1, 2)] == [True, False]
 
 

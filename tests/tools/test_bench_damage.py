@@ -1,4 +1,4 @@
-"""What may go wrong in a model of replicas: it is where it says, and nothing differs before it."""
+"""Faults in a model of replicas: each is at its stated place, and nothing differs before it."""
 
 from __future__ import annotations
 
@@ -159,6 +159,6 @@ def test_how_much_of_a_weight_is_other(kind: Kind) -> None:
     head = SMALL.width // SMALL.heads
     found = {Kind.FLIP: (1, 1), Kind.SCALE: (32, 1), Kind.ZERO: (1, 96), Kind.NAN: (1, 96), Kind.SWAP: (32, 2 * head)}
     assert (len(set(rows)), len(set(columns))) == found[kind]
-    if kind == Kind.SWAP:  # of the queries, each as a whole
+    if kind == Kind.SWAP:  # of whole queries
         assert max(columns) < SMALL.width
         assert sorted(map(tuple, x.T)) == sorted(map(tuple, y.T))

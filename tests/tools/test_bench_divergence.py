@@ -1,4 +1,4 @@
-"""What the harness of silent damage believes: its truths, when a run is good, and that its attacks are attacks."""
+"""The harness of silent damage: its truths, the validity of a run, and its attacks."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_damage_of_one_weight_is_nowhere_if_several_differ_or_nobody_knows_who_i
     assert of_weights(odd, count=1_001).first is None
 
 
-# ---- what brickd says --------------------------------------------------------------------------------------------
+# ---- brickd's verdicts -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.ci
@@ -233,11 +233,11 @@ def test_replicas_answer_tell_whether_they_were_struck_and_leave_nothing() -> No
     )
 
 
-# ---- tokens out of recordings ------------------------------------------------------------------------------------
+# ---- tokens from recordings --------------------------------------------------------------------------------------
 
 
 def recorded(vocabulary: int, key: int) -> Recorded:
-    """What each token gives: with a key all but the statistics are others."""
+    """The record of each token; with a key only the statistics stay the same."""
     keyed, plain = np.random.default_rng(key), np.random.default_rng(1)
     return Recorded(
         keyed.integers(0, 2**64, (vocabulary, 3), np.uint64),

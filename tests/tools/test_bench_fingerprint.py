@@ -1,4 +1,4 @@
-"""What `scripts/bench fingerprint` compares with is the same fingerprint, and its goals are those of the design."""
+"""`scripts/bench fingerprint`: equal fingerprints are compared; the goals are the design's."""
 
 from __future__ import annotations
 

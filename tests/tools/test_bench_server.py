@@ -1,4 +1,4 @@
-"""The statistics of `scripts/bench server`: intervals are of the size that they are said to be of."""
+"""The statistics of `scripts/bench server`: intervals have their stated coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `scripts/bench sync` compares is what the seed claims, and each mode does what it is timed for."""
+"""`scripts/bench sync`: it compares what the seed claims, and each mode does what is timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `scripts/bench verdicts` draws, what it takes for found and for false, and how it resumes. No model runs."""
+"""`scripts/bench verdicts`: what it draws, how it judges, how it resumes. No model runs."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_other_problems_are_listed_once_and_are_not_alarms() -> None:
 @pytest.mark.parametrize(
     ("found", "right"),
     [
-        (Site("layers.*.mlp", 2), True),  # the nearest part of a model around it
+        (Site("layers.*.mlp", 2), True),  # the nearest enclosing part of a model
         (Site("model.layers.*.mlp.up_proj.weight", 2), True),
         (Site("layers.*", 2), True),
         (Site("layers.*.mlp", None), True),

@@ -1,4 +1,4 @@
-"""The library before a program that is to die at one of its effects: it strikes there and nowhere else."""
+"""The library that makes a program die at one of its effects acts there and nowhere else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEPS = (
 )
 TOLD = ["open new", "write new", "ftruncate new", "fsync new", "lock new", "rename kept"]
 TOLD += ["pwrite kept", "pwrite kept", "unlink old"]
-HALF = {2: ("new", b"check"), 7: ("kept", b"checta"), 8: ("kept", b"checTAil")}  # what half of a write leaves
+HALF = {2: ("new", b"check"), 7: ("kept", b"checta"), 8: ("kept", b"checTAil")}  # the content after half of a write
 LOCK, RENAME, UNLINK = 5, 6, 9
 
 PROGRAM = """
@@ -65,7 +65,7 @@ def files(folder: Path) -> Files:
 
 
 def after(folder: Path, steps: tuple[str, ...]) -> Files:
-    """What these steps leave when nothing happens to them."""
+    """The files after these steps, without a fault."""
     known: dict[str, Any] = {"os": os, "fcntl": fcntl, "_reader": _reader}
     with contextlib.chdir(fresh(folder)):
         for step in steps:
@@ -88,7 +88,7 @@ def start(folder: Path, environment: dict[str, str], *, log: int | None = None) 
 
 
 def errors(process: subprocess.Popen[str]) -> list[int]:
-    """What each step found: 0, or an error."""
+    """The result of each step: 0, or an error."""
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0, stderr
     return [int(word) for word in stdout.removeprefix("begun ").split()]

@@ -1,4 +1,4 @@
-"""The architecture, held by tests: imports run one way, and what may be loaded is loaded late."""
+"""The architecture: the direction of imports, and what is loaded late."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from verbs import started
 from brickd import errors
 from brickd.divergence import Divergence
 
-# The rooms, in the order in which data flows: a module imports from its own room and from those to the left.
+# The rooms, in the order of the data flow: a module imports from its own room and from those to the left.
 ROOMS = (
     *("base", "shm", "query", "client", "model", "analysis", "state", "datasources", "recording", "views"),
     *("doctor", "api", "daemon", "launch", "demo", "cli"),
 )
-# Public modules outside of the rooms, and which rooms they may know.
+# Public modules outside of the rooms, and the rooms that they may import from.
 FLAT = {"brickd": 0, "brickd.errors": 1, "brickd.divergence": ROOMS.index("views") + 1, "brickd.__main__": len(ROOMS)}
-# Programs that run in processes of their own, and what they are made of.
+# The modules of programs that run in their own processes.
 PROGRAMS = {"brickd.demo.transformer", "brickd.demo.worker"}
 
 
@@ -46,7 +46,7 @@ def modules() -> dict[str, Path]:
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, also those inside of others. To walk through their expressions takes longer than to parse."""
+    """All statements, also nested ones; without their expressions, which take longer to walk."""
     for statement in body:
         yield statement
         for part in ("body", "orelse", "finalbody"):
@@ -56,7 +56,7 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from statements(branch.body)
 
 
-@functools.cache  # several tests ask for the same modules
+@functools.cache  # several tests need the same modules
 def imports_and_classes(path: Path) -> tuple[list[ast.Import | ast.ImportFrom], list[str]]:
     found = [*statements(ast.parse(path.read_text()).body)]
     imports = [node for node in found if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -83,7 +83,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 def included(source: Path) -> set[Path]:
-    """The files of C whose headers it includes, also by way of headers that belong to no file."""
+    """The C files whose headers it includes, also through headers without a file of their own."""
     found: set[Path] = set()
     for name in re.findall(r'^#include "(.+)"$', source.read_text(), re.MULTILINE):
         header = (source.parent / name).resolve()
@@ -156,7 +156,7 @@ def test_a_pickle_names_what_is_public_by_its_public_path() -> None:
 
 
 def test_a_pickle_from_before_the_modules_moved_loads() -> None:
-    # In a new process, which has imported nothing: the pickle alone imports what it needs.
+    # In a new process without imports: the pickle alone imports what it needs.
     load = f"""
 import pickle
 old = pickle.load(open({str(ROOT / "tests/golden/agent-flat.pickle")!r}, "rb"))
@@ -175,7 +175,7 @@ print(*old["enums"], *old["nodes"], *old["totals"], old["report"].diagnosis, sep
     assert names[15].startswith("diverged: new differs from base in 1 of 1 kernel, first at scale, layer 0")
 
 
-# A status, and what of brickd and of others it has loaded.
+# Prints a status, and the loaded modules of brickd and of others.
 STATUS = """
 import sys
 from brickd.cli import main

@@ -1,4 +1,4 @@
-"""The models of rings, summaries, tails, reopens, restarts, removed segments and copies, searched by spin."""
+"""The models of the protocols between worker and daemon, checked by spin."""
 
 from __future__ import annotations
 

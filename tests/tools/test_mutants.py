@@ -1,4 +1,4 @@
-"""scripts/mutants: what it changes, what it draws, which tests a mutant gets, and that a mutant is found or not."""
+"""scripts/mutants: its changes, its sample, the tests of a mutant, the verdict on a mutant."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_changes_of_c_are_these() -> None:
 
 
 def outcome(text: str, number: int, *arguments: int) -> object:
-    """What `over` of a source in which all changes are returns where this one is chosen."""
+    """The result of `over` in a source with all changes, of which this one is selected."""
     every = {site.place: site.place + 1 for site in python_sites.sites("brickd/x.py", text)}
     source = python_sites.changed("brickd/x.py", text, every)
     source = source.replace("from brickd._mutant import CHOSEN as _brickd_mutant", f"_brickd_mutant = {number}")
@@ -203,7 +203,7 @@ def known(*of: tuple[str, list[int], float]) -> Known:
 
 
 def little(folder: Path) -> Known:
-    """A tree with two tests, and what is known of them."""
+    """A tree with two tests, and the known facts about them."""
     (folder / "tests").mkdir(parents=True)
     (folder / "tests" / "test_little.py").write_text(
         'import os\n\nCHOSEN = os.environ.get("MUTANT_CHOSEN")\n\n\n'

@@ -1,4 +1,4 @@
-"""scripts/nightly: each step once per seed, whatever interrupts it."""
+"""scripts/nightly: each step runs once per seed, also after interruptions."""
 
 from __future__ import annotations
 

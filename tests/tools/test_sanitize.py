@@ -1,4 +1,4 @@
-"""scripts/sanitize: each deliberate fault changes a text that is still in its source."""
+"""scripts/sanitize: each deliberate fault changes a text that its source contains."""
 
 from __future__ import annotations
 

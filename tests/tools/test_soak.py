@@ -1,4 +1,4 @@
-"""The soak: what a worker's account is worth, and that whatever does not add up is told."""
+"""The soak: the accuracy of a worker's account, and the report of every mismatch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from brickd.model.workers import survey
 
 NOTHING = dict.fromkeys(KINDS, Bounds(0, 0))
 
-# ---- what is asked
+# ---- the command line
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_plan_is_drawn_from_seed_and_number_alone() -> None:
 
 @pytest.fixture
 def found(worker: Start, prefix: str) -> Found:
-    """Of a worker that recorded six spans, and deferred work that no daemon reads."""
+    """A worker that recorded six spans, with deferred work that no daemon reads."""
     works: Worker = worker(
         """
         b = brick.brick("work")
@@ -101,7 +101,7 @@ def found(worker: Start, prefix: str) -> Found:
 
 
 def failed(found: Found, cut_lanes: int = 0, **done: Bounds) -> dict[str, int]:
-    """The checks that fail, and how much nobody can explain."""
+    """The failed checks, and the number of unexplained records."""
     checks = judge("api", NOTHING | done, cut_lanes, found)
     assert all(check.name.startswith("api: ") for check in checks)
     return {check.name.removeprefix("api: "): check.unexplained for check in checks if not check.passed}
@@ -161,7 +161,7 @@ def test_a_kill_explains_one_record_of_each_lane_and_no_more(found: Found) -> No
     assert failed(found, cut_lanes=1, spans=Bounds(6, 6)) == {wanted: 1}
 
 
-# ---- on the way
+# ---- during the run
 
 
 def status(begun: int, read: int) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def counted(low: int, high: int, service: str = "api") -> Counted:
 
 
 DONE = {"a": counted(4, 6), "b": counted(9, 9), "c": counted(2, 2), "d": counted(5, 8), "e": counted(3, 3, "batch")}
-# Two are shown apart, one is in no total, and three were added up: of these only their service is known.
+# Two are shown on their own, one is in no total, and three were added up: only their service is known.
 SHOWN = Seen({"a": 7}, {"b": 10}, {"api": 9 + 2, "batch": 4}, {"api": 2, "batch": 1}, {"request": 20, "mlp": 5})
 APART, SUMS = "spans of each worker", "spans of workers not shown apart, by service"
 ADDED = "workers not shown apart, by service"
@@ -211,7 +211,7 @@ PER_BRICK, STRANGE = "spans of each brick", "spans of workers that counted none"
 
 
 def wrong(seen: Seen, shown: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-    """The checks that fail, and by how much."""
+    """The failed checks, and the number of unexplained records of each."""
     return {check.name: check.unexplained for check in storm_balance.judge(DONE, seen, shown) if not check.passed}
 
 
@@ -298,7 +298,7 @@ def test_a_worker_of_the_storm_counts_each_span_before_and_after(prefix: str, tm
     assert all(check.passed for check in storm_balance.judge(of, Seen(found), {}))
 
 
-# ---- all of it
+# ---- the whole soak
 
 
 @pytest.mark.nightly
@@ -321,7 +321,7 @@ def test_a_short_storm_adds_up_and_leaves_nothing(busy: int) -> None:
     command = (sys.executable, ROOT / "scripts" / "soak", "--storm", "--seconds", "15", "--seed", "1", "--json")
     done = subprocess.run([*command, "--busy", str(busy)], capture_output=True, text=True, check=False, timeout=400)
     report = json.loads(done.stdout)
-    # How many die at once in 15 seconds depends on the machine: `scripts/soak --storm` itself requires a number.
+    # The number that die at once in 15 seconds depends on the machine; `scripts/soak --storm` itself requires one.
     wrong = [check for check in report["checks"] if not check["passed"] and check["name"] != "dead at once"]
     assert (wrong, done.returncode in (0, 1)) == ([], True), done.stderr
     assert min(report["worker_kills"], report["looks"]) > 0
