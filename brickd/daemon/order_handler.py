@@ -1,4 +1,4 @@
-"""Carries out what the API orders: settings, thresholds, weights to read again, totals to drop.
+"""Carries out orders from the API: settings, thresholds, reading weights, dropping totals.
 
 Owns: the locks and the order in which a change reaches the memory, the workers and the log. Must not know: HTTP, what a
 recording is. Invariants: every method may be called from any thread; a change is in the next checkpoint.

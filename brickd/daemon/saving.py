@@ -1,4 +1,4 @@
-"""Saving a daemon's memory and weights, and what happens when the machine has no file descriptor left.
+"""Saving a daemon's memory and weights, also when the machine has no file descriptor left.
 
 Owns: the order in which the files are written, and when unchanged weights are written again. Must not know: their
 formats, when the loop saves. Invariant: the saved weights are never older than the checkpoint that counts them.

@@ -1,4 +1,4 @@
-"""Numeric differences in several views: how much was compared, and which findings are about which workers.
+"""Numeric differences in several views: how much was compared, and the findings by worker.
 
 Owns: the JSON of that count. Must not know: terminals, how a finding is reached. Invariants: "no worker differs" is
 never reported without how much was compared; where nothing was, no module that compares is loaded.

@@ -116,7 +116,7 @@ def living(workers: Iterable[Worker]) -> frozenset[str]:
 
 
 def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
-    """The problems seen within `active_ns` (None: the book's time), and all silenced ones; without a daemon, all."""
+    """The problems seen in the last `active_ns`, and silenced ones; without a daemon, all."""
     found = Listed([], [])
     for problem in problems(seen):
         if seen.book is None:

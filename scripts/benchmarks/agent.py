@@ -1,4 +1,4 @@
-"""`scripts/bench agent`: what recording a span costs a worker in time, instructions, memory and at import."""
+"""`scripts/bench agent`: a worker's cost of a span in time, instructions, memory, import."""
 
 from __future__ import annotations
 

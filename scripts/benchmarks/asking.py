@@ -1,4 +1,4 @@
-"""Many queries to brickd in one interpreter: a verb answers in milliseconds, but starting it takes ten times as long.
+"""Many queries to brickd in one interpreter: starting a verb takes ten times its answer.
 
 As a module (`python -m benchmarks.asking`) it reads lines from stdin, each a JSON list of command lines, and prints for
 each line the list of their outputs. The verbs are the real ones, from their arguments to the JSON that they print.
@@ -21,7 +21,7 @@ Ask = Callable[[Sequence[Sequence[str]]], list[dict[str, Any]]]
 
 @contextlib.contextmanager
 def asking(place: Workplace) -> Iterator[Ask]:
-    """A function that returns the answer of `brickd` to each command; `error` is the reason without one."""
+    """A function that returns brickd's document for each command, or a dict with `error`."""
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.asking"],
         env=place.environment,

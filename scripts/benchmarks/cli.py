@@ -1,4 +1,4 @@
-"""`scripts/bench cli`: the time of `brickd` in fresh processes, with 64 workers of 256 bricks."""
+"""`scripts/bench cli`: the time of `brickd` in new processes, with 64 workers of 256 bricks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Print the clock that the agent selects here, BRICK_CLOCK_*: the control must read the same."""
+"""Print the clock that the agent selects, BRICK_CLOCK_*: the control must read the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers on busy processors, one of them slow in one brick or pinned: does brickd name them, and no other?
+"""Workers on busy processors, one slow in a brick or pinned: does brickd name only this one?
 
 Each run is a service of four processes that answer requests at random times. One of them takes 2 × as long or 20 %
 longer in one brick, or may use only one processor, or none is slow. The services of a batch share the processors with

@@ -1,4 +1,4 @@
-"""Run one case TIMES times under callgrind: `python -m benchmarks.counted CASE TIMES`; prints the clock."""
+"""Run a case under callgrind: `python -m benchmarks.counted CASE TIMES`; prints the clock."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The growth of the daemon's cost as a picture: with the rate of records and with the number of workers, both axes
-logarithmic. Must not know: how anything was measured.
+"""A picture of the daemon's cost over the rate of records and over the number of workers.
+
+Both axes are logarithmic. Must not know: how anything was measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`scripts/bench daemon`: the daemon's cost in time and memory, and the cost of reading rings alone."""
+"""`scripts/bench daemon`: the daemon's cost in time and memory, and that of reading rings."""
 
 from __future__ import annotations
 

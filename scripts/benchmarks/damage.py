@@ -1,4 +1,4 @@
-"""Silent faults in a worker's numbers: in a weight in memory, or in the output of an operator.
+"""Silent faults in a worker's numbers: in a weight in memory, or in an operator's output.
 
 Owns: the faults, drawn from a seed, each with its truth: its worker, and the first tensor or run of an operator that
 differs. Must not know: brickd, how a fault is found. Invariants: an operator's inputs are never changed, so the
@@ -70,7 +70,7 @@ def flipped(flat: Array, index: int, bit: int) -> None:
 
 
 def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1)) -> Array:
-    """A changed copy of a float32 tensor; `along`: the dimension of the heads, and how often it has all."""
+    """A changed copy of a float32 tensor; `along`: dimension of the heads, repeats of all heads."""
     random, y = Random(change.seed), x.copy(order="C")
     match change.kind:
         case Kind.FLIP:
@@ -117,7 +117,7 @@ class WeightFault:
 
 @dataclass
 class OperatorFault:
-    """A damaged operator of one worker, once or from then on; a model runs its operators through it.
+    """A damaged operator of one worker, once or permanently; a model runs its operators here.
 
     Attributes:
         worker: its number.
@@ -192,7 +192,7 @@ def drawn_for_a_weight(random: Random, workers: int, weights: Mapping[str, Array
 def drawn_for_an_operator(
     random: Random, workers: int, size: Size, moments: Sequence[tuple[int, int]]
 ) -> OperatorFault:
-    """Draw a fault of any operator with compared tensors, at one of these (step, position) pairs."""
+    """Draw a fault of an operator with compared tensors, at one of these (step, position) pairs."""
     change = drawn_change(random, OF_OPERATORS)
     only = {Kind.SWAP: (ROTARY, SCORES, MIX), Kind.SHIFT: (ROTARY,), Kind.DROP: (MLP_ADD,)}
     kernel = random.choice(only.get(change.kind, (*OF_A_LAYER, NORM)))

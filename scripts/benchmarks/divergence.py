@@ -1,5 +1,6 @@
-"""`scripts/bench divergence`: does brickd find a silent fault in one of several replicas, and its place, without false
-alarms; and does a recording reveal a server's prompts?
+"""`scripts/bench divergence`: does brickd find a silent fault and its place?
+
+Also: are there false alarms, and does a recording reveal a server's prompts?
 
 Each run is a service of its own, whose workers are replicas of a small transformer. In half of the runs one of them is
 damaged; only this program knows where. Each run of this program draws a new seed and prints it; the same seed draws the
@@ -102,7 +103,7 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
 
 
 def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[str, Any]]:
-    """Two replicas next to two that add up in another order: no divergence, and no cover for one."""
+    """Two replicas next to two with another order of addition: this hides no divergence."""
     least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # a third of which all workers have
     cases = {
         "input": ("same input: two replicas and two of another numeric class", Wanted(99.9, 99, least // 3)),

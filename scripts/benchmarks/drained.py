@@ -1,4 +1,4 @@
-"""One attempt: drain, record, read and copy a full span ring: `python -m benchmarks.drained ROUNDS TURN`.
+"""Drain, record, read and copy a full span ring: `python -m benchmarks.drained ROUNDS TURN`.
 
 Draining 64 MiB takes longer than a time slice on a busy machine. So the times are processor time, with the kernel's
 part, not wall time.
@@ -88,7 +88,7 @@ class _Ring:
 
 @dataclass
 class _File:
-    """A new recording in each round, from a full spool; the file is allocated during the write, as always."""
+    """A new recording per round, from a full spool; the file is allocated during the write."""
 
     segment: int
     spool: _reader.Spool

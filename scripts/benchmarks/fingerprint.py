@@ -1,4 +1,4 @@
-"""`scripts/bench fingerprint`: the cost of a fingerprint, as a share of the time to read the tensor."""
+"""`scripts/bench fingerprint`: a fingerprint's cost as a share of reading the tensor."""
 
 from __future__ import annotations
 

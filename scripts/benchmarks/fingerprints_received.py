@@ -1,4 +1,4 @@
-"""The daemon's cost of a checksum, after its ring: `python -m benchmarks.fingerprints_received ROUNDS`.
+"""The daemon's cost of a checksum: `python -m benchmarks.fingerprints_received ROUNDS`.
 
 The times are processor time: on a busy machine no process runs for long. All workers take turns and send the same
 number of fingerprints, into a full window, so each new one evicts another.
@@ -37,7 +37,7 @@ _SITE, _OUTPUT, _INPUT = 8, 128, 256  # their positions in a checksum with one i
 
 
 class Case(NamedTuple):
-    """Workers, and the fingerprints of each: a function from a number to the input and the output."""
+    """Workers, and the fingerprints of each: a function from a number to input and output."""
 
     name: str
     workers: int

@@ -1,4 +1,4 @@
-"""Many cheap workers: each records its bricks once, then waits on a pipe until the run is over.
+"""Many cheap workers: each records its bricks once, then waits for the end of the run.
 
 As a module (`python -m benchmarks.fleet WORKERS BRICKS`) it forks them, and prints how many have recorded once each has
 recorded or failed. They end with its stdin, even if the process that holds it is killed.
@@ -20,7 +20,7 @@ SERVICE = "api"
 
 @contextmanager
 def started(place: Workplace, command: Sequence[str], workers: int) -> Iterator[IO[bytes]]:
-    """Run a command that forks workers, prints their number, and ends them with its stdin; yields stdin."""
+    """Run a command that forks workers, prints their number, and ends with its stdin; yields it."""
     process = subprocess.Popen(
         command, env=place.environment, cwd=place.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

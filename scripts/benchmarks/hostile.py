@@ -1,4 +1,4 @@
-"""`scripts/bench hostile`: the cost of hostile files for a daemon, for a verb without one and for an honest worker."""
+"""`scripts/bench hostile`: the cost of hostile files for a daemon, a verb, an honest worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of `import brick_agent`: time in fresh interpreters, and modules that it must not load."""
+"""The cost of `import brick_agent`: time in a new interpreter, modules it must not load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon's cost of saving its memory while all deferred work changes, with as many dead workers."""
+"""The daemon's cost of saving while all deferred work changes, with as many dead workers."""
 
 from __future__ import annotations
 

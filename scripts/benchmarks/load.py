@@ -1,4 +1,4 @@
-"""The daemon's share of a core while workers record at a rate, and whether a record was lost.
+"""The daemon's share of a core while workers record at a rate, and any loss of records.
 
 A row counts only if everything was read: after the workers have ended, every record is consumed, or the row says how
 many are not.

@@ -1,4 +1,4 @@
-"""Workers in C that take each step together, one or none of them slow: compiles and starts lockstep.c."""
+"""Workers in C that take each step together, at most one slow: runs lockstep.c."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers in C that record at a given rate: compiles paced.c with the agent's writer, and starts it."""
+"""Workers in C that record at a given rate: compiles and starts paced.c."""
 
 from __future__ import annotations
 

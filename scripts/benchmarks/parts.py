@@ -1,4 +1,4 @@
-"""Matrices whose products are added up in another order, like another number of threads or a compiled kernel.
+"""Matrices whose products are added in another order, as by a compiled kernel.
 
 Owns: that order. Must not know: which code multiplies. Invariant: only rounding differs.
 """

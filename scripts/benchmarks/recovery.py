@@ -49,7 +49,7 @@ class Recorded:
 
     @classmethod
     def of(cls, events: Iterable[Mapping[str, Any]], requests: int) -> Recorded:
-        """Build it from the checksums of one worker, each of whose steps is a request, whatever its name.
+        """Build it from the checksums of one worker, each of whose steps is a request.
 
         Raises:
             RuntimeError: some are missing.
@@ -111,7 +111,7 @@ def _sketched(of: Recorded) -> Matrix:
 
 
 def by_any_key(seen: Recorded, _: Recorded) -> NDArray[np.int64]:
-    """For each request, the token whose embedding explains most places of the first sketch, with any key.
+    """For each request, the token whose embedding explains most of the first sketch; any key.
 
     A place is the sum of one element of each block, with any sign: the sums of two of four blocks must meet those of
     the other two.
@@ -165,7 +165,7 @@ _KEYLESS: dict[str, Attack] = {
 
 
 def recovery(place: Workplace, quick: bool, seed: int) -> Table:
-    """Attack recordings as users make them or share them, and one with all sites and a known key."""
+    """Attack recordings as users make or share them, and one with all sites and a known key."""
     chance = random.Random(seed)
     asked = [chance.randrange(SIZE.vocabulary) for _ in range(_QUICK_TOKENS if quick else _TOKENS)]
     theirs, ours = (_with(place, BRICKD_STATE_DIR=str(place.folder / whose)) for whose in ("theirs", "ours"))
@@ -189,7 +189,7 @@ def recovery(place: Workplace, quick: bool, seed: int) -> Table:
 
 
 def _of_a_skewed_corpus(place: Workplace, chance: random.Random, requests: int, seed: int) -> list[dict[str, Any]]:
-    """The recovery if each token is twice as frequent as the next: without a goal, it is inevitable."""
+    """The recovery if the n-th token has frequency 1/n: inevitable, so without a goal."""
     commonest = chance.sample(_VOCABULARY, SIZE.vocabulary)
     shares = [1 / rank for rank in range(1, SIZE.vocabulary + 1)]
     asked = chance.choices(commonest, shares, k=_TIMES * requests)

@@ -1,4 +1,4 @@
-"""Services whose workers are replicas of one small transformer, each forked: they answer, at most one of them wrongly.
+"""Services of forked replicas of a small transformer, at most one of which answers wrongly.
 
 As a module (`python -m benchmarks.replicas PLAN REPORTS`) it forks the workers of the services in the file PLAN, lets a
 few work at a time, and prints how many have finished. REPORTS then has the result of each. They live until its stdin

@@ -1,4 +1,4 @@
-"""A server of a small transformer, as loaded by `scripts/bench server`: `python -m benchmarks.served ARM`.
+"""The server of a small transformer: `python -m benchmarks.served ARM`.
 
 It prints its port once it answers, and ends with its stdin. It uses brickd only where an arm needs more than
 `brickd run` does by itself.

@@ -192,8 +192,10 @@ def _row(arm: Arm, turns: Sequence[Turn], plain: Sequence[Turn]) -> dict[str, An
 
 
 def interval(logs: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the mean of ratios, from their logarithms, by the t distribution (2.07 of 23 degrees, 3.18
-    of 3)."""
+    """The 95 % interval of a mean of ratios, by the t distribution of their logarithms.
+
+    The factor is 2.07 for 23 degrees of freedom, 3.18 for 3.
+    """
     mean, degrees = statistics.fmean(logs), len(logs) - 1
     z = statistics.NormalDist().inv_cdf(0.975)
     t = z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)

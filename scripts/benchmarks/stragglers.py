@@ -1,4 +1,4 @@
-"""`scripts/bench stragglers`: does a daemon name the slow worker of eight, how soon, and does it name others?
+"""`scripts/bench stragglers`: how soon does a daemon name the slow one of eight workers?
 
 Each run is a service of eight processes that take their steps together; in half of the runs one of them is slightly
 slow in one brick. A run is good if that worker and brick are named, and nothing else ever is.
@@ -97,7 +97,7 @@ def batches(planned: Sequence[Run]) -> Iterator[Sequence[Run]]:
 
 
 def watch(place: Workplace, daemon: Running, batch: Sequence[Run], seconds: float) -> None:
-    """Run some services next to each other for `seconds`; each begins at any time between two snapshots."""
+    """Run services in parallel for `seconds`; each begins at any time between two snapshots."""
     by_service = {each.group.service: each for each in batch}
     with ExitStack() as stack:
         begins = [stack.enter_context(lockstep(place, each.group)) for each in batch]

@@ -1,4 +1,4 @@
-"""`scripts/bench sync`: the cost of BrickProfiler's sync modes for a forward pass, and the seed's claims."""
+"""`scripts/bench sync`: BrickProfiler's sync modes in a forward pass, and the seed's claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One attempt: fingerprints of many floats and of few, and their peers: `python -m benchmarks.tensors ROUNDS TURN`.
+"""Fingerprints of many and few floats, peers: `python -m benchmarks.tensors ROUNDS TURN`.
 
 A pass over 64 MiB takes longer than a time slice on a busy machine, so the times are processor time.
 """

@@ -1,4 +1,4 @@
-"""One attempt: time the cases of one group in this process, `python -m benchmarks.timed GROUP ROUNDS TURN`."""
+"""Time the cases of a group in this process: `python -m benchmarks.timed GROUP ROUNDS TURN`."""
 
 from __future__ import annotations
 

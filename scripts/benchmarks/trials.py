@@ -82,7 +82,7 @@ def drawn_trials(
     prompts: int,
     split: frozenset[int] = frozenset(),
 ) -> list[Trial]:
-    """`runs` trials with a fault and as many without, in random order; `split`: workers of another numeric class."""
+    """`runs` trials with a fault and as many without, shuffled; `split`: two numeric classes."""
     chance = random.Random(seed)
     faults: list[Fault | None] = [*(fault(chance) for _ in range(runs)), *[None] * runs]
     chance.shuffle(faults)

@@ -1,4 +1,4 @@
-"""The daemon's cost of a weight's fingerprint after the drain: 64 workers with 1,000 tensors each."""
+"""The daemon's cost of a weight's fingerprint after the drain: 64 workers, 1,000 tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKERS, TENSORS = 64, 1_000
 
 
 class Case(NamedTuple):
-    """The records of each tensor; `before`: sent once before, untimed; `own`: different for each worker."""
+    """The records of each tensor; `before`: sent once, untimed; `own`: differs by worker."""
 
     name: str
     generation: int

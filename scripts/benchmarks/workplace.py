@@ -70,7 +70,7 @@ class Workplace:
         variables: Mapping[str, str] = MappingProxyType({}),
         ends: tuple[int, ...] = (0,),
     ) -> subprocess.CompletedProcess[str]:
-        """Run this Python with arguments, under another command if given; returns the output as text.
+        """Run this Python with arguments, under another command if given; returns the output.
 
         `ends`: the exit statuses of success.
         """

@@ -1,4 +1,4 @@
-"""The cost of instrumenting a module: `python -m benchmarks.wrapped ROUNDS`, with BRICKD_FINGERPRINTS.
+"""The cost of an instrumented module: `python -m benchmarks.wrapped ROUNDS`.
 
 A model whose modules do nothing is called plain, with wrappers that do nothing, and instrumented; each time with the
 next of many inputs, so that the right steps are sampled.

@@ -1,1 +1,1 @@
-"""The documentation: the site under docs/, the reference of the commands, the manual pages, the link check."""
+"""The documentation: the site, the reference of the commands, the manual pages, the links."""

@@ -1,4 +1,4 @@
-"""Changes of C sources: one text contains all changes of a file, and a number selects one at run time.
+"""Changes of C sources: one text has all changes of a file; a number selects one.
 
 Owns: the operators, and where none may be applied. Must not know: the draw, tests, compilers. A changed expression
 becomes `(BRICK_MUTANT(number) ? (changed) : (original))`; a removed statement becomes
@@ -63,7 +63,7 @@ def _changes(node: Node) -> Iterator[str]:
 
 
 def _chooses_one_side(comparison: Node) -> bool:
-    """Whether it belongs to a minimum or maximum, `a < b ? a : b`: if both are equal, either is right."""
+    """Whether it is of a minimum or maximum, `a < b ? a : b`: if equal, either is right."""
     above = comparison.parent
     while above is not None and above.type == "parenthesized_expression":
         above = above.parent
@@ -162,6 +162,6 @@ def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
 
 
 def _beginnings(text: str, before: int) -> Iterator[int]:
-    """Where functions begin before a position: at a line with a name, after an empty line or a brace."""
+    """Where functions begin before a position: a line with a name, after an empty line or brace."""
     for match in re.finditer(r"(?m)(?:\A|^\s*\n|^\}\n|\*/\n|^#[^\n]*[^\\\n]\n)(?=[A-Za-z_])", text[:before]):
         yield match.end()

@@ -1,4 +1,4 @@
-"""Changes of Python sources: one text contains all changes of a file, and a number selects one at run time.
+"""Changes of Python sources: one text has all changes of a file; a number selects one.
 
 Owns: the operators, and where none may be applied. Must not know: the draw, tests. A changed expression becomes
 `changed if MUTANT == number else original`; a removed statement becomes `if MUTANT != number: statement`.

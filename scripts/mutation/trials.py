@@ -48,7 +48,7 @@ class Known:
     failed: list[str] = field(default_factory=list)
 
     def of(self, number: int, file: str) -> list[str]:
-        """The tests for a mutant within the budget: those with names like its module first, then the shortest."""
+        """The tests for a mutant within the budget: those named like its module, then the shortest."""
         words = _words(file)
 
         def rank(test: str) -> tuple[int, float]:
@@ -62,7 +62,7 @@ class Known:
         return chosen
 
     def parts(self, chosen: Sequence[str]) -> Iterator[dict[str, float]]:
-        """The tests in growing parts: collecting all of them costs more than the first one that fails."""
+        """The tests in growing parts: collecting all costs more than the first failing one."""
         spent, end, part = 0.0, FIRST_SECONDS, dict[str, float]()
         for test in chosen:
             part[test] = self.seconds[test]
@@ -96,7 +96,7 @@ class Trial:
 
 
 def isolated(command: Iterable[str | Path]) -> list[str]:
-    """A command with its own /dev/shm and processes, which end with it, if this user may have them."""
+    """A command with its own /dev/shm and processes, which end with it, if the user may."""
     own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     # No exec: the test must not become process 1, which no host sees.
     mount = 'mount -t tmpfs -o size=1g,mode=1777 brickd-mutants /dev/shm && "$@"; exit $?'

@@ -1,4 +1,4 @@
-"""The parts of `scripts/soak`: workers come, fail and go, their daemon is killed, and everything is counted.
+"""The parts of `scripts/soak`: workers come, fail, go; daemons die; everything is counted.
 
 `worker` is the code in the workers; each writes its `account`, which survives it. `population` starts and ends them,
 `daemon` the daemon, `churn` decides when (from a seed); `samples` watches meanwhile, `judgement` compares the accounts

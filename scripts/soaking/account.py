@@ -65,7 +65,7 @@ class Account:
         return self._words[_ENDED] == 1
 
     def read(self, kind: str) -> Bounds:
-        """The work of a kind so far; the upper bound is read after the lower one, because the worker may go on."""
+        """The work of a kind so far; the worker may go on, so the upper bound is read last."""
         begun = range(_HEAD + 2 * self._kinds.index(kind), len(self._words), self._row_words)
         done = sum(self._words[at + 1] for at in begun)
         return Bounds(done, sum(self._words[at] for at in begun))

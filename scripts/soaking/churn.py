@@ -117,7 +117,7 @@ class Churn:
             self._daemon.start()
 
     def _ask_for_details(self) -> None:
-        """Once a service is known, set that every span of it is recorded: the setting survives each daemon."""
+        """Once a service is known, record all its spans: the setting survives each daemon."""
         living = self._population.living
         if self._daemon.ready and any(life.plan.service == DETAILED and life.is_consumed() for life in living):
             self._detailed = self._daemon.ask("set", DETAILED, "--spans", "on")["spans"] == "on"

@@ -1,4 +1,4 @@
-"""The daemon of a run: a real `brickd up`, killed and restarted, queried by its verbs, measured from outside."""
+"""The daemon of a run: a real `brickd up`, killed, restarted, queried, measured."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Herd:
                 signal.pidfd_send_signal(self.living[pid], number)
 
     def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Note workers that come and go, for `seconds` or until `until` holds; returns whether it does."""
+        """Note workers that come and go for `seconds`, or until `until` holds; return whether so."""
         assert self._nursery.stdout is not None
         output_fd, deadline_s = self._nursery.stdout.fileno(), time.monotonic() + seconds
         while not until():

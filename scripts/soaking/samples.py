@@ -1,4 +1,4 @@
-"""brickd's numbers during a run: no counter decreases, no worker is missing, and each worker's account agrees.
+"""brickd's numbers in a run: no counter falls, no worker is missing, all accounts agree.
 
 A worker's account is read before the query for the lower bound, and after it for the upper one: the answer must be
 between them at any time, for live and dead workers, with a daemon or without.

@@ -1,4 +1,4 @@
-"""A storm: whole crowds of workers die at once, under a daemon that is stopped, killed, or absent.
+"""A storm: crowds of workers die at once, under a daemon that is stopped, killed, or absent.
 
 Owns: what happens when, drawn from the seed, and when brickd is queried. Must not know: a worker's work, what must
 hold. Invariants: bounded in time and in the number of workers; nothing is left, also after a failure.
@@ -155,7 +155,7 @@ class _Storm:
         self._start_daemon()
 
     def _crowds(self) -> None:
-        """Kill all workers at once, and start others next to their segments: twice, so more than MANY are dead."""
+        """Kill all workers and start others next to their segments, twice: over MANY are dead."""
         for _ in range(2):
             self._bear()
             self._work()

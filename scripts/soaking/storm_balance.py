@@ -42,7 +42,7 @@ class Counted:
         return sum_of(self.bricks.values())
 
     def since(self, earlier: Counted | None) -> Counted:
-        """The counts with the lower bounds of an earlier reading: numbers shown in between are within."""
+        """The counts, with the lower bounds of an earlier reading: numbers shown since are within."""
         low = {brick: bounds.low for brick, bounds in earlier.bricks.items()} if earlier else {}
         return replace(self, bricks={brick: Bounds(low.get(brick, 0), b.high) for brick, b in self.bricks.items()})
 

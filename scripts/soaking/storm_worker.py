@@ -1,4 +1,4 @@
-"""The workers of the storm, and the process that forks them; it loads the agent but not brickd.
+"""The workers of the storm, and the process that forks them; it does not load brickd.
 
 `python -m soaking.storm_worker FOLDER` reads lines "SERVICE SEED" from stdin and forks a worker for each. Every worker,
 also one that a worker forked or became by exec, counts in its own file "SERVICE,PID,SEGMENT" in the folder, and then
@@ -52,7 +52,7 @@ def _spawn(account: Account, draw: random.Random, service: str, folder: Path, le
 
 
 def _work(folder: Path, service: str, seed: int, leash: int, how: str) -> None:
-    """Work until SIGTERM, or until the other end of the leash is closed; `how`: the worker's origin."""
+    """Work until SIGTERM or the other end of the leash closes; `how`: the worker's origin."""
     draw = random.Random(seed)
     os.environ["BRICKD_SERVICE"] = service
     if not brick.init():

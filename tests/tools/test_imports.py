@@ -190,7 +190,7 @@ def loaded_by_status() -> set[str]:
     return set(result.stdout.splitlines()[-1].split())
 
 
-# A status, how often it searched for garbage, and how a daemon in the same process does.
+# Prints a status, the number of its garbage collections, and the thresholds of a daemon in the same process.
 SEARCHES = """
 import gc, sys
 from brickd.__main__ import main

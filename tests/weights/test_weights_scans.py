@@ -1,4 +1,4 @@
-"""Weights are read and recorded in slices, if there is room, again on request, at the end of any step."""
+"""Weights are read and recorded in slices at the end of steps, and again on request."""
 
 from __future__ import annotations
 
@@ -381,7 +381,7 @@ def test_an_engine_loads_its_weights_and_scrubs_them_in_slices(engine: Path, pre
 def test_an_engine_without_a_time_between_scans_begins_one_200_times_as_late_as_the_last_one_took(
     compiled: Compile, prefix: str
 ) -> None:
-    # 200 times what 8 MiB take is seconds.
+    # With 8 MiB, 200 times the scan would take seconds.
     with running(program(compiled, "weights", *SCANS, "-DLARGE=4096")) as process:
         assert order(process, "l") == [5]
         order(process, "aw")  # one such wait: on a loaded machine a scan may take long

@@ -1,4 +1,4 @@
-"""The comparison of running workers: differences are judged, reported once, kept as evidence.
+"""Comparison of running workers: differences are judged, reported once, kept as evidence.
 
 Owns: when a look is due, what is kept of it, which findings keep evidence. Must not know: where fingerprints come from,
 how a place is judged, how the state is saved. Invariants: a case is counted once; the cost of a look is bounded,

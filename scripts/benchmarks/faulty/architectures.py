@@ -1,4 +1,4 @@
-"""Real model architectures with seeded random weights, small enough for three workers on two cores.
+"""Real model architectures with seeded weights, small enough for three workers on two cores.
 
 Owns: how each is built, one request to it, the names of its layers and operators. Must not know: brickd, faults.
 Invariant: the same seed and the same request give the same bits in every worker.

@@ -1,4 +1,4 @@
-"""Cells: an architecture, a fault and a kind of traffic, drawn from a seed; and the file of finished cells.
+"""Cells (architecture, fault, kind of traffic) from a seed, and the file of finished cells.
 
 Owns: the list of cells, their order and seeds, the form of the file. Must not know: models, brickd. Invariants: the
 same seed draws the same cells in the same order; a cell's seed depends only on the run's seed and the cell; a file is

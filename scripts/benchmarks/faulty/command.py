@@ -1,4 +1,4 @@
-"""`scripts/bench verdicts`: inject faults into running fleets of real architectures, remove them, collect the reports.
+"""`scripts/bench verdicts`: inject and remove faults in fleets of real architectures.
 
 Each cell is a fleet of three workers under its own daemon. Only this program knows the truth about it. Finished cells
 are saved in build/verdicts, so `--resume` continues an interrupted run with its seed.
@@ -90,7 +90,7 @@ def line(result: Mapping[str, Any]) -> str:
 
 
 def outcome(result: Mapping[str, Any]) -> str:
-    """The outcome of a cell in a word: named, found, unproven, missed; without a fault quiet, unproven, silent.
+    """The outcome: named, found, unproven, missed; without a fault: quiet, unproven, silent.
 
     `found`: reported without the right worker. `silent`: nothing was compared, and no report said so.
     """

@@ -1,4 +1,4 @@
-"""A fleet of a cell, driven over pipes: its workers take turns, so each has a processor while it works.
+"""A cell's fleet, driven over pipes: workers take turns, so each has a processor.
 
 Owns: the processes, their pipes, which of them do not answer. Must not know: brickd's verdicts, what a fault is.
 Invariant: every wait has a limit, whatever a worker does.

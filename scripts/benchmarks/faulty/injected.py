@@ -1,4 +1,4 @@
-"""Faults of a running worker that can be removed again: in a weight, an operator, its time, its memory.
+"""Removable faults of a running worker: in a weight, an operator, its time, its memory.
 
 Owns: how each is injected and removed, and its truth. Must not know: brickd, which worker it is. Invariants: removal
 restores the model's bits; each place of a fault depends only on the seed.

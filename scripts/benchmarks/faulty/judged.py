@@ -163,7 +163,7 @@ def _words(name: str) -> list[str]:
 
 
 def sites(status: Mapping[str, Any], worker: str) -> list[Site]:
-    """Where the worker differs, by weights and then by inputs, and the bricks in which it is slow."""
+    """Where the worker differs, by weights, then by inputs; the bricks in which it is slow."""
     found = []
     for key in ("weights", "diverged"):
         about = [each for each in status.get(key) or () if list(each["outliers"]) == [worker]]

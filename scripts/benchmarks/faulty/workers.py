@@ -1,4 +1,4 @@
-"""The workers of a cell, forked from one process that has built the model; they execute one command at a time.
+"""The workers of a cell, forked from the process with the model; one command at a time.
 
 As a module, under `brickd run`: `python -m benchmarks.faulty.workers ARCHITECTURE SEED READ,WRITE...` with the two ends
 of pipes for each worker. A command and its answer are lines of JSON. A worker ends with its commands.
@@ -55,7 +55,7 @@ def _forked(work: Callable[[], None], keep: Sequence[int], every: Sequence[int])
 
 
 def _end(status: int) -> NoReturn:
-    """Run all exit handlers, which close the segment, without freeing torch's objects one by one: 10 s."""
+    """Run all exit handlers (they close the segment) without freeing torch's objects: 10 s."""
     atexit._run_exitfuncs()
     os._exit(status)
 

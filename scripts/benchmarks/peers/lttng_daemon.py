@@ -1,4 +1,4 @@
-"""A session daemon of LTTng for one run, started by the parent of the timed processes, before any application.
+"""An LTTng session daemon for one run, started before any timed process, by their parent.
 
 Its files are in the run's folder, except those whose place LTTng fixes: for root the run directory, for every user one
 or two pages of shared memory. New files are removed at the end. If this process is killed, the kernel ends the daemon.

@@ -1,4 +1,4 @@
-"""What a peer needs on this machine: a package, a tool, a compiled file. If it is missing, the peer's rows say so.
+"""The needs of a peer: a package, a tool, a compiled file. Without them its rows say so.
 
 Nothing here installs anything.
 """

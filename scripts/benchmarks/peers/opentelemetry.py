@@ -1,4 +1,4 @@
-"""A span of the OpenTelemetry SDK: sampled, through a BatchSpanProcessor, to an exporter that discards it.
+"""An OpenTelemetry SDK span: sampled, in a BatchSpanProcessor, to an exporter that drops it.
 
 The queue is emptied after each batch, untimed, so the processor's thread sleeps during the rounds. The time is the
 span's cost for the thread that makes it.

@@ -1,4 +1,4 @@
-"""prometheus_client in multiprocess mode; PROMETHEUS_MULTIPROC_DIR was set before Python started."""
+"""prometheus_client in multiprocess mode; PROMETHEUS_MULTIPROC_DIR is set before the start."""
 
 from __future__ import annotations
 

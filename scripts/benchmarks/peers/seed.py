@@ -1,4 +1,4 @@
-"""The hot path of the profiler that brickd grew from, recreated in Rust from its design (seed.rs)."""
+"""The hot path of the profiler that brickd replaced, recreated in Rust (seed.rs)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own writer as used by an engine in C: no Python in the loop. Not a peer, but measured like those in C and Rust.
+"""Our writer as used by an engine in C, without Python; measured like the peers in C.
 
 It runs next to the writer inside brick_agent, with its own segment and prefix.
 """
