@@ -190,6 +190,22 @@ def test_a_resolver_that_hangs_is_left_after_the_limit_and_not_asked_again_befor
         assert len(resolver.asked) == 3, "an address may change"
 
 
+def test_a_resolver_that_gives_up_by_itself_is_a_failure_of_its_own() -> None:
+    def gives_up(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        raise TimeoutError
+
+    told, again = failure(lambda: UrlTarget("http://hook.test/", None, 60, gives_up).send(b"{}"))
+    assert (told.startswith("no answer"), again) == (True, True)
+
+
+def test_nothing_of_a_delivery_is_left_after_it() -> None:
+    with server(200) as one:
+        target = UrlTarget(one.url, None, 1_000)
+        assert target.send(b"{}") == "answered 200"
+        until(lambda: not any(isinstance(thread, threading.Timer) for thread in threading.enumerate()))
+        assert target._socket is None
+
+
 def test_a_delivery_ends_at_once_with_its_channel_though_the_resolver_hangs() -> None:
     resolver, log = Resolver(), Log()
     one = Channel(UrlTarget("http://hook.test/", None, 60, resolver), log.add)
@@ -284,8 +300,12 @@ def test_a_secret_is_read_only_from_a_file_of_this_user_alone(tmp_path: Path) ->
         path.write_bytes(content)
         with pytest.raises(WrongQuestion, match="secret, expected 1 to 4,096 bytes"):
             secret_of(path)
-    with pytest.raises(WrongQuestion, match=r"has mode d\S+, expected a regular file"):
-        secret_of(tmp_path)
+    path.write_bytes(b"x" * 4096 + b"\n")
+    assert secret_of(path) == b"x" * 4096, "the newline is not counted"
+    os.mkfifo(tmp_path / "pipe")
+    for other, kind in ((tmp_path, "d"), (tmp_path / "pipe", "p")):  # a pipe without a writer would block
+        with pytest.raises(WrongQuestion, match=rf"has mode {kind}\S+, expected a regular file"):
+            secret_of(other)
     with pytest.raises(WrongQuestion, match="No such file"):
         secret_of(tmp_path / "none")
     with pytest.raises(WrongQuestion, match="needs --notify-url"):
@@ -333,6 +353,8 @@ def test_a_command_that_fails_is_missing_or_reads_nothing_is_a_failure_or_none()
     assert failure(lambda: CommandTarget("sh -c 'kill -9 $$'").send(b"{}")) == ("ended by signal 9", False)
     told, again = failure(lambda: CommandTarget("/no/such/command").send(b"{}"))
     assert (told, again) == ("cannot be started: No such file or directory", False)
+    told, again = failure(lambda: CommandTarget("tr\0ue").send(b"{}"))
+    assert (told, again) == ("cannot be started: embedded null byte", False)
     assert CommandTarget("true").send(b"x" * 1_000_000) == "exit status 0"
 
 
