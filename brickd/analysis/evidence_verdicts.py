@@ -151,7 +151,8 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
 
 def _window_ns(worker: ComparedWorker) -> int:
     """How long a reading of all of its weights counts."""
-    return max(WEIGHTS_WINDOW_SET_NS if worker.every_ns else WEIGHTS_WINDOW_NS, 2 * worker.period_ns)
+    planned = worker.every_ns and not worker.once  # the plan is not about those that are read at load only
+    return max(WEIGHTS_WINDOW_SET_NS if planned else WEIGHTS_WINDOW_NS, 2 * worker.period_ns)
 
 
 def _is_late(worker: ComparedWorker) -> bool:

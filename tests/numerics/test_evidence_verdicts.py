@@ -223,6 +223,9 @@ def test_a_worker_whose_host_sets_how_often_weights_are_read_has_two_of_its_peri
     found = judged(window_s * SECOND)
     assert (found.verdict, found.window_ns) == ("equal", window_s * SECOND)
     assert judged(window_s * SECOND + 1).verdict == "unproven"
+    set_ = set_._replace(once=1)
+    assert judged(WEIGHTS_WINDOW_NS).verdict == "equal", "its plan is not about what is read at load only"
+    assert judged(WEIGHTS_WINDOW_NS + 1).verdict == "unproven"
 
 
 # ---- events
