@@ -128,11 +128,11 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
     }
     reasons = dict(judged.reasons()) | {reason: n for reason, n in unseen.items() if n}
     proof = proof_of(differ=judged.verdict == "differ", compared=judged.compared if judged.verdict == "equal" else 0)
-    age_ns, why = judged.age_ns, None
+    late, why = [age_ns for age_ns in map(_late_ns, judged.workers) if age_ns], None
     if proof == "equal" and unseen != dict.fromkeys(unseen, 0):
         proof, why = "unproven", _partly(judged.workers)
-    elif proof == "equal" and age_ns is not None and any(_is_late(worker) for worker in judged.workers):
-        proof, why, command = "unproven", f"not compared for {duration(age_ns)}", f"{command} --rescan"
+    elif proof == "equal" and late:
+        proof, why, command = "unproven", f"not compared for {duration(max(late))}", f"{command} --rescan"
     elif proof == "unproven":
         why = uncompared("tensor", judged.tensors, reasons) if judged.tensors else "not read yet"
     return EvidenceVerdict(
@@ -155,8 +155,10 @@ def _window_ns(worker: ComparedWorker) -> int:
     return max(WEIGHTS_WINDOW_SET_NS if planned else WEIGHTS_WINDOW_NS, 2 * worker.period_ns)
 
 
-def _is_late(worker: ComparedWorker) -> bool:
-    return worker.compared > 0 and worker.age_ns is not None and worker.age_ns > _window_ns(worker)
+def _late_ns(worker: ComparedWorker) -> int:
+    """How old the comparison of its weights is, if that is too old to count; else 0."""
+    age_ns = worker.age_ns or 0
+    return age_ns if worker.compared and age_ns > _window_ns(worker) else 0
 
 
 def _partly(workers: Sequence[ComparedWorker]) -> str:

@@ -120,6 +120,10 @@ def test_where_nothing_compares_fingerprints_that_is_the_reason() -> None:
     assert (kept.verdict, kept.why) == ("diverged", None), "what an earlier daemon found still holds"
 
 
+def test_a_single_fingerprint_without_a_site_is_something_that_was_recorded() -> None:
+    assert [of(counted(FingerprintCounts(n)), member(sites=False))["input"].recorded for n in (0, 1)] == [False, True]
+
+
 def test_each_service_has_verdicts_of_its_own() -> None:
     compared = counted(FingerprintCounts(3, met=3), "b")
     found = verdicts(Comparisons(compared, [], NOW), [member("a/0"), member("b/0"), member("b/1")])
@@ -206,6 +210,9 @@ def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> Non
     assert judged(2 * far + 1, far).verdict == "unproven"
     found = judged(WEIGHTS_WINDOW_NS + 1, WEIGHTS_WINDOW_NS // 3)
     assert (found.verdict, found.window_ns) == ("unproven", WEIGHTS_WINDOW_NS)
+    fresh = row._replace(every_ns=SECOND, age_ns=700 * SECOND)
+    both = WeightsVerdict("api", (row._replace(age_ns=WEIGHTS_WINDOW_NS), fresh), 1, 1, (), 0)
+    assert of(None, weights=[both])["weights"].why == "not compared for 11.7 min", "by the worker that is late"
     alone = WeightsVerdict("api", (row, row, row._replace(compared=0, age_ns=2 * far)), 1, 1, (), 0)
     assert of(None, weights=[alone])["weights"].verdict == "equal", "what was not compared has no age"
 
