@@ -6,11 +6,15 @@ import pytest
 from faults import Start
 from running import running
 from verbs import started
+from weighed import several
 
 from brickd.analysis.numerics.not_finite import BornAt
 from brickd.analysis.numerics.online_state import Case, DivergentSite, KeptEvidence, ServiceSite
-from brickd.analysis.weights.rescans import APART_NS, Due, Rescans
+from brickd.analysis.weights.monitor import Weighing
+from brickd.analysis.weights.rescans import APART_NS, Due, Rescans, WeightDoubts
 from brickd.base.paths import runtime
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.workers import Survey, Worker
 
 NOW = 1 << 40
 MLP, NORM = (ServiceSite("api", name, 3) for name in ("mlp", "norm"))
@@ -100,6 +104,32 @@ def test_what_named_workers_of_a_service_that_has_gone_is_forgotten() -> None:
     rescans.due(NOW)
     rescans.name("api", "api", ["u1"], "weights differ")
     assert due(rescans, NOW + APART_NS) == {"u1"}
+    rescans.look(findings(found(MLP, "u2")))
+    rescans.due(NOW + 2 * APART_NS)
+    rescans.retain({"batch"})
+    rescans.look(findings(found(MLP, "u2")))
+    assert due(rescans, NOW + 3 * APART_NS) == set(), "a finding by inputs is not on weights"
+
+
+def test_workers_whose_weights_differ_or_disagree_are_due_once_and_again_after_their_service_had_gone() -> None:
+    weighed = several("api/0", "api/1", "api/2", watched=1)
+    for name, checksum in zip(("api/0", "api/1", "api/2"), (1, 1, 2), strict=True):
+        weighed.add_weight(name, checksum)
+    uuids = [worker.reading.uuid for worker in weighed.workers]
+    rescans = Rescans()
+    doubts, at_ns = WeightDoubts(Weighing(weighed.numerics.weights), rescans), NOW
+
+    def named(workers: list[Worker]) -> set[str]:
+        nonlocal at_ns
+        at_ns += APART_NS
+        doubts.take(Snapshot(at_ns, at_ns, Survey(workers, [])))
+        return due(rescans, at_ns)
+
+    assert named(weighed.workers) == {uuids[2]}
+    assert named(weighed.workers) == set()
+    assert named([]) == set()
+    assert named(weighed.workers) == {uuids[2]}
+    assert named(weighed.workers[1:]) == {uuids[1]}, "of two that disagree both, one of which was asked"
 
 
 def test_what_others_name_is_due_once_as_long_as_they_name_it() -> None:
