@@ -87,3 +87,13 @@ def test_of_many_services_each_has_its_part_of_the_rows_and_of_the_counts() -> N
         assert fingerprints.first == 0
     assert fingerprints.untracked == 130 + 5
     assert len(fingerprints.births()) == 8_192 // services
+
+
+def test_with_births_at_many_sites_come_the_counts_of_the_workers_without_any_there() -> None:
+    fingerprints, none = _reader.Fingerprints(MiB), (0, 0)
+    numbers = array("Q", range(1, 65))
+    for worker, output in ((0, OUTPUTS[0]), (1, OUTPUTS[1])):
+        said = b"".join(CheckedRecord(output, (INPUT,), site=site).slots() for site in range(64))
+        fingerprints.add(worker, 0, 0, numbers, numbers, said, True)
+    born = [(0, site, 1, 1, (1, 1), none, none) for site in numbers]
+    assert sorted(fingerprints.births()) == sorted([*born, *((0, site, 0, 1, none, none, none) for site in numbers)])
