@@ -44,12 +44,13 @@ class Weighed:
         alive: bool = True,
         every: int = 0,
         once: int = 0,
+        refused: int = 0,
     ) -> str:
         """Add a worker; its name after the service is its coordinates."""
         reading = MadeUp(service=service, now=NOW).reading()
         uuid = (len(self.workers) + 1).to_bytes(16, "big")
         header: Any = {**reading.header, "uuid": uuid, "coordinates": name.partition("/")[2].encode()}
-        process: Any = {**reading.process, "weights": watched, "scans": scans, "key": key}
+        process: Any = {**reading.process, "weights": watched, "scans": scans, "key": key, "tensors_refused": refused}
         reading = replace(reading, header=header, process=process, pid=1 if alive else None)
         ledger, other = ledger_of(reading), {"weights_every": 7, "weights_once": 7}
         lanes: Any = [(1, other, {}), (0, {"weights_every": every, "weights_once": once}, {})] if every or once else []

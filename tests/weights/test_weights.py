@@ -724,6 +724,13 @@ def test_what_a_worker_reads_at_load_only_is_counted_as_it_plans_and_as_far_as_i
     assert [worker.load_only for worker in weighed.judged().workers] == [0, 1, 2]
 
 
+def test_no_more_weights_are_unreadable_than_are_not_known() -> None:
+    weighed = several(*THREE, watched=3, refused=9)  # the worker also counts tensors of its checksums
+    add_to_all(weighed, ("api/0",), tensors=3)
+    add_to_all(weighed, ("api/1",), tensors=2)
+    assert [(worker.known, worker.unreadable) for worker in weighed.judged().workers] == [(3, 0), (2, 1), (0, 3)]
+
+
 @pytest.mark.parametrize(("every_s", "period_s"), [(0, 300), (1, 1), (900, 900)])
 def test_what_was_not_read_again_for_two_periods_counts_as_read_at_load_only(every_s: int, period_s: int) -> None:
     weighed = several("api/0", watched=2, every=every_s * SECOND)
