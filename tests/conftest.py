@@ -1,7 +1,7 @@
-"""What every test shares: its own prefix for segments, real worker processes, the writer compiled for tests.
+"""Shared fixtures: a prefix of segments per test, worker processes, the compiled writer.
 
-A worker is a Python program in a process of its own. It and its test take turns over pipes: the program says JSON with
-`report(value)` and waits with `pause()`; the test takes the report with `next_report()` and lets it go on with `go()`.
+A worker is a Python program in its own process. It takes turns with its test over pipes: the program sends JSON with
+`report(value)` and waits with `pause()`; the test reads the report with `next_report()` and resumes it with `go()`.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from brickd.shm.segment_files import find
 if TYPE_CHECKING:
     from serving import Daemon
 
-# The same few examples at each run where somebody waits, some more before a change lands; many, which --hypothesis-seed
-# draws, by night.
+# By default the same few examples in each run, some more before a change lands; at night many, drawn by
+# --hypothesis-seed.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 settings.register_profile("landing", derandomize=True, deadline=None, max_examples=25)
-SHRUNK = [phase for phase in Phase if phase != Phase.explain]  # which can take longer than all the examples
+SHRUNK = [phase for phase in Phase if phase != Phase.explain]  # explaining can take longer than all examples
 settings.register_profile("nightly", derandomize=False, deadline=None, max_examples=250, phases=SHRUNK, print_blob=True)
 settings.load_profile(os.environ.get("TESTS_PROFILE", "quick"))
 
-# A shell's background jobs, and what nohup starts, ignore these, and so would every process of the tests.
+# A shell's background jobs and programs under nohup ignore these; every process of the tests would inherit that.
 for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What is set up for several tests, and what runs between them, has places of its own as well."""
-    if not hasattr(config, "workerinput"):  # the process that distributes the tests, or runs them all
+    """Session fixtures, and everything that runs between tests, have their own places, too."""
+    if not hasattr(config, "workerinput"):  # the process that distributes the tests, or runs all of them
         config.pluginmanager.register(Untouched(users_places()))
     base = ExitStack()
     base.callback(sandbox.remove_unused)
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end: it is not looked through for what could be freed, now or ever after."""
+    """Collected objects live until the end: never search them for garbage."""
     gc.disable()
     try:
         return (yield)
@@ -75,7 +75,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests have longer before they count as hanging."""
+    """Give slow tests a longer timeout."""
     for item in items:
         if item.get_closest_marker("slow") is not None or item.get_closest_marker("nightly") is not None:
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
@@ -103,7 +103,7 @@ from brick_agent import _core
 
 
 class Worker:
-    """A worker process and the turns taken with it."""
+    """A worker process that takes turns with a test."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -114,7 +114,7 @@ class Worker:
         return self.process.pid
 
     def next_report(self) -> Any:
-        """What the program reported next."""
+        """The next report of the program."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the worker ended with {self.end()} before it reported: {self.stderr}"
@@ -125,18 +125,18 @@ class Worker:
         assert self.next_report() == "paused"
 
     def go(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         assert self.process.stdin is not None
         self.process.stdin.write(b".")
         self.process.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the kernel has dropped its locks."""
+        """Send SIGKILL, and wait until the kernel has dropped its locks."""
         self.process.kill()
         self.process.wait()
 
     def end(self) -> int:
-        """Wait for its end: its exit status."""
+        """Wait until it ends; return its exit status."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -148,10 +148,10 @@ class Worker:
 
 @contextmanager
 def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
-    """What starts a worker: `start(program, **environment)`. What still runs at the end is killed.
+    """Starts workers: `start(program, **environment)`; kills those that still run at the end.
 
-    `before` is what its command begins with, `python` the options of its interpreter: with these, with an environment
-    that a loader or an interpreter reads, or where it is not to be forked, it is started as a command is.
+    `before` is the start of the command, `python` the options of its interpreter. With these, with an environment that
+    a loader or an interpreter reads, or if it must not be forked, a worker is started as a command.
     """
     started: list[Worker] = []
 
@@ -185,21 +185,21 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
 
 @pytest.fixture(autouse=True)
 def isolated(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each test has places of its own. A module whose tests share what they start gives this its own scope."""
+    """Each test has its own places. A module whose tests share processes overrides the scope."""
     with apart() as name:
         yield name
-        if request.node.stash.get(_FAILED, False):  # one that passes has ended what it started
+        if request.node.stash.get(_FAILED, False):  # a passed test has ended its processes
             for pid in started_in(name):
                 with suppress(ProcessLookupError):
                     process = os.pidfd_open(pid)
                     signal.pidfd_send_signal(process, signal.SIGKILL)
-                    select.select([process], [], [])  # until it has ended
+                    select.select([process], [], [])  # wait for its end
                     os.close(process)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Have its fixtures know how a test ended."""
+    """Tell the fixtures of a test its result."""
     report = yield
     item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     return report
@@ -207,7 +207,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def prefix(isolated: str) -> str:
-    """This test's own prefix."""
+    """The prefix of this test."""
     return isolated
 
 
@@ -220,15 +220,15 @@ def worker(prefix: str, request: pytest.FixtureRequest) -> Iterator[Callable[...
 
 @pytest.fixture
 def daemon(prefix: str) -> Iterator[Daemon]:
-    """A daemon that answers where the environment has it."""
-    # Late: most tests need nothing of what a server takes to load.
+    """A daemon at the address that the environment has."""
+    # Loaded late: most tests need no server.
     from serving import serving
 
     with serving(runtime().socket) as serves:
         yield serves
 
 
-# Whoever may not enter a home can run no interpreter there: in mounts of its own nothing else is left of that home.
+# A user who may not enter a home cannot run an interpreter in it. In its own mounts, only the interpreter is left.
 _HOME = """
 mount --bind "$1" /mnt && mount -t tmpfs -o mode=755 home "$2" && mkdir -p "$1" && mount --move /mnt "$1" && shift 2
 exec "$@"
@@ -236,7 +236,7 @@ exec "$@"
 
 
 def another_user(uid: int, *groups: int) -> list[str]:
-    """What begins a command that another user is to run, as a member of these groups alone."""
+    """The start of a command that runs as another user, who is a member only of these groups."""
     member = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
     command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", member]
     if os.geteuid() != 0 or shutil.which(command[0]) is None:
@@ -257,12 +257,12 @@ def _runs_brickd(*command: str) -> bool:
 
 @pytest.fixture
 def nobody() -> list[str]:
-    """What begins a command that another user than ours is to run."""
+    """The start of a command that runs as another user than ours."""
     return another_user(65534)
 
 
 def readings(prefix: str) -> list[Reading]:
-    """One reading of every segment of a test, oldest first."""
+    """A reading of each segment of a test, oldest first."""
     result = []
     for file in find(prefix):
         with open_segment(file) as segment:
@@ -282,13 +282,13 @@ WRITER = tuple(
 INCLUDES = ("-I", str(ROOT / "agent" / "include"), "-I", str(ROOT / "agent" / "src"))
 
 
-# Beside what was installed: to compile takes long, and what is compiled seldom changes.
+# Next to the installed packages: compiling is slow, and the results seldom change.
 KEPT = ROOT / ".venv" / "kept"
 _KEPT_SECONDS = 7 * 86_400
 
 
 def kept(name: str, of: Iterable[bytes], make: Callable[[Path], object]) -> Path:
-    """What was made of the same before, or is now by `make`, which is told where."""
+    """Return the file made earlier from the same contents, or make it with `make(path)`."""
     made_of = hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in of)).hexdigest()
     target = KEPT / f"{made_of[:16]}-{name}"
     KEPT.mkdir(exist_ok=True)
@@ -311,22 +311,22 @@ def _forget_old() -> None:
 
 
 def contents(files: Iterable[Path]) -> Iterator[bytes]:
-    """The names of files and what is in them."""
+    """The names of files and their contents."""
     return (content for file in files for content in (file.name.encode(), file.read_bytes()))
 
 
 @functools.cache
 def version(tool: str) -> bytes:
-    """Which one it is of all the tools of its name."""
+    """The version of a tool."""
     return subprocess.run([tool, "--version"], stdout=subprocess.PIPE, check=True).stdout
 
 
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Path]:
-    """Compiles C: `compiled(name, sources, *flags)`; each source once, and what was compiled before is there."""
+    """Compiles C: `compiled(name, sources, *flags)`; each source only once, also across runs."""
     assert shutil.which("gcc") is not None, "the tests need gcc, as the installation does"
     _forget_old()
-    # An object fits into programs and libraries: most of what is compiled is the writer, which both have.
+    # Objects fit into programs and libraries: most of the code is the writer, which both contain.
     warnings = ("-Wall", "-Wextra", "-Werror")
     common: tuple[str | Path, ...] = (
         "gcc",
@@ -341,17 +341,17 @@ def compiled() -> Callable[..., Path]:
     agents = sorted(path for folder in ("include", "src") for path in (ROOT / "agent" / folder).rglob("*.h"))
 
     def preprocessed(source: Path, flags: tuple[str, ...]) -> bytes | None:
-        """What the compiler reads; None where only the compiler knows, since a pragma changes what is defined."""
+        """The compiler's input; None if it cannot be preprocessed: a pragma changes definitions."""
         done = subprocess.run([*common, *flags, "-E", source], capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None
 
-    @functools.cache  # to read all of it takes longer than most programs run
+    @functools.cache  # reading all of it takes longer than most programs run
     def compiled_alone(source: Path, flags: tuple[str, ...]) -> Path:
         made_of = tuple(contents(dict.fromkeys((*agents, *sorted(source.parent.glob("*.h")), source))))
         others = tuple(flag for flag in flags if not flag.startswith("-D"))
 
         def make(target: Path) -> None:
-            # Most sources are the same whatever is defined.
+            # Most sources stay the same with any definitions.
             text = preprocessed(source, flags)
             what = (others, text) if text is not None else (flags, b"".join(made_of))
             by = (version("gcc"), repr((common, what[0])).encode(), what[1])

@@ -1,4 +1,4 @@
-"""What the Python face records, seen by the reader in another process."""
+"""What the Python API records, read by the reader in another process."""
 
 from __future__ import annotations
 

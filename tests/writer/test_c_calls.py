@@ -1,4 +1,4 @@
-"""Calls of the writer that the extension makes never or seldom: what is at the edge of a rule, off or without room."""
+"""Writer calls that the extension seldom makes: at limits, switched off, without room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from brickd.shm.segment_copy import Reading
 
 @pytest.fixture
 def called(worker: Start, compiled: Compile, prefix: str) -> Any:
-    """Run such a program: what it reported, and the segment as it is then."""
+    """Run such a program; return its report and the segment at its end."""
 
     def run(program: str, **environment: str) -> tuple[Any, Reading]:
         process = worker(f"{c_calls(compiled)}\nsaid = None\n{program}\nreport(said)\npause()\n", **environment)
@@ -32,7 +32,7 @@ def called(worker: Start, compiled: Compile, prefix: str) -> Any:
 
 
 def details(of: Reading) -> list[dict[str, Any]]:
-    """What the span rings hold."""
+    """The records in the span rings."""
     with open_segment(of.file) as segment:
         (lane,) = of.lanes
         found, others = records.spans(segment.ring(lane[0], events=False)[1])
@@ -171,7 +171,7 @@ def test_a_given_time_beyond_the_largest_amount_is_rejected_by_the_clock(
     assert reported & 8 == (8 if sum(rejected) else 0)
 
 
-ROOM = 256 * 64  # frames, layer scopes and stacks of a thread together
+ROOM = 256 * 64  # frames, layer scopes and stacks of a thread, in total
 
 
 def test_where_no_frame_is_left_spans_and_layers_are_refused_and_their_ends_end_nothing_else(called: Any) -> None:

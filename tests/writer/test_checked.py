@@ -1,4 +1,4 @@
-"""Checksums: what a kernel's tensors came to is in the ring, whole, with all that is said of it."""
+"""Checksums: fingerprints of a kernel's tensors are in the ring, with all their metadata."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ reported = [[said(brick.fingerprint(t, key=key())), said(brick.fingerprint(x, ke
             assert [tensor["min"], tensor["max"]] == pytest.approx(rest[3:5])
             assert list(tensor["places"]) == rest[7:]
         assert f"{each['output']['fnv1a']:016x}" == output[1]
-    # float64 holds no other numbers than float32 here, and is another tensor all the same
+    # float64 holds the same numbers as float32 here, but is another tensor
     assert len({each["tensors"][0]["shape"] for each in found}) == 6
 
 
@@ -146,7 +146,7 @@ reported = said(brick.fingerprint(y, valid=2, key=key()))
 
 
 def unmixed(mixed: int) -> int:
-    """What splitmix64 made this of."""
+    """The input of splitmix64 that gives this output."""
     for shift, factor in ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9)):
         mixed = (mixed ^ mixed >> shift ^ mixed >> 2 * shift) * pow(factor, -1, 2**64) % 2**64
     return ((mixed ^ mixed >> 30 ^ mixed >> 60) - 0x9E3779B97F4A7C15) % 2**64
@@ -318,7 +318,7 @@ brick.checksum("k", y, input=many[7])
     assert (few["tensors"][8]["dtype"], changed["tensors"][8]["dtype"]) == (12, 12)
 
 
-# ---- how the processor rounds -----------------------------------------------------------------------------------
+# ---- rounding modes ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the register is that of x86-64")
@@ -326,7 +326,7 @@ brick.checksum("k", y, input=many[7])
 def test_modes_of_the_processor_change_nothing_that_is_recorded_and_stay_as_they_were(
     worker: Start, prefix: str, modes: int
 ) -> None:
-    """Where exceptions trap, a number that is rounded unguarded ends the process."""
+    """With exceptions as traps, an unguarded rounding ends the process."""
     _, found, _, reported = recorded(
         worker,
         prefix,
@@ -354,7 +354,7 @@ for n in range(2):
     assert seen[2][0] > 0
 
 
-# ---- what people see ---------------------------------------------------------------------------------------------
+# ---- what users see ----------------------------------------------------------------------------------------------
 
 
 def test_inspect_shows_them(worker: Start, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""Checksums of several threads and of children; what has no room, cannot be read, or is none: each is counted."""
+"""Checksums of threads and children; refused ones (no room, unreadable) are counted."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ resource.setrlimit(resource.RLIMIT_AS, unlimited)
 for _ in range(9): brick.checksum("k", y)
 """,
     )
-    # Asked for at the first, second, fourth and eighth; what the host counts itself needs none.
+    # The memory is requested at the first, second, fourth and eighth; a position from the host needs none.
     assert [(each["position"], each["flags"]) for each in found] == [(0, 1), (1, 1), *((n, 0) for n in range(7))]
     assert lost(got) == 7
 

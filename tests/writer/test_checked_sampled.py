@@ -1,4 +1,4 @@
-"""Which checksums are recorded: of whole steps, the same in every worker, and of the sites that nobody left out."""
+"""The recorded checksums: of whole steps, the same in all workers, of all chosen sites."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_rate_that_is_none_is_told_and_nothing_is_recorded(worker: Start, pref
 
 
 def ask(prefix: str, rate: int, sites: int) -> int:
-    """As a consumer does: how many checksums there were before."""
+    """Set it as a consumer does; return the number of checksums before."""
     before = reading(prefix)
     at = {row[1]: row[2] for row in _reader.layout() if row[0] == "control"}
     with open(SHM / before.file, "r+b", buffering=0) as file:

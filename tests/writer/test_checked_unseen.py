@@ -1,4 +1,4 @@
-"""What checksums never look at, and the key without which their numbers say nothing."""
+"""What checksums never read, and the key without which their numbers mean nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conftest import SHM, reading, readings
 from faults import Start
 from recorded import events
 
-# ---- what is not looked at ---------------------------------------------------------------------------------------
+# ---- not read ----------------------------------------------------------------------------------------------------
 
 SENSITIVE = ("embedding", "LM_Head", "vocab_logits_gather", "sampling", "tok_token_ids")
 
@@ -205,7 +205,7 @@ reported = said(brick.fingerprint(y, key=key()))[0]
 """,
     )
     name = int((Path(os.environ["BRICKD_STATE_DIR"]) / "key").read_text()[32:], 16)
-    # Looked for at the first, then at the first, second, fourth and eighth that came after that.
+    # Looked up at the first, then at the first, second, fourth and eighth after that.
     assert [each["position"] for each in found] == list(range(7, 21))
     assert {f"{each['tensors'][0]['checksum']:016x}" for each in found} == {reported}
     assert found[-1]["tensors"][1]["dtype"] == 0

@@ -1,4 +1,4 @@
-"""What a segment is made from: each setting, its bounds, what it is rounded to, and what is none."""
+"""The configuration of a segment: each setting, its bounds, rounding, invalid values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def library(compiled: Compile) -> Any:
 
 @pytest.fixture
 def planned(library: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
-    """What comes of this environment: `planned(LANES="2")`, and of what the host gives: `host={"lanes": 2}`."""
+    """The plan for an environment `planned(LANES="2")` and settings `host={"lanes": 2}`."""
 
     def plan(host: dict[str, Any] | None = None, **environment: str) -> Plan:
         with monkeypatch.context() as context:

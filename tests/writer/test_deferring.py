@@ -1,4 +1,4 @@
-"""Deferred work, from Python and from C: what is told of it, what pends, and what no mistake of a host's can do."""
+"""Deferred work from Python and C: what is recorded, what is pending, mistakes of a host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOM, ROOM_OF_STARTS, ROOM_OF_MEASUREMENTS = 4096, 4096 - 512, 4096 - 64
 
 
 def recorded(worker: Start, prefix: str, source: str, **environment: str) -> tuple[Reading, list[dict[str, Any]]]:
-    """What a program left when it had done its work, and its events."""
+    """The reading of a program after its work, and its events."""
     process = worker(source + "\npause()\n", **environment)
     process.paused()
     got = reading(prefix)
@@ -44,7 +44,7 @@ def dropped(of: Reading) -> dict[str, int]:
     return found
 
 
-# ---- what is told ------------------------------------------------------------------------------------------------
+# ---- what is recorded --------------------------------------------------------------------------------------------
 
 
 def test_a_start_stands_below_what_is_open_with_its_layer_and_its_step(worker: Start, prefix: str) -> None:
@@ -218,7 +218,7 @@ assert brick.pending() > 0
     assert dropped(got) == {"finalize": ROOM_OF_STARTS + 1 - (ROOM - ROOM_OF_STARTS)}
 
 
-# ---- places and numbers that cannot be ---------------------------------------------------------------------------
+# ---- invalid places and numbers ----------------------------------------------------------------------------------
 
 
 def test_a_start_without_a_path_of_its_own_is_dropped_rather_than_mixed_with_ticks(worker: Start, prefix: str) -> None:
@@ -303,7 +303,7 @@ for line in sys.stdin:
 
 
 class ScriptedWorker:
-    """A worker that evaluates what it is told."""
+    """A worker that evaluates the expressions it receives."""
 
     def __init__(self, process: Worker) -> None:
         self.process = process
@@ -323,7 +323,7 @@ def test_what_cannot_be_is_counted_and_in_strict_mode_raised(worker: Start, pref
     for call, counter in MISTAKES.items():
         assert (scripted.ask(f"outcome(lambda: {call})") == "ValueError") == strict, call
         ((_, lane, _),) = reading(prefix).lanes
-        # An id is judged by the writer; in strict mode an amount before it gets there.
+        # The writer judges an id; in strict mode an amount is judged before it.
         before[counter] += counter == "unmatched" or not strict
         assert {name: lane[name] for name in ("unmatched", "amounts")} == before, call
     assert scripted.ask("brick.finalize() or brick.pending()") == 0

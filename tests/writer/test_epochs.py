@@ -1,4 +1,4 @@
-"""The epoch: what comes again and again is drawn in time, and a worker without an epoch uses its clock."""
+"""The epoch: repeated steps are drawn in time; a worker without an epoch uses its clock."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from brickd.shm import _reader
 
 SETS, PROMPTS = 20, 10
 LAST = 2**32 - 1
-# One prompt of so many is not drawn within the quantile, at most once in 1,000 times.
+# The probability that a prompt is not drawn within the quantile, so at most one failure in 1,000 runs.
 MISSED = 0.001 / (SETS * PROMPTS)
 
 
 def quantile(of: int) -> int:
-    """Epochs until a prompt that each of them draws by chance is missed so seldom."""
+    """The number of epochs after which a prompt was not drawn only with this probability."""
     return math.ceil(math.log(MISSED) / math.log(1 - 1 / of))
 
 
@@ -33,7 +33,7 @@ Drawn = Callable[..., list[list[int]]]
 
 @pytest.fixture
 def draws(compiled: Callable[..., Path], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    """Of each first epoch and each prompt of all sets, the times at which the writer drew it."""
+    """For each first epoch and each prompt of all sets, the times at which the writer drew it."""
     program = compiled("epochs", (ROOT / "tests" / "native" / "epochs.c", *WRITER))
     key = tmp_path / "key"
     key.write_text("0123456789abcdef8796a5b4c3d2e1f0fedcba9876543210")
@@ -97,7 +97,7 @@ def test_steps_of_all_and_of_none_depend_on_no_epoch(draws: Drawn) -> None:
     assert not any(draws(_reader.RATE_NONE, 70, (LAST - 3,)))
 
 
-# ---- whose epoch
+# ---- the origin of the epoch
 
 EpochOf = Callable[[int, int], int]
 
@@ -123,7 +123,7 @@ def test_a_word_holds_up_to_its_second_unless_that_is_far_away(
     assert epoch_of(0, 1_800_000_000) == 1_800_000_000 // _reader.EPOCH_SECONDS
 
 
-# Which of them are drawn shows in which epoch.
+# The drawn steps identify the epoch.
 STEPS = 200
 PROGRAM = f"""
 import numpy as np
@@ -140,7 +140,7 @@ while True:
 
 
 class Rounds:
-    """A worker that does all steps when it is asked to, at one in 16."""
+    """A worker that does all steps on request, at a rate of one in 16."""
 
     def __init__(self, start: Start, prefix: str) -> None:
         self.process, self._prefix, self._seen = start(PROGRAM, BRICKD_FINGERPRINTS="1/16"), prefix, 0
@@ -148,7 +148,7 @@ class Rounds:
         self.file = reading(prefix).file
 
     def steps(self) -> list[int]:
-        """Which of them were recorded."""
+        """The recorded steps."""
         self.process.go()
         self.process.paused()
         found = events(reading(self._prefix))[self._seen :]
@@ -193,7 +193,7 @@ def test_a_step_keeps_the_epoch_in_which_it_began(worker: Start, prefix: str) ->
         BRICKD_FINGERPRINTS="1/2",
     )
     process.paused()
-    # In the first epoch 0 and 10 are drawn, 1 and 11 are not; in the second it is the other way round.
+    # In the first epoch 0 and 10 are drawn, 1 and 11 are not; in the second it is the reverse.
     first, second = (
         next(e for e in range(4096) if [drawn(step, 2, e) for step in (0, 1, 10, 11)] == [so, not so, so, not so])
         for so in (True, False)

@@ -1,4 +1,4 @@
-"""Extensions that record through the capsule: one segment, one call tree, and no reference too many or too few."""
+"""Extensions that record with the capsule: one segment, one call tree, exact refcounts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXTENSION = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_pa
 
 @pytest.fixture
 def calls(compiled: Compile) -> str:
-    """The lines by which a program imports tests/native/calls.c."""
+    """The lines with which a program imports tests/native/calls.c."""
     built = compiled("calls.so", (ROOT / "tests" / "native" / "calls.c",), *EXTENSION)
     return f"""
 import importlib.util
@@ -240,7 +240,7 @@ except ImportError as error:
     assert process.end() == 0
 
 
-# ---- whoever runs meanwhile --------------------------------------------------------------------------------------
+# ---- other code that runs in between -----------------------------------------------------------------------------
 
 
 def test_tasks_of_asyncio_keep_their_own_native_spans(worker: Start, prefix: str, calls: str) -> None:

@@ -1,4 +1,4 @@
-"""The fingerprint in C: each variant against the definition in numpy, on tensors of all types, shapes and contents."""
+"""The fingerprint in C: each variant against numpy, for all types, shapes and contents."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def variants(compiled: Compile) -> Variants:
 
 
 def arrays(dtype: str, shape: tuple[int, ...], seed: int) -> Bytes:
-    """Elements of a kind that the seed decides: any bits, numbers of like size, and some that are special."""
+    """Elements of a random kind: any bits, numbers of similar size, or with special values."""
     random, held = np.random.default_rng(seed), stored(dtype)
     count = int(np.prod(shape, dtype=np.int64))
     match seed % 3:
@@ -71,7 +71,7 @@ def arrays(dtype: str, shape: tuple[int, ...], seed: int) -> Bytes:
 
 
 def turned(array: Bytes, random: np.random.Generator) -> Bytes:
-    """A view of some of it: dimensions in another order, backwards, with steps, repeated, away from all alignment."""
+    """A random view of a part: permuted, reversed, strided, repeated, unaligned."""
     for axis in range(array.ndim):
         step = int(random.choice([-3, -2, -1, 1, 1, 2]))
         array = array[(slice(None),) * axis + (slice(None, None, step),)]
@@ -147,7 +147,7 @@ def test_in_pieces_of_any_size_every_variant_gives_the_same_to_the_last_bit(
 @pytest.mark.parametrize("dtype", sorted(CODES))
 def test_a_long_tensor_of_each_type_is_the_same_in_pieces(variants: Variants, dtype: str) -> None:
     array = arrays(dtype, (7, 11_111), 3 * CODES[dtype] + 1)
-    huge = np.arange(70_000.0) * 1e300 if dtype == "float64" else array  # read twice, on another scale
+    huge = np.arange(70_000.0) * 1e300 if dtype == "float64" else array  # read twice, with another scale
     for each in (array, array[:, ::-2], array.T, huge):
         for name in variants.names:
             whole = bytes(variants.of(name, each, dtype))
@@ -259,14 +259,14 @@ def test_length_dtype_and_key_are_part_of_the_checksum(variants: Variants) -> No
 
 @pytest.mark.parametrize("key", [0, 1, 2**64, 2**128 - 1])
 def test_no_two_words_of_the_first_blocks_weigh_the_same(key: int) -> None:
-    """Of 31 bits each, two of 4,096 would by chance, once in 256 such keys."""
+    """By chance, two of 4,096 weights with 31 bits would be equal once in 256 such keys."""
     assert len(np.unique(weights(256, key))) == 256 * 16
 
 
-# ---- what a known tensor tells of the key -------------------------------------------------------------------------
+# ---- what a known tensor reveals of the key -----------------------------------------------------------------------
 
 KEY_OF_VECTORS = int.from_bytes(range(16), "little")
-VECTORS = {  # that came with SipHash-2-4, of bytes that count up from 0: those of the lengths used, and others
+VECTORS = {  # published with SipHash-2-4, of bytes that count up from 0: for the used lengths, and others
     0: "310e0edd47db6f72",
     8: "6224939a79f5f593",
     15: "e545be4961ca29a1",
@@ -289,7 +289,7 @@ def test_siphash_of_any_words_is_that_of_their_bytes(variants: Variants, words: 
     assert variants.siphash(words, key) == siphash(np.array(words, "<u8").tobytes(), key)
 
 
-# ---- what must never change: computed once, kept ------------------------------------------------------------------
+# ---- constants: computed once, and stored -------------------------------------------------------------------------
 
 SEEDS = {
     "": 0xCBF29CE484222325,
@@ -332,7 +332,7 @@ GOLDEN = {  # of all 1,000, with a key; of the first 7, without
 
 
 def counting(dtype: str) -> Bytes:
-    """1,000 elements whose bytes count up, a step of 7."""
+    """1,000 elements whose bytes grow in steps of 7."""
     held = stored(dtype)
     raw = (np.arange(1000 * held.itemsize) * 7 % 251).astype(np.uint8)
     return (raw % 2).view(held) if dtype == "bool" else raw.view(held)
@@ -450,7 +450,7 @@ def test_float64_of_any_size_neither_overflows_nor_vanishes(variants: Variants, 
             assert differences(variants.of(name, each, "float64"), expected(each, "float64")) == []
 
 
-# ---- what C is told ------------------------------------------------------------------------------------------------
+# ---- arguments of C -------------------------------------------------------------------------------------------------
 
 INTS = ctypes.c_int64 * 3
 
@@ -500,7 +500,7 @@ def test_without_strides_the_order_is_that_of_c(variants: Variants) -> None:
     "modes", [0x1F80, 0x0000, 0x7F80, 0x5F80, 0xFFC0], ids=["usual", "traps", "to zero", "up", "flush"]
 )
 def test_modes_of_the_processor_change_no_number_and_stay_as_they_were(variants: Variants, modes: int) -> None:
-    """Where exceptions trap, a NaN or a subnormal number that is touched unguarded ends this process."""
+    """With exceptions as traps, an unguarded NaN or subnormal number ends this process."""
     for dtype in ("float16", "float32", "float64"):
         array = arrays(dtype, (5000,), 3)
         array[:5] = np.array([np.nan, np.inf, 1e-310, 1e-40, 6e-8]).astype(array.dtype)
@@ -511,7 +511,7 @@ def test_modes_of_the_processor_change_no_number_and_stay_as_they_were(variants:
 
 @pytest.mark.slow
 def test_an_engine_that_is_compiled_with_fast_math_gets_the_same(compiled: Compile) -> None:
-    # What -ffast-math turns on, but for the start-up code that would change the modes of this whole process.
+    # The flags of -ffast-math, without its start-up code, which would change the modes of this whole process.
     flags = ("-ffinite-math-only", "-fno-signed-zeros", "-fno-trapping-math", "-fassociative-math", "-freciprocal-math")
     fast = Variants(compiled("fingerprint-fast.so", SOURCES, "-O3", *flags, "-shared", "-fPIC"))
     for dtype in ("float16", "bfloat16", "float32", "float64"):

@@ -1,4 +1,4 @@
-"""brick_agent.fingerprint: what it takes, what it refuses and how it says so, and that it lets go of what it held."""
+"""brick_agent.fingerprint: what it accepts, refuses (with messages), and releases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = "?bhilqnBHILQNefd"
 
 
 def agrees(got: brick.Fingerprint, of: Bytes, dtype: str | None = None, valid: int | None = None, key: int = 0) -> None:
-    """The fingerprint is that of an array."""
+    """Assert that it is the fingerprint of an array."""
     name = dtype or of.dtype.name
     want = expected(of, name, valid, key)
     shown = SimpleNamespace()
@@ -37,7 +37,7 @@ def agrees(got: brick.Fingerprint, of: Bytes, dtype: str | None = None, valid: i
 
 
 def refused(array: Any, **arguments: Any) -> tuple[type[Exception], str]:
-    """What was raised, without the frames that it went through: they hold what they were given."""
+    """The exception, without its frames, which hold the arguments."""
     try:
         got = brick.fingerprint(array, **arguments)
     except Exception as error:
@@ -52,7 +52,7 @@ def refused(array: Any, **arguments: Any) -> tuple[type[Exception], str]:
 def test_every_number_of_this_machine_has_a_fingerprint(code: str) -> None:
     numbers = np.arange(100).astype({"n": "q", "N": "Q"}.get(code, code))
     agrees(brick.fingerprint(numbers), numbers)
-    if code != "e":  # which memoryview does not know
+    if code != "e":  # which memoryview does not support
         agrees(brick.fingerprint(memoryview(numbers.tobytes()).cast("@" + code)), numbers)  # type: ignore[call-overload]
     for order in "=<":
         if code not in "nN":
@@ -97,7 +97,7 @@ def test_a_tensor_of_more_than_a_mebibyte_has_the_same_fingerprint() -> None:
 
 
 def test_other_threads_run_while_a_large_tensor_is_looked_at_and_may_not_resize_it() -> None:
-    """Whichever comes first: the memory is held until the fingerprint is there."""
+    """In either order: the memory is held until the fingerprint is done."""
     memory, refused = bytearray(1 << 24), []
     done = threading.Event()
 
@@ -161,7 +161,7 @@ def test_a_wrong_argument_is_said_and_the_memory_let_go(
     raised, text = refused(memory, **arguments)
     assert raised is kind
     assert output in text
-    memory.append(0)  # refused while anybody holds it
+    memory.append(0)  # would be refused if anything still held it
 
 
 def test_a_tensor_of_no_dimension_has_no_rows() -> None:
@@ -175,7 +175,7 @@ def test_a_tensor_of_no_dimension_has_no_rows() -> None:
 
 
 class Fields(ctypes.Structure):
-    """DLTensor."""
+    """struct DLTensor."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -196,7 +196,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 
 class Producer:
-    """numpy's own capsule with some fields changed; no buffer, as torch has none."""
+    """numpy's own capsule with some changed fields; no buffer, as in torch."""
 
     def __init__(self, of: Bytes, versioned: bool = True, **changes: int) -> None:
         self.of, self.versioned, self.changes = of, versioned, changes
@@ -254,7 +254,7 @@ def test_memory_that_is_pinned_for_a_device_is_this_hosts() -> None:
 
 
 class Refusing(np.ndarray[Any, Any]):
-    """numpy refuses the buffer of a moment in time, as others do that of a bfloat16."""
+    """numpy refuses a buffer of datetimes, as others refuse one of bfloat16."""
 
     other: Any
 
@@ -394,7 +394,7 @@ def test_a_capsule_is_given_back_whatever_becomes_of_it(versioned: bool) -> None
 
 
 class Deleted(Producer):
-    """Whose capsule runs Python when it is deleted."""
+    """A producer whose capsule runs Python when it is deleted."""
 
     def __init__(self, of: Bytes, **changes: int) -> None:
         super().__init__(of, False, **changes)
@@ -421,7 +421,7 @@ def test_a_capsule_that_runs_python_as_it_is_deleted_changes_nothing_of_what_is_
 
 
 class Table(ctypes.Structure):
-    """What a type says it can do, as dlpack.h has it from version 1.3 on."""
+    """The table of functions of a type, as in dlpack.h since version 1.3."""
 
     _fields_ = [
         ("version", ctypes.c_uint32 * 2),
@@ -436,7 +436,7 @@ Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Fiel
 
 
 def tabled(function: Any, major: int = 1, older: Table | None = None) -> Any:
-    """An object of a type that has such a table; its capsule is none that anybody should ask for."""
+    """An object of a type with such a table; its capsule must not be requested."""
     table = Table((major, 3), tensor_from=ctypes.cast(function, ctypes.c_void_p))
     if older is not None:
         table.older = ctypes.addressof(older)
@@ -449,7 +449,7 @@ def tabled(function: Any, major: int = 1, older: Table | None = None) -> Any:
 
 
 def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int = 0, **changes: int) -> Any:
-    """One whose table describes an array, with some fields changed."""
+    """An object whose table describes an array, with some changed fields."""
 
     def describe(array: Any, into: Any) -> int:
         array.asked += 1
@@ -466,7 +466,7 @@ def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int
 
 
 def refusing(error: BaseException) -> Any:
-    """One whose table answers with what its type's fileno() raises: so does this function of Python's own."""
+    """An object whose table fails with this exception, raised by its type's fileno()."""
 
     def fileno(array: Any) -> int:
         raise error
@@ -491,7 +491,7 @@ def test_what_a_table_of_functions_describes_is_read_where_it_is() -> None:
 
 
 def test_what_keeps_a_storage_where_it_is_is_held_from_before_it_is_described_to_the_end() -> None:
-    """A tensor of torch may be given another storage while it is read: then nobody else holds the one that is read."""
+    """A torch tensor can get another storage during reading: nothing else holds the old one."""
     reported = []
 
     class Storage:
@@ -544,11 +544,11 @@ def test_what_a_table_refuses_is_said_in_one_line_and_an_interrupt_is_not_swallo
     assert refused(described(EIGHTS, data=0))[1] == "brick_agent: a tensor of which there is no data has no fingerprint"
 
 
-# ---- what is asked of a tensor -------------------------------------------------------------------------------------
+# ---- attributes of a tensor that are read --------------------------------------------------------------------------
 
 
 def test_of_what_is_no_tensor_nothing_is_asked() -> None:
-    """Some write down what is asked of them, and make it a part of a program: torch.fx."""
+    """Some objects record each access, and make it a part of a program: torch.fx."""
     asked = []
 
     class Traced:
@@ -563,7 +563,7 @@ def test_of_what_is_no_tensor_nothing_is_asked() -> None:
 
 
 class Learning(Producer):
-    """As torch has it where gradients are wanted; it may stand in memory with the other sign."""
+    """A tensor of torch that requires gradients; its memory can have the opposite sign."""
 
     requires_grad = True
     negated = False
@@ -588,7 +588,7 @@ def test_what_stands_in_memory_with_the_other_sign_is_refused() -> None:
     assert refused(given)[1].endswith("wanted tensor.resolve_neg()")
 
 
-# ---- what is given back --------------------------------------------------------------------------------------------
+# ---- what is released ----------------------------------------------------------------------------------------------
 
 
 def test_a_fingerprint_is_a_tuple_with_names_that_nobody_changes() -> None:

@@ -1,4 +1,4 @@
-"""Names, paths and sites whose hashes collide: each has one number, whichever was there first."""
+"""Names, paths and sites with colliding hashes: each has one number, in any order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from faults import NATIVE, Compile, Start, counts, native, program, record
 from brickd.shm.segment_copy import CallPath
 
 ROOM = {"BRICKD_NAMES": "64", "BRICKD_PATHS": "64", "BRICKD_SITES": "64"}
-PLACES = {"names": 128, "entries": 512}  # twice the names; four times the paths and twice the sites, to a power of two
+PLACES = {"names": 128, "entries": 512}  # 2 x names; 4 x paths + 2 x sites, as a power of two
 U64 = 2**64
 
 
 def place_of_name(name: str) -> int:
-    """Where a name is looked for first: writer/intern.c, by FNV-1a."""
+    """The first place at which a name is looked up: writer/intern.c, by FNV-1a."""
     value = 0xCBF29CE484222325
     for byte in name.encode():
         value = (value ^ byte) * 0x100000001B3 % U64
@@ -28,12 +28,12 @@ def place_of_name(name: str) -> int:
 
 
 def place_of_key(key: int) -> int:
-    """Where a path or a site is looked for first: brick_entry_place."""
+    """The first place at which a path or a site is looked up: brick_entry_place."""
     return (key * 0x9E3779B97F4A7C15 % U64) // (U64 // PLACES["entries"])
 
 
 def names_at(place: int, count: int) -> list[str]:
-    """The first names that are looked for there."""
+    """The first names that are looked up at a place."""
     return [*itertools.islice((name for n in itertools.count() if place_of_name(name := f"n{n}") == place), count)]
 
 
@@ -52,7 +52,7 @@ def order(process: Worker, text: str) -> int:
 
 @pytest.mark.parametrize("place", [7, 126])
 def test_names_that_collide_have_a_number_each_and_keep_it(compiled: Compile, prefix: str, place: int) -> None:
-    """Those at the end of the table go on at its beginning, where others displace them or are displaced."""
+    """At the end of the table, lookup continues at its beginning, and displaces others there."""
     chain = [name for at in (place, (place + 2) % 128, (place + 1) % 128, place) for name in names_at(at, 4)]
     names = [*dict.fromkeys(chain)]
     assert len(names) == 12
@@ -68,12 +68,12 @@ def test_names_that_collide_have_a_number_each_and_keep_it(compiled: Compile, pr
 
 
 def key_of(layer: int, above: int) -> int:
-    """Of name 1 in a layer."""
+    """The key of name 1 in a layer."""
     return 1 << 63 | (layer + 1) << 32 | 1 << 16 | above
 
 
 def layers_at(place: int, above: int) -> list[int]:
-    """The first layers in which the key of name 1 is looked for there, or just behind it."""
+    """The first layers in which the key of name 1 is looked up at a place, or just behind it."""
     at = {(place + further) % PLACES["entries"] for further in range(3)}
     return [*itertools.islice((n for n in itertools.count() if place_of_key(key_of(n, above)) in at), 12)]
 
@@ -107,14 +107,14 @@ def test_sites_that_collide_have_a_number_each_and_keep_it(worker: Start, prefix
     assert got.process["sites"] == len(layers)
 
 
-# ---- what another thread does in between
+# ---- another thread in between
 
 READY, VOID = 1 << 31, 1 << 30
 ROOT_KEY = 0xFFFF
 
 
 class Tables:
-    """The tables of names and paths alone, in this process; `at` is called at each named point of theirs."""
+    """The tables of names and paths in this process; calls `at` at each of their named points."""
 
     def __init__(self, library: os.PathLike[str]) -> None:
         self._native = ctypes.CDLL(os.fspath(library))
@@ -166,7 +166,7 @@ def test_of_names_that_collide_and_are_written_at_once_each_has_one_number(
     armed = True
     numbers |= {name: tables.name(name)}
     assert (numbers[name] == came) == same
-    if same:  # the other one was written in vain
+    if same:  # the other one was written for nothing
         assert (tables.word(came), tables.word(came - 1)) == (READY | len(name), READY | VOID)
     else:
         numbers |= {another: came}

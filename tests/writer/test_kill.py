@@ -1,4 +1,4 @@
-"""Workers that die at any moment: at most the span they were in is unpublished, and what is left is readable."""
+"""Workers that die at any moment: only the current span can be unpublished."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from brickd.shm.segment_files import find
 SOURCES = (ROOT / "agent" / "src" / "writer").glob("*.[ch]")
 POINTS = sorted({name for source in SOURCES for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
 
-# What a death at the first pass of each point leaves: unpublished spans, summaries that stay odd, records lost.
+# The result of a death at the first pass of each point: unpublished spans, odd summaries, lost records.
 IN_BEGIN = {"begun": (1, 0, 0), "open": (0, 0, 0)}
 IN_END = {
     "popped": (1, 0, 0),
@@ -35,7 +35,8 @@ IN_END = {
     "record_sequence": (0, 0, 1),
     "record_head": (0, 0, 1),
 }
-# What a death leaves of an event: whether it stands whole in its slot, whether it is counted. The head was not moved.
+# The result of a death during an event: whether it is complete in its slot, whether it is counted; the head has not
+# moved.
 IN_EVENT = {
     "event": (False, False),
     "event_sequence": (False, False),
@@ -47,10 +48,10 @@ IN_REOPEN = {"bind", "leave", "moved", "next"}  # where another thread opens the
 IN_REMOVAL = {"ended", "recorded"}  # tests/daemon/test_removed.py
 
 
-# Marks that are wanted and in no summary, summaries that stay odd; of each round's three, the third is a span's.
+# Missing marks, odd summaries; of the three marks in each round, the third is a span's.
 IN_MARK = {"mark": (1, 0), "summary": (1, 0), "summary_odd": (1, 1)}
 
-# The same of a checksum, which has slots besides the first.
+# The same for a checksum, which has more slots than the first.
 IN_CHECKSUM = IN_EVENT | {"checked": (False, False)}
 
 
@@ -65,7 +66,7 @@ def left_by(compiled: Compile, point: str, at: int, of: str = "steps") -> None:
 
 
 def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
-    """The ledger of the dead, its odd summaries, its lost records; its ring holds what it says and nothing else."""
+    """The ledger of a dead worker, its odd summaries, its lost records; its ring is checked."""
     dead = reading(prefix)
     assert not dead.alive
     ((number, lane, _),) = dead.lanes
@@ -78,7 +79,7 @@ def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
     return exact(dead), dead.odd, lane["span_attempts"] - lane["span_head"]
 
 
-# The spans of the program: outer, inner, inner ends, outer ends; and so on. Hence the terms at the n-th pass.
+# The spans of the program: outer, inner, inner ends, outer ends, repeated. They give the terms at the n-th pass.
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_BEGIN)
 def test_a_death_while_a_span_begins_leaves_at_most_that_span_unpublished(
@@ -113,7 +114,7 @@ def test_a_death_while_a_span_ends_leaves_at_most_that_span_unpublished(
     assert left_in_lane(prefix) == ({term: n for term, n in wanted.items() if n}, odd, lost)
 
 
-# The launches of the program: one, its shape, and the span around them ends.
+# The launches of the program: one, its shape, and the end of the span around them.
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_MARK)
 def test_a_death_while_a_mark_is_counted_leaves_at_most_that_mark_unpublished(
@@ -135,7 +136,7 @@ def event_slot(image: bytes, slot: int, lane: int) -> bytes:
     return image[at : at + 64]
 
 
-# The events of the program: two starts, a measurement, a finalize; and so on.
+# The events of the program: two starts, a measurement, a finalize, repeated.
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 40])
 @pytest.mark.parametrize("point", IN_EVENT)
 def test_a_death_while_an_event_is_written_leaves_at_most_that_event_unpublished(
@@ -155,11 +156,11 @@ def test_a_death_while_an_event_is_written_leaves_at_most_that_event_unpublished
     assert [each["sequence"] for each in events] == list(range(1, at))
     assert [each["kind"] for each in events] == [(3, 3, 5, 4)[n % 4] for n in range(at - 1)]
     at_the_head = event_slot((SHM / dead.file).read_bytes(), at - 1, number)
-    # Salvage: what lies at the head is whole if its number says so.
+    # Salvage: the record at the head is complete if its number shows that.
     assert [each["sequence"] for each in records.events(at_the_head)[0] if each["sequence"]] == [at] * whole
 
 
-# The checksums of the program: of a tensor without an input and with two, and so on.
+# The checksums of the program: of a tensor without an input, and with two, repeated.
 @pytest.mark.parametrize("at", [1, 2, 3, 14])
 @pytest.mark.parametrize("point", IN_CHECKSUM)
 def test_a_death_while_a_checksum_is_written_leaves_at_most_that_one_unpublished(
@@ -303,7 +304,7 @@ def test_100_dead_segments_that_are_a_small_part_of_dev_shm_are_left_alone(worke
 @pytest.mark.slow
 @needs_namespaces
 def test_a_pid_used_again_does_not_bring_the_dead_back(prefix: str) -> None:
-    # In a pid namespace of its own the next pid can be told, and nobody else takes it.
+    # In its own pid namespace the next pid can be predicted, and no other process takes it.
     source = """
 import os, sys
 def child(record):

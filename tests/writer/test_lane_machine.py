@@ -1,8 +1,8 @@
-"""A real lane against its model: after every call a reader in another process sees exactly what the model says.
+"""A real lane and its model: after every call, a reader in another process sees the same.
 
-The writer runs in a process of its own (tests/native/lane.c) with a clock that the test sets and rings of four and of
-sixteen slots. This process is the reader and the consumer: it opens the segment, asks by the control page and moves the
-tails.
+The writer runs in its own process (tests/native/lane.c), with a clock that the test sets, and rings of four and of
+sixteen slots. This process is the reader and the consumer: it opens the segment, sends requests in the control page and
+moves the tails.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TICKS = st.sampled_from([0, 1, 31, 32, 38, 39, 1000, 123456, -5]) | st.integers(
 
 
 class Writer:
-    """The process that has the lane."""
+    """The process with the lane."""
 
     def __init__(self, binary: Path) -> None:
         self.prefix = f"{PREFIX}{uuid.uuid4().hex[:4]}-"
@@ -277,9 +277,9 @@ class LaneMachine(RuleBasedStateMachine):
         wrong=st.sampled_from([0, 1, U64, 1 << 40]),
     )
     def move_a_tail_anywhere(self, ring: str, position: int, wrong: int) -> None:
-        self._move(ring, (position, position ^ U64 ^ wrong))  # (0, 0) among them: as if nobody had ever consumed
+        self._move(ring, (position, position ^ U64 ^ wrong))  # includes (0, 0): as if there had never been a consumer
 
-    # ---- what is seen
+    # ---- the result
 
     @invariant()
     def the_reader_sees_what_the_model_expects(self) -> None:
@@ -342,7 +342,7 @@ def machine(compiled: Callable[..., Path]) -> Iterator[type[LaneMachine]]:
 
 @pytest.fixture
 def lane(machine: type[LaneMachine]) -> Iterator[LaneMachine]:
-    """A machine that a test drives by hand."""
+    """A machine that a test controls directly."""
     made = machine()
     made.start(0)
     yield made
@@ -488,7 +488,7 @@ def run(machine: type[LaneMachine], examples: int, steps: int, *phases: Phase) -
 
 
 def test_a_lane_does_what_its_model_does(machine: type[LaneMachine]) -> None:
-    run(machine, settings().max_examples, 40)  # what fails is made small by the slow test: that takes minutes
+    run(machine, settings().max_examples, 40)  # the slow test shrinks failures: that takes minutes
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Segments that somebody else took away, closed or scribbled on while their worker lives."""
+"""Segments that others remove, close or overwrite while their worker lives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONSUMERS = 8192
 
 @pytest.fixture
 def lost(compiled: Compile) -> os.PathLike[str]:
-    """A worker that looks after a few microseconds whether its segment is still there."""
+    """A worker that checks after a few microseconds whether its segment still exists."""
     return program(compiled, "lost", *ALERT)
 
 
@@ -244,7 +244,7 @@ def test_a_category_that_is_declared_while_another_thread_opens_the_next_segment
 
 
 def only_uuid(prefix: str) -> str | None:
-    """Of the one segment there is; None while it changes."""
+    """The uuid of the only segment; None while it changes."""
     try:
         found = readings(prefix)
     except SegmentRefused:
@@ -470,7 +470,7 @@ pause()
 
 
 def scribble(fd: int, chance: random.Random, lanes: int) -> None:
-    """Whatever a hostile consumer may write, at any length and place, but for the order to stop."""
+    """Write like a hostile consumer, at any place and length, except for the order to stop."""
     at = chance.randrange(CONTROL + 4, CONSUMERS + 64 * lanes)
     os.pwrite(fd, chance.randbytes(min(chance.randrange(1, 200), CONSUMERS + 64 * lanes - at)), at)
     os.pwrite(fd, struct.pack("<I", chance.getrandbits(32) & ~1), CONTROL)
@@ -546,7 +546,7 @@ def filled(worker: Start, prefix: str, tail: tuple[int, int]) -> tuple[Worker, s
     [
         (2**40, 2**40 ^ MASK),  # ahead of the head
         (MASK, 0),
-        (5, 5),  # no pair
+        (5, 5),  # not a pair
         (0, 7),
         (4097, 4097 ^ MASK),
     ],

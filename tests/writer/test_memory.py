@@ -1,4 +1,4 @@
-"""No room, in every sense: the host goes on unharmed, says so once, and what is not recorded is counted."""
+"""No room of any kind: the host continues unharmed, reports it once, and losses are counted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.exit(5)
 
 
 def unharmed(process: Worker, complaint: str) -> None:
-    """The host did its work, ended as it wanted to, and said one line."""
+    """Assert that the host did its work, ended normally, and printed one line."""
     assert process.end() == 5
     (line,) = process.stderr.splitlines()
     assert line.startswith("brickd: this process is not recorded: ")
@@ -81,7 +81,7 @@ def test_a_limit_on_address_space_costs_the_recording_and_not_the_host(worker: S
     assert list(SHM.glob(prefix + "*")) == []
 
 
-# Leaves room for a segment of this size, and for less than its tables take.
+# Leaves room for a segment of this size, but not for its tables.
 NARROW = """
 import resource
 def narrow(size):
@@ -110,8 +110,8 @@ sys.exit(6 if any("/dev/shm/" in each for each in kept) else 5)
 
 
 def test_each_block_of_names_has_memory_for_all_of_them_before_the_first_is_written(worker: Start, prefix: str) -> None:
-    """Where there is none, a name that is written ends the host."""
-    block = 4_096  # the first name of it
+    """Without memory, writing a name would end the host."""
+    block = 4_096  # its first name
     source = f"for n in range({block + 4}):\n    with brick.span(f'name {{n}}'): pass\npause()"
     process = worker(source, BRICKD_NAMES=str(2 * block))
     process.paused()
@@ -218,7 +218,7 @@ def test_where_there_is_no_proc_a_host_is_recorded_and_when_it_began_is_not_told
     assert process.end() == 0
 
 
-# ---- /dev/shm of its own -----------------------------------------------------------------------------------------
+# ---- its own /dev/shm --------------------------------------------------------------------------------------------
 
 
 def small(size: str) -> str:
@@ -226,7 +226,7 @@ def small(size: str) -> str:
 
 
 def seen(process: Worker, prefix: str) -> Reading:
-    """The segment in a /dev/shm of its own, once its worker pauses; a copy, which nobody has locked."""
+    """The segment in its own /dev/shm when its worker pauses; a copy, which has no lock."""
     process.paused()
     (file,) = Path(f"/proc/{process.pid}/root/dev/shm").glob(prefix + "*")
     shutil.copy(file, SHM)
@@ -490,7 +490,7 @@ GREEDY_SPANS = 2700
 
 
 def greedy(threads: int) -> str:
-    """More threads, each with more paths and so many spans, than there is memory for; paused when all are there."""
+    """Start more threads, with more paths and spans, than memory allows; pause when all exist."""
     return f"""
 import threading
 bricks = [brick.brick(f"path {{n}}") for n in range(900)]
@@ -517,13 +517,13 @@ JOINING = 'open(os.environ["GROUP"] + "/cgroup.procs", "w").write(str(os.getpid(
 
 
 def kills(group: Path) -> int:
-    """How often the kernel killed for this group's limit."""
+    """The number of kills by the kernel for this group's limit."""
     events = group / ("memory.oom_control" if (group / "memory.oom_control").exists() else "memory.events")
     return int(dict(line.split() for line in events.read_text().splitlines())["oom_kill"])
 
 
 def test_a_full_memory_cgroup_costs_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
-    # The agent leaves its host 1 MiB. With half of it, the host's own memory was at times what the kernel killed for.
+    # The agent leaves its host 1 MiB. With half of it, the host's own memory sometimes caused a kill.
     process = worker(JOINING + "fill(1 << 20)\n" + HOST, GROUP=str(group))
     unharmed(process, "/dev/shm or the memory cgroup is full")
     assert kills(group) == 0

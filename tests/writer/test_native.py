@@ -1,4 +1,4 @@
-"""The writer in programs without Python, and its examples: built as they say, read when they have ended."""
+"""The writer in programs without Python, and its examples, built as documented."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 def commands(name: str) -> list[str]:
-    """What the head of an example says: the lines that build it, and the one that runs it."""
+    """The commands in the head of an example: the lines that build it, and the one that runs it."""
     text = (ROOT / "agent" / "examples" / name).read_text()
     lines = re.findall(r"^\W*\$ ((?:.*\\\n)*.*)", text, re.MULTILINE)
     return [re.sub(r"\\\n\W*(?=-)", "", line) for line in lines]
 
 
 def after(lines: tuple[str, ...]) -> Path:
-    """A copy of the distribution in which these lines were run, one after the other: kept as what is compiled is.
+    """A copy of the distribution after these commands; stored like compiled files.
 
-    What several examples begin with is done once; what ends in the same file stands in a copy for each.
+    Common first commands of several examples run once; each example has its own copy of the files that differ.
     """
 
     def make(folder: Path) -> None:
@@ -57,7 +57,7 @@ def after(lines: tuple[str, ...]) -> Path:
 
 @pytest.fixture
 def example(compiled: Compile) -> Example:
-    """Does what the head of an example says: what its last line printed.
+    """Follows the head of an example; returns the output of its last command.
 
     The segment of an engine that ends by itself stays, for the test.
     """
@@ -83,7 +83,7 @@ def test_an_engine_is_built_as_it_says_and_every_span_of_its_threads_is_counted(
     assert example(name) == "200 requests, 4 failed\n"
     got = reading(prefix)
     assert got.service == "engine"
-    # A request that fails does so in the first layer's norm: what was open then has ended all the same.
+    # A failing request fails in the first layer's norm: all spans open then have ended all the same.
     layers: dict[tuple[str, ...], int] = {
         ("request", f"{brick}[{n}]"): 196 for n in range(4) for brick in ("norm", "gemm")
     }
@@ -152,7 +152,7 @@ def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, t
 def test_a_kernels_number_that_was_never_given_has_no_site_and_touches_no_memory(
     compiled: Compile, prefix: str, tmp_path: Path
 ) -> None:
-    """Where /dev/shm is full, a look at what has no memory would end the process."""
+    """If /dev/shm is full, an access to a page without memory would end the process."""
     source = tmp_path / "never.c"
     source.write_text(
         """
@@ -215,7 +215,7 @@ def test_a_writer_that_is_unloaded_ends_as_at_exit_and_can_be_loaded_again(compi
 def test_two_writers_in_one_process_both_live_however_many_segments_lie_about(
     worker: Start, compiled: Compile, prefix: str
 ) -> None:
-    for n in range(65):  # from so many on, a writer that opens its segment looks which of the others are dead
+    for n in range(65):  # with this many, a writer that opens its segment looks for dead ones
         (SHM / f"{prefix}{n}").touch()
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
     process = worker(

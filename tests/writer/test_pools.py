@@ -1,4 +1,4 @@
-"""Threads, processes and greenlets that pools start: spans of each, exact counts, nothing left behind."""
+"""Threads, processes and greenlets of pools: the spans of each, exact counts, no leftovers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_pool_of_threads_records_what_its_threads_do(worker: Start, prefix: st
         asyncio.run(main())
         """,
     )
-    # What a task hands to another thread begins at the root there: nobody waits inside of it.
+    # Work that a task hands to another thread begins at the root there: no span waits for it.
     assert counts(got) == {("work",): 1100, ("work", "inner"): 1100, ("request",): 1}
     assert spans(got) == {"begun": 2201, "summarized": 2201}
 
@@ -77,7 +77,7 @@ if __name__ == "__main__":
 def test_a_pool_of_processes_counts_each_job_once(
     worker: Start, prefix: str, tmp_path: Path, method: str, how: str
 ) -> None:
-    program = tmp_path / "program.py"  # a child that is spawned imports it once more
+    program = tmp_path / "program.py"  # a spawned child imports it again
     program.write_text(PROCESSES)
     process = worker(
         f"import runpy; sys.argv = ['program', {method!r}, {how!r}]; "

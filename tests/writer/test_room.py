@@ -1,4 +1,4 @@
-"""Room of which every worker has its share, however much one of them wants."""
+"""Room of which every worker has its share, whatever one of them wants."""
 
 from __future__ import annotations
 

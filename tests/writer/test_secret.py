@@ -1,4 +1,4 @@
-"""The service's key, where it cannot be had: which errors are of the moment, and which of the file."""
+"""The service's key when unavailable: which errors are temporary, which are the file's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from conftest import WRITER
 from faults import NATIVE, Start
 
-# Of the process or of its machine: they may be gone at the next try.
+# Of the process or the machine: the next attempt can succeed.
 PASSING = {"EMFILE", "ENFILE", "ENOMEM", "EINTR", "EAGAIN", "ENOSPC", "EDQUOT"}
 
 

@@ -1,4 +1,4 @@
-"""Re-entry: signal handlers, finalizers and weakref callbacks that record while a record is being made."""
+"""Re-entry: signal handlers, finalizers and weakref callbacks that record during a record."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_handler_that_forks_in_the_middle_of_deferred_work_leaves_parent_and_c
             plain, own = (
                 [("defer", (name,)), ("measured", None), ("finalize", None)] for name in ("plain", "interrupting")
             )
-            # A child that was forked before the record began does the whole record itself.
+            # A child forked before the record began writes the whole record itself.
             assert found == plain * 2 if each.alive else found in (own, plain + own)
         process.go()
         assert process.end() == 0

@@ -1,4 +1,4 @@
-"""Steps of an engine, times that were measured elsewhere, layers within layers, amounts."""
+"""Steps of an engine, times measured elsewhere, nested layers, amounts."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_given_time_that_cannot_be_is_rejected_and_counted(worker: Start, pref
 
 
 def in_the_ring(worker: Start, prefix: str, program: str) -> list[dict[str, Any]]:
-    """The spans that a program records, as the ring has them, in the order of their ends."""
+    """The spans that a program records, from the ring, in the order of their ends."""
     process = worker(f"brick.init()\npause()\n{textwrap.dedent(program)}\npause()")
     process.paused()
     with open_segment(reading(prefix).file, os.O_RDWR) as segment:

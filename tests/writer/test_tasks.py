@@ -1,4 +1,4 @@
-"""Spans of tasks, greenlets, threads and processes: each keeps its own, and nothing is lost between them."""
+"""Spans of tasks, greenlets, threads and processes: each keeps its own, none is lost."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: 
 def test_a_child_of_multiprocessing_that_ended_well_leaves_nothing(
     prefix: str, tmp_path: Path, method: str, early: str
 ) -> None:
-    program = tmp_path / "program.py"  # multiprocessing imports it again in a child that it does not fork from here
+    program = tmp_path / "program.py"  # multiprocessing imports it again in a child that it does not fork
     program.write_text(
         f"""
 import multiprocessing

@@ -158,7 +158,7 @@ def test_a_class_attribute_gets_self_where_it_did_before_it_was_traced(worker: S
         assert Traced.cut("a") == "A"
         """,
     )
-    # A partial is called what the function in it is.
+    # A partial has the name of its function.
     assert counts(got) == {
         ("f",): 4,
         ("c",): 4,

@@ -1,4 +1,4 @@
-"""What `@brick.trace` tells beside its spans: where a function is defined, and which stretches were a task's last."""
+"""Other records of `@brick.trace`: the place of a definition, the last part of a task."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ with brick.layer(5), brick.span("unseen"): asyncio.run(main())
 
 
 def spans_at(got: Reading, way: tuple[str, ...]) -> int:
-    """How many spans there are in the place that a mark says."""
+    """The number of spans at the place that a mark names."""
     counts = dtypes.summaries(got.summaries)["count"]
     found = -1
     for place in way:

@@ -1,4 +1,4 @@
-"""`@brick.trace` of what is resumed, generators and coroutines: timed while they run, or with their waits."""
+"""`@brick.trace` of generators and coroutines: timed while they run, or with their waits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_generator_is_timed_while_it_runs_and_not_while_its_consumer_does(work
         assert spans(reading(prefix)) == wanted, "what is open is the consumer"
         process.go()
     process.paused()
-    # Three values and the end; a consumer below its generator would stand in its path.
+    # Three values and the end; a consumer inside its generator would be in its path.
     assert counts(reading(prefix)) == {("tokens",): 4, ("consumer",): 3}
     process.go()
     assert process.end() == 0
@@ -186,7 +186,7 @@ def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefi
         assert log == ["cancelled"] * 100
         """,
     )
-    # Without waits `inner` stands open between two resumptions of `waits`: abandoned with the first, unmatched later.
+    # Without waits `inner` is open between two resumptions of `waits`: abandoned with the first, unmatched later.
     wanted = (
         {"begun": 200, "summarized": 200}
         if waits

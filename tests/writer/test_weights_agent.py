@@ -1,4 +1,4 @@
-"""Weights: all tensors of a mapping or a module are recorded where their names say, whatever is given."""
+"""Weights: all tensors of any mapping or module are recorded under their names."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_weight_that_is_a_bfloat16_of_ml_dtypes_is_read(worker: Start, prefix:
 
 
 def test_what_is_called_other_is_recorded_as_any_other(worker: Start, prefix: str) -> None:
-    """So is a name that found no room, which is no site."""
+    """So is a name without room, which has no site."""
     got, records, reported, _ = left_by(
         worker,
         prefix,
@@ -123,7 +123,7 @@ def test_a_generation_is_given_or_counted(worker: Start, prefix: str) -> None:
 
 # ---- modules -----------------------------------------------------------------------------------------------------
 
-# What of torch's modules is asked for; a parameter wants gradients, and exports nothing but what it is detached to.
+# The attributes of torch's modules that are read; a parameter requires gradients, and exports only its detached tensor.
 MODULE = """
 class Parameter:
     requires_grad = True
@@ -195,7 +195,7 @@ reported += [watched()]
     assert got.process["tensors_refused"] == 0
 
 
-# A module that says where it keeps what: torch's own do.
+# A module that reports where it stores its parts, as torch's own do.
 PARTS = (
     MODULE
     + """
@@ -214,7 +214,7 @@ class Part(Module):
 
 
 def test_what_a_module_puts_in_a_tensors_place_is_watched_there(worker: Start, prefix: str) -> None:
-    """As loading and converting a model do; and what swaps tensors refuses those that have weak references."""
+    """As when a model is loaded or converted; torch does not swap tensors with weak references."""
     got, records, results, reported = left_by(
         worker,
         prefix,
@@ -293,7 +293,7 @@ brick.weights({"x": a, "y": None, "z": np.array(["text"])})
     assert reported.count("\n") == 1
 
 
-# ---- what is given -----------------------------------------------------------------------------------------------
+# ---- arguments ---------------------------------------------------------------------------------------------------
 
 HOSTILE = """
 class Raises(dict):

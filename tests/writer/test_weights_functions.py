@@ -1,4 +1,4 @@
-"""Which site a tensor of a model has, and how long a slice may take: functions of C, asked alone."""
+"""The site of a model's tensor, and the length of a slice: C functions, called directly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Place = tuple[str, int | None, int | None]
 
 
 class Weight(ctypes.Structure):
-    """The first fields of struct brick_weight, and room for the others."""
+    """The first fields of struct brick_weight, and space for the others."""
 
     _fields_ = [
         ("name", ctypes.c_uint32),
@@ -32,7 +32,7 @@ class Weight(ctypes.Structure):
 
 
 class Weights(ctypes.Structure):
-    """struct brick_weights as far as its budget is asked, and room for the rest."""
+    """struct brick_weights up to its budget, and space for the rest."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("each", "count", "hold", "release", "host", "generation")),
@@ -67,7 +67,7 @@ def native(compiled: Compile) -> Any:
 
 
 def place(native: Any, name: str) -> Place:
-    """What is left of a name, the layer, the position."""
+    """The remaining name, the layer, the position."""
     text = name.encode()
     left, weight = ctypes.create_string_buffer(len(text) + 1), Weight()
     length = native.brick_weight_site(text, ctypes.c_size_t(len(text)), left, ctypes.byref(weight))
@@ -123,7 +123,7 @@ parts = st.sampled_from(["layers", "h", "blocks", "experts", "expert", "mlp", "w
     st.lists(parts, min_size=1, max_size=9).map(".".join) | st.text(max_size=60).filter(lambda text: "*" not in text)
 )
 def test_no_other_name_has_the_same_place(native: Any, name: str) -> None:
-    """What was taken out can be put back: there is one name for a place."""
+    """The removed parts can be put back: there is one name for a place."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -153,7 +153,7 @@ gaps = st.one_of(st.integers(0, 10**4), st.integers(0, 10**8), st.integers(0, 10
 def test_all_slices_together_take_their_share_of_the_time(
     native: Any, share: int, turns: list[tuple[int, int]]
 ) -> None:
-    """Whatever each of them took: what was too much is a debt."""
+    """Whatever the length of each: any excess is a debt."""
     weights = Weights(share_ppm=share)
     now = taken = over = 0
     for gap, tenths in turns:
