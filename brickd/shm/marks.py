@@ -184,16 +184,19 @@ class Task:
     """A brick whose spans are polls of tasks; `ended` counts the last poll of each task.
 
     Attributes:
+        traced: its spans are polls.
         polls: stated by a host, for tasks that were not recorded.
         yields: as `polls`.
     """
 
+    traced: bool = False
     ended: int = 0
     polls: int = 0
     yields: int = 0
 
     def document(self, stretches: int) -> dict[str, Any]:
         """The JSON document; `stretches`: the number of recorded polls."""
+        stretches = stretches if self.traced else 0
         yields = max(0, stretches - self.ended) + self.yields
         return {"polls": stretches + self.polls, "ended": self.ended, "yields": yields}
 

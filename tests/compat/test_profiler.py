@@ -350,6 +350,22 @@ report([p.stats("outer").total_ns, p.stats("outer").self_ns, p.stats("inner").to
     assert total == pytest.approx(outer, rel=0.01)
 
 
+def test_a_time_that_is_given_in_a_brick_is_in_the_total_once(worker: Start, prefix: str) -> None:
+    outer, given, more, total = report_of(
+        worker,
+        """
+p.enable_graph()
+t = p.start("outer"); p.record_elapsed("given", 1_000_000_000)
+p.graph_push_scope(brick.ExecutionNode.Function("f")); p.record_elapsed("more", 5); p.graph_pop_scope()
+p.stop(t)
+report([[p.stats(name).total_ns, p.stats(name).self_ns] for name in ("outer", "given", "more")] + [p.total_ns()])
+""",
+    )
+    assert 0 < outer[0] < 1_000_000_000
+    assert outer[1] == 0, "all of it was given"
+    assert (given, more, total) == ([1_000_000_000] * 2, [5] * 2, 1_000_000_005)
+
+
 def test_a_stop_that_was_missed_is_told(worker: Start, prefix: str) -> None:
     lost, names = report_of(
         worker,

@@ -87,9 +87,19 @@ static PyObject *category_of(const struct brick_segment *s, uint32_t number)
     return category != 0 ? name_of(s, category) : Py_NewRef(Py_None);
 }
 
-static PyObject *row_of(const struct brick_segment *s, uint32_t path, uint64_t key, const struct brick_summary *sum)
+/* The path around it; without marks, the nearest one that is none. */
+static uint32_t around(const struct brick_segment *s, uint64_t key, int marks)
 {
-    const uint32_t parent = brick_key_parent(key), layer = brick_key_layer(key), number = brick_key_name(key);
+    uint32_t parent = brick_key_parent(key);
+    while (!marks && parent != BRICK_ROOT && brick_is_mark(brick_key_unit(brick_paths_of(s)[parent])))
+        parent = brick_key_parent(brick_paths_of(s)[parent]);
+    return parent;
+}
+
+static PyObject *row_of(const struct brick_segment *s, uint32_t path, uint32_t parent, uint64_t key,
+                        const struct brick_summary *sum)
+{
+    const uint32_t layer = brick_key_layer(key), number = brick_key_name(key);
     return Py_BuildValue(
         "(IlNNlIKKKdKKKKdy#K)", path, parent == BRICK_ROOT ? -1L : (long)parent, name_of(s, number), category_of(s, number),
         layer > BRICK_LAYER_MAX ? -1L : (long)layer, brick_key_unit(key), (unsigned long long)sum->count,
@@ -131,7 +141,7 @@ PyObject *core_totals(PyObject *module, PyObject *marks)
             continue;
         struct brick_summary sum;
         torn += sum_of_lanes(s, path, &sum);
-        PyObject *row = row_of(s, path, key, &sum);
+        PyObject *row = row_of(s, path, around(s, key, marks == Py_True), key, &sum);
         if (row == NULL || PyList_Append(rows, row) != 0) {
             Py_XDECREF(row);
             Py_DECREF(rows);

@@ -142,7 +142,7 @@ class MergedTree:
         elif key.unit in _DIRECTIONS:
             place.transfer = TransferMark(_DIRECTIONS[key.unit], key.name, row["count"], row["bytes"])
         elif key.unit == _reader.UNIT_NODE:
-            place.stated = Stated(row["count"], round(row["total_ns"]), row["elements"])
+            place.stated = Stated(row["count"], round(row["total_ns"]), row["elements"]) if row["count"] else None
             place.stated_ns = row["total_ns"]
             place.row = row if place.stated_ns else None
             place.untimed = NOTHING if place.row is not None else amounts_of(row)
@@ -199,6 +199,7 @@ class MergedTree:
                 place.task.polls += self._rows[mark]["elements"]
                 place.task.yields += self._rows[mark]["bytes"]
             else:
+                place.task.traced = True
                 place.task.ended += count
 
     def _joined(self) -> TreeNode:

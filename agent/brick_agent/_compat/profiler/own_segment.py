@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from brick_agent._compat.profiler.stats import BrickStats
 from brick_agent._core import _totals
 
-_TICKS = 0  # enum brick_unit
+_TICKS, _GIVEN = 0, 1  # enum brick_unit
 _OCTAVE, _QUARTERS, _LAST = 5, 4, 127  # a bucket begins at 2^(5 + n/4) ticks; the last has no end
 
 # path, parent, name, category, layer, unit, count, total, child, squares, min, max, elements, bytes, flops, histogram,
@@ -74,8 +74,20 @@ class Recorded:
                 stats = BrickStats(entry[2] or "other")
             again = entry[16] - (then[16] if then is not None and then[16] <= entry[16] else 0)
             paths[entry[0]] = Path(entry[1], entry[4], entry[5], entry[3], stats, round(again * length))
+        for path in paths.values():
+            if path.unit == _GIVEN and path.stats.count:
+                _take_off(path, paths)
         lost = {what: n - self._ledger.get(what, 0) for what, n in ledger.items() if what != "open"}
         return OwnTotals(paths, torn, unread, {"open": ledger.get("open", 0), **lost})
+
+
+def _take_off(given: Path, paths: dict[int, Path]) -> None:
+    """A time that was given in a span is not the span's own."""
+    around = paths.get(given.parent)
+    while around is not None and around.unit not in (_TICKS, _GIVEN):
+        around = paths.get(around.parent)
+    if around is not None:
+        around.stats.self_ns = max(0, around.stats.self_ns - given.stats.total_ns)
 
 
 def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | None:
