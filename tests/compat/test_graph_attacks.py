@@ -1,4 +1,4 @@
-"""What a host can do wrong with a graph: nothing counts twice, stays open, grows without end or hides the worker."""
+"""Mistakes of a host with a graph: nothing counts twice, stays open or grows without limit."""
 
 from __future__ import annotations
 

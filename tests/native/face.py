@@ -1,4 +1,4 @@
-"""What scripts/sanitize has the Python face do: what is read while threads record, what stands for a forward, peaks."""
+"""The Python program of scripts/sanitize: reading during recording, forwards, peaks."""
 
 import contextlib
 import gc
@@ -15,7 +15,7 @@ ROUNDS = 1000
 
 
 def record(profiler: brick.BrickProfiler, number: int) -> None:
-    """What a thread does again and again."""
+    """The repeated work of a thread."""
     for turn in range(ROUNDS):
         with profiler.layer(turn % 5):
             outer = profiler.start(f"brick {number} {turn % 40}", "mine")
@@ -43,11 +43,11 @@ def totals() -> None:
 
 
 class Module:
-    """What a forward belongs to."""
+    """The owner of a forward."""
 
 
 def watched() -> None:
-    """Calls with any number of arguments, that raise, and of a module that has gone."""
+    """Make calls with any number of arguments, calls that raise, and calls of a deleted module."""
 
     def forward(*args: object, **names: object) -> object:
         if names.get("fails"):
@@ -73,7 +73,7 @@ def watched() -> None:
 
 
 def peaks() -> None:
-    """Buffers of any size, and those that are none."""
+    """Use buffers of any size, valid and invalid."""
     with mmap.mmap(-1, 1 << 16) as buffer, memoryview(buffer) as whole:
         for size in (0, 1, 255, 256, 512, 1 << 16):
             for begin in (0, 1, 64):

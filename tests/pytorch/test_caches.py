@@ -1,6 +1,6 @@
-"""Steps of a model that keeps a cache: which of them have the same number.
+"""Steps of a model with a cache: which of them have the same number.
 
-The model and its caches are stand-ins of the test, with what brickd looks at of torch and transformers.
+The model and its caches are stand-ins with what brickd reads of torch and transformers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from faults import Start
 from fingerprints import splitmix64
 from numpy import array, uint64
 
-# A tensor can be read as bytes. A cache says whether its layers hold anything, as those of transformers do.
+# A tensor can be read as bytes. A cache reports whether its layers hold anything, as in transformers.
 MODEL = """
 import copy, gc, sys, types, weakref
 class Tensor(bytearray):
@@ -37,7 +37,7 @@ def generate(prompt, *tokens, cache=None):
 
 
 def numbers(worker: Start, prefix: str, source: str, **environment: str) -> list[int]:
-    """The step of each forward, in their order."""
+    """The step of each forward, in order."""
     reported = {"BRICKD_FINGERPRINTS": "all", "BRICKD_SHM_PREFIX": prefix} | environment
     return [each["step"] for each in recorded(worker, prefix, MODEL + source, **reported).events]
 
@@ -59,7 +59,7 @@ def test_the_same_steps_have_the_same_numbers_in_every_process_whatever_was_betw
 def test_the_number_of_a_step_without_a_cache_is_made_of_its_tensors_alone(worker: Start, prefix: str) -> None:
     source = MODEL + "forward(Tensor(b'one')); generate(b'one')"
     events = recorded(worker, prefix, source, BRICKD_FINGERPRINTS="all").events
-    (given,) = {each["tensors"][0]["checksum"] for each in events}  # the output of the stand-in is what it is given
+    (given,) = {each["tensors"][0]["checksum"] for each in events}  # the stand-in returns its input
     assert [each["step"] for each in events] == [int(splitmix64(array([given], uint64))[0])] * 2
 
 

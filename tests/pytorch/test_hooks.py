@@ -1,4 +1,4 @@
-"""The first model that a process calls is found, however it is called, and only then is anything done."""
+"""The first model that a process calls is found, whatever the call; only then hooks act."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def counted(worker: Start, prefix: str, source: str) -> dict[tuple[str, ...], in
 
 
 def test_a_model_is_found_by_its_first_call(worker: Start, prefix: str) -> None:
-    # An operator by itself is none; of the first call the parts alone are timed, in no step.
+    # An operator alone is not a model. Of the first call only the parts are timed, without a step.
     found = counted(worker, prefix, "nn.Linear(2, 2)(torch.ones(2))\nfor _ in range(3): model(x)")
     assert found == ALL | {path[1:]: 1 for path in ALL if len(path) > 1}
 
 
 def test_a_model_of_which_only_the_forward_is_called_is_found(worker: Start, prefix: str) -> None:
-    # Torch's own call of the whole is passed by: its parts are timed, in no step; the first layer runs already.
+    # Torch's own call of the whole is bypassed: its parts are timed, without a step; the first layer runs already.
     found = counted(worker, prefix, "for _ in range(3): assert torch.equal(model.forward(x), plain)")
     first = "layers.*[0]", "layers.*.mlp[0]"
     assert found == {path[1:]: 3 for path in ALL if len(path) > 1} | {first[:1]: 2, first: 2, first[1:]: 1}

@@ -1,6 +1,6 @@
-"""An instrumented torch model is what it was; the rest is seen from outside.
+"""An instrumented torch model behaves as before; all recording is from outside.
 
-What torch does itself only torch can show: where nobody has installed it these are skipped.
+Torch's own behaviour needs torch: without it these tests are skipped.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ reported.append(torch.equal(model(x), plain))
 
 
 def test_a_replica_computes_with_its_own_weights(worker: Start, prefix: str) -> None:
-    # As torch's DataParallel makes them of a model that was called before; it wants several devices.
+    # As torch's DataParallel makes them from a model that was called before; that needs several devices.
     got = left(
         worker,
         prefix,
@@ -174,7 +174,7 @@ reported = [torch.equal(replica(model)(x), wanted), not torch.equal(wanted, plai
 
 
 def test_a_forward_is_its_hosts(worker: Start, prefix: str) -> None:
-    """Who looks at it, keeps it or puts another there has what he would have had, and his is timed."""
+    """A host can read, keep or replace its forward as before; its replacement is timed."""
     got = left(
         worker,
         prefix,

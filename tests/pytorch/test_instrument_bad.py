@@ -1,6 +1,6 @@
-"""Models that no one would have planned for: what they compute and raise is what it was, and little is said of it.
+"""Unusual models: they compute and raise as without brickd, with few messages.
 
-All of one process, for torch takes longer to import than the rest here together; each has a part of its own name.
+All run in one process, for importing torch takes longer than all of them; each has a part of its own name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from test_instrument import MODEL
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 
-# A model is what `make` makes, twice the same; `use` calls it. What comes of the one that is instrumented is what comes
-# of the other; what is written meanwhile stands behind its name.
+# `make` makes two equal models, `use` calls one. The instrumented one must give the result of the other; its output is
+# behind its name.
 CASES = """
 import collections, gc, threading, weakref
 torch.use_deterministic_algorithms(True)
@@ -131,18 +131,18 @@ same("unlooked", lambda: Of("unlooked", lambda part, x, more: 1 / 0), lambda m: 
 same("no_modules", lambda: object(), lambda m: 1)
 """
 
-# How many spans each part has: one for each call, also of those that raise. The last is no model.
+# The number of spans of each part: one for each call, also of those that raise. The last is not a model.
 CALLS = {"none": 2, "shapes": 4, "raises": 4, "shared": 2, "threads": 80, "inferring": 2, "mapped": 2, "no_modules": 0}
-CALLS |= {"many": 9, "checkpointed": 2}  # forward, and again on the way back
+CALLS |= {"many": 9, "checkpointed": 2}  # forward, and again during the backward
 UNREADABLE = {"meta", "sparse", "quantized"}
-# Nothing is to be compared of them: they return no tensor, or raise.
+# Nothing of them can be compared: they return no tensor, or raise.
 BARE = {"none", "raises", "stops", "wrong_call", "mapped", "yields", "unlooked", "no_modules"}
-# Of them it is said why nothing is recorded.
+# A message says why nothing is recorded of them.
 SAID = UNREADABLE | {"unlooked", "no_modules"}
 
 
 def error_of(text: str) -> dict[str, list[str]]:
-    """What was written behind each name."""
+    """The output behind each name."""
     found = {}
     for piece in text.split("== ")[1:]:
         name, *lines = piece.splitlines()
@@ -198,7 +198,7 @@ def test_torch_makes_of_an_instrumented_model_what_it_made_of_it_before(worker: 
         "model.forward.__func__ is Model.forward and model.forward.__name__ == 'forward'",
         "torch.equal(model.forward(x), plain)",
     ]
-    # inspect finds the text of a class of a program that is no file nowhere.
+    # inspect finds no text of a class in a program without a file.
     source = f"""
     import tempfile, importlib.util
     file = tempfile.NamedTemporaryFile("w", suffix=".py"); file.write({MODEL!r}); file.flush()

@@ -1,4 +1,4 @@
-"""Weights that are no plain tensors have fingerprints, or are counted: quantized, packed, made of tensors."""
+"""Weights that are not plain tensors (quantized, packed): fingerprints, or a count."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which parts of a model are looked at, and what is found in what they are given.
+"""The parts of a model that are timed, and the tensors found in their arguments.
 
-Without torch: of its modules no more is asked than what has these methods.
+Without torch: only these methods of its modules are needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 
 class Module:
-    """What is asked of a torch module here."""
+    """The methods of a torch module that are needed here."""
 
     def __init__(self, **children: Any) -> None:
         self.own = children
@@ -189,11 +189,11 @@ def test_what_torch_copies_to_several_devices_is_looked_at_as_a_whole() -> None:
 
 
 class Tensor:
-    """What stands for a tensor."""
+    """A stand-in for a tensor."""
 
 
 class DynamicCache:
-    """Of layers so many, each of so many tokens."""
+    """A cache with these numbers of tokens, by layer."""
 
     def __init__(self, *tokens: int) -> None:
         self.tokens = list(tokens)
@@ -221,7 +221,7 @@ def test_tensors_are_found_where_they_are_passed() -> None:
     found = call_tensors.given(Tensor, (a, [b, (c,)]), {"mask": None, "more": {"x": d}, "out": Output(e), "eps": 1e-5})
     assert found.tensors == [a, b, c, d, e]
     assert found.plain == {"mask": "None", "eps": "1e-05"}
-    assert (found.cached(), found.more) == (False, False)  # what has a place for a cache has none
+    assert (found.cached(), found.more) == (False, False)  # there is a place for a cache, but no cache
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_of_a_cache_that_was_empty_before_a_call_that_filled_it_the_inputs_show_
     for before, layer, after, cached in (
         ((), None, (3, 3), False),
         ((0, 0), None, (3, 3), False),
-        ((3,), 1, (3, 3), False),  # the layers before have filled theirs
+        ((3,), 1, (3, 3), False),  # the earlier layers have filled theirs
         ((3, 3), 1, (3, 3), True),
         ((0, 3), None, (3, 3), True),
         ((3,), 1, (3,), True),  # it filled none of its own: it may have read another's

@@ -1,6 +1,6 @@
-"""Servers that people run, as `brickd run` begins them: all is seen of them, and nothing is lost for it.
+"""Real servers under `brickd run`: all their work is recorded, and nothing is lost.
 
-The uvicorn server has four workers: one with a perturbed weight, one with another kind of attention, two that are well.
+The uvicorn server has four workers: one with a perturbed weight, one with another kind of attention, two correct ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def isolated() -> Iterator[str]:
 
 @pytest.fixture
 def prefix() -> Iterator[str]:
-    """For a test that starts a daemon of its own, beside the one of this module."""
+    """For a test that starts its own daemon next to the one of this module."""
     with apart() as name:
         yield name
 
@@ -65,7 +65,7 @@ def server(daemon: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def kinds(server: Server) -> dict[str, list[str]]:
-    """The names of the workers by what is to be found of them, once each has had the same work."""
+    """The names of the workers by their kind, after each has had the same work."""
     for seed in (1, 2):
         found = server.workers(4, seed)
 
@@ -93,7 +93,7 @@ def test_every_worker_of_a_server_appears_under_one_service_and_its_layers_are_t
 
 def test_one_perturbed_weight_is_named_by_the_weights(kinds: dict[str, list[str]]) -> None:
     (bad,) = kinds["bad"]
-    # Before a third worker has said what it holds, nobody knows which of two it is.
+    # Before a third worker has reported its weights, it is unknown which of two is wrong.
     wanted = [("model.layers.*.mlp.up_proj.weight", 2, bad)]
     until(
         lambda: (
@@ -128,7 +128,7 @@ def test_another_kind_of_attention_is_not_comparable(kinds: dict[str, list[str]]
 
 
 def restarted(server: Server, victim: str, prefix: str) -> None:
-    """One is killed: another one has its name, nothing that it came to is lost, and no file of it is left."""
+    """Kill one: another gets its name, no counts are lost, and none of its files is left."""
     before = spans()
     live = [each for each in document("workers")["workers"] if each["state"] == "live"]
     (dead,) = (each for each in live if each["name"] == victim)
@@ -190,7 +190,7 @@ def bricks_of(worker: str) -> set[str]:
 
 
 def seen_alike(number: int, service: str = "api") -> list[str]:
-    """The names of so many live workers, whose layers are timed and weights equal."""
+    """The names of `number` live workers, once their layers are timed and their weights equal."""
 
     def so() -> list[str]:
         live = [each["name"] for each in asked("workers").get("workers", ())
@@ -215,13 +215,13 @@ def test_gunicorn(prefix: str, tmp_path: Path, how: str) -> None:
                         *options)  # fmt: skip
         try:
             until(server.up)
-            # A first request finds the model, the next ones are seen.
+            # The first request finds the model, the next ones are recorded.
             for _ in range(3):
                 pids = set(server.workers(2))
             names = seen_alike(2)
             live = {each["pid"]: each["name"] for each in document("workers")["workers"] if each["name"] in names}
             assert pids <= set(live)
-            assert len(live) == 2 + ("warm" in how)  # who preloads and calls the model is one, too
+            assert len(live) == 2 + ("warm" in how)  # the process that preloads and calls the model is one, too
             restarted(server, live[min(pids)], prefix)
             server.process.terminate()
             assert server.process.wait(PATIENCE_SECONDS) == 0

@@ -1,4 +1,4 @@
-"""Whatever becomes of the daemon, no request that a server is sent meanwhile fails, and no counter goes back."""
+"""Whatever happens to the daemon, no request to a server fails, and no counter decreases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def isolated() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """It begins where there is no daemon."""
+    """It begins without a daemon."""
     folder = tmp_path_factory.mktemp("uvicorn")
     (folder / "app.py").write_text(APP)
     one = Server(folder, sys.executable, "-m", "uvicorn", "app:app", "--workers", str(WORKERS), "--host",
@@ -42,13 +42,13 @@ def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 class Counted:
-    """What the workers came to, which never is less."""
+    """The counts of the workers, which never decrease."""
 
     def __init__(self, server: Server) -> None:
         self._server, self._before = server, spans()
 
     def more(self, source: str) -> None:
-        """Each of them has answered since, and brickd, asked by this way, says so."""
+        """Assert that each of them has answered since, and that brickd, queried this way, shows it."""
         self._server.workers(WORKERS)
         now = spans()
         assert document("status")["source"] == source
@@ -96,7 +96,7 @@ def test_a_daemon_stands_still(counted: Counted, load: Load) -> None:
     with running() as daemon:
         counted.more("daemon")
         with daemon.stopped():
-            load.more(50)  # more than the rings of events have room for
+            load.more(50)  # more than the event rings have room for
         counted.more("daemon")
 
 

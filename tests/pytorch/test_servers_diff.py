@@ -1,7 +1,7 @@
-"""A healthy fleet under live traffic: `diff` raises no alarm, and says how much it compared.
+"""A healthy fleet under live traffic: `diff` raises no alarm, and shows what it compared.
 
 Three uvicorn workers have one model and one system prompt. Every request is unique, in batches of 1 to 4. So decode
-steps of two workers often share their last token and never their caches.
+steps of two workers often share their last token, but never their caches.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_by_run_no_two_steps_of_it_are_paired_though_many_share_their_last_token
 
 def test_by_run_the_steps_of_equal_requests_are_paired_and_equal(server: Server) -> None:
     server.workers(WORKERS, seed=SEED_MAX)
-    steps = 8  # the prompt's and each token's but the last
+    steps = 8  # those of the prompt and of each token but the last
 
     def attention() -> list[int]:
         sites = asked("diff", "api", "--by", "run").get("sites", ())

@@ -1,7 +1,7 @@
-"""Which calls of an attention are compared: those whose arguments show all that decides.
+"""Calls of an attention are compared if their arguments show all that decides the output.
 
-In a process of its own each variant of a module is called; its records say whether a state decided too. Two workers
-with one model then show what is compared, and where a fault in one attention is found.
+Each variant of a module is called in its own process; its records show whether a state decided, too. Then two workers
+with one model show what is compared, and where a fault in one attention is found.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ with torch.no_grad():
 
 
 def states(worker: Start, prefix: str, source: str) -> dict[str, str]:
-    """Of each site: whether its host said of the call that a state decides; "" if the name of the site does."""
+    """By site: what its host reported, "stateful" or "stateless"; "" if its name decides."""
     got = recorded(worker, prefix, ATTENTION + textwrap.dedent(source), BRICKD_FINGERPRINTS="all")
     words = {0: "", _reader.CHECKED_STATEFUL: "stateful", _reader.CHECKED_STATELESS: "stateless"}
     found = {}
@@ -205,7 +205,7 @@ def fleet(worker: Start, model: str, broken: tuple[bool, ...] = (False, False)) 
 
 
 def seen() -> dict[str, Any]:
-    """The states of sites by input, once all was compared."""
+    """The states of sites by input, when all is compared."""
     with running():
         until(lambda: document("coverage", "api")["services"][0]["input"]["compared"])
         sites = document("coverage", "api")["sites"]
@@ -224,7 +224,7 @@ ATTENTION_BROKEN = "down.*.attentions.0.attn", 1
 
 
 def places(coverage: dict[str, Any]) -> list[tuple[str, int | None]]:
-    """Where a difference began, of all that were found."""
+    """The places of all differences that began there."""
     return [(each["kernel"], each["layer"]) for each in coverage["findings"] if each["blame"] == "culprit"]
 
 
@@ -286,7 +286,7 @@ def test_a_decoder_with_a_cache_stays_stateful_and_raises_no_alarm(worker: Start
         told = daemon.once("/coverage", lambda said: said["services"][0]["input"]["compared"])
     assert told["findings"] == []
     rows = {site["kernel"]: site for site in told["sites"] if site["layer"] == 1}
-    # Of each prompt three steps: the first fills an empty cache, the others read it.
+    # Three steps for each prompt: the first fills an empty cache, the others read it.
     attention = rows["layers.*.self_attn"]
     assert (attention["fingerprints"], attention["stateful"]) == (48, 32)
     assert rows["layers.*.mlp"]["stateful"] == 0

@@ -1,6 +1,6 @@
-"""What torch's own tensors and modules meet: what is read of them, and that it changes nothing for their host.
+"""torch's own tensors and modules: what is read of them, without any change for the host.
 
-The other tests show the same with stand-ins; here torch is asked, where somebody has installed it.
+The other tests show the same with stand-ins; these need torch.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def test_who_watches_what_is_asked_of_tensors_sees_nothing_of_it(worker: Start, 
 
 
 def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefix: str) -> None:
-    """With such tensors torch runs a model to make a program of it: of what runs then nothing is wrong."""
+    """torch runs a model with such tensors to compile it: nothing in that run is an error."""
     got, records, results, reported = left(
         worker,
         prefix,
@@ -188,7 +188,7 @@ def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefi
 
 
 def test_a_watched_model_is_converted_and_loaded_where_torch_swaps_its_tensors(worker: Start, prefix: str) -> None:
-    """It does so for tensors of other classes (quantized, distributed), and for all where it is told to."""
+    """torch swaps tensors of other classes (quantized, distributed), and on request all."""
     _, records, results, reported = left(
         worker,
         prefix,
@@ -249,7 +249,7 @@ def test_a_model_that_is_compiled_has_the_weights_of_one_that_is_not(worker: Sta
     assert (len(before), reported) == (4, "")
 
 
-# ---- what they compute -------------------------------------------------------------------------------------------
+# ---- results -----------------------------------------------------------------------------------------------------
 
 LINEAR = """
 # A sum of so many is split among threads on every processor; a product of matrices is not.
