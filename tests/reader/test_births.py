@@ -24,7 +24,7 @@ def is_finite(tensors: tuple[Tensor, ...]) -> bool:
 
 
 class Counted:
-    """What one worker said at one site."""
+    """The fingerprints of one worker at one site."""
 
     def __init__(self) -> None:
         self.fingerprints = 0
@@ -41,7 +41,7 @@ class Counted:
 
 
 def rows(counted: dict[tuple[int, int], Counted]) -> list[tuple[Any, ...]]:
-    """Of all workers at the sites at which any has a birth."""
+    """The rows of all workers at sites with a birth."""
     born = {site for (site, _), each in counted.items() if each.born()}
     return sorted(
         (0, NUMBERS[site], worker, each.fingerprints, *map(tuple, each.kinds))
@@ -52,7 +52,7 @@ def rows(counted: dict[tuple[int, int], Counted]) -> list[tuple[Any, ...]]:
 
 @given(st.lists(st.lists(SAID, max_size=20) | WORKERS.map(tuple), max_size=6))
 def test_births_are_what_plain_counting_makes_of_them(turns: list[Any]) -> None:
-    """Turns: what is said, or whose counts go."""
+    """A turn adds fingerprints, or removes the counts of a worker."""
     fingerprints, counted = _reader.Fingerprints(MiB), dict[tuple[int, int], Counted]()
     for turn in turns:
         if isinstance(turn, tuple):
@@ -76,7 +76,7 @@ def test_births_of_two_services_are_all_there() -> None:
 
 
 def test_of_many_services_each_has_its_part_of_the_rows_and_of_the_counts() -> None:
-    services, sites = 64, 1_024 + 5  # of each service so many sites at least are counted
+    services, sites = 64, 1_024 + 5  # at least this number of sites is counted for each service
     numbers = array("Q", range(1, sites + 1))
     fingerprints = _reader.Fingerprints(64 * MiB, True)
     for service in range(services):

@@ -1,4 +1,4 @@
-"""The drain of real workers: what a consumer reads of their rings, and what it asks to be written."""
+"""The drain of real workers: what a consumer reads of their rings, and what it requests."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_details_below_a_tail_that_is_half_moved_are_lost_with_who_read_them(wor
         _reader.drain([drain])
         halfway, _ = _reader.tails([drain], True)
         _reader.write_all([halfway])
-        # The writer may believe the tail at 200; half of the one at 300 does not tell which tail that is.
+        # The writer may believe the tail at 200; half of the tail at 300 does not identify it.
         successor = _reader.Drain(fd, checkpoint)
         _reader.drain([successor])
         ((span, *_, lost),) = successor.cursors()

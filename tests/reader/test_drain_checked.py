@@ -1,4 +1,4 @@
-"""Checksums drained: records of several slots, judged by their first, handed out whole, salvaged whole or not."""
+"""Checksums drained: records of several slots, judged by the first, delivered as a whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKED = _reader.KIND_CHECKED
 
 
 def checked(sequence: int, inputs: int = 0, **values: int) -> bytes:
-    """A checksum's slots; those behind the first are all ones, as no other record is."""
+    """The slots of a checksum; those after the first are all ones, unlike any other record."""
     head = np.zeros(1, dtypes.dtype("checked"))
     usual = {"sequence": sequence, "slots": 4 + 2 * inputs, "inputs": inputs, "kind": CHECKED}
     for name, value in (usual | values).items():

@@ -1,6 +1,6 @@
-"""Where a drain begins, and the tails by which a writer gets its slots back.
+"""The begin of a drain, and the tails by which a writer gets its slots back.
 
-A cursor is a checkpoint's (span, event, events, sequence, spans_lost); a tail is what some consumer wrote.
+A cursor is a checkpoint's (span, event, events, sequence, spans_lost); a tail was written by any consumer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONE: Cursor = (0, 0, 0, 0, 0)
 
 
 class Tail(NamedTuple):
-    """A pair as it stands in the file; both zeros where nobody ever consumed."""
+    """A pair in the file; both are zero if there was no consumer yet."""
 
     position: int
     complement: int
@@ -40,7 +40,7 @@ TORN = Tail(7, 12345)
 
 
 def begun(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -> tuple[Cursor, int]:
-    """The cursor after the first pass over a lane with that head, and how many breaks there were."""
+    """The cursor after the first pass over a lane with that head, and the number of breaks."""
     with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
         r.move(0, ring, head)
         r.put("lane", 0, event_records=head // 2)
@@ -100,7 +100,7 @@ def test_a_span_ring_is_read_from_where_a_checkpoint_or_a_later_consumer_left_it
         _reader.drain([drain])
         if tail.believed(head):
             start = max(saved, tail.position)
-        else:  # where the writer has its slots back is not known
+        else:  # it is unknown which slots the writer has back
             start = saved if tail == UNTOUCHED and head <= SLOTS else head
         start = start if head - SLOTS <= start <= head else head
         read = np.frombuffer(drain.recent(), dtypes.dtype("span"))["start"]
@@ -251,7 +251,7 @@ def test_what_was_lost_is_told_to_whoever_reads_the_segment() -> None:
 
 
 def written(r: Rings, writes: list[tuple[int, int, bytes]], cut: int) -> None:
-    """Only so many bytes of the writes come to be in the file."""
+    """Write only this number of bytes to the file."""
     for _, offset, data in writes:
         os.pwrite(r.fd, data[: max(cut, 0)], offset)
         cut -= len(data)
@@ -262,7 +262,7 @@ def written(r: Rings, writes: list[tuple[int, int, bytes]], cut: int) -> None:
 def test_a_writer_never_believes_more_than_was_read_wherever_two_consumers_died(
     before: int, first: int, second: int, cut: int, again: int
 ) -> None:
-    """The second begins with the pair that the first left torn; the writer goes on as long as it finds room."""
+    """The second begins with the torn pair of the first; the writer continues while it has room."""
     with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
         for ring in ("span", "event"):
             r.move(0, ring, before)
@@ -291,7 +291,7 @@ def test_a_writer_never_believes_more_than_was_read_wherever_two_consumers_died(
 def test_a_writer_that_looks_while_both_writes_are_made_believes_one_of_the_two_tails(
     before: int, more: int, position_at: int, complement_at: int
 ) -> None:
-    """It loads the position first (O13): by then so many bytes are in the file, more when it loads the complement."""
+    """It loads the position first (O13), the complement later, each after some written bytes."""
     with rings(event_slots=SLOTS) as r:
         r.move(0, "event", before)
         r.tail(0, "event", before)

@@ -1,4 +1,4 @@
-"""Event records drained: handed over as they are and in order, or counted."""
+"""Event records drained: delivered unchanged and in order, or counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rings import BATCH, DEFER, FINALIZE, MEASURED, SLOT, SPAN, events, events_o
 
 from brickd.shm import _reader, dtypes
 
-MOST = 65536  # records that one pass takes of one segment
+MOST = 65536  # records of one segment per pass
 
 
 def numbered(many: int, first: int = 1) -> dtypes.Array:
@@ -40,7 +40,7 @@ RECORD = st.fixed_dictionaries(
 
 
 def believable(one: Any) -> bool:
-    """Of a kind that is known: whether it can be."""
+    """Whether a record of a known kind is possible."""
     of_kind = {DEFER: ("start", "elements", "bytes"), FINALIZE: ("start",), MEASURED: ("stream",)}
     amounts = of_kind.get(int(one["kind"]), ())
     return one["slots"] == 1 and (one["kind"] != DEFER or one["path"] < 64) and all(one[a] < 2**63 for a in amounts)

@@ -1,4 +1,4 @@
-"""Segments that lie to a drain: refused with a reason or counted, and nobody else pays for it."""
+"""Hostile segments: refused with a reason or counted, without effect on other segments."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_hole_that_a_head_leads_into_is_rejected_and_not_read_for_ever() -> No
 
 
 def test_a_lane_behind_one_that_nobody_owned_is_found_within_some_passes() -> None:
-    """A thread that took its lane before another may have been refused the memory for it."""
+    """The thread that took the first lane may not have got its memory."""
     with rings(lanes=40) as r:
         drain = r.drain()
         _reader.drain([drain])
@@ -154,11 +154,11 @@ def test_a_lane_behind_one_that_nobody_owned_is_found_within_some_passes() -> No
         assert (drain.spans, len(drain.cursors())) == (3, 38)
 
 
-# ---- anything at all
+# ---- any content
 
 
 def digest(drain: _reader.Drain) -> None:
-    """Everything that can be asked of it."""
+    """Call every method."""
     longest = drain.longest()
     assert len(longest) <= drain.spans
     assert all(duration < 2**63 for _, duration, *_ in longest)
@@ -169,7 +169,7 @@ def digest(drain: _reader.Drain) -> None:
 
 
 def scribble(r: Rings, rng: random.Random) -> None:
-    """Words that are often wrong, where a drain looks."""
+    """Write often invalid words where a drain reads."""
     at = forge.regions(r.page)
     start = rng.choice([at["consumer"], at["process"], at["lane"], at["path"], *[at["area"] + at["span_ring"]] * 2])
     word = rng.choice(
@@ -215,7 +215,7 @@ def test_a_segment_that_changes_while_it_is_read_gives_data_or_a_reason() -> Non
         try:
             refused = 0
             for number in range(100_000):
-                if number >= 100 and refused:  # how often the other thread comes to its turn nobody knows
+                if number >= 100 and refused:  # the other thread may have had no turn yet
                     break
                 drain = r.drain()
                 for _ in range(3):

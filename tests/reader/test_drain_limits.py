@@ -1,4 +1,4 @@
-"""What one pass of a drain reads and what a drain keeps, whatever the heads of the rings claim."""
+"""The limits of a pass of a drain and of its memory, whatever the heads of the rings claim."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rings import SLOT, Rings, events, events_of, rings, spans
 
 from brickd.shm import _reader
 
-PASS_SLOTS = 65536  # of the rings of each kind that a pass copies: BRICK_PASS_SLOTS of drain.h
+PASS_SLOTS = 65536  # of the rings of each kind in a pass: BRICK_PASS_SLOTS of drain.h
 
 
 def copied(r: Rings, drain: _reader.Drain) -> int:
-    """How many bytes of its rings the next pass reads."""
+    """The number of bytes of its rings that the next pass reads."""
     before = drain.read
     _reader.drain([drain])
     lines = 128 + 384 * 2 + 64

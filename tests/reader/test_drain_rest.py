@@ -1,4 +1,4 @@
-"""The time between two passes: it ends when a ring is full enough, a descriptor can be read, or it is over."""
+"""The time between two passes: it ends at a full ring, a readable descriptor, or its limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rings import events, rings, spans
 from brickd.shm import _reader
 
 NONE = (-1, -1)
-FOREVER = 1_000_000  # looks: a test that needs them all is stopped by its runner
+FOREVER = 1_000_000  # looks: the timeout stops a test that needs all of them
 
 
 def numbered(count: int) -> list[dict[str, int]]:

@@ -1,4 +1,4 @@
-"""What a dead worker had written and not yet given out: taken once, where it is whole (ordering row O9)."""
+"""Records of a dead worker beyond its head: taken once, if complete (ordering row O9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Span records drained: which are taken, the longest of each path, the newest: as plain numpy finds them."""
+"""Span records drained: the valid ones, the longest of each path, the newest, as in numpy."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PATHS = 64
 
 
 def assert_taken(drain: _reader.Drain, records: dtypes.Array) -> None:
-    """The details are those of these records, in this order."""
+    """Assert that the details are those of these records, in this order."""
     assert drain.spans == len(records)
     assert drain.longest() == longest(records)
 
 
 def counted(many: int, seed: int = 0, **values: Any) -> dtypes.Array:
-    """So many honest records."""
+    """This number of valid records."""
     random = np.random.default_rng(seed)
     made: dtypes.Array = np.zeros(many, dtypes.dtype("span"))
     made["kind"], made["slots"] = SPAN, 1
@@ -41,7 +41,7 @@ def counted(many: int, seed: int = 0, **values: Any) -> dtypes.Array:
     return made
 
 
-# ---- whatever stands in a ring
+# ---- any content of a ring
 
 AMOUNTS = ("start", "duration", "child", "elements", "bytes")
 EDGES = st.sampled_from([0, 1, 31, 32, 38, 2**20, 2**37, 2**48, 2**53, 2**62, 2**63 - 1])
@@ -67,7 +67,7 @@ HONEST = RECORD.map(
 
 
 def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, int, int]:
-    """Those that a reader believes of the slots up to a head, how many it rejects, how many are of other kinds."""
+    """The slots up to a head that a reader accepts, the numbers of rejected and other ones."""
     good: list[int] = []
     rejected = skipped = at = 0
     while at < head:
@@ -93,7 +93,7 @@ def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, i
 
 @given(st.lists(st.tuples(st.lists(RECORD | HONEST, max_size=16), st.sampled_from([0, 60, 64, 70])), max_size=6))
 def test_what_can_be_is_taken_and_what_cannot_is_counted(passes: list[tuple[list[dict[str, int]], int]]) -> None:
-    """The last 64 of a pass are looked at one by one: so that many honest ones may stand behind the others."""
+    """The last 64 of a pass are checked one by one: valid ones may come after the others."""
     believed, rejected, skipped, sequence, last = [], 0, 0, 0, 0
     with rings(paths=PATHS, span_slots=128) as r:
         drain = r.drain()
@@ -138,7 +138,7 @@ def test_records_are_taken_across_batches_and_the_end_of_the_ring(many: int) -> 
 @pytest.mark.parametrize("slots", [2, 3, 3000, BATCH + 1])
 def test_an_unknown_record_is_skipped_by_its_slots_wherever_a_batch_ends(before: int, slots: int) -> None:
     records = counted(before + slots + 1)
-    records["kind"][before : before + slots] = 77  # also where it is not its first slot: payload looks like anything
+    records["kind"][before : before + slots] = 77  # also where it is not its first slot: payload can be anything
     records["slots"][before] = slots
     with rings(span_slots=16384) as r:
         r.add(0, "span", records)
@@ -210,7 +210,7 @@ def test_the_newest_of_several_lanes_are_those_that_ended_last() -> None:
 
 
 def test_a_time_that_was_given_is_as_new_as_its_record() -> None:
-    """Its duration says nothing of when: 10^12 ns that were given long ago are not the newest for ever."""
+    """A duration does not date a record: 10^12 ns of long ago must not stay the newest."""
     given_ = spans({"sequence": 1, "path": 2, "start": 100, "duration": 10**12})
     spent = spans(*({"sequence": n, "path": 1, "start": 100 + n, "duration": 1} for n in range(1, 71)))
     with rings(lanes=2, span_slots=128) as r:
@@ -259,7 +259,7 @@ def test_only_drains_are_drained() -> None:
 
 
 def test_who_asks_during_a_pass_sees_whole_spans() -> None:
-    """One thread drains, the other asks: what is half taken would be of no one span."""
+    """One thread drains, the other reads: a torn record would match no span."""
     records = counted(4096, path=1)
     every = np.arange(1, 4097, dtype=np.uint64)
     torn: list[Any] = []

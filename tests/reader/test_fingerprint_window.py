@@ -1,4 +1,4 @@
-"""Fingerprints as they are heard: who had the same to do, who said something else, and what has gone."""
+"""The window of fingerprints: equal inputs, different outputs, evicted fingerprints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brickd.shm import _reader, dtypes
 
 MiB = 1 << 20
 IN, OTHER_IN = Tensor(7), Tensor(8)
-INT64 = 5  # whole numbers are never rounded
+INT64 = 5  # integers are never rounded
 GOOD, BAD = Tensor(1), Tensor(2, sketch=(0.5, *(0.0,) * 15))
 
 
@@ -96,7 +96,7 @@ def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> No
 
 
 def add_unjudged(fingerprints: _reader.Fingerprints, worker: int, records: Sequence[CheckedRecord]) -> None:
-    """The same of a thousand sites, and nobody looks."""
+    """Add records of a thousand sites, without any judging."""
     sites = array("Q", range(1_001))
     fingerprints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
 
@@ -143,7 +143,7 @@ def test_nobody_is_unlike_where_who_said_something_else_is_mute_or_has_gone() ->
         add(fingerprints, 3, [record(GOOD)] * 2)
         add(
             fingerprints, 5, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(110, 270)]
-        )  # so that what was bad has gone
+        )  # so that the bad one is evicted
         assert [row[:3] for row in fingerprints.group(fingerprints.end - 161)] == [(3, 1, 3)]
         assert add(fingerprints, 6, [record(GOOD)])[1] == []
         fingerprints.mute([3, 5, 6])
@@ -164,7 +164,7 @@ def test_what_meets_nobody_any_more_is_counted_as_it_goes() -> None:
         add(fingerprints, worker, [CheckedRecord(GOOD, (IN,))])
     add(
         fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)]
-    )  # so that these have gone
+    )  # so that these are evicted
     add(fingerprints, 0, [CheckedRecord(GOOD, (IN,))] * 5)
     add(fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(1100, 2100)])
     counts = {site: counts for _, site, *counts in fingerprints.counts()}
@@ -187,7 +187,7 @@ def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> Non
 
 
 def test_what_goes_first_came_first_and_is_never_held_against_anybody_again() -> None:
-    fingerprints = _reader.Fingerprints(1)  # as little as there can be
+    fingerprints = _reader.Fingerprints(1)  # the minimum
     add(fingerprints, 0, [record(GOOD)])
     filling = [CheckedRecord(GOOD, (Tensor(n),)) for n in range(100, 1100)]
     add(fingerprints, 0, filling)
@@ -320,15 +320,13 @@ def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
 
 
 class Group:
-    """What workers said of one input, as dictionaries have it."""
+    """The outputs of workers for one input, in dictionaries."""
 
     def __init__(self) -> None:
-        self.outputs = dict[
-            int, dict[int, list[int]]
-        ]()  # of each worker its outputs: how often it said so, and the newest
+        self.outputs = dict[int, dict[int, list[int]]]()  # by worker its outputs: how often, and the newest
 
     def add(self, worker: int, output: int, number: int) -> bool:
-        """Whether there is another output."""
+        """Add an output; return whether it differs from another."""
         unlike = any(other != output for outputs in self.outputs.values() for other in outputs)
         outputs = self.outputs.setdefault(worker, {})
         if output not in outputs:
@@ -365,7 +363,7 @@ def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
     for what, worker, which, output in stream:
         if what == "say":
             number, before = fingerprints.end, fingerprints.unlike_all
-            # What leaves makes room before this one is held against others.
+            # Eviction comes before this one is compared with others.
             unlike = add(fingerprints, worker, [CheckedRecord(Tensor(output), (Tensor(which),))])[1]
             for group in groups:
                 group.leave(fingerprints.first)
@@ -508,7 +506,7 @@ def test_unless_it_is_said_how_many_are_wanted_4096_rows_are_told_of() -> None:
 
 
 def add_sites(fingerprints: _reader.Fingerprints, service: int, first: int, count: int) -> None:
-    """Have something said at so many sites."""
+    """Add fingerprints at this number of sites."""
     whole = CheckedRecord(GOOD).slots()
     table = np.frombuffer(whole * count, dtypes.dtype("record")).copy()
     table["payload"][:: len(whole) // 64] = range(count)
@@ -519,7 +517,7 @@ def add_sites(fingerprints: _reader.Fingerprints, service: int, first: int, coun
 def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() -> None:
     fingerprints = _reader.Fingerprints(256 * MiB)
     add(fingerprints, 1, [record(GOOD)] * 3, 1)
-    for first in range(1, 65_537, 16_384):  # so many that some are counted together
+    for first in range(1, 65_537, 16_384):  # enough that some share a count
         add_sites(fingerprints, 2, first, 16_384)
     add(fingerprints, 3, [record(GOOD)], 3)
     fingerprints.forget(1)

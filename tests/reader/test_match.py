@@ -1,4 +1,4 @@
-"""Workers side by side: what is held against what, and what that comes to."""
+"""Workers compared: which records are compared, and with what result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def classes(of: Matched) -> dict[str, int]:
 
 
 def numbers(of: Matched) -> list[int]:
-    """Which prints begin the rows."""
+    """The numbers of the prints that begin the rows."""
     return [row.members[0].number for row in of.rows]
 
 
@@ -229,7 +229,7 @@ def test_a_step_that_begins_with_other_inputs_was_other_work_until_something_div
     assert classes(matched(steps(), steps(1, inputs=[2]))) == {"IDENTICAL": 2, "DIVERGED": 2}
 
 
-# Of each step: its number, whether it reads a state, and what each of the workers begins it with.
+# For each step: its number, whether it reads a state, and each worker's first input.
 STEPS = st.integers(2, 4).flatmap(
     lambda workers: st.lists(
         st.tuples(
@@ -249,7 +249,7 @@ STEPS = st.integers(2, 4).flatmap(
 @example([(2, False, [0, 1, 2]), (1, False, [0, 2, 1]), (3, True, [0, 0, 0])])
 @example([(1, False, [1, 0]), (2, True, [0, 0]), (3, False, [0, 0])])
 def test_what_is_other_work_is_what_a_list_of_the_inputs_before_it_says(ran: list[tuple[int, bool, list[int]]]) -> None:
-    """Other work is that of other inputs than the first worker's, and what reads a state that such work left."""
+    """Other work has other inputs than the first worker's, or reads a state that such work left."""
     workers = range(len(ran[0][2]))
     flags = {True: _reader.CHECKED_STATEFUL, False: 0}
     records = [
@@ -287,9 +287,9 @@ DID = st.tuples(st.sampled_from([0, 0, 1, 2]), st.booleans())
 def test_what_diverged_before_it_in_either_order_is_the_cause_of_other_inputs(
     ran: list[tuple[bool, tuple[tuple[int, bool], ...]]], order: list[int]
 ) -> None:
-    """Of each step: whether it reads a state; with which other inputs, and whether wrongly, each of two workers did it.
+    """For each step: whether it reads a state; for each worker, its other inputs, and a fault.
 
-    They did the steps in another order than the two who did everything well.
+    They did the steps in another order than the two correct ones.
     """
     own = [step for step in order if step < len(ran)]
     wanted = Counter({"IDENTICAL": len(ran)})
@@ -317,7 +317,7 @@ def test_what_diverged_before_it_in_either_order_is_the_cause_of_other_inputs(
         result = []
         for ticks, step in enumerate(own):
             inputs, wrong = ran[step][1][worker]
-            result.append(record(step, ticks, inputs + 10 * worker * (inputs != 0), wrong))  # what no other does
+            result.append(record(step, ticks, inputs + 10 * worker * (inputs != 0), wrong))  # different from all others
         return result
 
     well = [record(step, step, 0, False) for step in range(len(ran))]
@@ -339,7 +339,7 @@ def test_of_a_step_in_which_one_did_other_work_all_repeats_of_the_others_are_hel
 
 @pytest.mark.parametrize(("by_input", "first"), [(True, 0), (False, 1)])
 def test_places_in_the_order_of_execution_are_counted_from_zero(by_input: bool, first: int) -> None:
-    """By run the step itself has the first."""
+    """By run, the step itself is first."""
     one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
     sites = matched(one, one, by_input=by_input).sites
     assert sorted(site.moment for site in sites) == [first + n for n in range(4)]
@@ -428,7 +428,7 @@ def test_by_input_who_contradicts_itself_is_not_what_others_are_held_against_whe
 def test_who_shares_nothing_with_anybody_stands_beside_the_first_of_those_who_do_and_each_of_them_once(
     places: tuple[int, ...], by_input: bool
 ) -> None:
-    """Whatever the order of what they share."""
+    """In any order of what they share."""
     pair, first, lone = places
     of = (first, pair, pair, first, lone)
     if by_input:
@@ -468,7 +468,7 @@ def test_by_input_each_that_shares_nothing_stands_once_beside_the_first_and_the_
 @given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=5))
 @example([[1, 1, 2], [1, 3, 1], [2], [3]])
 def test_by_input_who_is_held_against_whom_is_as_a_list_has_it(reported: list[list[int]]) -> None:
-    """At one content: what each says most, and what it says besides."""
+    """At one content: the most frequent output of each, and its other outputs."""
     found = matched(*([CheckedRecord(off(each, 1.0 * each), IN) for each in own] for own in reported), by_input=True)
     begins = [sum(map(len, reported[:worker])) for worker in range(len(reported))]
     most = [min(own, key=lambda each, own=own: (-own.count(each), each)) for own in reported]  # type: ignore[misc]
@@ -692,10 +692,10 @@ GIVEN = _reader.CHECKED_POSITION
     ("each", "flags", "first_step", "worn", "class_"),
     [
         (1, 0, 5, (False, False), Class.DIVERGED),
-        (1, 0, 5, (True, False), Class.DIVERGED),  # one that was counted is the same one, whatever has left
+        (1, 0, 5, (True, False), Class.DIVERGED),  # a counted one is the same one, even if others are evicted
         (1, GIVEN, 5, (True, False), Class.REPEATS),
         (1, GIVEN, 5, (False, True), Class.REPEATS),
-        (1, GIVEN, 4, (True, True), Class.DIVERGED),  # it is not what they said first
+        (1, GIVEN, 4, (True, True), Class.DIVERGED),  # it is not their first output
         (2, GIVEN, 5, (False, False), Class.DIVERGED),
         (2, GIVEN, 5, (True, False), Class.REPEATS),
         (2, GIVEN, 4, (True, False), Class.DIVERGED),

@@ -1,4 +1,4 @@
-"""By input: whoever computes the same in another order is within, and whatever else differs is not."""
+"""By input: another order of addition is within; any other difference is not."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def matched(*workers: Sequence[CheckedRecord]) -> Matched:
 
 
 def by_content(*workers: Sequence[CheckedRecord]) -> dict[int, MatchRow]:
-    """What is not equal, by the content that it is said of."""
+    """The unequal rows, by content."""
     contents = [each.ticks for records_ in workers for each in records_]
     return {contents[row.members[0].number]: row for row in matched(*workers).rows}
 
 
 def apart(*workers: Sequence[CheckedRecord]) -> dict[int, tuple[int, list[int]]]:
-    """By content who diverges, and from whom."""
+    """The diverging workers by content, and the worker that they are compared with."""
     return {
         content: (
             row.members[row.against].worker,
@@ -60,7 +60,7 @@ def test_who_is_apart_by_rounding_at_three_contents_is_of_another_class(contents
 
 
 def test_couples_that_are_beside_each_other_at_many_contents_leave_room_for_the_others_of_the_site() -> None:
-    contents, each = 50, 21  # 82 couples of those who are as usual, 50 times: more than the 4,096 that are looked at
+    contents, each = 50, 21  # 82 couples with usual outputs, 50 times: more than the limit of 4,096
     found = matched(*(records_of(always(what, contents)) for what in (USUAL, OTHER, THIRD) for _ in range(each)))
     assert classes(found) == {"WITHIN": 2 * each * contents, "IDENTICAL": (each - 1) * contents}
 
@@ -102,7 +102,7 @@ def test_of_more_contexts_than_are_looked_at_those_that_are_tell_for_the_others(
 
 @pytest.mark.parametrize("contents", [2, 5, 8, 20])
 def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_class(contents: int) -> None:
-    """So are those of whom one has a weight with a flipped bit."""
+    """A weight with a flipped bit gives such outputs."""
 
     def of(output: int, by: float) -> list[CheckedRecord]:
         sketch = (0.0, by, *(0.0,) * 14)
@@ -114,7 +114,7 @@ def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_cla
 
 
 def test_who_is_apart_now_in_one_place_and_now_in_another_or_in_none_is_of_another_class() -> None:
-    """A sketch does not show all that rounding makes of a long tensor."""
+    """A sketch does not show all effects of rounding on a long tensor."""
     places = [*([0.0] * 16 for _ in range(3)), [1e-8, *[0.0] * 15], [0.0, 1e-8, *[0.0] * 14]]
     one = [CheckedRecord(Tensor(2 * n), (Tensor(1000 + n),)) for n in range(5)]
     other = [CheckedRecord(Tensor(2 * n + 1, 1.0, tuple(each)), (Tensor(1000 + n),)) for n, each in enumerate(places)]
@@ -138,7 +138,7 @@ def test_where_more_is_further_apart_nothing_is_rounding() -> None:
 
 @pytest.mark.parametrize("damaged", range(4))
 def test_who_differs_later_is_of_the_class_of_those_who_said_the_same_before(damaged: int) -> None:
-    """He alone has too little in common with the others for anybody to know."""
+    """Alone, it has too little in common with the others for a decision."""
     workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
     workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
     assert {content: who for content, (_, who) in apart(*workers).items()} == {key: [damaged] for key in range(5, 9)}
@@ -221,12 +221,12 @@ ORDERS = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 3}
 
 
 def rounded(one: int, other: int) -> bool:
-    """Whether two are no further apart than by rounding."""
+    """Whether two differ at most by rounding."""
     return one == other or FAR not in (one, other)
 
 
 def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
-    """The rule, once more: at how many contents two are apart as those of two classes are."""
+    """The rule again: the number of contents at which two differ like two classes."""
     both = {n: (one[n], other[n]) for n in one.keys() & other.keys()}
     equal = sum(a == b for a, b in both.values())
     odd = sum(not rounded(a, b) for a, b in both.values())
@@ -243,7 +243,7 @@ def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
 
 
 def of_two(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    """Whether it says that two are of two classes."""
+    """Whether the rule puts two into two classes."""
     return contents_of(one, other) >= 3
 
 
@@ -268,7 +268,7 @@ def test_in_which_order_contents_come_does_not_matter(workers: list[dict[int, in
 def test_what_is_wrong_stays_found_when_a_healthy_worker_comes(
     others: list[dict[int, int]], order: int, content: int
 ) -> None:
-    """One that is far off differs from whoever is beside it, whoever comes."""
+    """One that is far off differs from its neighbours, whichever worker is added."""
     wrong = always(USUAL, 12) | {content: FAR}
     workers = [*others, always(USUAL, 12), wrong]
     before = apart(*map(records_of, workers))
@@ -290,7 +290,7 @@ def test_the_classes_of_two_prints_do_not_depend_on_who_else_is_there(workers: l
 
 @pytest.mark.parametrize(("error", "rounded_"), [(2.0**-23, 2), (2.0**-23 + 2.0**-40, 0)])
 def test_an_error_as_large_as_rounding_makes_it_is_rounding(error: float, rounded_: int) -> None:
-    """Of one float32, of which nothing is added up: half a unit for each of the two, and no more."""
+    """For a single float32, without any addition: half a unit for each of the two, and no more."""
     one, other = (
         CheckedRecord(Tensor(n, 1.0, (by, *(0.0,) * 15), 1), (Tensor(7, elements=1),), extents=(1, 1))
         for n, by in enumerate((0.0, error))

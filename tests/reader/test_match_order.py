@@ -1,4 +1,4 @@
-"""In which order what stands side by side was executed: clocks of several workers are in no order with each other."""
+"""The order of execution of compared rows: clocks of different workers have no order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place = tuple[int, int]  # a step and a site
 
 
 def later(records: Sequence[CheckedRecord], ticks: int) -> list[CheckedRecord]:
-    """By another clock."""
+    """The records by another clock."""
     return [replace(each, ticks=each.ticks + ticks) for each in records]
 
 
@@ -33,14 +33,14 @@ def matched(workers: Sequence[Sequence[CheckedRecord]], *, by_input: bool = Fals
 
 
 def rows(workers: Sequence[Sequence[CheckedRecord]], *, by_input: bool = False) -> list[Place]:
-    """Where the rows stand, in their order."""
+    """The places of the rows, in order."""
     everything = [each for reported in workers for each in reported]
     found = [everything[row.members[0].number] for row in matched(workers, by_input=by_input).rows]
     return [(each.step, each.site) for each in found]
 
 
 def executed(places: Sequence[Place], worker: int) -> list[CheckedRecord]:
-    """These, in this order; all that each worker says is another thing."""
+    """Records at these places, in this order; all outputs of a worker are its own."""
     return [
         CheckedRecord(off(10 * n + worker, 1.0 + worker), (Tensor(100 * step + site),), step=step, site=site, ticks=n)
         for n, (step, site) in enumerate(places, start=1)
@@ -104,7 +104,7 @@ all_records = st.lists(
 def test_where_two_contradict_each_other_who_does_not_is_no_earlier(
     steps: int, one: list[int], other: list[int]
 ) -> None:
-    """What these do behind a row, in any order, the third one lacks."""
+    """The third one lacks what these do after a row, in any order."""
     first = [(step, 9) for step in range(1, steps + 1)]
     both = [
         [place for step in range(1, steps + 1) for place in ((step, 9), *((step, n) for n in mine))]
@@ -129,7 +129,7 @@ def test_when_each_was_recorded_changes_nothing(
 
 
 def summary(found: Matched) -> Any:
-    """All but when it was."""
+    """Everything except the times."""
     return [[row.class_, row.before, row.members] for row in found.rows], found.sites, found.workers, found.steps
 
 

@@ -1,4 +1,4 @@
-"""The reader's C without memory: each allocation in turn fails. It says so, keeps nothing and goes on as before."""
+"""The reader's C code without memory: each allocation fails in turn, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_each_allocation_may_fail_and_no_block_is_kept(compiled: Compile, use: s
     found = told(compiled, use)
     assert found["same"]
     assert found["failures"] >= least
-    assert found["without_memory"] >= least - 8  # to grow a window early is optional
+    assert found["without_memory"] >= least - 8  # growing a window early is optional
     assert found["blocks_kept"] == 0
     assert found["opened_kept"] == 0
     assert found["python_bytes_each"] < 32

@@ -1,4 +1,4 @@
-"""Which of the fingerprints that are unlike wait to be looked at, where rounding may explain them."""
+"""Unlike fingerprints that wait to be judged, because rounding may explain them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from checked_record import CheckedRecord, Tensor
 from brickd.shm import _reader
 
 MiB = 1 << 20
-INT64 = 5  # whole numbers are never rounded
+INT64 = 5  # integers are never rounded
 SITES = array("Q", range(1, 1_001))
 BY_ROUNDING = pytest.mark.parametrize("what", [pytest.param(BIT, id="once"), pytest.param(OTHER, id="spread")])
 
 
 def say(fingerprints: _reader.Fingerprints, records: Sequence[CheckedRecord]) -> None:
-    """Nothing that waits is taken."""
+    """Add records; take none that waits."""
     fingerprints.add(0, 0, 0, SITES, SITES, b"".join(each.slots() for each in records), True)
 
 
 def unlike(content: int, what: int, site: int = 1) -> list[CheckedRecord]:
-    """The same twice, of which the second is unlike."""
+    """Two fingerprints of a content, of which the second is unlike."""
     return [CheckedRecord(tensor(content, each), (Tensor(1_000 + content),), site=site) for each in (USUAL, what)]
 
 
@@ -41,7 +41,7 @@ def test_a_site_at_which_much_is_rounded_hides_no_other_one(what: int) -> None:
 
 @BY_ROUNDING
 def test_who_waits_and_has_left_gives_way_to_the_next(what: int) -> None:
-    fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # as little as there can be
+    fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # the minimum
     for turn in range(8):
         say(fingerprints, unlike(2 * turn, what))
         filling = range(10_000 + 1_000 * turn, 10_000 + 1_000 * turn + 1_000)
