@@ -329,13 +329,13 @@ def test_what_is_no_plain_file_is_quarantined_and_nobody_waits(shared: Shared) -
         sparse.truncate(2**60)
     wanted = {
         "link": "cannot be opened",
-        "fifo": "not a regular file",
+        "fifo": "expected a regular file",
         "folder": "cannot be opened",
         "sparse": "its header says",
     }
     if os.geteuid() == 0:
         os.mknod(SHM / f"{shared.prefix}device", 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
-        wanted["device"] = "not a regular file"
+        wanted["device"] = "expected a regular file"
     for kind, why in wanted.items():
         assert why in logged_since(shared, f"{shared.prefix}{kind}", before), kind
     shared.goes_on()

@@ -119,7 +119,7 @@ def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, 
         lives, shared, other = names
         assert (lives, shared.partition("~")[0], other) == ("m/2", "m/2", "m/3")
         refused = brickd("prune", "m/2")
-        assert (refused.returncode, refused.stderr.count("no ended worker m/2: it is live")) == (4, 1)
+        assert (refused.returncode, refused.stderr.count("m/2 is live, expected a worker that ended or died")) == (4, 1)
         assert brickd("prune", "m/7").returncode == 4
         assert brickd("prune", "--refused", shared).returncode == 2
         if asked == "nobody":  # it counts what is in the checkpoint, which a daemon writes regularly

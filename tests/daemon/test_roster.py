@@ -33,7 +33,10 @@ def test_there_are_only_so_many_places(prefix: str) -> None:
         loop.tick(0)
         assert len(loop.roster.attached) == PLACES
         reasons = {each.refused.reason for each in loop.directory.quarantined.values()}
-        assert (len(loop.directory.quarantined), reasons) == (3, {"not drained: the limit of 8 workers is reached"})
+        assert (len(loop.directory.quarantined), reasons) == (
+            3,
+            {"not drained: the limit of 8 workers is reached (raise ulimit -n)"},
+        )
     finally:
         loop.end(SECOND)
 

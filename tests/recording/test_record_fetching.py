@@ -200,7 +200,7 @@ def test_a_daemon_that_is_killed_while_a_file_comes_loses_nothing_and_the_next_o
         daemon.kill()
         words = process.communicate()[1].decode()
     assert process.returncode == 2
-    assert f"ended while it answered: the recording stays in {path}" in words
+    assert f"ended while it answered (start one: brickd up): the recording stays in {path}" in words
     assert list(elsewhere.iterdir()) == []
     with running():
         fetched(path, elsewhere / "run.brick")
