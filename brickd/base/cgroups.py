@@ -1,7 +1,8 @@
-"""The limits of control groups: memory (versions 1 and 2), processor time (version 2).
+"""The limits of control groups: memory and processor time (versions 1 and 2).
 
-Owns: which memory limit leaves the least room, how long processor limits have throttled a process. Must not know: who
-asks, how much room is enough. Invariant: a limit applies to all groups below it, so each group above is read, too.
+Owns: which memory limit leaves the least room, how many processors a process may use at a time, how long processor
+limits have throttled it. Must not know: who asks, how much room is enough. Invariant: a limit applies to all groups
+below it, so each group above is read, too.
 """
 
 from __future__ import annotations
@@ -61,19 +62,43 @@ def room(pid: int, root: Path = Path("/")) -> Room | None:
 
 def throttled_ns(pid: int, root: Path = Path("/")) -> int | None:
     """The time that the groups of a process were throttled so far, added up; None: unknown."""
-    top = root / _V2[0]
-    lines = (line.split(":", 2) for line in (read(root / "proc" / str(pid) / "cgroup") or "").splitlines())
-    inner = next((line[2] for line in lines if len(line) == 3 and line[0] == "0"), None)
-    if inner is None:
-        return None
-    folder, found = top / inner.strip("/"), []
-    for group in (folder, *folder.parents):
+    found = []
+    for group in _cpu_groups(pid, root):
         stat = read(group / "cpu.stat") or ""
-        if any(line.startswith("throttled_usec ") for line in stat.splitlines()):
-            found.append(1_000 * _line(stat, "throttled_usec"))
-        if group == top:
-            break
+        for word, ns in (("throttled_usec", 1_000), ("throttled_time", 1)):  # version 2, version 1
+            if any(line.startswith(f"{word} ") for line in stat.splitlines()):
+                found.append(ns * _line(stat, word))
     return sum(found) if found else None
+
+
+def processors(pid: int, root: Path = Path("/")) -> float | None:
+    """How many processors the groups of a process let it use on average; None: no limit."""
+    found = []
+    for group in _cpu_groups(pid, root):
+        words = (read(group / "cpu.max") or "").split()
+        if not words:
+            words = [(read(group / f"cpu.cfs_{what}_us") or "").strip() for what in ("quota", "period")]
+        quota, period = words if len(words) == 2 else ("", "")
+        if quota.isdecimal() and period.isdecimal() and int(period):
+            found.append(int(quota) / int(period))
+    return min(found, default=None)
+
+
+def _cpu_groups(pid: int, root: Path) -> Iterator[Path]:
+    """Yield the folders of the groups that limit the processor time of a process, and of all above them."""
+    for line in (read(root / "proc" / str(pid) / "cgroup") or "").splitlines():
+        hierarchy, controllers, inner = (*line.split(":", 2), "", "")[:3]
+        if hierarchy == "0":
+            top = root / _V2[0]
+        elif "cpu" in controllers.split(","):
+            top = root / "sys/fs/cgroup/cpu"
+        else:
+            continue
+        folder = top / inner.strip("/")
+        for group in (folder, *folder.parents):
+            yield group
+            if group == top:
+                break
 
 
 def _above(line: str, root: Path) -> Iterator[Limit]:

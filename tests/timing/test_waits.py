@@ -18,7 +18,7 @@ from slots import Fleet, Made, slow
 from brickd.analysis.timing.findings import About, StragglerVerdict
 from brickd.analysis.timing.stragglers import judge
 from brickd.analysis.timing.worker_series import Host, SlotLook, look
-from brickd.base.cgroups import throttled_ns
+from brickd.base.cgroups import processors, throttled_ns
 from brickd.base.cpu_sharing import CpuSharing, Sharing, only_cpu
 from brickd.base.thresholds import Thresholds
 from brickd.daemon.process_usage import Scheduled, scheduled
@@ -246,8 +246,42 @@ def test_the_throttling_of_a_group_and_of_those_above_it_is_added_up(tmp_path: P
     (group.parent.parent / "cpu.stat").write_text("usage_usec 9\n")
     assert throttled_ns(7, tmp_path) == 1_520_000
     assert throttled_ns(8, tmp_path) is None
-    (tmp_path / "proc/7/cgroup").write_text("3:cpu:/a/b\n")
-    assert throttled_ns(7, tmp_path) is None, "that is version 1"
+
+
+def test_the_throttling_of_version_1_is_that_of_the_controller_of_processor_time(tmp_path: Path) -> None:
+    group = tmp_path / "sys/fs/cgroup/cpu/a"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/cgroup").write_text("3:cpuset:/x\n2:cpu,cpuacct:/a\n0::/\n")
+    assert throttled_ns(7, tmp_path) is None
+    (group / "cpu.stat").write_text("nr_throttled 2\nthrottled_time 1500\n")
+    assert throttled_ns(7, tmp_path) == 1_500
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, None),
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu.max": "150000 100000"}, 1.5),
+        ({"cpu.max": "400000 100000", "a/cpu.max": "200000 100000"}, 2.0),
+        ({"cpu.max": "50000 100000", "a/cpu.max": "max 100000"}, 0.5),
+        ({"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"}, None),
+        ({"cpu/a/cpu.cfs_quota_us": "300000", "cpu/a/cpu.cfs_period_us": "100000"}, 3.0),
+        ({"cpu.max": "1 0"}, None),
+        ({"cpu.max": "nonsense"}, None),
+    ],
+)
+def test_the_processors_that_a_process_may_use_are_the_fewest_that_a_group_allows(
+    tmp_path: Path, files: dict[str, str], limit: float | None
+) -> None:
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/cgroup").write_text("2:cpu,cpuacct:/a\n0::/a\n")
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert processors(7, tmp_path) == limit
 
 
 # ---- fleets without comparable workers
