@@ -1,24 +1,27 @@
 """The verb `calibrate`.
 
 Owns: the options that replace a measurement, the screen of peaks. Must not know: how a peak is measured, the form of
-the file. Invariants: the known peaks stay until everything is measured; given values are shown as given.
+the file. Invariants: the known peaks stay until everything is measured, and if the results contradict each other; given
+values are shown as given, lower bounds as lower bounds.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
 from brickd.analysis.roofline import peaks
-from brickd.analysis.roofline.peaks import ANY, MEMORY, Bandwidth, Device, Skipped
+from brickd.analysis.roofline.peaks import ANY, MEMORY, Bandwidth, Device, Kept, Skipped
 from brickd.base import escape, units
+from brickd.base.machine import here
 from brickd.base.paths import runtime
 from brickd.base.timestamps import rfc3339
-from brickd.cli import progress
+from brickd.cli import peak_words, progress
 from brickd.cli import table as tables
 from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.table import Column
@@ -28,8 +31,9 @@ _COLUMNS = (
     Column("DEVICE"),
     Column("PEAK OF"),
     Column("RATE", "right"),
-    Column("WORKING SET", "right", spare=1),
-    Column("SOURCE", spare=2),
+    Column("UNDISTURBED", "right", spare=1),
+    Column("WORKING SET", "right", spare=2),
+    Column("SOURCE"),
 )
 
 
@@ -48,20 +52,25 @@ class Rate(click.ParamType[float]):
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Measure for a few seconds only, less exactly.")
+@click.option("--replace", is_flag=True, help="Replace higher results of earlier measurements, too.")
 @click.option("--peak-flops", type=Rate(), metavar="N", help="The FLOP/s of a device, from its data sheet.")
 @click.option("--bandwidth", type=Rate(), metavar="N", help="The bytes per second of the memory of that device.")
 @click.option("--device", metavar="NAME", help="The name of that device.  [default: given]")
 @output_options
-def calibrate(quick: bool, peak_flops: float | None, bandwidth: float | None, device: str | None, output: str) -> None:
+def calibrate(
+    quick: bool, replace: bool, peak_flops: float | None, bandwidth: float | None, device: str | None, output: str
+) -> None:
     """Measure the peak performance of this machine.
 
-    Measures operations and bytes per second of one core and of all cores. With torch, it also measures a GPU. Saves the
-    results for "brickd roofline". Takes less than half a minute. With --peak-flops and --bandwidth, it measures nothing
-    and saves the values that you give.
+    Measures operations and bytes per second of one core and of all cores. With torch, it also measures a GPU. A result
+    is the best of many short rounds. If other work disturbed all of them, the result is shown as a lower bound. Saves
+    the results for "brickd roofline", and keeps higher ones of earlier measurements, except with --replace. Takes less
+    than half a minute. With --peak-flops and --bandwidth, it measures nothing and saves the values that you give.
 
     \b
     Examples:
       brickd calibrate
+      brickd calibrate --replace
       brickd calibrate --device H100 --peak-flops 9.89e14 --bandwidth 3.35e12
     """  # noqa: D301
     giving = peak_flops is not None and bandwidth is not None
@@ -69,28 +78,32 @@ def calibrate(quick: bool, peak_flops: float | None, bandwidth: float | None, de
         raise click.UsageError("expected both --peak-flops and --bandwidth, or neither of them and no --device")
     if giving and quick:
         raise click.UsageError("--quick contradicts --peak-flops: give one of them")
+    if giving and replace:
+        raise click.UsageError("--replace contradicts --peak-flops: give one of them")
     if device == "":
         raise click.UsageError("--device is empty, expected a name")
     path = peaks.place(runtime())
     known = _known(path)
     peaks.may_save(path)
+    if not giving and not replace:
+        _require_this_machine(known)
     skipped: list[Skipped] = []
     if peak_flops is not None and bandwidth is not None:
         at = rfc3339(time.time_ns())
-        found = [
-            Device(device or "given", "given", at, None, None, None, {ANY: peak_flops}, (Bandwidth(MEMORY, bandwidth),))
-        ]
+        found = [Device(device or "given", "given", at, None, None, {ANY: peak_flops}, (Bandwidth(MEMORY, bandwidth),))]
     else:
         found, skipped = _measured(quick)
-    devices = peaks.beside(found, known)
+    devices, kept = peaks.merged(found, [each for each in known if each.source == "given"] if replace else known)
+    _refuse(devices)
     peaks.save(path, devices)
     document = {
         "schema_version": 1,
         "path": str(path),
         "devices": [each.document() for each in devices],
         "skipped": [each._asdict() for each in skipped],
+        "kept": [each._asdict() for each in kept],
     }
-    emit(document, output, table=lambda screen: _render(devices, skipped, screen), rows="devices")
+    emit(document, output, table=lambda screen: _render(devices, skipped, kept, screen), rows="devices")
 
 
 def _known(path: Path) -> Sequence[Device]:
@@ -99,6 +112,17 @@ def _known(path: Path) -> Sequence[Device]:
     except PeaksRefused as error:
         print_message(f"{error}; this measurement replaces it")
         return ()
+
+
+def _require_this_machine(known: Sequence[Device]) -> None:
+    """Raise a BrickdError if the known peaks are another machine's: nothing is compared with them."""
+    for device in known:
+        if device.source == "measured" and device.machine is not None and device.machine != here():
+            other, this = peak_words.machine(asdict(device.machine)), peak_words.machine(asdict(here()))
+            raise BrickdError(
+                f"the known peaks are those of another machine ({other}), this one is {this}: to replace them:"
+                " brickd calibrate --replace"
+            )
 
 
 def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
@@ -115,25 +139,49 @@ def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
     return found.devices, found.skipped
 
 
-def _render(devices: Sequence[Device], skipped: Sequence[Skipped], screen: Screen) -> list[str]:
+def _refuse(devices: Sequence[Device]) -> None:
+    """Raise a BrickdError if all cores together reached less than one core."""
+    from brickd.analysis.roofline.calibration import contradictions
+
+    if not (found := contradictions(devices)):
+        return
+    loads = [each.others_percent for each in devices if each.name == "machine" and each.under_load]
+    why = f"other work took {units.percent(loads[0])} of the processors" if loads else "not all cores ran at full speed"
+    then = "repeat it on a quieter machine" if loads else "repeat it"
+    raise BrickdError(f"the results contradict each other: {'; '.join(found)}: {why}; the known peaks stay: {then}")
+
+
+def _render(devices: Sequence[Device], skipped: Sequence[Skipped], kept: Sequence[Kept], screen: Screen) -> list[str]:
     lines = tables.lines(_COLUMNS, [row for device in devices for row in _rows(device)], screen.width)
     notes = [f"{device.name}: {device.by}; {_where(device)}" for device in devices if device.by is not None]
+    notes += [line for device in devices for line in peak_words.bounds(device.document())]
+    notes += [
+        f"{device}, {of}: {units.count(before)}/s of {at[:10]} is kept, this time it was {units.count(now)}/s"
+        for device, of, before, now, at in kept
+    ]
+    if kept:
+        notes.append("to replace what is kept: brickd calibrate --replace")
     notes += [f"{device.name}, {what}: not measured: {why}" for device in devices for what, why in device.skipped]
     notes += [f"{what}: not measured: {why}" for what, why in skipped]
-    return [*lines, *(escape.text(note, screen.width) for note in notes)]
+    return [*lines, *(line for note in notes for line in escape.wrapped(note, screen.width))]
 
 
 def _rows(device: Device) -> Iterator[list[str]]:
-    for kind, rate in device.flops_per_second.items():
-        yield [device.name, kind, f"{units.count(rate)}FLOP/s", "", device.source]
-    for level, rate, size_bytes in device.bandwidths:
-        size = "" if size_bytes is None else units.size(size_bytes)
-        yield [device.name, level, f"{units.count(rate)}B/s", size, device.source]
+    sizes = {level: size_bytes for level, _, size_bytes in device.bandwidths}
+    for of, rate in device.rates.items():
+        unit = "B/s" if of in sizes else "FLOP/s"
+        evidence, size_bytes = device.evidence.get(of), sizes.get(of)
+        yield [
+            device.name,
+            of,
+            peak_words.at_least(f"{units.count(rate)}{unit}", bounded=device.is_bound(of)),
+            f"{evidence.undisturbed_rounds:,} of {evidence.rounds:,}" if evidence else "",
+            "" if size_bytes is None else units.size(size_bytes),
+            "lower bound" if device.is_bound(of) else device.source,
+        ]
 
 
 def _where(device: Device) -> str:
     assert device.machine is not None
-    where = f"{device.machine.cpu_model}, {units.plural(device.machine.cpus, 'processor')}, {device.at[:10]}"
-    if not device.beside_others:
-        return where
-    return f"{where}, next to other work that took {units.percent(device.others_percent)} of them: it can do more"
+    where = f"{peak_words.machine(asdict(device.machine))}, {device.at[:10]}"
+    return f"{where}{peak_words.load(device.document())}"

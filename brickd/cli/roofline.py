@@ -1,12 +1,14 @@
 """The verb `roofline`.
 
 Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is computed. Invariants:
-bricks that are cut off, unknown or above their roof are counted; a message says if the peaks are another machine's.
+bricks that are cut off, unknown or above their roof are counted; a message says if the peaks are another machine's,
+were measured under load, are only lower bounds, or are too low for what a brick did.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +21,7 @@ from brickd.analysis.roofline.roofline import chosen, document
 from brickd.base import escape, state_file, units
 from brickd.base.machine import here
 from brickd.base.paths import runtime
-from brickd.cli import roofline_svg, wording
+from brickd.cli import peak_words, roofline_svg, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options, print_message
@@ -32,12 +34,12 @@ _FIGURES = (
     Figure(Column("TOTAL", "right", spare=1), "total_ns", units.duration),
     Figure(Column("FLOP/S", "right", spare=3), "flops_per_second", units.count),
     Figure(Column("FLOP/BYTE", "right", spare=4), "flops_per_byte", lambda ratio: f"{ratio:.3g}"),
-    Figure(Column("ROOF", "right", spare=5), "roof_flops_per_second", units.count),
+    Figure(Column("ROOF", "right", spare=5), "roof", str),
     Figure(Column("LIMIT", spare=2), "limit", str),
-    Figure(Column("OF ROOF", "right", spare=6), "of_roof_percent", units.percent),
-    Figure(Column("OF PEAK", "right", spare=7), "of_peak_percent", units.percent),
+    Figure(Column("OF ROOF", "right", spare=6), "of_roof", str),
+    Figure(Column("OF PEAK", "right", spare=7), "of_peak", str),
     Figure(Column("DISTANCE", "right"), "distance", str),
-    Figure(Column("TO GAIN", "right"), "to_gain_ns", units.duration),
+    Figure(Column("TO GAIN", "right"), "to_gain", str),
 )
 _LACKING = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
 
@@ -67,7 +69,7 @@ def roofline(question: RooflineQuery, recordings: Sequence[str], svg: Path | Non
     totals = asked("bricks", bricks, recordings=recordings)
     device = chosen(peaks.load(peaks.place(runtime())), question)
     found = document(totals, device, question, here())
-    for line in _elsewhere(found):
+    for line in (*_elsewhere(found), *_too_low(found)):
         print_message(line)
     if svg is not None:
         _draw(svg, found)
@@ -87,9 +89,8 @@ def _elsewhere(found: dict[str, Any]) -> list[str]:
         return []
     lines = []
     if not found["device_is_here"]:
-        machine = device["machine"]
-        cpus = units.plural(machine["cpus"], "processor")
-        lines.append(f"the peaks are those of another machine, {machine['cpu_model']}, {cpus}: brickd calibrate")
+        machine = peak_words.machine(device["machine"])
+        lines.append(f"the peaks are those of another machine, {machine}: brickd calibrate --replace")
     if recording is not None and recording["host"] not in (None, os.uname().nodename):
         lines.append(f"this was recorded on {recording['host']}, and the peaks are not known to be those of it")
     return lines
@@ -101,41 +102,75 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
     entries, rest, unknown = found["bricks"], found["rest"], found["unknown"]
     if not entries and not unknown:
         return [wording.nothing(found)]
-    lines = [escape.text(_roof(found), screen.width)]
+    lines = escape.wrapped(_roof(found), screen.width)
     if entries:
-        shown = [
-            entry
-            | {"name": wording.brick(entry)}
-            | {"distance": "above" if entry["above_roof"] else units.percent(entry["distance_percent"])}
-            for entry in entries
-        ]
+        shown = [entry | _cells(entry, found["peak_bounded"]) for entry in entries]
         lines += tables.figures([*wording.brick_figures(found), *_FIGURES], shown, screen.width)
         lines += wording.bounds(entries, screen)
     if rest["bricks"]:
-        lines.append(f"…{units.count(rest['bricks'])} more: {units.duration(rest['to_gain_ns'])} to gain")
-    lines += [escape.text(line, screen.width) for line in (*_above(entries, found["device"]), *_unknown(unknown))]
-    return lines
+        to_gain = peak_words.at_least(units.duration(rest["to_gain_ns"]), rest["roof_bounded"])
+        lines.append(f"…{units.count(rest['bricks'])} more: {to_gain} to gain")
+    notes = (*peak_words.bounds(found["device"], (found["type"], found["level"])), *_above(found), *_unknown(unknown))
+    return [*lines, *(line for note in notes for line in escape.wrapped(note, screen.width))]
+
+
+def _cells(entry: dict[str, Any], peak_bounded: bool) -> dict[str, str]:
+    """The cells of an entry that a lower bound of its roof makes a bound, too."""
+    bounded, distance = entry["roof_bounded"], units.percent(entry["distance_percent"])
+    return {
+        "name": wording.brick(entry),
+        "roof": peak_words.at_least(units.count(entry["roof_flops_per_second"]), bounded),
+        "of_roof": peak_words.at_most(units.percent(entry["of_roof_percent"]), bounded),
+        "of_peak": peak_words.at_most(units.percent(entry["of_peak_percent"]), peak_bounded),
+        "distance": "above" if entry["above_roof"] else peak_words.at_least(distance, bounded),
+        "to_gain": peak_words.at_least(units.duration(entry["to_gain_ns"]), bounded),
+    }
 
 
 def _roof(found: dict[str, Any]) -> str:
-    device, peak, level = found["device"], found["peak_flops_per_second"], found["level"]
+    device, level = found["device"], found["level"]
     (rate,) = (each["bytes_per_second"] for each in device["bandwidths"] if each["level"] == level)
-    figures = f"{found['type']} {units.count(peak)}FLOP/s, {level} {units.count(rate)}B/s"
-    others = ", next to other work" if device["beside_others"] else ""
-    return f"{device['name']}: {figures}; {device['source']} {device['at'][:10]}{others}"
+    evidence = device["evidence"].get(level)
+    peak = peak_words.at_least(f"{units.count(found['peak_flops_per_second'])}FLOP/s", found["peak_bounded"])
+    bandwidth = peak_words.at_least(f"{units.count(rate)}B/s", evidence is not None and evidence["lower_bound"])
+    figures = f"{found['type']} {peak}, {level} {bandwidth}"
+    used = [device["evidence"][of]["at"] for of in (found["type"], level) if of in device["evidence"]]
+    at = min(used, default=device["at"])[:10]
+    return f"{device['name']}: {figures}; {device['source']} {at}{peak_words.load(device, (found['type'], level))}"
 
 
-def _above(entries: Sequence[dict[str, Any]], device: dict[str, Any]) -> list[str]:
-    more = "it can do more than was measured next to other work" if device["beside_others"] else "another device"
-    above = [entry for entry in entries if entry["above_roof"]]
+def _too_low(found: dict[str, Any]) -> list[str]:
+    """That bricks did more than the peak allows, and the next command."""
+    above, device = found["above"], found["device"]
+    measure = "measure it again: brickd calibrate"
+    if device["source"] == "given":
+        measure = f"give it again: brickd calibrate --device {shlex.quote(device['name'])} --peak-flops N --bandwidth N"
     lines = []
-    for level, number in sorted(Counter(entry["served_by"] or "" for entry in above).items(), reverse=True):
-        bricks = units.plural(number, "brick is", "bricks are")
-        if level:
-            lines.append(f"{bricks} above this roof and below that of {level}, from where the bytes may have come")
-        else:
-            lines.append(f"{bricks} above every roof: operations or bytes are not as given, or {more}")
+    if above["peak"]:
+        bricks = units.plural(above["peak"], "brick", "bricks")
+        most = units.percent(above["most_of_peak_percent"])
+        peak = f"{units.count(found['peak_flops_per_second'])}FLOP/s"
+        where = "" if device["name"] != "core" else ", or more than one core computed (--device machine)"
+        lines.append(
+            f"{bricks} reached up to {most} of the peak of {device['name']}, {found['type']} {peak}: the peak is too"
+            f" low{where}, or the spans give too many operations; {measure}"
+        )
+    if above["every_roof"]:
+        bricks = units.plural(above["every_roof"], "brick is", "bricks are")
+        lines.append(
+            f"{bricks} above the bandwidth of every known level of {device['name']}: the bandwidth is too low, or the"
+            f" spans give too few bytes; {measure}"
+        )
     return lines
+
+
+def _above(found: dict[str, Any]) -> list[str]:
+    """Bricks of which the bytes may have come from a nearer level."""
+    return [
+        f"{units.plural(number, 'brick is', 'bricks are')} above this roof and below that of {level}, from where the"
+        " bytes may have come"
+        for level, number in sorted(found["above"]["served_by"].items())
+    ]
 
 
 def _unknown(unknown: Sequence[dict[str, Any]]) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from brickd.base import escape, units
+from brickd.cli import peak_words
 from brickd.cli import svg as drawing
 from brickd.cli.svg import Axis
 
@@ -41,13 +42,19 @@ def svg(document: Mapping[str, Any]) -> str:
     parts = [
         *drawing.opening(title, _WIDTH, _HEIGHT, _STYLE),
         drawing.text(_MARGIN, 28, title, "head"),
-        drawing.text(_WIDTH - _MARGIN, 28, f"peak {units.count(peak)}FLOP/s, {device['source']}", "quiet number"),
+        drawing.text(_WIDTH - _MARGIN, 28, _peak(document), "quiet number"),
         *_grid(across, height),
-        *_roofs(levels, document["level"], peak, across, height),
+        *_roofs(device, document["level"], peak, across, height),
         *_places(bricks, across, height),
     ]
     captions = (drawing.text(_MARGIN, _BOTTOM + 60 + 18 * i, line, "quiet") for i, line in enumerate(_notes(document)))
     return "\n".join([*parts, *captions, "</svg>", ""])
+
+
+def _peak(document: Mapping[str, Any]) -> str:
+    device, bounded = document["device"], document["peak_bounded"]
+    rate = peak_words.at_least(f"{units.count(document['peak_flops_per_second'])}FLOP/s", bounded)
+    return f"peak {rate}, {'lower bound' if bounded else device['source']}"
 
 
 def _grid(across: Axis, height: Axis) -> Iterator[str]:
@@ -70,14 +77,15 @@ def _power(decade: int) -> str:
     return f"{10.0**decade:g}" if decade < 0 else units.count(10**decade).replace(".0", "")
 
 
-def _roofs(levels: Sequence[Mapping[str, Any]], asked: str, peak: float, across: Axis, height: Axis) -> Iterator[str]:
-    for level in levels:
-        rate = level["bytes_per_second"]
+def _roofs(device: Mapping[str, Any], asked: str, peak: float, across: Axis, height: Axis) -> Iterator[str]:
+    for level in device["bandwidths"]:
+        rate, evidence = level["bytes_per_second"], device["evidence"].get(level["level"])
+        bandwidth = peak_words.at_least(f"{units.count(rate)}B/s", evidence is not None and evidence["lower_bound"])
         begin, ridge = max(10.0**across.first, 10.0**height.first / rate), peak / rate
         points = ((begin, begin * rate), (ridge, peak), (10.0**across.last, peak))
         line = " L".join(f"{across.place(x)} {height.place(y)}" for x, y in points)
         kind = "roof asked" if level["level"] == asked else "roof"
-        yield drawing.titled(f'<path class="{kind}" d="M{line}"/>', f"{level['level']} {units.count(rate)}B/s")
+        yield drawing.titled(f'<path class="{kind}" d="M{line}"/>', f"{level['level']} {bandwidth}")
         x, y = across.place(begin) + 6, height.place(begin * rate) - 8
         yield drawing.text(x, y, level["level"], "quiet")
 
@@ -97,9 +105,10 @@ def _places(bricks: Sequence[Mapping[str, Any]], across: Axis, height: Axis) -> 
 
 
 def _tooltip(brick: Mapping[str, Any]) -> str:
+    of_roof = peak_words.at_most(units.percent(brick["of_roof_percent"]), brick["roof_bounded"])
     return (
         f"{brick['name']}: {units.count(brick['flops_per_second'])}FLOP/s, {brick['flops_per_byte']:.3g} FLOP/byte, "
-        f"{units.percent(brick['of_roof_percent'])} of the roof ({brick['limit']}), {units.duration(brick['total_ns'])}"
+        f"{of_roof} of the roof ({brick['limit']}), {units.duration(brick['total_ns'])}"
     )
 
 

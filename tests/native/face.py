@@ -73,12 +73,17 @@ def watched() -> None:
 
 
 def peaks() -> None:
-    """Use buffers of any size, valid and invalid."""
+    """Use buffers of any size, valid and invalid, and multiply-adds of all kinds."""
     with mmap.mmap(-1, 1 << 16) as buffer, memoryview(buffer) as whole:
         for size in (0, 1, 255, 256, 512, 1 << 16):
             for begin in (0, 1, 64):
-                with whole[begin : begin + size] as part, contextlib.suppress(ValueError):
-                    _peaks.reads(part, 1000)
+                with whole[begin : begin + size] as part:
+                    for offset in (0, size - 256, 1 << 20):
+                        with contextlib.suppress(ValueError):
+                            _peaks.reads(part, offset, 0)
+    for name in _peaks.sets():
+        for size in (4, 8):
+            _peaks.madds(name, size, 0)
 
 
 totals()

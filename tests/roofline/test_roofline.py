@@ -21,11 +21,12 @@ from running import running
 from test_record import recording
 from verbs import brickd, document, sheet, started
 
-from brickd.analysis.roofline.peaks import Bandwidth, Device, save
+from brickd.analysis.roofline.peaks import Bandwidth, Device, Evidence, save
 from brickd.analysis.roofline.roofline import Roof, chosen, place, roof_of
 from brickd.analysis.roofline.roofline import document as roofline_document
-from brickd.base.machine import Machine
+from brickd.base.machine import Machine, here
 from brickd.base.paths import runtime
+from brickd.base.state_file import framed
 from brickd.cli import roofline_svg
 from brickd.cli.roofline import _elsewhere as elsewhere
 from brickd.errors import BrickdError
@@ -39,9 +40,16 @@ DEVICE = Device(
     "2026-01-01T00:00:00.000Z",
     "a library",
     HERE,
-    0.0,
     {"float32": 1e11, "float64": 5e10},
     LEVELS,
+    evidence={
+        of: Evidence("2026-01-01T00:00:00.000Z", 0.0, 10, 10, rate)
+        for of, rate in {
+            "float32": 1e11,
+            "float64": 5e10,
+            **{each.level: each.bytes_per_second for each in LEVELS},
+        }.items()
+    },
 )
 PEAKS = ("calibrate", "--device", "machine", "--peak-flops", "1e11", "--bandwidth", "1e10")
 
@@ -160,6 +168,61 @@ def test_what_is_above_the_roof_is_said_to_be_and_not_cut_to_it() -> None:
     assert (wrong["above_roof"], wrong["served_by"], wrong["limit"]) == (True, None, "compute")
 
 
+def test_bricks_above_the_peak_and_above_every_level_are_counted_also_where_they_are_cut_off() -> None:
+    bricks = [
+        brick("below", flops=10, bytes=10),
+        brick("cached", flops=8_000, bytes=16_000),
+        brick("bytes", flops=8_000, bytes=4),  # 8e9 FLOP/s at 2,000 FLOP/byte: below the peak
+        brick("peak", flops=10**6, bytes=10),
+        brick("most", flops=9 * 10**5, bytes=10),
+    ]
+    few = replace(DEVICE, source="given", bandwidths=(Bandwidth("memory", 1.0),), evidence={})
+    for top in (None, 1):
+        assert answered(*bricks, question=RooflineQuery(top=top))["above"] == {
+            "peak": 2, "most_of_peak_percent": 1000, "every_roof": 0, "served_by": {"L2": 1},
+        }  # fmt: skip
+        assert answered(*bricks, question=RooflineQuery(top=top), device=few)["above"]["every_roof"] == 3
+    assert answered(bricks[0])["above"] == {
+        "peak": 0, "most_of_peak_percent": None, "every_roof": 0, "served_by": {},
+    }  # fmt: skip
+
+
+def bounded(*of: str) -> Device:
+    """The device, of which only lower bounds of these are known."""
+    without = Evidence("2025-05-05T00:00:00.000Z", 40.0, 12, disturbed_by={"waited": 12})
+    return replace(DEVICE, evidence={**DEVICE.evidence, **dict.fromkeys(of, without)})
+
+
+@pytest.mark.parametrize(
+    ("of", "peak_bounded", "roofs_bounded"),
+    [
+        ((), False, [False, False]),
+        (("float32",), True, [True, False]),
+        (("memory",), False, [False, True]),
+        (("L1", "float64"), False, [False, False]),
+    ],
+)
+def test_a_roof_that_is_only_a_lower_bound_is_marked_where_it_limits(
+    of: tuple[str, ...], peak_bounded: bool, roofs_bounded: list[bool]
+) -> None:
+    found = answered(brick("compute", flops=2_000, bytes=1), brick("memory", flops=10, bytes=100), device=bounded(*of))
+    by_name = {entry["name"]: entry["roof_bounded"] for entry in found["bricks"]}
+    assert [by_name["compute"], by_name["memory"]] == roofs_bounded
+    assert found["peak_bounded"] is peak_bounded
+    top = answered(brick("compute", flops=2_000, bytes=1), device=bounded(*of), question=RooflineQuery(top=1))
+    assert top["rest"]["roof_bounded"] is False
+    cut = answered(
+        brick("compute", flops=2_000, bytes=1),
+        brick("c", flops=1_000, bytes=1),
+        device=bounded(*of),
+        question=RooflineQuery(top=1),
+    )
+    assert cut["rest"]["roof_bounded"] is roofs_bounded[0]
+    texts = "".join(ElementTree.fromstring(roofline_svg.svg(found)).itertext())
+    assert ("peak ≥ 100GFLOP/s, lower bound" in texts) is peak_bounded
+    assert ("memory ≥ 10.0GB/s" in texts) is ("memory" in of)
+
+
 def test_a_level_and_a_type_that_are_asked_for_are_those_of_the_roof() -> None:
     asked = RooflineQuery(level="L2", type="float64")
     (found,) = answered(brick(flops=2_000, bytes=8_000), question=asked)["bricks"]
@@ -191,7 +254,7 @@ def test_whatever_a_device_and_bricks_may_have_can_be_told_and_drawn(
     peak: float, bandwidths: list[float], reported: list[tuple[float, int, int]]
 ) -> None:
     levels = tuple(Bandwidth(f"L{n}", rate) for n, rate in enumerate(bandwidths))
-    device = replace(DEVICE, flops_per_second={"float32": peak}, bandwidths=levels)
+    device = replace(DEVICE, source="given", flops_per_second={"float32": peak}, bandwidths=levels, evidence={})
     bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(reported)]
     found = answered(*bricks, question=RooflineQuery(level="L0"), device=device)
     assert len(found["bricks"]) == len(bricks)
@@ -288,7 +351,6 @@ def test_bricks_stand_by_what_is_to_gain_and_unknown_ones_are_counted(worker: St
     ]
     assert "above" in screen[4]
     assert screen[5:] == [
-        "1 brick is above every roof: operations or bytes are not as given, or another device",
         "3 bricks are unknown, and in no order: 1 without bytes; 1 without operations; 1 without operations and bytes",
     ]
 
@@ -437,12 +499,74 @@ def test_a_recording_of_another_host_is_said_to_be_that() -> None:
     assert elsewhere(found | {"recording": {"host": None}}) == []
 
 
+def low(name: str) -> Device:
+    """A device of this machine with a low peak."""
+    evidence = {of: each for of, each in DEVICE.evidence.items() if of != "float64"}
+    evidence["float32"] = replace(evidence["float32"], undisturbed_per_second=5e9)
+    return replace(DEVICE, name=name, machine=here(), flops_per_second={"float32": 5e9}, evidence=evidence)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",), ("-o", "csv"), ("--top", "1")])
+def test_a_brick_above_the_peak_is_never_shown_silently(worker: Start, prefix: str, arguments: tuple[str, ...]) -> None:
+    started(worker, COMPUTING)
+    save(runtime().state / "peaks", [low("machine")])
+    found = brickd("roofline", *arguments)
+    assert found.returncode == 0
+    assert found.stderr == (
+        "brickd: 2 bricks reached up to 400 % of the peak of machine, float32 5.0GFLOP/s: the peak is too low, or the"
+        " spans give too many operations; measure it again: brickd calibrate\n"
+    )
+
+
+def test_what_is_too_low_is_named_with_the_command_that_helps(worker: Start) -> None:
+    started(worker, COMPUTING)
+    save(runtime().state / "peaks", [low("core")])
+    assert "or more than one core computed (--device machine)" in brickd("roofline", "--device", "core").stderr
+    brickd("calibrate", "--device", "a b", "--peak-flops", "1e11", "--bandwidth", "1e9")
+    assert brickd("roofline", "--device", "a b").stderr == (
+        "brickd: 2 bricks are above the bandwidth of every known level of a b: the bandwidth is too low, or the spans"
+        " give too few bytes; give it again: brickd calibrate --device 'a b' --peak-flops N --bandwidth N\n"
+    )
+
+
+def test_peaks_that_are_lower_bounds_or_were_measured_under_load_are_shown_as_that(worker: Start) -> None:
+    started(worker, COMPUTING)
+    save(runtime().state / "peaks", [replace(bounded("float32", "L1"), machine=here())])
+    lines = brickd("roofline", COLUMNS="200").stdout.splitlines()
+    assert lines[0] == (
+        "machine: float32 ≥ 100GFLOP/s, memory 10.0GB/s; measured 2025-05-05, under load: other work took 40 % of the"
+        " processors"
+    )
+    assert "≥ 100G  compute   ≤ 20 %   ≤ 20 %    ≥ 80 %  ≥ 800 µs" in lines[2]
+    assert "5.0G  memory      80 %  ≤ 4.0 %      20 %    200 µs" in lines[3]
+    assert lines[5:7] == [
+        "machine, float32: a lower bound: none of 12 rounds was undisturbed: 12 waited for a processor",
+        "to measure lower bounds again, with less other work: brickd calibrate",
+    ]
+    lines = brickd("roofline", "--type", "float64", COLUMNS="200").stdout.splitlines()
+    assert lines[0] == "machine: float64 50.0GFLOP/s, memory 10.0GB/s; measured 2026-01-01"
+    assert not any("lower bound" in line for line in lines)
+
+
+def test_peaks_of_a_file_without_evidence_are_lower_bounds(worker: Start) -> None:
+    started(worker, COMPUTING)
+    device = replace(DEVICE, machine=here()).document()
+    del device["evidence"]
+    path = runtime().state / "peaks"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [device | {"others_percent": None}]}).encode()]))
+    lines = brickd("roofline", COLUMNS="200").stdout.splitlines()
+    assert lines[0].endswith("; measured 2026-01-01, load not known")
+    assert "machine, memory: a lower bound: an earlier brickd measured it, which did not check for other work" in lines
+
+
 def test_peaks_of_another_machine_are_said_to_be_that(worker: Start) -> None:
     started(worker, COMPUTING)
     save(runtime().state / "peaks", [DEVICE])
     found = brickd("roofline")
     assert found.returncode == 0
     assert (
-        found.stderr == "brickd: the peaks are those of another machine, a processor, 2 processors: brickd calibrate\n"
+        found.stderr
+        == "brickd: the peaks are those of another machine, a processor, 2 processors: brickd calibrate --replace\n"
     )
     assert document("roofline")["device_is_here"] is False

@@ -1,32 +1,40 @@
-"""Every device of this machine measured, one after the other, each in a program of its own.
+"""Every device of this machine measured, one after the other, by a program for processors and one for GPUs.
 
-Owns: the devices to measure, how the programs' lines become devices. Must not know: how anything is measured, where it
-is kept, screens. Invariants: no two devices are measured at once; if a program ends early, the rest of its
-measurements are skipped, with how it ended.
+Owns: the devices to measure, their time, how the programs' lines become devices, which results contradict each other.
+Must not know: how anything is measured, where it is kept, screens. Invariants: no two devices are measured at once; if
+a program ends early or takes too long, the rest of its measurements are skipped, with the reason; all of it takes less
+than half a minute.
 """
 
 from __future__ import annotations
 
-import os
+import importlib.util
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import NamedTuple
 
-from brickd.analysis.roofline.measure import Begun, Flops, Line, Next, decode
-from brickd.analysis.roofline.peaks import Bandwidth, Device, Skipped
-from brickd.base.machine import here, read
+from brickd.analysis.roofline.measure import Begun, Flops, Line, Next, cores, decode
+from brickd.analysis.roofline.peaks import Bandwidth, Device, Evidence, Skipped
+from brickd.analysis.roofline.rounds import Rounds
+from brickd.base.machine import here
 from brickd.base.timestamps import rfc3339
 
-_WHAT = ("core", "machine", "gpu")
-# How many processors a BLAS is to use, where somebody said: that tells nothing of what the machine can.
-_LIMITS = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"}
+# When the measurement ends at the latest, in seconds from the start; a quiet machine needs a few. It leaves time to
+# start and to end programs, which takes long under load.
+_UNTIL_SECONDS = {"processors": 18.0, "gpus": 25.0}
+_QUICK_SECONDS = {"processors": 4.0, "gpus": 10.0}
+# How many undisturbed rounds of each figure are enough.
+_ENOUGH, _QUICK_ENOUGH = 100, 20
+# How long a program may take to end after its time.
+_GRACE_SECONDS = 2.0
+# All cores together do less than one of them only if something is wrong; this is noise.
+_SAME = 0.95
 
-_STAT = Path("/proc/stat")
+_NO_TORCH = "no torch in the Python that brickd runs in: install it there, or give the peaks"
 
 
 @dataclass(slots=True)
@@ -35,11 +43,28 @@ class Calibration:
 
     devices: list[Device] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    rounds: dict[tuple[str, str], Rounds] = field(default_factory=dict)
 
-    def add(self, line: Begun | Flops | Bandwidth | Skipped) -> None:
+    def evidence(self, device: Device) -> dict[str, Evidence]:
+        """The evidence of each rate of a device.
+
+        Next to other work, a round on a unit that other processors share is not undisturbed.
+        """
+        evidence = {}
+        rounds = [self.rounds[device.name, of] for of in device.rates]
+        others_percent = rounds[-1].others_percent  # over the longest time
+        for each in rounds:
+            found = Evidence(device.at, others_percent, *each[2:6])
+            if each.shared and found.under_load and found.undisturbed_rounds:
+                shared = {**found.disturbed_by, "shared": found.undisturbed_rounds}
+                found = Evidence(device.at, others_percent, found.rounds, disturbed_by=shared)
+            evidence[each.of] = found
+        return evidence
+
+    def add(self, line: Begun | Flops | Bandwidth | Rounds | Skipped) -> None:
         """Add a line to the device that it belongs to."""
         if isinstance(line, Begun):
-            self.devices.append(Device(line.name, "measured", rfc3339(time.time_ns()), line.by, here(), None, {}, ()))
+            self.devices.append(Device(line.name, "measured", rfc3339(time.time_ns()), line.by, here(), {}, ()))
             return
         if not self.devices:
             assert isinstance(line, Skipped)
@@ -51,70 +76,80 @@ class Calibration:
                 last = replace(last, flops_per_second={**last.flops_per_second, kind: rate})
             case Bandwidth():
                 last = replace(last, bandwidths=(*last.bandwidths, line))
+            case Rounds():
+                self.rounds[last.name, line.of] = line
             case Skipped():
                 last = replace(last, skipped=(*last.skipped, line))
         self.devices[-1] = last
 
 
-class _Use(NamedTuple):
-    """Processor seconds: all of them, those taken by any process or machine, and by ours."""
-
-    passed: float
-    taken: float
-    ours: float
-
-    @classmethod
-    def now(cls) -> _Use:
-        first, *_ = (read(_STAT) or "").splitlines() or [""]
-        ticks = [int(each) for each in first.split()[1:9] if each.isdigit()] or [0]
-        idle = sum(ticks[3:5])  # with what waits for a disk
-        second = os.sysconf("SC_CLK_TCK")
-        return cls(sum(ticks) / second, (sum(ticks) - idle) / second, sum(os.times()[:4]))
-
-    def others_percent(self, before: _Use) -> float | None:
-        """The share that others took since then; None if the kernel does not say."""
-        passed, taken, ours = (now - then for now, then in zip(self, before, strict=True))
-        return round(100 * max(0.0, taken - ours) / passed, 1) if passed > 0 else None
-
-
 def measure(*, quick: bool, progress: Callable[[str, str], object]) -> Calibration:
     """Measure all devices; `progress` receives the device and the measurement that begins."""
-    whole = Calibration()
-    for what in _WHAT:
-        part, before = Calibration(), _Use.now()
-        for line in _output(what, quick):
+    found, began = Calibration(), time.monotonic()
+    for what, seconds in (_QUICK_SECONDS if quick else _UNTIL_SECONDS).items():
+        if what == "gpus" and importlib.util.find_spec("torch") is None:
+            found.skipped.append(Skipped("gpu", _NO_TORCH))
+            continue
+        part = Calibration()
+        for line in _output(what, began + seconds, _QUICK_ENOUGH if quick else _ENOUGH):
             if isinstance(line, Next):
                 progress(part.devices[-1].name, line.what)
             else:
                 part.add(line)
-        others = _Use.now().others_percent(before)
-        whole.skipped += part.skipped
+        found.skipped += part.skipped
         for device in part.devices:
-            if device.flops_per_second or device.bandwidths:
-                whole.devices.append(replace(device, others_percent=others))
+            if device.rates:
+                found.devices.append(replace(device, evidence=part.evidence(device)))
             else:
-                whole.skipped += [Skipped(f"{device.name}, {each.what}", each.why) for each in device.skipped]
-    return whole
+                found.skipped += [Skipped(f"{device.name}, {each.what}", each.why) for each in device.skipped]
+    names = [each.name for each in found.devices]
+    if "core" in names and "machine" not in names and len(cores()) == 1:
+        found.devices.insert(1, replace(found.devices[0], name="machine"))
+    return found
 
 
-def _output(what: str, quick: bool) -> Iterator[Line]:
-    """Run the program that measures, and yield its lines up to its end."""
-    command = [sys.executable, "-P", "-m", "brickd.analysis.roofline.measure", what, *(["quick"] if quick else [])]
-    environment = {name: value for name, value in os.environ.items() if name not in _LIMITS}
+def contradictions(devices: Iterable[Device]) -> list[str]:
+    """What all cores together cannot do less of than one of them, and did."""
+    by_name = {each.name: each for each in devices if each.source == "measured"}
+    if not {"core", "machine"} <= set(by_name):
+        return []
+    core, machine = by_name["core"].rates, by_name["machine"].rates
+    return [
+        f"{of}: all cores reach {machine[of]:.3g} per second, one core reaches {core[of]:.3g}"
+        for of in core
+        if of in machine and machine[of] < _SAME * core[of]
+    ]
+
+
+def _output(what: str, until: float, enough: int) -> Iterator[Line]:
+    """Run the program that measures until a time of CLOCK_MONOTONIC, and yield its lines up to its end."""
+    numbers = str(enough), str(round(until * 1e9))
+    command = [sys.executable, "-P", "-m", "brickd.analysis.roofline.measure", what, *numbers]
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        env=environment,
         encoding="utf-8",
-        process_group=0,  # a Ctrl-C is for who asked, who ends it; it would tell where it was interrupted
+        process_group=0,  # Ctrl-C goes to this process, which ends the program without a traceback of its own
     ) as program:
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            program.kill()
+
+        timer = threading.Timer(until + _GRACE_SECONDS - time.monotonic(), end)
+        timer.start()
         try:
             assert program.stdout is not None
             yield from map(decode, program.stdout)
         except BaseException:
             program.kill()
             raise
+        finally:
+            timer.cancel()
     if status := program.returncode:
         ended = f"exited with {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"
-        yield Skipped(what, f"the program that measured it {ended}")
+        if late.is_set():
+            ended = "took too long"
+        yield Skipped("the rest", f"the program that measures {what} {ended}")

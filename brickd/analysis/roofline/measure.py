@@ -1,50 +1,67 @@
-"""How much this machine computes and reads in a second: a program that measures one device.
+"""How much this machine computes and reads in a second: a program that measures its processors or its GPUs.
 
-Owns: what is measured, and by what. Must not know: where peaks are kept, screens. Invariants: a figure is
-the best of several rounds, each of which was measured, never one that was worked out; of threads that run together it
-is what all moved from the first one's begin to the last one's end; what cannot be measured is told with the reason.
+Owns: what is measured, and how the time is divided. Must not know: where peaks are kept, screens. Invariants: a figure
+is the best of many rounds, each of which was measured, never one that was calculated; what cannot be measured is
+reported with the reason; no measurement begins after the time is over.
 
-FLOP/s are those of numpy's matrix product, that is of the BLAS behind it: what a good kernel reaches here, not what the
-processor's data sheet says. Bandwidths are measured by `_peaks`, in C: numpy's own copy takes longer to call than
-L1 takes to give what it holds. It is a program because a BLAS asks how many processors it may use once, as it is
-loaded: the process of one core is bound to one before.
+FLOP/s of processors are multiply-adds in registers, with each instruction set that this processor has: no kernel that
+uses the same instructions is faster. FLOP/s of a GPU are those of torch's matrix product. It is a program because it
+binds its threads to processors, and because it can be ended where a driver hangs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import math
 import mmap
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from brickd.analysis.roofline import _peaks
 from brickd.analysis.roofline.peaks import MEMORY, Bandwidth, Skipped
-from brickd.analysis.roofline.working_sets import PAGE, WorkingSet, caches, room, working_sets
+from brickd.analysis.roofline.rounds import ProcessorUse, Round, Rounds, Work, rounds
+from brickd.analysis.roofline.working_sets import (
+    PAGE,
+    CpuCache,
+    WorkingSet,
+    caches,
+    neighbours,
+    online,
+    room,
+    working_sets,
+)
+from brickd.base import cgroups
 
-_TYPES = ("float32", "float64")
+_TYPES = {"float32": 4, "float64": 8}
 _GPU_TYPES = ("float64", "float32", "tf32", "bfloat16", "float16")
+_LATE = "no time was left"
 _GPU_BYTES = 1 << 30
+_GPU_MATRIX = 8192
+# The size of memory's working set, in last caches.
+_CACHES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How thoroughly to measure; `caches`: the size of memory's working set, in last caches."""
+class Plan(NamedTuple):
+    """When to end: after so many undisturbed rounds of each figure, and at a time of CLOCK_MONOTONIC."""
 
-    matrix: int = 2048
-    gpu_matrix: int = 8192
-    rounds: int = 5
-    round_ns: int = 100_000_000
-    caches: int = 4
+    enough: int
+    until_ns: int
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left."""
+        return time.monotonic_ns() >= self.until_ns
 
-QUICK = Plan(matrix=1024, gpu_matrix=4096, rounds=2, round_ns=20_000_000, caches=2)
+    def shared_by(self, figures: int) -> Plan:
+        """The plan of the next one of so many figures."""
+        now = time.monotonic_ns()
+        return Plan(self.enough, now + (self.until_ns - now) // figures)
 
 
 class Begun(NamedTuple):
@@ -67,8 +84,8 @@ class Flops(NamedTuple):
     per_second: float
 
 
-Line = Begun | Next | Flops | Bandwidth | Skipped
-_KINDS: dict[str, type[Line]] = {each.__name__: each for each in (Begun, Next, Flops, Bandwidth, Skipped)}
+Line = Begun | Next | Flops | Bandwidth | Rounds | Skipped
+_KINDS: dict[str, type[Line]] = {each.__name__: each for each in (Begun, Next, Flops, Bandwidth, Rounds, Skipped)}
 
 
 def encode(line: Line) -> str:
@@ -82,149 +99,185 @@ def decode(line: str) -> Line:
     return _KINDS[kind](*values)
 
 
-def processors(name: str, cpus: Collection[int], plan: Plan, levels: Iterable[WorkingSet | Skipped]) -> Iterator[Line]:
+def processors(
+    name: str, cpus: Sequence[int], plan: Plan, levels: Sequence[WorkingSet | Skipped], found: Sequence[CpuCache]
+) -> Iterator[Line]:
     """Measure processors together."""
-    yield Begun(name, _library())
-    for kind in _TYPES:
-        yield Next(kind)
-        yield Flops(kind, max(_product(plan.matrix, kind) for _ in range(plan.rounds)))
-    for each in levels:
-        if isinstance(each, Skipped):
-            yield each
+    sets, before = _peaks.sets()[:2], ProcessorUse.now()
+    yield Begun(name, " and ".join(sets))
+    left = len(_TYPES) + len(levels)
+    for kind, size in _TYPES.items():
+        part, left = plan.shared_by(left), left - 1
+        if plan.is_over:
+            yield Skipped(kind, _LATE)
             continue
-        yield Next(each.level)
+        yield Next(kind)
+        reached = []
+        for number, of in enumerate(sets):
+            reached += computing(of, size, cpus, part.shared_by(len(sets) - number))
+        yield from _figure(kind, reached, before, shared=_shared(neighbours(cpus), cpus))
+    for level in levels:
+        part, left = plan.shared_by(left), left - 1
+        if isinstance(level, Skipped) or plan.is_over:
+            yield level if isinstance(level, Skipped) else Skipped(level.level, _LATE)
+            continue
+        yield Next(level.level)
+        users = next((cache.cpus for cache in found if cache.level == level.level), online())
         try:
-            yield Bandwidth(each.level, bandwidth(each.size_bytes, cpus, plan), each.size_bytes * len(cpus))
-        except OSError as error:  # the memory is not to be had
-            yield Skipped(each.level, str(error))
+            reached = reading(level.size_bytes, cpus, part)
+        except OSError as error:  # not enough memory
+            yield Skipped(level.level, str(error))
+            continue
+        size_bytes = level.size_bytes * len(cpus)
+        yield from _figure(level.level, reached, before, shared=_shared(users, cpus), size_bytes=size_bytes)
 
 
-def bandwidth(size_bytes: int, cpus: Collection[int], plan: Plan) -> float:
-    """The bytes per second that threads read, one on each processor with its own working set.
+def _shared(users: Collection[int], cpus: Sequence[int]) -> bool:
+    """Whether other processors use the same unit, cache or memory; also if the kernel does not say which do."""
+    return not users or not set(users) <= set(cpus)
+
+
+def _figure(
+    of: str, found: Sequence[Round], before: ProcessorUse, *, shared: bool, size_bytes: int | None = None
+) -> Iterator[Line]:
+    if not found:
+        yield Skipped(of, "other work kept the processors from working at the same time")
+        return
+    best = Rounds.best(of, found, shared=shared, others_percent=ProcessorUse.now().others_percent(before))
+    yield best
+    yield Flops(of, best.per_second) if size_bytes is None else Bandwidth(of, best.per_second, size_bytes)
+
+
+def computing(instructions: str, number_bytes: int, cpus: Sequence[int], plan: Plan) -> list[Round]:
+    """Rounds of multiply-adds."""
+    work = functools.partial(_peaks.madds, instructions, number_bytes)
+    return rounds(cpus, lambda: work, until_ns=plan.until_ns, enough=plan.enough)
+
+
+def reading(size_bytes: int, cpus: Sequence[int], plan: Plan) -> list[Round]:
+    """Rounds in which each thread reads its own working set, from where it ended on.
 
     Raises:
         OSError: not enough memory.
     """
-    together = threading.Barrier(len(cpus))
 
-    def reads(cpu: int) -> list[tuple[int, int, int]]:
-        try:
-            os.sched_setaffinity(0, {cpu})  # of this thread
-            buffer = mmap.mmap(-1, size_bytes)
-            with contextlib.suppress(OSError):  # a kernel without them
-                buffer.madvise(mmap.MADV_HUGEPAGE)
-            for offset in range(0, size_bytes, PAGE):
-                buffer[offset] = 1
-            rounds = []
-            for _ in range(plan.rounds):
-                together.wait()
-                rounds.append(_peaks.reads(buffer, plan.round_ns))
-        except BaseException:
-            together.abort()
-            raise
-        return rounds
+    def prepare() -> Work:
+        buffer, offset = mmap.mmap(-1, size_bytes), 0
+        with contextlib.suppress(OSError):  # a kernel without them
+            buffer.madvise(mmap.MADV_HUGEPAGE)
+        for page in range(0, size_bytes, PAGE):
+            buffer[page] = 1
 
-    with ThreadPoolExecutor(len(cpus)) as threads:
-        ended = [threads.submit(reads, cpu) for cpu in cpus]
-    for error in [each.exception() for each in ended]:
-        if error is not None and not isinstance(error, threading.BrokenBarrierError):
-            raise error
-    return max(_rate(parts) for parts in zip(*(each.result() for each in ended), strict=True))
+        def work(until_ns: int) -> list[tuple[int, int, int, int, int]]:
+            nonlocal offset
+            parts, offset = _peaks.reads(buffer, offset, until_ns)
+            return parts
 
+        return work
 
-def _rate(parts: Collection[tuple[int, int, int]]) -> float:
-    begun, ended = min(part[1] for part in parts), max(part[2] for part in parts)
-    return sum(part[0] for part in parts) / (ended - begun) * 1e9
-
-
-def _library() -> str:
-    import numpy
-
-    blas = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
-    return f"numpy {numpy.__version__} with {blas.get('name', 'an unnamed BLAS')} {blas.get('version', '')}".rstrip()
-
-
-def _product(size: int, kind: str) -> float:
-    import numpy
-
-    a = numpy.full((size, size), 0.5, kind)
-    b, into = a.copy(), numpy.empty_like(a)
-    numpy.matmul(a, b, out=into)
-    begun = time.perf_counter()
-    numpy.matmul(a, b, out=into)
-    return 2 * size**3 / (time.perf_counter() - begun)
+    return rounds(cpus, prepare, until_ns=plan.until_ns, enough=plan.enough)
 
 
 def gpus(plan: Plan) -> Iterator[Line]:
     """Measure each GPU that torch sees."""
-    try:
-        import torch
-    except ImportError:
-        yield Skipped("gpu", "no torch in the Python that brickd runs in: install it there, or give the peaks")
-        return
+    import torch
+
     if not torch.cuda.is_available():
         yield Skipped("gpu", f"torch {torch.__version__} sees no GPU")
         return
-    for index in range(torch.cuda.device_count()):
-        yield Begun(f"gpu{index}", f"{torch.cuda.get_device_name(index)}, torch {torch.__version__}")
+    count = torch.cuda.device_count()
+    left = count * (len(_GPU_TYPES) + 1)
+    for index in range(count):
+        yield Begun(f"gpu{index}", torch.cuda.get_device_name(index))
+        before = ProcessorUse.now()
         with torch.cuda.device(index):
-            for kind in _GPU_TYPES:
+            for kind in (*_GPU_TYPES, MEMORY):
+                part, left = plan.shared_by(left), left - 1
+                if plan.is_over:
+                    yield Skipped(kind, _LATE)
+                    continue
                 yield Next(kind)
                 try:
-                    yield Flops(kind, _gpu_product(plan, kind))
+                    amount, work = _gpu_copy() if kind == MEMORY else _gpu_product(kind)
+                    size_bytes = amount if kind == MEMORY else None
+                    reached = _gpu_rounds(amount, work, part)
+                    yield from _figure(kind, reached, before, shared=True, size_bytes=size_bytes)
                 except RuntimeError as error:  # no memory, or no such type
                     yield Skipped(kind, str(error).partition("\n")[0])
-            yield Next(MEMORY)
-            try:
-                yield Bandwidth(MEMORY, _gpu_copy(plan), 2 * _GPU_BYTES)
-            except RuntimeError as error:
-                yield Skipped(MEMORY, str(error).partition("\n")[0])
 
 
-def _gpu_product(plan: Plan, kind: str) -> float:
+def _gpu_product(kind: str) -> tuple[int, Callable[[], object]]:
     import torch
 
-    size = plan.gpu_matrix
     torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
-    a = torch.full((size, size), 0.5, dtype=getattr(torch, "float32" if kind == "tf32" else kind), device="cuda")
+    numbers = getattr(torch, "float32" if kind == "tf32" else kind)
+    a = torch.full((_GPU_MATRIX, _GPU_MATRIX), 0.5, dtype=numbers, device="cuda")
     b, into = a.clone(), torch.empty_like(a)
-    return 2 * size**3 / min(_gpu_seconds(plan, lambda: torch.matmul(a, b, out=into)))
+    return 2 * _GPU_MATRIX**3, lambda: torch.matmul(a, b, out=into)
 
 
-def _gpu_copy(plan: Plan) -> float:
+def _gpu_copy() -> tuple[int, Callable[[], object]]:
     """Read and written bytes together."""
     import torch
 
     source = torch.zeros(_GPU_BYTES, dtype=torch.uint8, device="cuda")
     into = torch.empty_like(source)
-    return 2 * _GPU_BYTES / min(_gpu_seconds(plan, lambda: into.copy_(source)))
+    return 2 * _GPU_BYTES, lambda: into.copy_(source)
 
 
-def _gpu_seconds(plan: Plan, work: Callable[[], object]) -> Iterator[float]:
+def _gpu_rounds(amount: int, work: Callable[[], object], plan: Plan) -> list[Round]:
+    """The kernel does not say whether other processes used a GPU: no round of one is known to be undisturbed."""
     import torch
 
     work()
-    for _ in range(plan.rounds):
+    found: list[Round] = []
+    while not found or (len(found) < plan.enough and time.monotonic_ns() < plan.until_ns):
         begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begun.record()
         work()
         ended.record()
         ended.synchronize()
-        yield begun.elapsed_time(ended) / 1e3
+        found.append(Round(amount / begun.elapsed_time(ended) * 1e3, "unseen"))
+    return found
+
+
+def cores() -> list[int]:
+    """One processor of each core that this process may use, as many as its control groups let it use at a time."""
+    return chosen(os.sched_getaffinity(0), cgroups.processors(os.getpid()), lambda cpu: neighbours([cpu]))
+
+
+def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Collection[int]]) -> list[int]:
+    """One of the processors of each core, at most as many as the limit; `core`: the processors of the same core."""
+    found: list[int] = []
+    for cpu in sorted(cpus):
+        if not set(core(cpu)) & set(found):
+            found.append(cpu)
+    return found if limit is None else found[: max(1, math.ceil(limit))]
 
 
 def measured(what: str, plan: Plan) -> Iterator[Line]:
-    """Measure "core", "machine" or "gpu"."""
-    if what == "gpu":
+    """Measure the "processors", first one core and then all, or the "gpus"."""
+    if what == "gpus":
         yield from gpus(plan)
         return
-    cpus = sorted(os.sched_getaffinity(0))
-    if what == "core":
-        cpus = cpus[-1:]
-        os.sched_setaffinity(0, cpus)
-    yield from processors(what, cpus, plan, working_sets(caches(cpus[-1]), cpus, plan.caches, room()))
+    together = cores()
+    # One core alone needs its processor for a moment only; all cores need theirs at the same moment.
+    for name, cpus, part in (("core", [_idlest()], plan.shared_by(3)), ("machine", together, plan)):
+        if name == "machine" and len(cpus) == 1:
+            continue
+        found = caches(cpus[-1])
+        yield from processors(name, cpus, part, list(working_sets(found, cpus, _CACHES, room())), found)
+
+
+def _idlest() -> int:
+    """The processor on which the kernel let this program begin: it chooses an idle one."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        cpu = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
+        if cpu in os.sched_getaffinity(0):
+            return cpu
+    return max(os.sched_getaffinity(0))
 
 
 if __name__ == "__main__":
-    for each in measured(sys.argv[1], QUICK if sys.argv[2:] == ["quick"] else Plan()):
+    for each in measured(sys.argv[1], Plan(int(sys.argv[2]), int(sys.argv[3]))):
         print(encode(each), flush=True)

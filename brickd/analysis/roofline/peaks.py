@@ -1,23 +1,26 @@
 """Peaks: what a device computes and reads in a second at most, and the file that keeps them.
 
-Owns: what is known of a device, the file's form. Must not know: how anything was measured, bricks, screens. Invariants:
-what a person gave is never shown as measured; a file that is damaged, or that holds what no peak is, is refused; it is
-replaced as a whole.
+Owns: what is known of a device, which rates are only lower bounds, the file's form. Must not know: how anything was
+measured, bricks, screens. Invariants: what a person gave is never shown as measured; a rate that undisturbed rounds do
+not confirm is a lower bound; a lower rate never replaces a higher one of the same device; a damaged or invalid file is
+refused; it is replaced as a whole.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from brickd.base import state_file
 from brickd.base.json_values import number, optional, parsed, text, validating, whole
 from brickd.base.machine import Machine
 from brickd.base.paths import Runtime
-from brickd.base.state_file import framed, replace, unframed
+from brickd.base.state_file import framed, unframed
 from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, PeaksRefused
 
 VERSION = 1
@@ -28,14 +31,18 @@ ANY = "any"
 # What no device is slower or faster than; sums and quotients of what lies between are numbers.
 _LEAST, _MOST = 1.0, 1e30
 
-# What others took of the processors' time, from which on a peak may be higher than what was seen.
+# From this share of the processors' time on, other work may have lowered what they share: memory, clock rates.
 _BUSY_PERCENT = 5
+# The rates of undisturbed rounds differ by less than this.
+_SAME = 0.98
+# Fewer undisturbed rounds than these confirm no rate: after an interruption, the first one finds the caches empty.
+UNDISTURBED_MIN = 5
 
 Source = Literal["measured", "given"]
 
 
 class Bandwidth(NamedTuple):
-    """How fast a level gives what it holds: "L1" and so on, or MEMORY."""
+    """The bandwidth of a level: "L1" and so on, or MEMORY."""
 
     level: str
     bytes_per_second: float
@@ -50,16 +57,59 @@ class Skipped(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """The rounds that a measured rate is the best of.
+
+    Attributes:
+        at: when the best round was measured, in RFC 3339.
+        others_percent: what other work took of all processors at that time; None: not known.
+        rounds: all rounds; 0: an earlier brickd measured, which kept no evidence.
+        undisturbed_rounds: those in which nothing took time from the measurement.
+        undisturbed_per_second: the best rate of these; None: there is no such round.
+        disturbed_by: how many of the other rounds each disturbance hit.
+    """
+
+    at: str
+    others_percent: float | None
+    rounds: int = 0
+    undisturbed_rounds: int = 0
+    undisturbed_per_second: float | None = None
+    disturbed_by: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def under_load(self) -> bool:
+        """Whether other work ran at that time."""
+        return self.others_percent is not None and self.others_percent >= _BUSY_PERCENT
+
+    def confirms(self, per_second: float) -> bool:
+        """Whether there are undisturbed rounds enough, and one of them reached this rate."""
+        if self.undisturbed_per_second is None or self.undisturbed_rounds < UNDISTURBED_MIN:
+            return False
+        return self.undisturbed_per_second >= _SAME * per_second
+
+    def with_rounds_of(self, other: Evidence) -> Evidence:
+        """This evidence and the rounds of another one."""
+        reached = [each.undisturbed_per_second for each in (self, other) if each.undisturbed_per_second is not None]
+        return replace(
+            self,
+            rounds=self.rounds + other.rounds,
+            undisturbed_rounds=self.undisturbed_rounds + other.undisturbed_rounds,
+            undisturbed_per_second=max(reached, default=None),
+            disturbed_by=dict(Counter(self.disturbed_by) + Counter(other.disturbed_by)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """What computes.
 
     Attributes:
-        at: the time of the measurement, in RFC 3339.
-        by: the device and the library that computed; None: not given.
+        at: the time of the last measurement, in RFC 3339.
+        by: the GPU, or the instructions that the processors computed with; None: given.
         machine: where it was measured; None: given, so that it may be anywhere.
-        others_percent: what others took of that machine's processors meanwhile; None: not known.
         flops_per_second: by type of number.
         bandwidths: the nearest level first.
+        evidence: of each measured rate, by type of number and by level.
     """
 
     name: str
@@ -67,15 +117,30 @@ class Device:
     at: str
     by: str | None
     machine: Machine | None
-    others_percent: float | None
     flops_per_second: Mapping[str, float]
     bandwidths: tuple[Bandwidth, ...]
     skipped: tuple[Skipped, ...] = ()
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
 
     @property
-    def beside_others(self) -> bool:
-        """Whether other work ran during the measurement, so that the true peak may be higher."""
-        return self.others_percent is not None and self.others_percent >= _BUSY_PERCENT
+    def rates(self) -> dict[str, float]:
+        """Every rate, by type of number and by level."""
+        return {**self.flops_per_second, **{each.level: each.bytes_per_second for each in self.bandwidths}}
+
+    @property
+    def others_percent(self) -> float | None:
+        """What other work took of the processors, at most, while any of its rates was measured."""
+        known = (each.others_percent for each in self.evidence.values())
+        return max((each for each in known if each is not None), default=None)
+
+    @property
+    def under_load(self) -> bool:
+        """Whether other work ran while any of its rates was measured."""
+        return any(each.under_load for each in self.evidence.values())
+
+    def is_bound(self, of: str) -> bool:
+        """Whether a rate is only a lower bound: it was measured, and undisturbed rounds do not confirm it."""
+        return self.source == "measured" and not self.evidence[of].confirms(self.rates[of])
 
     def document(self) -> dict[str, Any]:
         """As JSON has it, in the file too."""
@@ -86,23 +151,73 @@ class Device:
             "by": self.by,
             "machine": None if self.machine is None else asdict(self.machine),
             "others_percent": self.others_percent,
-            "beside_others": self.beside_others,
+            "beside_others": self.under_load,
             "flops_per_second": dict(self.flops_per_second),
             "bandwidths": [each._asdict() for each in self.bandwidths],
             "skipped": [each._asdict() for each in self.skipped],
+            "evidence": {
+                of: asdict(each) | {"under_load": each.under_load, "lower_bound": self.is_bound(of)}
+                for of, each in self.evidence.items()
+            },
         }
 
 
-def beside(devices: Iterable[Device], known: Iterable[Device]) -> tuple[Device, ...]:
-    """The devices, and the known ones that they do not replace.
+class Kept(NamedTuple):
+    """A rate of an earlier measurement, higher than that of the last one."""
 
-    A measured device replaces all measured ones, for the machine may be another; a given one replaces that of its name.
+    device: str
+    of: str
+    kept_per_second: float
+    measured_per_second: float | None
+    kept_at: str
+
+
+def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[Device, ...], list[Kept]]:
+    """The devices that were measured or given now, with the known ones, and the higher rates that are kept.
+
+    A measured device keeps the higher rates of the same device. Devices of another machine, or that are measured no
+    more, are dropped. A given device replaces that of its name.
     """
-    devices = tuple(devices)
-    names = {each.name for each in devices}
-    measured = any(each.source == "measured" for each in devices)
-    kept = (each for each in known if each.name not in names and not (measured and each.source == "measured"))
-    return (*devices, *kept)
+    found, kept = [], []
+    measured, known = tuple(measured), tuple(known)
+    for device in measured:
+        before = next((each for each in known if _identity(each) == _identity(device)), None)
+        pooled, higher = (device, []) if before is None else _pooled(device, before)
+        found.append(pooled)
+        kept += higher
+    names = {each.name for each in found}
+    anew = any(each.source == "measured" for each in found)
+    others = (each for each in known if each.name not in names and not (anew and each.source == "measured"))
+    return (*found, *others), kept
+
+
+def _identity(device: Device) -> tuple[object, ...]:
+    """What two measurements of the same device share; a given one equals none."""
+    if device.source == "given":
+        return (id(device),)
+    gpu = None if device.name in ("core", "machine") else device.by
+    return device.name, device.machine, gpu
+
+
+def _pooled(device: Device, before: Device) -> tuple[Device, list[Kept]]:
+    flops, evidence = dict(device.flops_per_second), dict(device.evidence)
+    bandwidths = {each.level: each for each in device.bandwidths}
+    levels = {each.level: each for each in before.bandwidths}
+    kept = []
+    for of, rate_before in before.rates.items():
+        now, then = device.rates.get(of), before.evidence[of]
+        if now is not None and now >= rate_before:
+            evidence[of] = evidence[of].with_rounds_of(then)
+            continue
+        kept.append(Kept(device.name, of, rate_before, now, then.at))
+        evidence[of] = then if now is None else then.with_rounds_of(evidence[of])
+        if of in levels:
+            bandwidths[of] = levels[of]
+        else:
+            flops[of] = rate_before
+    skipped = tuple(each for each in device.skipped if each.what not in evidence)
+    ordered = tuple(bandwidths[level] for level in sorted(bandwidths))  # "L1" < "L2" < "memory"
+    return replace(device, flops_per_second=flops, bandwidths=ordered, skipped=skipped, evidence=evidence), kept
 
 
 def place(runtime: Runtime) -> Path:
@@ -125,7 +240,7 @@ def save(path: Path, devices: Sequence[Device]) -> None:
     body = json.dumps({"devices": [each.document() for each in devices]}, indent=1).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace(path, framed("peaks", VERSION, [body]))
+        state_file.replace(path, framed("peaks", VERSION, [body]))
     except OSError as error:
         raise _unwritable(path, error) from None
 
@@ -162,19 +277,44 @@ def _device(document: dict[str, Any]) -> Device:
     machine, source = document["machine"], document["source"]
     if source not in get_args(Source):
         raise ValueError(f"source is {source}, expected one of {', '.join(get_args(Source))}")
-    return Device(
+    device = Device(
         text(document["name"]),
         source,
         text(document["at"]),
         optional(document["by"], text),
         None if machine is None else Machine(text(machine["cpu_model"]), whole(machine["cpus"])),
-        optional(document["others_percent"], number),
         {text(kind): rate(value) for kind, value in document["flops_per_second"].items()},
         tuple(
             Bandwidth(text(each["level"]), rate(each["bytes_per_second"]), optional(each["working_set_bytes"], whole))
             for each in document["bandwidths"]
         ),
         tuple(Skipped(text(each["what"]), text(each["why"])) for each in document["skipped"]),
+    )
+    if len(device.rates) < len(device.flops_per_second) + len(device.bandwidths):
+        raise ValueError(f"two rates of one name, of {', '.join(device.rates)}")
+    # An earlier brickd wrote no evidence: nothing confirms its rates.
+    without = Evidence(device.at, optional(document["others_percent"], number))
+    if source == "given":
+        return device
+    written = document.get("evidence", {})
+    return replace(
+        device,
+        evidence={of: _evidence(written[of], per) if of in written else without for of, per in device.rates.items()},
+    )
+
+
+def _evidence(document: dict[str, Any], per_second: float) -> Evidence:
+    rounds, undisturbed = whole(document["rounds"]), whole(document["undisturbed_rounds"])
+    reached = optional(document["undisturbed_per_second"], rate)
+    if undisturbed > rounds or (reached is None) != (not undisturbed) or (reached or 0) > per_second:
+        raise ValueError(f"{undisturbed} of {rounds} rounds do not reach {reached} where the best is {per_second}")
+    return Evidence(
+        text(document["at"]),
+        optional(document["others_percent"], number),
+        rounds,
+        undisturbed,
+        reached,
+        {text(what): whole(count) for what, count in document["disturbed_by"].items()},
     )
 
 

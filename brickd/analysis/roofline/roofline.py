@@ -2,7 +2,8 @@
 
 Owns: where a brick stands below a roof, the schema of the document. Must not know: how peaks came to be known, who told
 of the bricks, screens. Invariants: a brick of which the operations or the bytes are not known has no place, and none is
-made up; one above the roof is said to be that; the distance is 1 - min(achieved / min(peak, intensity x bandwidth), 1).
+made up; one above the roof is said to be that, also one that `top` leaves out; a roof that is only a lower bound is
+marked; the distance is 1 - min(achieved / min(peak, intensity x bandwidth), 1).
 
 The two are brought together where somebody asks, not in the daemon: the peaks are that person's, in their own state
 directory, and a service's daemon has another one that it alone reads.
@@ -11,6 +12,7 @@ directory, and a service's daemon has another one that it alone reads.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,11 +28,16 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The most that a device does, if the bytes come from `level`; the nearest level is first."""
+    """The most that a device does, if the bytes come from `level`; the nearest level is first.
+
+    Attributes:
+        bounds: COMPUTE and the levels of which only a lower bound is known.
+    """
 
     peak: float
     bandwidths: tuple[Bandwidth, ...]
     level: str
+    bounds: frozenset[str] = frozenset()
 
     def at(self, flops_per_byte: float, level: str | None = None) -> tuple[float, str]:
         """The FLOP/s that it allows there, and what they are limited by: COMPUTE or the level."""
@@ -76,6 +83,7 @@ class RooflinePoint:
             "flops_per_byte": _figures(self.flops_per_byte),
             "roof_flops_per_second": _figures(self.roof_flops_per_second),
             "limit": self.limit,
+            "roof_bounded": self.limit in roof.bounds,
             "of_roof_percent": _figures(100 * self.share),
             "of_peak_percent": _figures(100 * (self.flops_per_second / roof.peak)),
             "distance_percent": _figures(100 * self.distance),
@@ -109,13 +117,14 @@ def chosen(devices: Sequence[Device], question: RooflineQuery) -> Device:
 
 def roof_of(device: Device, question: RooflineQuery) -> Roof:
     """The roof that is asked for; a BrickdError if its peak or its bandwidth is not known."""
-    peak = device.flops_per_second.get(question.type, device.flops_per_second.get(ANY))
-    if peak is None:
+    kind = question.type if question.type in device.flops_per_second else ANY
+    if kind not in device.flops_per_second:
         raise BrickdError(_unknown(device, "--type", question.type, device.flops_per_second))
     levels = [each.level for each in device.bandwidths]
     if question.level not in levels:
         raise BrickdError(_unknown(device, "--level", question.level, levels))
-    return Roof(peak, device.bandwidths, question.level)
+    bounds = {level for level in levels if device.is_bound(level)} | ({COMPUTE} if device.is_bound(kind) else set())
+    return Roof(device.flops_per_second[kind], device.bandwidths, question.level, frozenset(bounds))
 
 
 def _unknown(device: Device, option: str, value: str, known: Iterable[str]) -> str:
@@ -151,13 +160,29 @@ def document(bricks: Document, device: Device, question: RooflineQuery, here: Ma
         "type": question.type,
         "level": question.level,
         "peak_flops_per_second": roof.peak,
+        "peak_bounded": COMPUTE in roof.bounds,
+        "above": _above(placed, roof),
         "bricks": placed[:top],
         "rest": {
             "bricks": len(placed[top:]),
             "to_gain_ns": sum(entry["to_gain_ns"] for entry in placed[top:]),
             "above_roof": sum(entry["above_roof"] for entry in placed[top:]),
+            "roof_bounded": any(entry["roof_bounded"] for entry in placed[top:]),
         },
         "unknown": unknown,
+    }
+
+
+def _above(placed: Iterable[Mapping[str, Any]], roof: Roof) -> dict[str, Any]:
+    """How many bricks are above their roof: above the peak itself, above every roof below it, or served by a level."""
+    above = [entry for entry in placed if entry["above_roof"]]
+    over = [entry for entry in above if entry["flops_per_second"] > roof.peak]
+    levels = Counter(entry["served_by"] for entry in above if entry["served_by"] is not None)
+    return {
+        "peak": len(over),
+        "most_of_peak_percent": max((entry["of_peak_percent"] for entry in over), default=None),
+        "every_roof": len(above) - len(over) - levels.total(),
+        "served_by": dict(levels),
     }
 
 

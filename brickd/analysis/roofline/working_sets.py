@@ -51,6 +51,18 @@ def caches(cpu: int, cpus: Path = _CPUS) -> list[CpuCache]:
     return sorted(found)
 
 
+def neighbours(cpus: Iterable[int], under: Path = _CPUS) -> set[int]:
+    """The processors of the same cores, these included."""
+    return {*cpus}.union(
+        *(listed((read(under / f"cpu{cpu}/topology/thread_siblings_list") or "").strip()) for cpu in cpus)
+    )
+
+
+def online(under: Path = _CPUS) -> frozenset[int]:
+    """All processors of this machine that are on; empty if the kernel does not say."""
+    return frozenset(listed((read(under / "online") or "").strip()))
+
+
 def listed(numbers: str) -> Iterator[int]:
     """The numbers of a list as the kernel writes one.
 

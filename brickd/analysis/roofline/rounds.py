@@ -1,0 +1,191 @@
+"""Rounds: the same work in one short slot of time after the other, and what the kernel reports about each.
+
+Owns: which rounds count as undisturbed, when there are enough. Must not know: what the work is, where peaks are kept.
+Invariants: a rate is that of one round, in which all threads worked in the same slot; it is all that they did, from the
+first begin to the last end, so that a disturbance can only lower it; a round is undisturbed only if every thread had
+its processor the whole time.
+
+A slot is a millisecond, shorter than the time that the kernel gives a process at once. Where twenty processes want the
+same processor, a thread still has a few slots without an interruption, and two threads now and then have the same one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from brickd.base import cgroups
+from brickd.base.machine import read
+
+# A thread that never sleeps and lacks more than this part of a round's time waited for its processor.
+_LOST = 0.01
+# How long the threads work before their rounds are judged; twice as long each time.
+_TRIAL_NS, _TRIAL_NS_MAX = 200_000_000, 800_000_000
+# How often to ask what was taken, and how much later the kernel may report it.
+_LOOK_SECONDS, _TICK_NS = 0.01, 10_000_000
+
+_STAT = "proc/stat"
+
+
+class SlotWork(NamedTuple):
+    """What one thread did in a slot."""
+
+    slot: int
+    amount: int
+    begun_ns: int
+    ended_ns: int
+    cpu_ns: int
+
+
+# Works until a time of CLOCK_MONOTONIC, in one slot at least.
+Work = Callable[[int], list[tuple[int, int, int, int, int]]]
+
+
+class Taken(NamedTuple):
+    """What the hypervisor and limits of this process's control groups took from processors, up to a time."""
+
+    at_ns: int
+    stolen_ticks: int
+    throttled_ns: int
+
+    @classmethod
+    def now(cls, cpus: Collection[int], root: Path = Path("/")) -> Taken:
+        """Read it; 0 if the kernel does not say."""
+        wanted = {f"cpu{cpu}" for cpu in cpus}
+        lines = (line.split() for line in (read(root / _STAT) or "").splitlines() if line.startswith("cpu"))
+        stolen = sum(int(line[8]) for line in lines if line[0] in wanted and len(line) > 8)
+        return cls(time.monotonic_ns(), stolen, cgroups.throttled_ns(os.getpid(), root) or 0)
+
+
+class Round(NamedTuple):
+    """The rate of a round; `disturbed_by`: "throttled", "stolen" or "waited", None: undisturbed."""
+
+    per_second: float
+    disturbed_by: str | None
+
+
+def judged(parts: Iterable[SlotWork], threads: int, taken: Sequence[Taken]) -> list[Round]:
+    """The rounds in which all threads took part, with what was taken meanwhile."""
+    slots: dict[int, list[SlotWork]] = defaultdict(list)
+    for part in parts:
+        slots[part.slot].append(part)
+    losses = [
+        (before.at_ns - _TICK_NS, after.at_ns, why) for before, after in pairwise(taken) if (why := _why(before, after))
+    ]
+    return [_round(each, losses) for each in slots.values() if len(each) == threads]
+
+
+def _why(before: Taken, after: Taken) -> str | None:
+    if after.throttled_ns > before.throttled_ns:
+        return "throttled"
+    return "stolen" if after.stolen_ticks > before.stolen_ticks else None
+
+
+def _round(parts: Collection[SlotWork], losses: Iterable[tuple[int, int, str]]) -> Round:
+    begun_ns, ended_ns = min(part.begun_ns for part in parts), max(part.ended_ns for part in parts)
+    per_second = sum(part.amount for part in parts) / (ended_ns - begun_ns) * 1e9
+    disturbed_by = next((why for since, until, why in losses if begun_ns < until and ended_ns > since), None)
+    lost_ns = max(part.ended_ns - begun_ns - part.cpu_ns for part in parts)
+    if disturbed_by is None and lost_ns > _LOST * (ended_ns - begun_ns):
+        disturbed_by = "waited"
+    return Round(per_second, disturbed_by)
+
+
+def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, enough: int) -> list[Round]:
+    """Let a thread on each processor work, until there are enough undisturbed rounds or the time is over.
+
+    Args:
+        cpus: the processors.
+        prepare: makes the work of the thread that calls it.
+        until_ns: begin nothing more then, on CLOCK_MONOTONIC.
+        enough: how many undisturbed rounds.
+
+    Returns:
+        All rounds; [] if there was no slot in which all threads worked.
+
+    Raises:
+        OSError: not enough memory, or a processor that may not be used.
+    """
+    works: dict[int, Work] = {}
+
+    def work(cpu: int, until_ns: int) -> list[SlotWork]:
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        if cpu not in works:
+            works[cpu] = prepare()
+            return []
+        return [SlotWork(*each) for each in works[cpu](until_ns)]
+
+    found: list[Round] = []
+    trial_ns = _TRIAL_NS
+    with ThreadPoolExecutor(len(cpus)) as threads:
+        for ready in [threads.submit(work, cpu, 0) for cpu in cpus]:
+            ready.result()
+        while sum(each.disturbed_by is None for each in found) < enough:
+            taken = [Taken.now(cpus)]
+            end_ns = min(taken[0].at_ns + trial_ns, until_ns)
+            ended = [threads.submit(work, cpu, end_ns) for cpu in cpus]
+            while wait(ended, _LOOK_SECONDS).not_done:
+                taken.append(Taken.now(cpus))
+            taken.append(Taken.now(cpus))
+            found += judged((part for each in ended for part in each.result()), len(cpus), taken)
+            trial_ns = min(2 * trial_ns, _TRIAL_NS_MAX)
+            if time.monotonic_ns() >= until_ns:
+                break
+    return found
+
+
+class ProcessorUse(NamedTuple):
+    """Processor seconds: all of them, those taken by any process or machine, and by this process."""
+
+    passed: float
+    taken: float
+    ours: float
+
+    @classmethod
+    def now(cls, root: Path = Path("/")) -> ProcessorUse:
+        """Read it; zeros if the kernel does not say."""
+        first, *_ = (read(root / _STAT) or "").splitlines() or [""]
+        ticks = [int(each) for each in first.split()[1:9] if each.isdigit()] or [0]
+        idle = sum(ticks[3:5])  # and waiting for a disk
+        second = os.sysconf("SC_CLK_TCK")
+        return cls(sum(ticks) / second, (sum(ticks) - idle) / second, time.process_time())
+
+    def others_percent(self, before: ProcessorUse) -> float | None:
+        """The share that other work took since then; None if the kernel does not say."""
+        passed, taken, ours = (now - then for now, then in zip(self, before, strict=True))
+        return round(100 * max(0.0, taken - ours) / passed, 1) if passed > 0 else None
+
+
+class Rounds(NamedTuple):
+    """The rounds of a type of number or a level: how many, and the best.
+
+    Attributes:
+        per_second: the best rate of all.
+        undisturbed_per_second: the best of the undisturbed ones; None: there is none.
+        shared: whether processors that were not measured use the same unit, cache or memory.
+        others_percent: what other work took of all processors since the device was begun; None: not known.
+    """
+
+    of: str
+    per_second: float
+    rounds: int
+    undisturbed_rounds: int
+    undisturbed_per_second: float | None
+    disturbed_by: dict[str, int]
+    shared: bool
+    others_percent: float | None
+
+    @classmethod
+    def best(cls, of: str, found: Sequence[Round], *, shared: bool, others_percent: float | None) -> Rounds:
+        """Sum up rounds; one at least."""
+        undisturbed = [each.per_second for each in found if each.disturbed_by is None]
+        disturbed = Counter(each.disturbed_by for each in found if each.disturbed_by is not None)
+        best = max(each.per_second for each in found)
+        reached = max(undisturbed, default=None)
+        return cls(of, best, len(found), len(undisturbed), reached, dict(disturbed), shared, others_percent)

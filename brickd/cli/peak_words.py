@@ -1,0 +1,68 @@
+"""Words about peaks that `calibrate`, `roofline` and the picture share.
+
+Owns: how a lower bound, its reason and the load of a measurement are written. Must not know: how a peak is measured.
+Invariants: a raw string, for the caller escapes it; a lower bound is always marked, and its reason names the next
+command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from brickd.analysis.roofline.peaks import UNDISTURBED_MIN
+from brickd.base import units
+
+_WHY = {
+    "waited": "waited for a processor",
+    "throttled": "were throttled by a limit of a control group",
+    "stolen": "lost time to the hypervisor",
+    "shared": "ran next to other work that shares a core, cache or memory",
+    "unseen": "cannot be checked, as nothing reports other work on a GPU",
+}
+_AGAIN = "to measure lower bounds again, with less other work: brickd calibrate"
+
+
+def at_least(text: str, bounded: bool) -> str:
+    """A value that may be a lower bound, marked if it is."""
+    return f"≥ {text}" if bounded else text
+
+
+def at_most(text: str, bounded: bool) -> str:
+    """A value that may be an upper bound, marked if it is."""
+    return f"≤ {text}" if bounded else text
+
+
+def machine(of: Mapping[str, Any]) -> str:
+    """The processors of a machine."""
+    return f"{of['cpu_model']}, {units.plural(of['cpus'], 'processor')}"
+
+
+def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
+    """That other work ran while peaks were measured, to follow other words; "": none did, or nothing was measured."""
+    evidence = [each for what, each in device["evidence"].items() if of is None or what in of]
+    if any(each["under_load"] for each in evidence):
+        others = max(each["others_percent"] for each in evidence if each["under_load"])
+        return f", under load: other work took {units.percent(others)} of the processors"
+    return ", load not known" if any(each["others_percent"] is None for each in evidence) else ""
+
+
+def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequence[str]:
+    """Why peaks are only lower bounds, and the next command; [] if none is."""
+    evidence = [(what, each) for what, each in device["evidence"].items() if of is None or what in of]
+    lines = [f"{device['name']}, {what}: a lower bound: {_why(each)}" for what, each in evidence if each["lower_bound"]]
+    return [*lines, _AGAIN] if lines else []
+
+
+def _why(evidence: Mapping[str, Any]) -> str:
+    if not evidence["rounds"]:
+        return "an earlier brickd measured it, which did not check for other work"
+    disturbed = [(count, _WHY.get(what, what)) for what, count in evidence["disturbed_by"].items()]
+    reasons = ", ".join(f"{units.count(count)} {why}" for count, why in sorted(disturbed, reverse=True))
+    rounds, undisturbed = units.many(evidence["rounds"], "round"), evidence["undisturbed_rounds"]
+    if undisturbed >= UNDISTURBED_MIN:
+        return f"the best of {rounds} was disturbed: {reasons}"
+    few = f"none of {rounds} was"
+    if undisturbed:
+        few = f"only {undisturbed} of {rounds} {units.noun(undisturbed, 'was', 'were')}"
+    return f"{few} undisturbed{f': {reasons}' if reasons else ''}"

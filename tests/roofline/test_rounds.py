@@ -1,0 +1,257 @@
+"""Rounds: which are undisturbed, and what a measurement next to other work is worth."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from brickd.analysis.roofline import _peaks
+from brickd.analysis.roofline.measure import Plan, chosen, computing, cores, reading
+from brickd.analysis.roofline.rounds import ProcessorUse, Round, Rounds, SlotWork, Taken, judged, rounds
+
+CPUS = sorted(os.sched_getaffinity(0))
+BEGIN = 1_000_000_000
+QUIET = (Taken(0, 0, 0), Taken(2 * BEGIN, 0, 0))
+
+
+def soon(seconds: float = 0.01) -> int:
+    return time.monotonic_ns() + int(seconds * 1e9)
+
+
+def part(*, slot: int = 1, amount: int = 900, late_ns: int = 0, took_ns: int = 900_000, lost_ns: int = 0) -> SlotWork:
+    begun_ns = BEGIN + late_ns
+    return SlotWork(slot, amount, begun_ns, begun_ns + took_ns, took_ns - lost_ns)
+
+
+def one(*parts: SlotWork, taken: Sequence[Taken] = QUIET) -> Round:
+    (found,) = judged(parts, len(parts), taken)
+    return found
+
+
+# ---- one round
+
+
+def test_the_rate_of_a_round_is_all_that_was_done_from_the_first_begin_to_the_last_end() -> None:
+    found = one(part(amount=900), part(amount=500, late_ns=1_000, took_ns=999_000))
+    assert found.per_second == pytest.approx(1_400 / 1_000_000e-9)
+
+
+def test_a_slot_in_which_a_thread_is_missing_is_no_round() -> None:
+    found = judged([part(slot=1), part(slot=1), part(slot=2), part(slot=3), part(slot=3)], 2, QUIET)
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "disturbed_by"),
+    [
+        ([part()], None),
+        ([part(lost_ns=9_000)], None),
+        ([part(lost_ns=9_001)], "waited"),
+        ([part(), part(lost_ns=9_100)], "waited"),
+        ([part(), part(late_ns=9_000)], None),
+        ([part(), part(late_ns=9_200)], "waited"),
+    ],
+)
+def test_a_round_is_undisturbed_if_each_thread_had_its_processor_from_the_first_begin_on(
+    parts: list[SlotWork], disturbed_by: str | None
+) -> None:
+    assert one(*parts).disturbed_by == disturbed_by
+
+
+@pytest.mark.parametrize(
+    ("since_ns", "until_ns", "hit"),
+    [
+        (BEGIN - 1_000, BEGIN + 1, True),
+        (BEGIN + 899_999, BEGIN + 10**6, True),
+        (BEGIN + 900_000 + 9_000_000, BEGIN + 10**8, True),  # a tick after it
+        (BEGIN + 900_000 + 10_000_000, BEGIN + 10**8, False),
+        (BEGIN - 10**7, BEGIN, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("more", "why"), [((1, 0), "stolen"), ((0, 1), "throttled"), ((1, 1), "throttled"), ((0, 0), None)]
+)
+def test_a_round_in_which_something_was_taken_or_shortly_before_the_kernel_reports_it_is_disturbed(
+    since_ns: int, until_ns: int, hit: bool, more: tuple[int, int], why: str | None
+) -> None:
+    taken = [Taken(0, 7, 7), Taken(since_ns, 7, 7), Taken(until_ns, 7 + more[0], 7 + more[1])]
+    assert one(part(), taken=taken).disturbed_by == (why if hit else None)
+
+
+def test_what_was_taken_is_that_of_the_measured_processors(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/stat").write_text(
+        "cpu  1 1 1 1 1 1 1 99 0 0\ncpu0 1 1 1 1 1 1 1 3 0 0\ncpu1 1 1 1 1 1 1 1 4 0 0\ncpu10 1 1 1 1 1 1 1 50 0 0\n"
+    )
+    group = tmp_path / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    (group / "cpu.stat").write_text("throttled_usec 5\n")
+    (tmp_path / f"proc/{os.getpid()}").mkdir()
+    (tmp_path / f"proc/{os.getpid()}/cgroup").write_text("0::/\n")
+    assert Taken.now([0, 1], tmp_path)[1:] == (7, 5_000)
+    assert Taken.now([1], tmp_path)[1:] == (4, 5_000)
+    assert Taken.now([0], tmp_path / "none")[1:] == (0, 0)
+
+
+# ---- many rounds
+
+
+def test_the_best_round_and_the_best_undisturbed_one_are_told_apart() -> None:
+    found = [Round(5.0, "waited"), Round(3.0, None), Round(4.0, None), Round(9.0, "stolen"), Round(1.0, "stolen")]
+    best = Rounds.best("float32", found, shared=True, others_percent=3.0)
+    assert best == ("float32", 9.0, 5, 2, 4.0, {"waited": 1, "stolen": 2}, True, 3.0)
+    assert Rounds.best("L1", found[:1], shared=False, others_percent=None)[3:5] == (0, None)
+
+
+def test_threads_that_compute_and_read_together_have_rounds() -> None:
+    instructions = _peaks.sets()[0]
+    for found in (computing(instructions, 4, CPUS, Plan(1, soon(20))), reading(4096, CPUS, Plan(1, soon(20)))):
+        assert found
+        assert all(each.per_second > 0 for each in found)
+
+
+def test_work_ends_with_enough_undisturbed_rounds_or_with_the_time() -> None:
+    calls = []
+
+    def work(until_ns: int) -> list[tuple[int, int, int, int, int]]:
+        calls.append(until_ns)
+        return [(len(calls), 900, 0, 900_000, 900_000)]
+
+    assert len(rounds(CPUS[:1], lambda: work, until_ns=soon(3600), enough=3)) == 3
+    assert len(calls) == 3
+    assert len(rounds(CPUS[:1], lambda: work, until_ns=soon(-1), enough=3)) == 1
+
+
+def test_a_thread_that_gets_no_memory_ends_them_all() -> None:
+    with pytest.raises((OSError, ValueError, OverflowError)):
+        reading(1 << 62, CPUS, Plan(1, soon()))
+
+
+def test_next_to_a_process_on_the_same_processor_rounds_are_disturbed() -> None:
+    instructions = _peaks.sets()[0]
+    busy = f"import os; os.sched_setaffinity(0, {{{CPUS[0]}}}); print(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-P", "-c", busy], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            while all(each.disturbed_by != "waited" for each in computing(instructions, 4, CPUS[:1], Plan(1, soon()))):
+                pass  # a round between two turns of the other process
+        finally:
+            process.kill()
+
+
+# ---- what others took
+
+
+def test_what_others_took_meanwhile_is_what_was_taken_and_not_by_us() -> None:
+    before = ProcessorUse(passed=100.0, taken=50.0, ours=10.0)
+    assert ProcessorUse(passed=120.0, taken=65.0, ours=20.0).others_percent(before) == 25
+    assert ProcessorUse(passed=120.0, taken=60.0, ours=21.0).others_percent(before) == 0
+    assert before.others_percent(before) is None
+    now = ProcessorUse.now()
+    assert now.passed > now.taken > 0
+
+
+def test_time_that_a_hypervisor_took_is_taken_and_idle_time_is_not(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    tick = os.sysconf("SC_CLK_TCK")
+    (tmp_path / "proc/stat").write_text(f"cpu  {tick} 0 0 {7 * tick} {tick} 0 0 {2 * tick} 500 0\n")
+    assert ProcessorUse.now(tmp_path)[:2] == (11, 3)
+    assert ProcessorUse.now(tmp_path / "none")[:2] == (0, 0)
+
+
+# ---- the loops in C
+
+
+def test_each_slot_that_is_read_has_its_bytes_and_its_times() -> None:
+    with mmap.mmap(-1, 8192) as buffer:
+        parts, offset = _peaks.reads(buffer, 4096, soon())
+    assert 0 <= offset < 8192
+    assert [each[0] for each in parts] == sorted({each[0] for each in parts})
+    for slot, size_bytes, begun_ns, ended_ns, _ in parts:
+        assert begun_ns >= slot * 1_000_000
+        assert ended_ns >= slot * 1_000_000 + 900_000
+        assert size_bytes > 0
+        assert size_bytes % 256 == 0
+    assert (sum(each[1] for each in parts) + 4096 - offset) % 8192 == 0
+
+
+def test_each_slot_of_multiply_adds_has_its_operations_with_each_instruction_set_and_type() -> None:
+    for name in _peaks.sets():
+        for size in (4, 8):
+            parts = _peaks.madds(name, size, 0)
+            assert len(parts) == 1
+            assert parts[0][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "offset", "at"), [(0, 0, 0), (100, 0, 0), (256, 8, 0), (256, 0, 256), (512, 0, 8), (256, 0, -256)]
+)
+def test_a_buffer_that_cannot_be_read_is_refused(size: int, offset: int, at: int) -> None:
+    with (
+        mmap.mmap(-1, 4096) as buffer,
+        memoryview(buffer) as whole,
+        whole[offset : offset + size] as part,
+        pytest.raises(ValueError, match="a multiple of 256 bytes, aligned to 64, and an offset within it"),
+    ):
+        _peaks.reads(part, at, 0)
+
+
+@pytest.mark.parametrize(("name", "size"), [("AVX-4096", 4), ("", 8), (_peaks.sets()[0], 2), (_peaks.sets()[0], -4)])
+def test_instructions_and_numbers_that_do_not_exist_are_refused(name: str, size: int) -> None:
+    with pytest.raises(ValueError, match="expected instructions of this processor and numbers of 4 or 8 bytes"):
+        _peaks.madds(name, size, 0)
+
+
+@pytest.mark.nightly
+def test_no_matrix_product_of_numpy_on_one_core_is_above_the_peak() -> None:
+    """In a process of its own, which numpy's BLAS may bind; the turns alternate, as the clock rate changes."""
+    code = f"""
+import os; os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+os.sched_setaffinity(0, {{{CPUS[0]}}})
+import time, numpy
+from brickd.analysis.roofline import _peaks
+from brickd.analysis.roofline.measure import Plan, computing
+for kind, size in (("float32", 4), ("float64", 8)):
+    a = numpy.full((256, 256), 0.5, kind)
+    into, peak, product = numpy.empty_like(a), 0.0, 0.0
+    for _ in range(20):
+        for name in _peaks.sets()[:2]:
+            until_ns = time.monotonic_ns() + 100_000_000
+            peak = max(peak, *(each.per_second for each in computing(name, size, [{CPUS[0]}], Plan(10**9, until_ns))))
+        for _ in range(100):
+            begun = time.perf_counter_ns()
+            numpy.matmul(a, a, out=into)
+            product = max(product, 2 * 256**3 / (time.perf_counter_ns() - begun) * 1e9)
+    assert product <= peak, (kind, product, peak)
+"""
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "cpus"), [(None, [0, 1, 3]), (3.0, [0, 1, 3]), (2.0, [0, 1]), (1.1, [0, 1]), (1.0, [0]), (0.2, [0])]
+)
+def test_of_each_core_one_processor_is_measured_up_to_the_limit(limit: float | None, cpus: list[int]) -> None:
+    pairs = {0: {0, 4}, 4: {0, 4}, 1: {1, 5}, 5: {1, 5}, 3: {3}}
+    assert chosen([5, 4, 3, 1, 0], limit, pairs.__getitem__) == cpus
+
+
+def test_a_figure_gets_its_share_of_the_time_that_is_left() -> None:
+    before_ns = soon(0)
+    part = Plan(7, before_ns + 4_000_000_000_000).shared_by(4)
+    assert part.enough == 7
+    assert before_ns + 1_000_000_000_000 <= part.until_ns <= soon(1000)
+    assert Plan(7, 0).shared_by(4).is_over
+
+
+def test_cores_are_processors_that_this_process_may_use() -> None:
+    assert set(cores()) <= set(CPUS)
+    assert cores()
