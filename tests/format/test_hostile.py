@@ -801,4 +801,4 @@ def test_a_name_that_is_renamed_all_the_time_leads_to_one_whole_file_or_none(pre
 
     bounded(700, change, look)
     # The old file may lose its name by a rename before we look at it.
-    assert reasons <= {"is gone", "has 0 links, not 1"}
+    assert reasons <= {"no longer exists", "has 0 links, not 1"}
