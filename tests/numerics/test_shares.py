@@ -90,6 +90,14 @@ def test_a_service_alone_uses_all_and_the_next_one_gets_its_half() -> None:
     assert (window.end, window.extent(1)[1:]) == (6_001, (0, 0))
 
 
+def test_what_a_dropped_service_had_refused_stays_counted() -> None:
+    window = _reader.Fingerprints(BYTES, True)
+    for service in range(2):
+        add(window, service, [CheckedRecord(Tensor(0, dtype=0), (IN,))], service)
+    window.drop(1)
+    assert (window.end, window.refused) == (0, 2)
+
+
 def test_what_is_left_when_a_window_becomes_smaller_is_compared_as_before() -> None:
     window = _reader.Fingerprints(BYTES, True)
     for worker in range(2):

@@ -87,6 +87,8 @@ def test_of_many_services_each_has_its_part_of_the_rows_and_of_the_counts() -> N
         assert fingerprints.first == 0
     assert fingerprints.untracked == 130 + 5
     assert len(fingerprints.births()) == 8_192 // services
+    fingerprints.drop(0)
+    assert fingerprints.untracked == 130 + 5, "with its service nothing of the account goes"
 
 
 def test_with_births_at_many_sites_come_the_counts_of_the_workers_without_any_there() -> None:
