@@ -21,7 +21,7 @@ def main() -> int:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--service", metavar="NAME", help="the name of the group of workers (default: the name of the command)"
+        "--service", metavar="NAME", help="name the group of workers (default: the name of the command)"
     )
     parser.add_argument(
         "--fingerprints",
@@ -32,7 +32,7 @@ def main() -> int:
     arguments = parser.parse_args()
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        parser.error("there is no command: give one after --")
+        parser.error("no command is given: give one after --")
     return launch.run(command, service=arguments.service, fingerprints=arguments.fingerprints, log=_log)
 
 

@@ -31,8 +31,8 @@ _COUNTED = frozenset({"died", "lost", "uncounted"})
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
 WORKERS_ENDED = "its workers ended"
-INCOMPARABLE = "there is nothing to compare with any more"
-GONE = "it does not hold any more"
+INCOMPARABLE = "nothing is left to compare with"
+GONE = "it is no longer true"
 
 State = Literal["began", "recovered", "ended", "unsilenced"]
 

@@ -181,7 +181,7 @@ def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condi
     if facts is not None:
         if facts["loop_still_ns"] > _STILL_NS:
             seen = f"daemon {facts['pid']} answers and has drained nothing for {duration(facts['loop_still_ns'])}"
-            return _judged(name, False, seen, "one whose loop comes round", "brickd down && brickd up -d")
+            return _judged(name, False, seen, "one whose loop runs", "brickd down && brickd up -d")
         return _judged(name, True, f"daemon {facts['pid']}", wanted)
     if missing is not None:
         return _judged(name, False, missing.what, wanted, "brickd up -d" if missing.ended else "brickd doctor")
@@ -191,7 +191,7 @@ def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condi
     if unread:
         seen = f"no daemon, and spans that no process reads are on in {plural(unread, 'worker')}"
         return _judged(name, False, seen, "one that reads them", "brickd up -d")
-    return _judged(name, not needed, "no daemon", wanted if needed else "none that is gone", "brickd up -d")
+    return _judged(name, not needed, "no daemon", wanted if needed else "none that died", "brickd up -d")
 
 
 def _checkpoint(facts: dict[str, Any] | None) -> Condition:

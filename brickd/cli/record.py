@@ -108,8 +108,8 @@ def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
             raise
         document = _here(order, out)
     if document["why"] not in ("asked", "over", "exited"):
-        ended = "the daemon ended" if document["why"] == "daemon_ended" else "by a defect of brickd: brickd events"
-        print_message(f"ended before its time: {ended}")
+        ended = "the daemon ended" if document["why"] == "daemon_ended" else "a defect of brickd (brickd events)"
+        print_message(f"the recording ended early: {ended}")
     return document, complete
 
 
@@ -230,8 +230,8 @@ def _came_to(document: Document, size: str) -> list[str]:
     degree = ", redacted" if document["redacted"] else ", with the values of tensors" if document["values"] else ""
     lines = [f"recorded {workers} for {took}: {size}{degree}"]
     if document["removed_files"]:
-        lines.append(f"removed, the oldest: {units.many(document['removed_files'], 'file')} (--files keeps more)")
+        lines.append(f"removed the oldest {units.many(document['removed_files'], 'file')} (--files keeps more)")
     lacking = [units.many(n, what.removesuffix("s")) for what, n in document["not_recorded"].items() if n]
     if lacking:
-        lines.append(f"not recorded, for there was no room: {', '.join(lacking)}")
+        lines.append(f"not recorded, because there was no room: {', '.join(lacking)}")
     return lines

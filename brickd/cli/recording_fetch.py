@@ -98,7 +98,7 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
     try:
         client.ask("record/remove", to_query(asked), post=True).document()
     except BrickdError as error:
-        print_message(f"{out} is there, and with the daemon as well: {error}")
+        print_message(f"{out} is complete, but the daemon keeps its copy: {error}")
 
 
 def _settled(directory: Path) -> None:

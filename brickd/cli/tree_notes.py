@@ -161,7 +161,7 @@ def critical(document: Entry, screen: Screen) -> list[str]:
         lines.append(escape.text(f"need each other in a circle, and count as one: {names}{rest}", screen.width))
     lines += wording.more(len(path["cycles"]) - _CIRCLES, "more circle")
     for each in document["unresolved_needs"][:_UNRESOLVED]:
-        line = f"{each['name']}{_inside(each)} needs {each['needs']}, which is nowhere"
+        line = f"{each['name']}{_inside(each)} needs {each['needs']}, which was not recorded"
         lines.append(escape.text(line, screen.width))
     if (more := len(document["unresolved_needs"]) - _UNRESOLVED) > 0:
         lines.append(f"…{units.count(more)} more of what is nowhere")

@@ -314,9 +314,7 @@ class Collector:
             if each.account.ration is not each.reported:
                 self._ration(each)
             if each.activity < 0 and each.drain.breaks:
-                text = (
-                    f"{each.name}: what an earlier daemon had read is not known any more; deferred work may be missing"
-                )
+                text = f"{each.name}: the position of the earlier daemon is lost; deferred work may be missing"
                 self._log_event("break", text, service=each.service, worker=each.name)
             if each.moved(now_ns):
                 self._dirty = True
@@ -361,8 +359,8 @@ class Collector:
         except OSError as error:
             self._dirty = True
             if not self.trouble:
-                why = f"the checkpoint cannot be written ({error.strerror})"
-                text = f"{why}: events stay in their rings, and ended workers stay"
+                why = f"the checkpoint cannot be written: {error.strerror}"
+                text = f"{why}; events stay in their rings, and segments of ended workers stay"
                 self._log_event("checkpoint_failed", text, command="brickd doctor")
             self.trouble = error.strerror or str(error)
             return
@@ -386,7 +384,9 @@ class Collector:
         if new:
             who = f"{plural(sum(each.counts.spans for each in new), 'span')} of {plural(len(new), 'removed worker')}"
             self._log_event(
-                "workers_removed", f"{who} counted: no daemon had kept their totals", command="brickd workers"
+                "workers_removed",
+                f"{who} are counted as removed: no daemon kept their totals",
+                command="brickd workers",
             )
         return found.content
 

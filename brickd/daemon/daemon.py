@@ -162,7 +162,9 @@ class Daemon:
         self._collector.change()  # save at once that this daemon has not ended cleanly
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
-        self.log_event("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
+        self.log_event(
+            "daemon_started", f"drains {plural(here, 'worker')}, and keeps the totals of {gone:,} that ended or died"
+        )
         self._loop.start()
         self._notifier.start()
         self._sampler.start()
@@ -310,7 +312,7 @@ class Daemon:
         recorder = self._recordings.begin(order, first or self.shelf.place())
         if first is None:
             for old in self.shelf.make_room():
-                text = f"{old.files[0].path}: removed with all its files: {ROOM} newer recordings are kept, and no more"
+                text = f"{old.files[0].path}: removed with all its files: only the {ROOM} newest recordings are kept"
                 self.log_event("recording_removed", text)
         return recorder
 

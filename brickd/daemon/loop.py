@@ -123,6 +123,6 @@ class Loop:
             return _reader.watch(_reader.DIRECTORY)
         except OSError as error:
             each = LOOK_NS // SECOND
-            text = f"{_reader.DIRECTORY} cannot be watched ({error.strerror}): it is looked into each {each} s"
+            text = f"{_reader.DIRECTORY}: cannot be watched: {error.strerror}: the daemon lists it every {each} s"
             self._log_event("blind", text, command="brickd doctor")
             return None

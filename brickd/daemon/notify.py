@@ -99,7 +99,9 @@ class Channel:
             self._dropped += 1
             if not self._full:
                 self._full = True
-                self._log_event("notify_dropped", f"{self.name}: {self._queue.maxsize} alarms wait, others are dropped")
+                self._log_event(
+                    "notify_dropped", f"{self.name}: {self._queue.maxsize} alarms are waiting, more are dropped"
+                )
             return False
         self._full = False
         return True
@@ -149,7 +151,7 @@ class Channel:
         if self._ending.is_set() or (was is None) == (problem is None):
             return
         if problem is None:
-            self._log_event("notify_works", f"{self.name} takes alarms again")
+            self._log_event("notify_works", f"{self.name} accepts alarms again")
         else:
             self._log_event("notify_failed", f"{self.name}: {problem}", command="brickd notify test")
 
@@ -203,7 +205,7 @@ class Notifier:
         now = rfc3339(time.time_ns())
         body = self._body("test", "", {
             "id": "00000000", "kind": "test", "service": None, "workers": [],
-            "text": "a test of where alarms go", "command": "brickd status",
+            "text": "a test of the targets of alarms", "command": "brickd status",
             "since": now, "seen": now, "silenced_until": None,
         })  # fmt: skip
         began, asked = time.monotonic(), [(each, Future[str]()) for each in self._channels]

@@ -227,9 +227,7 @@ class Roster:
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
-            text = (
-                f"{before.name} lives: it had lost its lock; events after it was taken for one that died may be missing"
-            )
+            text = f"{before.name} is live: it had lost its lock; events since it was counted as died may be missing"
             self._log_event("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]
@@ -260,7 +258,7 @@ class Roster:
         with self.lock:
             for uuid in [uuid for uuid in self.memory.known if uuid not in self.attached]:
                 known = self.memory.known.pop(uuid)
-                text = f"{known.name or uuid} ended while no daemon ran: its totals went with its segment"
+                text = f"{known.name or uuid} ended while no daemon ran: its totals are lost with its segment"
                 self._log_event("worker_missed", text)
 
     # ---- they leave
@@ -275,11 +273,11 @@ class Roster:
                 self.memory.gone[each.uuid] = RetainedTotals(each.known.name, each.last_reading())
             del self.memory.known[each.uuid]
         each.stage, self.changed = Stage.READ, True
-        kind, text = "worker_died", "died; what it recorded is kept"
+        kind, text = "worker_died", "died; its totals are kept"
         if each.heir is not None:
-            kind, text = "worker_moved", f"goes on in {each.heir.segment.name}: somebody had removed its segment"
+            kind, text = "worker_moved", f"continues in {each.heir.segment.name}: its old segment was removed"
         elif each.drain.ended:
-            kind, text = "worker_ended", "ended; what it recorded is kept"
+            kind, text = "worker_ended", "ended; its totals are kept"
         self._log_event(kind, f"{each.name} {text}", service=each.service, worker=each.name)
         return True
 

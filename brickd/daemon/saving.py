@@ -39,7 +39,7 @@ class Saver:
     def restore(self) -> None:
         """Recreate a removed runtime directory; DaemonRefused if that fails."""
         if self._home.restore(self._memory.prefix):
-            self._log_event("restored", "the runtime directory had been removed: it was made and taken again")
+            self._log_event("restored", "the runtime directory was removed, and the daemon created it again")
 
     def keep(self, checkpoint: bytes) -> None:
         """Save the weights, then the checkpoint; OSError if that fails."""
@@ -62,7 +62,7 @@ class Saver:
         if now_ns - self._starved_ns >= _STARVED_AGAIN_NS:
             self._starved_ns = now_ns
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-            text = f"no file descriptor was left, of {most:,} that are allowed: all clients were closed"
+            text = f"the limit of {most:,} open files was reached: all clients were closed (raise ulimit -n)"
             self._log_event("starved", text, command="brickd doctor")
 
     def _keep_weights(self) -> None:

@@ -62,12 +62,12 @@ def judge_source(clock: KernelClock) -> CheckResult:
     if clock.counter is None:
         return fine("clock", f"{clock.current or 'unknown'} on {clock.machine}", "the system's clock")
     wanted = " with ".join(filter(None, (clock.counter, " and ".join(_FLAGS) if clock.machine == "x86_64" else "")))
-    why = "a span costs about twice as much; nothing else is wrong"
+    why = "a span costs about twice as much; the times are right"
     if clock.current is None:
         fix = "mount -t sysfs sysfs /sys"
         return CheckResult("clock", "advice", "unknown: /sys is not mounted", wanted, fix, why)
     if clock.current != clock.counter:
-        fix = f"{clock.counter}=reliable on the kernel's command line, where the hypervisor vouches for it"
+        fix = f"{clock.counter}=reliable on the kernel's command line, if the hypervisor guarantees it"
         if clock.counter in clock.available:
             fix = f"echo {clock.counter} > /{_FOLDER}/current_clocksource"
         return CheckResult("clock", "advice", clock.current, wanted, fix, why)

@@ -142,7 +142,7 @@ def _directory(daemon: DaemonFacts) -> CheckResult:
         seen = f"{daemon.directory} cannot be created: {daemon.missing}"
         return CheckResult(name, "advice", seen, wanted, _OWN, "without it no daemon can start")
     if daemon.owner is not None:
-        return fine(name, f"{daemon.directory} belongs to user {daemon.owner}, whose daemon answers", wanted)
+        return fine(name, f"{daemon.directory} belongs to user {daemon.owner}, and that user's daemon answers", wanted)
     if daemon.free_bytes is not None and daemon.free_bytes < _ROOM_BYTES:
         seen = f"{daemon.directory} has {daemon.free_bytes / MIB:,.1f} MiB free"
         why = "or make room: events that the daemon cannot save stay in the workers' rings, until these are full"

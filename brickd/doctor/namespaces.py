@@ -105,7 +105,7 @@ def judge_locks(processes: Processes, segments: Segments) -> CheckResult:
     if not unlocked:
         return fine("lock", "no worker has lost its lock", wanted)
     why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker counts as died"
-    seen = f"{_who(unlocked)}: holds no lock"
+    seen = f"{_who(unlocked)}: has no lock"
     return CheckResult("lock", "advice", seen, wanted, "brick.init()", why, _pids(unlocked))
 
 
@@ -130,9 +130,12 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
         return "BRICKD=0 turns recording off", "unset BRICKD"
     prefix = settings.get("BRICKD_SHM_PREFIX", "")
     if "/" in prefix or len(prefix.encode()) > _PREFIX_BYTES:
-        return f"its BRICKD_SHM_PREFIX is longer than {_PREFIX_BYTES} bytes or has a slash", "unset BRICKD_SHM_PREFIX"
+        return (
+            f"its BRICKD_SHM_PREFIX is longer than {_PREFIX_BYTES} bytes or contains a slash",
+            "unset BRICKD_SHM_PREFIX",
+        )
     if settings.get("BRICKD_CLOCK", "") not in ("", "auto", "tsc", "monotonic"):
-        return "its BRICKD_CLOCK is neither auto nor tsc nor monotonic", "unset BRICKD_CLOCK"
+        return "its BRICKD_CLOCK is not auto, tsc or monotonic", "unset BRICKD_CLOCK"
     if process.free_bytes is not None and process.free_bytes < LEAST_BYTES:
         return f"its /dev/shm is full: {mib(process.free_bytes)} free", enlarged(container, 2 * MOST_BYTES)
     return "it has recorded nothing yet, or its stderr says why it cannot", "brick.init()"

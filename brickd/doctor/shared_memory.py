@@ -129,7 +129,9 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
     growth = sum(max(0, worker.most_bytes - worker.taken_bytes) for worker in workers)
     need = growth if workers else MOST_BYTES
     seen = f"{mib(shm.free_bytes)} of {mib(shm.size_bytes)} free, in {container}"
-    wanted = f"{mib(need)}, what {len(workers) or 'one'} worker{'s' if len(workers) > 1 else ''} may still take"
+    wanted = (
+        f"{mib(need)}, the room that {len(workers) or 'one'} worker{'s' if len(workers) > 1 else ''} may still need"
+    )
     fix = enlarged(container, 2 * (shm.size_bytes - shm.free_bytes + need))
     if not shm.more_files:
         more = f"mount -o remount,nr_inodes=1M {shm.path}"

@@ -143,8 +143,8 @@ class Recorder:
 
     def _run(self) -> None:
         try:
-            whom = ", ".join(self._order.names) or "everybody"
-            self._source.log_event("recording_began", f"{whom} is recorded: {self.path}")
+            whom = ", ".join(self._order.names) or "all workers"
+            self._source.log_event("recording_began", f"recording {whom} into {self.path}")
             self._writer.weigh()
             with self._source.events.watched(self._spool.wake):
                 why = self._until_over()
@@ -197,10 +197,10 @@ class Recorder:
     def _log_trouble(self) -> None:
         trouble = self._volumes.trouble
         if trouble and not self._logged_trouble:
-            text = f"nothing can be recorded now: {trouble}; what is missing is counted"
+            text = f"nothing can be recorded now: {trouble}; what is missed is counted"
             self._source.log_event("recording_failed", text, command="brickd status")
         elif self._logged_trouble and not trouble:
-            self._source.log_event("recording_resumed", "it can be recorded again")
+            self._source.log_event("recording_resumed", "the recording continues")
         self._logged_trouble = trouble
 
 

@@ -238,13 +238,13 @@ def _daemon(seen: Seen) -> Found:
     if daemon is None:
         return
     if daemon.checkpoint_problem is not None:
-        text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
+        text = f"the daemon cannot save its state: {daemon.checkpoint_problem}"
         yield Problem("daemon", None, (), text, "brickd events", "checkpoint")
     if daemon.recording_problem is not None:
-        text = f"what is being recorded cannot be written: {daemon.recording_problem}"
+        text = f"the recording cannot be written: {daemon.recording_problem}"
         yield Problem("daemon", None, (), text, "brickd events", "recording")
     if daemon.broken is not None:
-        text = f"the daemon began anew: {daemon.broken}"
+        text = f"the daemon started without its saved state: {daemon.broken}"
         yield Problem("daemon", None, (), text, "brickd events", "broken", daemon.started_ns, daemon.started_ns)
 
 
@@ -257,7 +257,7 @@ def _dead(seen: Seen) -> Found:
         number = sum(worker.together for worker in workers)
         who = f"{workers[0].name} and {number - 1:,} more" if number > 1 else workers[0].name
         names = tuple(worker.name for worker in workers[:WORKERS_MAX])
-        yield Problem("died", service, names, f"{who} died; what was recorded is kept", "brickd prune", mark=number)
+        yield Problem("died", service, names, f"{who} died; the totals are kept", "brickd prune", mark=number)
 
 
 def _lost(seen: Seen) -> Found:

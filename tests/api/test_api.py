@@ -202,7 +202,7 @@ def test_a_checkpoint_that_fails_is_a_problem(worker: Start, socket_path: Path, 
     reported = ask(socket_path, "/v1/status").document
     assert reported["daemon"]["checkpoint_problem"] == "No space left on device"
     assert [(each["text"], each["command"]) for each in reported["problems"]] == [
-        ("the daemon cannot save what it knows: No space left on device", "brickd events")
+        ("the daemon cannot save its state: No space left on device", "brickd events")
     ]
 
 

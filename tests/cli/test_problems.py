@@ -46,12 +46,14 @@ def reported(*workers: Worker, **of: Any) -> list[tuple[str, str]]:
 def test_each_problem_of_the_daemon_itself_is_told() -> None:
     assert reported(daemon=DAEMON) == []
     assert reported(daemon=DAEMON._replace(checkpoint_problem="no space")) == [
-        ("the daemon cannot save what it knows: no space", "brickd events")
+        ("the daemon cannot save its state: no space", "brickd events")
     ]
     assert reported(daemon=DAEMON._replace(recording_problem="full")) == [
-        ("what is being recorded cannot be written: full", "brickd events")
+        ("the recording cannot be written: full", "brickd events")
     ]
-    assert reported(daemon=DAEMON._replace(broken="cut off")) == [("the daemon began anew: cut off", "brickd events")]
+    assert reported(daemon=DAEMON._replace(broken="cut off")) == [
+        ("the daemon started without its saved state: cut off", "brickd events")
+    ]
 
 
 def test_recording_that_is_off_is_told_once_of_each_service_and_of_the_living_alone() -> None:
@@ -77,9 +79,9 @@ def test_what_a_killed_reader_left_on_is_told_where_no_daemon_answers() -> None:
 def test_the_dead_are_told_of_by_the_first_and_their_number_and_who_ended_is_not_dead() -> None:
     dead, ended = made("api/3", pid=None), made("api/4", pid=None, counts={"ended": 1})
     assert reported(ended, made()) == []
-    assert reported(ended, dead) == [("api/3 died; what was recorded is kept", "brickd prune")]
+    assert reported(ended, dead) == [("api/3 died; the totals are kept", "brickd prune")]
     many = made("api/9", pid=None)._replace(together=1_000)
-    assert reported(dead, many)[0][0] == "api/3 and 1,000 more died; what was recorded is kept"
+    assert reported(dead, many)[0][0] == "api/3 and 1,000 more died; the totals are kept"
 
 
 @pytest.mark.parametrize(
@@ -191,8 +193,8 @@ def test_what_makes_numbers_wrong_leads_and_what_is_only_missing_comes_last() ->
         ("7 spans of 1 removed worker are in no total: no daemon kept them", "brickd prune"),
     ]
     beginnings = [
-        "no worker is judged", "recording is off", "f is quarantined", "the daemon cannot save", "what is being",
-        "the daemon began anew", "api/1 died", "api/0: 1 span",
+        "no worker is judged", "recording is off", "f is quarantined", "the daemon cannot save", "the recording",
+        "the daemon started without its saved state", "api/1 died", "api/0: 1 span",
     ]  # fmt: skip
     assert [text.startswith(each) for (text, _), each in zip(found[2:], beginnings, strict=True)] == [True] * 8
     alone = reported(removed=[RemovedWorker("", "", "api", -1, "", 0, 0, 0, asked=False, workers=1, counts=counts)])

@@ -64,8 +64,8 @@ def test_a_command_that_cannot_be_begun_is_told(by: str, tmp_path: Path) -> None
     moved.write_text("#!/none/bin/python -u\n")
     moved.chmod(0o700)
     for command, code, why in (
-        (str(tmp_path / "none"), launch.NOT_FOUND, "there is no such command"),
-        (str(moved), launch.NOT_FOUND, "what it names is not there: #!/none/bin/python -u"),
+        (str(tmp_path / "none"), launch.NOT_FOUND, "no such command: check the name and PATH"),
+        (str(moved), launch.NOT_FOUND, "its interpreter does not exist: #!/none/bin/python -u"),
         (str(plain), launch.NOT_EXECUTABLE, "Permission denied"),
     ):
         ended = run(command, by=by)
@@ -93,7 +93,7 @@ def test_a_rate_that_is_none_is_refused_before_anything_is_begun(by: str) -> Non
     begun = [*BY[by], "--fingerprints", "1/0", "--", "echo", "begun"]
     ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "--fingerprints 1/0: off, all, or 1/N for one step of N, of at most 1000000 is wanted" in ended.stderr
+    assert "--fingerprints is 1/0, expected off, all, or 1/N for one step of N, of at most 1000000" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_command_below_which_recording_is_forbidden_is_begun_as_it_is(by: str)
                            env=os.environ | {"BRICKD": "0"})  # fmt: skip
     begun = run(sys.executable, "-c", asked, by=by, BRICKD="0")
     assert begun.stdout == plain.stdout
-    assert "BRICKD=0 is set" in begun.stderr
+    assert "BRICKD is 0, so nothing is recorded" in begun.stderr
 
 
 HOOKS = "import sys; print([type(each).__module__ for each in sys.meta_path].count('brick_agent._torch.autoload'))"
@@ -282,7 +282,7 @@ def test_a_script_whose_interpreter_will_not_look_is_told_of(tmp_path: Path) -> 
 )
 def test_a_program_that_passes_no_environment_on_is_told_of(command: tuple[str, ...], text: str | None) -> None:
     why = launch.obstacle(command, {})
-    assert why == (text and f"{text} begins a command with an environment of its own: give `brickd run` behind it")
+    assert why == (text and f"{text} starts a command with its own environment: put `brickd run` after it")
 
 
 def test_both_distributions_begin_commands_by_the_same_file() -> None:

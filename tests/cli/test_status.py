@@ -103,7 +103,7 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
     found = survey(prefix)
     (dead,) = [each for each in found.workers if not each.reading.alive]
     (problem,) = problems(Seen([dead._replace(name="api/older", together=66)]))
-    assert problem.text == "api/older and 65 more died; what was recorded is kept"
+    assert problem.text == "api/older and 65 more died; the totals are kept"
 
 
 @pytest.mark.slow

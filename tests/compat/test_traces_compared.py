@@ -321,7 +321,7 @@ def test_a_diagnosis_is_one_line_whatever_the_names_hold() -> None:
 
 @pytest.mark.parametrize("rtol", [-1e-9, math.nan, math.inf])
 def test_a_tolerance_that_is_none_is_refused(rtol: float) -> None:
-    with pytest.raises(ValueError, match="wanted is a number from 0 on"):
+    with pytest.raises(ValueError, match="expected a number of 0 or more"):
         brick.TraceRun().compare(brick.TraceRun(), rtol=rtol)
 
 

@@ -113,20 +113,20 @@ def changed(path: str, value: Any) -> str:
 
 # The path of a value, an invalid value, and the message about it.
 WRONG = [
-    ("schema_version", 2, "schema_version of a run of traces is 2, wanted is 1"),
+    ("schema_version", 2, "schema_version of a run of traces is 2, expected 1"),
     ("schema_version", True, "schema_version of a run of traces is true"),
-    ("schema_version", ..., "wanted is 1"),
-    ("run_id", None, "run_id of a run of traces is null, wanted is a string"),
-    ("run_id", "x" * 5000, "wanted is a string of at most 4096 characters"),
-    ("diverged", 1, "diverged of a run of traces is 1, wanted is true or false"),
-    ("divergence_diagnosis", 5, "wanted is a string"),
-    ("traces_dropped", -1, "traces_dropped of a run of traces is -1, wanted is an integer from 0 on"),
-    ("traces_dropped", ..., "traces_dropped of a run of traces is not there"),
+    ("schema_version", ..., "expected 1"),
+    ("run_id", None, "run_id of a run of traces is null, expected a string"),
+    ("run_id", "x" * 5000, "expected a string of at most 4096 characters"),
+    ("diverged", 1, "diverged of a run of traces is 1, expected true or false"),
+    ("divergence_diagnosis", 5, "expected a string"),
+    ("traces_dropped", -1, "traces_dropped of a run of traces is -1, expected an integer of 0 or more"),
+    ("traces_dropped", ..., "traces_dropped of a run of traces is missing"),
     ("mistakes", {"x": "y"}, "mistakes.x of a run of traces"),
-    ("traces", {}, "wanted is an array"),
-    ("traces.0", [], "traces[0] of a run of traces is [], wanted is an object"),
+    ("traces", {}, "expected an array"),
+    ("traces.0", [], "traces[0] of a run of traces is [], expected an object"),
     ("traces.0.kernel", None, "traces[0].kernel"),
-    ("traces.0.layer", -1, "traces[0].layer of a run of traces is -1, wanted is an integer from 0 on"),
+    ("traces.0.layer", -1, "traces[0].layer of a run of traces is -1, expected an integer of 0 or more"),
     ("traces.0.layer", 2**64, "traces[0].layer"),
     ("traces.0.position", True, "traces[0].position of a run of traces is true"),
     ("traces.0.position", 1.5, "traces[0].position"),
@@ -137,19 +137,19 @@ WRONG = [
     ("traces.0.key", "none", "traces[0].key"),
     ("traces.0.shape", [-1], "traces[0].shape"),
     ("traces.0.valid", "all", "traces[0].valid"),
-    ("traces.0.inputs", [{}] * 65, "traces[0].inputs of a run of traces is 65, wanted is 64 at the most"),
-    ("traces.0.inputs.0", None, "traces[0].inputs[0] of a run of traces is null, wanted is an object"),
-    ("traces.0.output", ..., "traces[0].output of a run of traces is not there"),
+    ("traces.0.inputs", [{}] * 65, "traces[0].inputs of a run of traces is 65, expected at most 64"),
+    ("traces.0.inputs.0", None, "traces[0].inputs[0] of a run of traces is null, expected an object"),
+    ("traces.0.output", ..., "traces[0].output of a run of traces is missing"),
     ("traces.0.output", 7, "traces[0].output of a run of traces is 7"),
     ("traces.0.output.checksum", "5FF4329216FA12EE", "traces[0].output.checksum"),
-    ("traces.0.output.checksum", 0, "wanted is 16 hexadecimal digits"),
+    ("traces.0.output.checksum", 0, "expected 16 hexadecimal digits"),
     ("traces.0.output.fnv1a", ..., "traces[0].output.fnv1a"),
     ("traces.0.output.nan", True, "traces[0].output.nan"),
     ("traces.0.output.l2", "large", "traces[0].output.l2"),
     ("traces.0.output.l2", 10**400, "traces[0].output.l2"),
-    ("traces.0.output.l2", math.nan, "NaN is no number of JSON"),
-    ("traces.0.output.l2", None, "traces[0].output.l2 of a run of traces is null, wanted is a number"),
-    ("traces.0.output.sketch", [0] * 15, "wanted is an array of 16 numbers"),
+    ("traces.0.output.l2", math.nan, "NaN is not a number in JSON"),
+    ("traces.0.output.l2", None, "traces[0].output.l2 of a run of traces is null, expected a number"),
+    ("traces.0.output.sketch", [0] * 15, "expected an array of 16 numbers"),
     ("traces.0.output.sketch.3", False, "traces[0].output.sketch[3]"),
     ("traces.0.refused", {"x": 1}, "traces[0].refused.x"),
 ]
@@ -176,7 +176,7 @@ def test_more_traces_than_a_run_may_have_are_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(trace_run, "TRACES_MAX", 5)
     answer = document()
     answer["traces"] *= 6
-    with pytest.raises(ValueError, match="traces of a run of traces is 6, wanted is 5 at"):
+    with pytest.raises(ValueError, match="traces of a run of traces is 6, expected at most 5"):
         brick.TraceRun.from_json(json.dumps(answer))
 
 

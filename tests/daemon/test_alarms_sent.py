@@ -457,7 +457,7 @@ def test_that_a_target_fails_is_an_event_once_until_it_works_again() -> None:
         until(lambda: one.document()["sent"] == 1)
         until(lambda: len(kinds(log)) == 2)
     assert [(each.kind, each.text) for each in log.since(0).events] == [
-        ("notify_failed", "scripted: no"), ("notify_works", "scripted takes alarms again"),
+        ("notify_failed", "scripted: no"), ("notify_works", "scripted accepts alarms again"),
     ]  # fmt: skip
 
 

@@ -540,7 +540,7 @@ def test_a_daemon_tells_the_break_and_begins_anew_and_status_without_one_says_it
         assert f"{path}: has an invalid structure" in event["text"]
         assert "moved aside as checkpoint.refused" in event["text"]
         (problem,) = daemon.ask("/status")["problems"]
-        assert "began anew" in problem["text"]
+        assert "started without its saved state" in problem["text"]
         daemon.end()
     assert path.with_name("checkpoint.refused").read_bytes() == content
     assert brickd("status").stderr == ""

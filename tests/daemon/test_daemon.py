@@ -176,7 +176,7 @@ def test_a_damaged_checkpoint_is_put_aside_and_told(worker: Start, prefix: str) 
         status = daemon.ask("/status")
         assert status["ledger"]["spans"]["summarized"] == 1
         (problem,) = status["problems"]
-        assert "began anew" in problem["text"]
+        assert "started without its saved state" in problem["text"]
         assert "it has 2 bytes, expected 5" in problem["text"]
     with running() as daemon:  # from the checkpoint of the one before
         assert daemon.ask("/status")["problems"] == []
@@ -280,7 +280,7 @@ def test_at_its_end_workers_are_left_as_if_nobody_had_asked_them_anything(worker
         daemon.end()
         assert flags() == 0
     with running() as daemon:
-        assert "goes on with 1 worker" in daemon.until("daemon_started")["text"]
+        assert "drains 1 worker" in daemon.until("daemon_started")["text"]
         assert flags() == 2, "the wish is remembered"
 
 

@@ -198,7 +198,7 @@ LIES: dict[str, tuple[Callable[[], bytes], str]] = {
     "layout": (lambda: seal(image(layout_crc=1)), "layout 00000001"),
     "user": (lambda: seal(image(uid=os.geteuid() + 1)), "made it, but user"),
     "counts": (lambda: seal(image(lanes=1024)), "its header says"),
-    "circle": (circle, "path 3 stands below path 4"),
+    "circle": (circle, "path 3 is below path 4"),
     "total": (total, "2^62"),
 }
 
@@ -545,7 +545,7 @@ def test_a_segment_that_is_removed_under_its_worker_is_gone_on_from_in_another(p
         (SHM / file).unlink()
         (more,) = order(one, "w")
         order(one, "ddfm")
-        assert "somebody had removed its segment" in daemon.until("worker_moved")["text"]
+        assert "its old segment was removed" in daemon.until("worker_moved")["text"]
         document = daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 5)
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")

@@ -150,7 +150,7 @@ def test_a_full_runtime_directory_costs_no_event_and_is_told_until_there_is_room
         assert find(prefix) == sorted((file, ended_file, died_file))
         work(lives, 1)
         problems = {problem["text"] for problem in status["problems"]}
-        assert "the daemon cannot save what it knows: No space left on device" in problems
+        assert "the daemon cannot save its state: No space left on device" in problems
         (directory / "filler").unlink()
         daemon.until("checkpoint_written")
         until(lambda: find(prefix) == [file])

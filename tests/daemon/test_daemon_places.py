@@ -94,7 +94,7 @@ def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(pre
     one.go()
     one.paused()
     with running(command) as daemon:
-        assert "it is looked into each 5 s" in daemon.until("blind")["text"]
+        assert "the daemon lists it every 5 s" in daemon.until("blind")["text"]
         one.go()
         daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 20)
 

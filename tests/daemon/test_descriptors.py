@@ -147,7 +147,7 @@ def test_where_no_descriptor_is_left_clients_are_closed(worker: Start, prefix: s
         for stream in streams:  # all streams were ended
             list(stream)
         event = daemon.until("starved")
-        assert event["text"].endswith(" that are allowed: all clients were closed")
+        assert event["text"].endswith(" open files was reached: all clients were closed (raise ulimit -n)")
 
 
 def test_a_checkpoint_for_which_no_descriptor_is_left_has_clients_closed(prefix: str) -> None:

@@ -166,6 +166,6 @@ def test_the_doctor_finds_nothing_wrong_with_a_daemon_of_another_user_that_answe
     assert reported["daemon"] == ("ok", f"process {daemon.pid} answers")
     assert reported["daemon-directory"] == (
         "ok",
-        f"{runtime().directory} belongs to user {OWNER}, whose daemon answers",
+        f"{runtime().directory} belongs to user {OWNER}, and that user's daemon answers",
     )
     assert findings(OUTSIDER, member=False)["daemon-directory"][0] == "broken"

@@ -78,7 +78,9 @@ def test_what_is_taken_in_is_told_once(prefix: str) -> None:
         daemon.tick()
         append(prefix, ONE, 5)
         daemon.tick()
-    assert reported == [("workers_removed", "12 spans of 2 removed workers counted: no daemon had kept their totals")]
+    assert reported == [
+        ("workers_removed", "12 spans of 2 removed workers are counted as removed: no daemon kept their totals")
+    ]
 
 
 def test_a_reader_begins_again_where_a_daemon_has_taken_in_the_records_after_it_read_the_checkpoint(

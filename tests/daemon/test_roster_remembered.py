@@ -242,7 +242,7 @@ def test_who_is_known_and_has_no_segment_any_more_is_told_to_be_missed(life: Lif
     life.restart()
     (SHM / f"{prefix}0").unlink()
     life.tick()
-    missed = "api/0 ended while no daemon ran: its totals went with its segment"
+    missed = "api/0 ended while no daemon ran: its totals are lost with its segment"
     assert ("worker_missed", missed) in life.logged
     assert life.loop.memory.known == {}
 

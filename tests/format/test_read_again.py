@@ -295,7 +295,7 @@ def test_a_ring_whose_tail_cannot_be_at_any_try_is_refused(between: Between) -> 
     between.rings.tail(0, "span", 11)
     assert between.ring(lambda _: None) is None
     assert between.reads == 2 * TRIES
-    assert between.reason == "lane 0: head 10 and tail 11 of a ring of 16 slots cannot be"
+    assert between.reason == "lane 0: head 10 and tail 11 are impossible in a ring of 16 slots"
     between.rings.tail(0, "span", 10)
     assert between.ring(lambda _: None) == (10, [])
     fill(between, "span", 10 + SLOTS)

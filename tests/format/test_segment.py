@@ -37,8 +37,8 @@ def with_control(minor: str, **values: Any) -> bytes:
     [
         (with_header(uid=os.geteuid() + 1), SegmentRefused, f"says that user {os.geteuid() + 1} made it"),
         (bytes(len(golden())), SegmentUnpublished, "not published"),
-        (golden()[:100], SegmentRefused, "too few for a header"),
-        (golden()[: PAGE - 1], SegmentRefused, "too few for a header"),
+        (golden()[:100], SegmentRefused, " bytes, expected at least a header of "),
+        (golden()[: PAGE - 1], SegmentRefused, " bytes, expected at least a header of "),
         (golden()[:PAGE], SegmentRefused, "its header says"),
     ],
 )

@@ -209,7 +209,7 @@ def test_a_factor_that_is_none_is_refused(factor: float) -> None:
 
 @pytest.mark.parametrize("path", [-1, 65472])
 def test_a_path_that_is_none_is_refused(path: int) -> None:
-    with pytest.raises(IndexError, match=rf"^path {path}, wanted one from 0 to 65471$"):
+    with pytest.raises(IndexError, match=rf"^path is {path}, expected 0 to 65471$"):
         _reader.Summaries().add(path, 1, 1, 1)
 
 

@@ -381,7 +381,7 @@ def test_what_cannot_be_looked_at_is_told_once_and_computed_as_it_was(worker: St
     )
     assert process.next_report() == [True] * 3
     assert process.end() == 0
-    assert process.stderr == "brickd: what inner was given is not recorded: strange\n"
+    assert process.stderr == "brickd: the inputs of inner are not recorded: strange\n"
 
 
 FAMILIES = """

@@ -27,7 +27,7 @@ def honest(many: int) -> dtypes.Array:
 def test_a_header_that_is_none_is_refused_with_the_reason() -> None:
     with rings() as r:
         os.pwrite(r.fd, b"\0" * 8, 0)
-        with pytest.raises(ValueError, match=r"^not published: its worker is starting, or died while it did$"):
+        with pytest.raises(ValueError, match=r"^not published yet: its worker is starting, or died while it started$"):
             r.drain()
 
 

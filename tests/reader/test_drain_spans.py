@@ -254,7 +254,7 @@ def test_one_segment_may_stand_twice_in_a_call() -> None:
 
 
 def test_only_drains_are_drained() -> None:
-    with rings() as r, pytest.raises(TypeError, match=r"item 1 is a str, wanted a Drain"):
+    with rings() as r, pytest.raises(TypeError, match=r"item 1 is a str, expected a Drain"):
         _reader.drain([r.drain(), "segment"])  # type: ignore[list-item]
 
 

@@ -438,7 +438,7 @@ def test_what_is_no_service_cannot_be_forgotten(number: object, error: type[Exce
 @pytest.mark.parametrize(
     ("since", "error", "text"),
     [
-        ([0, 2**64 - 1], ValueError, "item 1 is 18446744073709551615, wanted a number below 18446744073709551615"),
+        ([0, 2**64 - 1], ValueError, "item 1 is 18446744073709551615, expected a number below 18446744073709551615"),
         ([0, -1], OverflowError, "negative"),
         ([0, 2**64], OverflowError, "too big"),
         ([0, "1"], TypeError, "integer"),
@@ -457,7 +457,7 @@ def test_what_is_no_list_of_numbers_is_refused_with_the_reason(
 def test_workers_are_numbers_of_24_bits() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 2**24 - 1, [record(GOOD)])
-    with pytest.raises(ValueError, match="item 1 is 16777216, wanted a number below 16777216"):
+    with pytest.raises(ValueError, match="item 1 is 16777216, expected a number below 16777216"):
         fingerprints.mute([0, 2**24])
     assert fingerprints.group(0)
     fingerprints.mute([2**24 - 1])

@@ -263,7 +263,7 @@ def test_a_daemon_that_ends_keeps_what_it_recorded(worker: Start, tmp_path: Path
             daemon.end()
             out, words = process.communicate()
             answer = json.loads(out)
-        assert words.endswith(b"brickd: ended before its time: the daemon ended\n")
+        assert words.endswith(b"brickd: the recording ended early: the daemon ended\n")
         assert (process.returncode, answer["why"]) == (0, "daemon_ended")
         assert document("status", str(file))["workers"][0]["ledger"]["spans"]["summarized"] == 200
 
@@ -389,7 +389,7 @@ def test_a_full_disk_costs_the_recording_alone_and_is_told(worker: Start, tmp_pa
             process.paused()
             daemon.until("recording_failed")
             problems = [each["text"] for each in document("status")["problems"]]
-            assert [text for text in problems if "what is being recorded cannot be written" in text]
+            assert [text for text in problems if "the recording cannot be written" in text]
             recorder.send_signal(signal.SIGINT)
             out, _ = recorder.communicate()
         answer = json.loads(out)

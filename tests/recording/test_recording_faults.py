@@ -70,7 +70,7 @@ def test_a_recording_of_form_1_0_is_read_for_ever() -> None:
 
 @pytest.mark.parametrize("body", [b"", bytes(63), bytes(8) + b"\2" + bytes(55)])
 def test_a_body_that_is_none_of_records_is_refused(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"at least 64 wanted|slots of ring 2, expected 0 or 1"):
+    with pytest.raises(ValueError, match=r"expected at least 64|slots of ring 2, expected 0 or 1"):
         records(body)
 
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_read_as_a_recording_is_refused_with_what_it_is(tmp_path:
         "round": "cannot be opened: Too many levels of symbolic links",
         "nothing": "cannot be opened: No such file or directory",
         "with\0zero": "cannot be opened: embedded null byte",
-        "text": "is no recording of brickd: it begins with 3a7372656b726f77, not",
+        "text": "is not a recording of brickd: it begins with 3a7372656b726f77, expected",
     }.items():
         with pytest.raises(RecordingRefused) as refused:
             open_recording(str(tmp_path / name))

@@ -306,7 +306,9 @@ def test_of_many_unknown_kinds_a_few_are_listed_and_the_others_counted() -> None
 
 
 def test_a_recording_of_another_major_is_refused_with_both_numbers() -> None:
-    with pytest.raises(RecordingRefused, match=r"F.brick: is of form 2\.3, this brickd reads 1\.x: take a brickd"):
+    with pytest.raises(
+        RecordingRefused, match=r"F.brick: has format 2\.3, this brickd reads 1\.x: use the brickd that wrote it"
+    ):
         read(titled(2, 3) + bytes(1000))
 
 
@@ -314,9 +316,12 @@ def test_a_recording_of_another_major_is_refused_with_both_numbers() -> None:
     ("bytes_", "reason"),
     [
         (b"", "is empty"),
-        (b"PK\3\4" + bytes(500), "is no recording of brickd: it begins with 0000000004034b50, not 6365726b63697262"),
-        (bytes(64), "is no recording of brickd"),
-        (tape([])[:60], "was cut within its title: 60 bytes are there, 128 wanted"),
+        (
+            b"PK\3\4" + bytes(500),
+            "is not a recording of brickd: it begins with 0000000004034b50, expected 6365726b63697262",
+        ),
+        (bytes(64), "is not a recording of brickd"),
+        (tape([])[:60], "was cut within its title: it has 60 bytes, expected at least 128"),
         (tape([])[:56] + bytes(8) + tape([])[:56] + bytes(8), "has a damaged title: its checksum is"),
     ],
 )
@@ -381,7 +386,9 @@ def test_a_key_or_blocks_of_another_length_are_refused(key: int, blocks: int) ->
     with memory(tape([])) as fd, form(fd) as opened:
         length = len(opened._key)
     for call in (_reader.find_chunk, _reader.recording_sum):
-        with pytest.raises(ValueError, match=rf"^a key of {length + key} bytes and {blocks} bytes: {length} wanted"):
+        with pytest.raises(
+            ValueError, match=rf"^a key of {length + key} bytes and {blocks} bytes, expected {length} and"
+        ):
             call(bytes(length + key), bytes(blocks))
 
 

@@ -237,9 +237,9 @@ def test_a_recording_that_is_closed_or_a_spool_that_is_taken_away_is_no_longer_w
         assert spool.refused_slots == 0
         assert recorded(read_fd(fd)) == {(0, 0, False): spans({"sequence": 1}).tobytes()}
         for wrong in (3, drain, recording, _reader.Spool):
-            with pytest.raises(TypeError, match="wanted a Spool or None"):
+            with pytest.raises(TypeError, match="expected a Spool or None"):
                 drain.record_into(wrong)  # type: ignore[arg-type]
-            with pytest.raises(TypeError, match="wanted a Spool"):
+            with pytest.raises(TypeError, match="expected a Spool"):
                 recording.write(wrong, 0)  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ def test_a_file_that_a_recording_cannot_be_written_to_is_refused(tmp_path: Path)
             begin(fd)
         os.close(fd)
     reading, writing = os.pipe()
-    with pytest.raises(ValueError, match="a regular file, and this is none"):
+    with pytest.raises(ValueError, match="needs a regular file, and this is another kind of file"):
         begin(writing)
     os.close(reading)
     os.close(writing)

@@ -262,7 +262,7 @@ def test_a_straggler_is_told_once_and_again_when_it_is_gone() -> None:
     came, gone = log.page()
     assert (came.service, came.command, gone.command) == ("api", "brickd stragglers api", "brickd stragglers api")
     assert "gemm +20 %, costs 20.0 ms/s" in came.text
-    assert "is not slow any more: gemm, for " in gone.text
+    assert "is no longer slow: gemm, for " in gone.text
 
 
 def test_a_clock_that_is_set_says_nothing_of_how_long_a_worker_was_slow() -> None:

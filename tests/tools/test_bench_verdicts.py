@@ -218,7 +218,7 @@ def test_the_kind_and_the_workers_of_a_problem_count_more_than_its_text() -> Non
         ("api/1 contradicts itself since 12:00: layers.*", "numbers"),
         (SLOW.format("api/1"), "straggler"),
         ("api/1 waits for a processor 31 % of its time; it shares CPU 3 with PID 4711", "straggler"),
-        ("api/1 died; what was recorded is kept", "other"),
+        ("api/1 died; the totals are kept", "other"),
     ],
 )
 def test_the_kind_of_a_problem_without_one_is_in_its_text(text: str, kind: str) -> None:
@@ -226,7 +226,7 @@ def test_the_kind_of_a_problem_without_one_is_in_its_text(text: str, kind: str) 
 
 
 def test_other_problems_are_listed_once_and_are_not_alarms() -> None:
-    died = "api/1 died; what was recorded is kept"
+    died = "api/1 died; the totals are kept"
     verdict = seen(EPS, (BEFORE, 1.0, status(died)), (DURING, 1.0, status(died)))
     assert (verdict.other_problems, verdict.false_before, verdict.found_s) == ([died], [], None)
 

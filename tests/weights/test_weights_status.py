@@ -199,7 +199,7 @@ def test_who_holds_another_shard_is_a_finding_though_no_tensor_can_be_compared()
     assert (finding["workers"], finding["kernel"], finding["holds_shard"]) == (["api/0.pp0"], None, "pp1")
     assert (finding["cases"], finding["relative_error"], finding["blame"]) == (0, None, "culprit")
     assert problems(Seen((), weights=[finding]))[0].text.startswith(
-        "weights: api/0.pp0 holds what is of pp1, in all of its 1 "
+        "weights: api/0.pp0 has the weights of pp1 in all of its 1 "
     )
 
 

@@ -154,8 +154,7 @@ def test_a_worker_that_holds_another_shard_than_it_says_is_told(worker: Start) -
     watching(worker, "0.tp0", "1.tp0")
     watching(worker, "0.tp1", "1.tp1", "2.tp0", shift=1)
     assert lines(code=1)[0] == (
-        "api/2.tp0 holds what is of tp1, in all of its 3 tensors: it was given another shard, or says wrongly where it"
-        " stands"
+        "api/2.tp0 has the weights of tp1 in all of its 3 tensors: it loaded another shard, or reports a wrong one"
     )
 
 

@@ -258,7 +258,7 @@ for n in range(3):
     process = called.records_of
     process.go()
     process.end()
-    assert process.stderr.count("has no place") == 1
+    assert process.stderr.count("has no directory") == 1
 
 
 STEPS = [0, 1, 7, 2**32, 2**63 + 5, U64]

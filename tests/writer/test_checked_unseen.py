@@ -150,19 +150,16 @@ def test_the_key_is_made_once_for_its_user_alone_and_never_told(worker: Start, p
 @pytest.mark.parametrize(
     ("content", "mode", "why"),
     [
-        ("0123456789abcdef" * 3, 0o640, "may be read or changed by others"),
-        ("0123456789abcdef" * 3, 0o602, "may be read or changed by others"),
-        ("0123456789abcdef", 0o600, "holds no 48 hexadecimal digits"),
-        ("0123456789abcdeg" * 3, 0o600, "holds no 48 hexadecimal digits"),
-        ("0123456789abcdef" * 3 + "0\n", 0o600, "holds no 48 hexadecimal digits, and nothing else"),
-        ("0123456789abcdef" * 3 + "\n\n", 0o600, "holds no 48 hexadecimal digits, and nothing else"),
-        ("0" * 32 + "1" * 16, 0o600, "holds a key that is none"),
-        ("1" * 32 + "0" * 16, 0o600, "holds a key that is none"),
-        *(
-            ("0123456789abcdef" * 2 + end, 0o600, "holds 32 hexadecimal digits, a key of 64 bits, and 48 are wanted")
-            for end in ("", "\n")
-        ),
-        (None, 0o700, "is no file"),
+        ("0123456789abcdef" * 3, 0o640, "is open to other users"),
+        ("0123456789abcdef" * 3, 0o602, "is open to other users"),
+        ("0123456789abcdef", 0o600, "has other content, expected 48 hexadecimal digits"),
+        ("0123456789abcdeg" * 3, 0o600, "has other content, expected 48 hexadecimal digits"),
+        ("0123456789abcdef" * 3 + "0\n", 0o600, "has other content, expected 48 hexadecimal digits"),
+        ("0123456789abcdef" * 3 + "\n\n", 0o600, "has other content, expected 48 hexadecimal digits"),
+        ("0" * 32 + "1" * 16, 0o600, "has a key of zeros"),
+        ("1" * 32 + "0" * 16, 0o600, "has a key of zeros"),
+        *(("0123456789abcdef" * 2 + end, 0o600, "has 32 hexadecimal digits, expected 48") for end in ("", "\n")),
+        (None, 0o700, "is not a regular file"),
     ],
 )
 def test_a_key_file_that_is_none_is_refused_and_told_once(
@@ -184,7 +181,7 @@ def test_a_key_file_that_is_none_is_refused_and_told_once(
     assert process.end() == 0
     assert process.stderr.count("\n") == 1
     assert f"{file} {why}" in process.stderr
-    assert (": remove it, and another is made" in process.stderr) == ("64 bits" in why)
+    assert (": remove it, and a worker creates a new one" in process.stderr) == ("has 32" in why)
 
 
 def test_a_key_that_cannot_be_had_for_now_is_waited_for_and_all_checksums_have_it(worker: Start, prefix: str) -> None:

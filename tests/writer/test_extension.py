@@ -164,7 +164,7 @@ report(calls.checksum("apart", 0, 99, y, x))
 pause()
 """.replace("FLOAT32", str(records.DTYPES.index("float32")))
     )
-    assert process.next_report() == "the dtype is none of brick_dtype"
+    assert process.next_report() == "its dtype is not one of brick_dtype"
     process.paused()
     got = reading(prefix)
     native, python, apart = events(got)

@@ -122,8 +122,12 @@ def test_other_threads_run_while_a_large_tensor_is_looked_at_and_may_not_resize_
 @pytest.mark.parametrize(
     ("given", "kind", "output"),
     [
-        (np.zeros(3, ">f4"), ValueError, "of format '>f' is in the byte order of another machine; wanted this one's"),
-        (np.zeros(3, "c16"), TypeError, "of format 'Zd' (16 bytes) has no fingerprint; wanted one of ?bhilqnBHILQNefd"),
+        (np.zeros(3, ">f4"), ValueError, "of format '>f' has the byte order of another machine, expected this one's"),
+        (
+            np.zeros(3, "c16"),
+            TypeError,
+            "of format 'Zd' (16 bytes) has no fingerprint, expected one of ?bhilqnBHILQNefd",
+        ),
         (np.zeros(3, "g"), TypeError, "of format 'g' (16 bytes)"),
         (np.zeros(3, "S4"), TypeError, "of format '4s' (4 bytes)"),
         (np.zeros(3, [("a", "f4")]), TypeError, "of format 'T{f:a:}' (4 bytes)"),
@@ -143,13 +147,13 @@ def test_what_has_no_fingerprint_is_said(given: Any, kind: type[Exception], outp
 @pytest.mark.parametrize(
     ("arguments", "kind", "output"),
     [
-        ({"valid": 4}, ValueError, "valid is 4, wanted an integer from 0 to 3"),
-        ({"valid": -1}, ValueError, "valid is -1, wanted an integer from 0 to 3"),
-        ({"valid": 2**70}, ValueError, f"valid is {2**70}, wanted an integer from 0 to 3"),
+        ({"valid": 4}, ValueError, "valid is 4, expected an integer from 0 to 3"),
+        ({"valid": -1}, ValueError, "valid is -1, expected an integer from 0 to 3"),
+        ({"valid": 2**70}, ValueError, f"valid is {2**70}, expected an integer from 0 to 3"),
         ({"valid": 1.5}, TypeError, "'float' object cannot be interpreted as an integer"),
-        ({"key": 2**128}, ValueError, f"key is {2**128}, wanted an integer from 0 to 2^128-1"),
-        ({"key": -1}, ValueError, "key is -1, wanted an integer from 0 to 2^128-1"),
-        ({"key": -(2**200)}, ValueError, "wanted an integer from 0 to 2^128-1"),
+        ({"key": 2**128}, ValueError, f"key is {2**128}, expected an integer from 0 to 2^128-1"),
+        ({"key": -1}, ValueError, "key is -1, expected an integer from 0 to 2^128-1"),
+        ({"key": -(2**200)}, ValueError, "expected an integer from 0 to 2^128-1"),
         ({"key": "secret"}, TypeError, "'str' object cannot be interpreted as an integer"),
         ({"rows": 1}, TypeError, "fingerprint got an unexpected keyword argument 'rows'"),
     ],
@@ -300,14 +304,14 @@ def test_an_array_of_numpy_whose_dtype_is_of_ml_dtypes_has_the_fingerprint_of_it
 @pytest.mark.parametrize("name", ["float8_e4m3b11fnuz", "int4"])
 def test_a_dtype_of_ml_dtypes_that_has_no_fingerprint_is_refused_in_our_words(name: str) -> None:
     kind, reported = refused(np.zeros(3, getattr(ml_dtypes, name)))
-    assert (kind, reported.split(";")[0]) == (TypeError, f"brick_agent: a tensor of dtype '{name}' has no fingerprint")
+    assert (kind, reported.split(",")[0]) == (TypeError, f"brick_agent: a tensor of dtype '{name}' has no fingerprint")
 
 
 def test_a_bfloat16_in_the_byte_order_of_another_machine_is_refused() -> None:
     swapped = np.zeros(3, np.dtype(ml_dtypes.bfloat16).newbyteorder(">"))
     kind, reported = refused(swapped)
-    assert (kind, reported.split(";")[0]) == (
-        ValueError, "brick_agent: a tensor of dtype 'bfloat16' is in the byte order of another machine"
+    assert (kind, reported.split(",")[0]) == (
+        ValueError, "brick_agent: a tensor of dtype 'bfloat16' has the byte order of another machine"
     )  # fmt: skip
 
 
@@ -318,7 +322,7 @@ def test_a_view_that_is_not_what_was_asked_for_is_not_read() -> None:
 
     kind, reported = refused(np.ndarray.view(np.zeros(3, ml_dtypes.bfloat16), Lying))
     assert (kind, reported) == (
-        TypeError, "brick_agent: a tensor of dtype 'bfloat16' gave a view of dtype 'uint8', wanted 'uint16'"
+        TypeError, "brick_agent: a tensor of dtype 'bfloat16' gave a view of dtype 'uint8', expected 'uint16'"
     )  # fmt: skip
 
 
@@ -335,20 +339,24 @@ def _of_version(major: int) -> Producer:
 
 
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (lambda: _on(2), ValueError, "on device 2 of DLPack (CUDA), wanted one in this host's memory: copy it to the CPU"),
+    (
+        lambda: _on(2),
+        ValueError,
+        "on device 2 of DLPack (CUDA), expected one in this host's memory: copy it to the CPU",
+    ),
     (lambda: _on(99), ValueError, "on device 99 of DLPack (unknown)"),
     (lambda: Producer(EIGHTS, device=10), ValueError, "on device 10 of DLPack (ROCm)"),
     (lambda: Producer(EIGHTS, code=5), TypeError, "DLPack's type 5 with 8 bits and 1 lanes has no fingerprint"),
     (lambda: Producer(EIGHTS, lanes=4), TypeError, "DLPack's type 1 with 8 bits and 4 lanes"),
     (lambda: Producer(EIGHTS, code=17, bits=4), TypeError, "DLPack's type 17 with 4 bits"),
-    (lambda: Producer(EIGHTS, dims=65), ValueError, "of 65 dimensions, at most 64 wanted"),
-    (lambda: Producer(EIGHTS, dims=-1), ValueError, "of -1 dimensions, at most 64 wanted"),
-    (lambda: Producer(EIGHTS, data=0), ValueError, "of which there is no data has no fingerprint"),
-    (lambda: Producer(EIGHTS, shape=0), ValueError, "of 1 dimensions and no shape"),
-    (lambda: _of_version(2), ValueError, "a tensor of DLPack 2.0, wanted 1"),
-    (lambda: _giving(None), TypeError, "__dlpack__ gave None, wanted a capsule 'dltensor' or 'dltensor_versioned'"),
+    (lambda: Producer(EIGHTS, dims=65), ValueError, "of 65 dimensions, expected at most 64"),
+    (lambda: Producer(EIGHTS, dims=-1), ValueError, "of -1 dimensions, expected at most 64"),
+    (lambda: Producer(EIGHTS, data=0), ValueError, "a tensor has no fingerprint: it has no data"),
+    (lambda: Producer(EIGHTS, shape=0), ValueError, "of 1 dimensions without a shape"),
+    (lambda: _of_version(2), ValueError, "a tensor of DLPack 2.0, expected 1"),
+    (lambda: _giving(None), TypeError, "__dlpack__ gave None, expected a capsule 'dltensor' or 'dltensor_versioned'"),
     (lambda: _giving(brick._core.native), TypeError, "__dlpack__ gave <capsule object"),
-    (lambda: _placed(None), TypeError, "__dlpack_device__ gave None, wanted a pair"),
+    (lambda: _placed(None), TypeError, "__dlpack_device__ gave None, expected a pair"),
     (lambda: _placed(("cpu", 0)), TypeError, "'str' object"),
 ]
 
@@ -413,7 +421,7 @@ def test_a_capsule_that_runs_python_as_it_is_deleted_changes_nothing_of_what_is_
     good, strange = Deleted(EIGHTS), Deleted(EIGHTS, code=5)
     agrees(brick.fingerprint(good), EIGHTS)
     assert refused(strange)[0] is TypeError
-    assert refused(good, valid=257) == (ValueError, "brick_agent: valid is 257, wanted an integer from 0 to 256")
+    assert refused(good, valid=257) == (ValueError, "brick_agent: valid is 257, expected an integer from 0 to 256")
     assert (good.deleted, strange.deleted) == ([1, 1], [1])
 
 
@@ -486,7 +494,10 @@ def test_what_a_table_of_functions_describes_is_read_where_it_is() -> None:
     agrees(brick.fingerprint(described(BF16, code=4), valid=7, key=5), BF16, "bfloat16", 7, 5)
     refused_one = described(EIGHTS)
     before = sys.getrefcount(refused_one)
-    assert refused(refused_one, valid=257) == (ValueError, "brick_agent: valid is 257, wanted an integer from 0 to 256")
+    assert refused(refused_one, valid=257) == (
+        ValueError,
+        "brick_agent: valid is 257, expected an integer from 0 to 256",
+    )
     assert sys.getrefcount(refused_one) == before
 
 
@@ -541,7 +552,7 @@ def test_what_a_table_refuses_is_said_in_one_line_and_an_interrupt_is_not_swallo
         brick.fingerprint(refusing(KeyboardInterrupt()))
     assert refused(described(EIGHTS, answer=-1))[1].endswith("does not describe this tensor, and does not say why")
     assert refused(described(EIGHTS, device=2))[1].startswith("brick_agent: a tensor on device 2 of DLPack (CUDA)")
-    assert refused(described(EIGHTS, data=0))[1] == "brick_agent: a tensor of which there is no data has no fingerprint"
+    assert refused(described(EIGHTS, data=0))[1] == "brick_agent: a tensor has no fingerprint: it has no data"
 
 
 # ---- attributes of a tensor that are read --------------------------------------------------------------------------
@@ -585,7 +596,7 @@ def test_what_wants_gradients_is_read_as_what_it_is_detached_to() -> None:
 def test_what_stands_in_memory_with_the_other_sign_is_refused() -> None:
     given = Learning(BF16)
     given.negated = True
-    assert refused(given)[1].endswith("wanted tensor.resolve_neg()")
+    assert refused(given)[1].endswith("expected tensor.resolve_neg()")
 
 
 # ---- what is released ----------------------------------------------------------------------------------------------

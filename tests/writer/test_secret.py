@@ -44,4 +44,4 @@ def test_without_a_place_of_its_own_the_key_is_where_state_is_kept(
     assert keys == ([expected] if expected else [])
     process.go()
     process.end()
-    assert ("has no place" in process.stderr) == (expected is None)
+    assert ("has no directory" in process.stderr) == (expected is None)

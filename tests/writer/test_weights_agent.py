@@ -288,7 +288,7 @@ brick.weights({"x": a, "y": None, "z": np.array(["text"])})
     assert (got.process["weights"], got.process["tensors_refused"]) == (3, 6)
     warned_once = "brickd: 3 of 5 weights have no fingerprint; the first, 'a\\n\\x1b[31m': "
     assert reported.startswith(
-        warned_once + '"brick_agent: a tensor on device 2 of DLPack (CUDA), wanted one in this host'
+        warned_once + '"brick_agent: a tensor on device 2 of DLPack (CUDA), expected one in this host'
     )
     assert reported.count("\n") == 1
 

@@ -253,7 +253,7 @@ class _Site:
             before = [take(self._brick, each, layer=self._layer) for each in passed.tensors]
             return passed, before, self._state.look(passed)
         except Exception as error:
-            _complain(f"what {self._name} was given is not recorded: {error}")
+            _complain(f"the inputs of {self._name} are not recorded: {error}")
             return None
 
     def _record(self, passed: Passed, before: list[Any], kept: list[Any] | None, result: Any) -> None:
@@ -273,7 +273,7 @@ class _Site:
                     stateful=stateful,
                 )
         except Exception as error:
-            _complain(f"what {self._name} computed is not recorded: {error}")
+            _complain(f"the output of {self._name} is not recorded: {error}")
 
 
 def _transformed(torch: Any) -> bool:

@@ -67,9 +67,9 @@ def _missing(command: str) -> str:
     """The message for a missing command or interpreter."""
     file = shutil.which(command)
     if file is None:
-        return "there is no such command"
+        return "no such command: check the name and PATH"
     first = _first_line(file)
-    return f"what it names is not there: {first}" if first.startswith("#!") else "what would load it is not there"
+    return f"its interpreter does not exist: {first}" if first.startswith("#!") else "its loader does not exist"
 
 
 def inherited() -> dict[str, str]:
@@ -90,7 +90,7 @@ def environment(
     """The environment of the command."""
     if fingerprints is not None and not _RATE.fullmatch(fingerprints):
         rates = "off, all, or 1/N for one step of N, of at most 1000000"
-        raise NotBegunError(f"--fingerprints {fingerprints}: {rates} is wanted", _USAGE)
+        raise NotBegunError(f"--fingerprints is {fingerprints}, expected {rates}", _USAGE)
     if given.get("BRICKD") == "0":
         return dict(given)
     # An empty variable counts as unset; an empty entry in it means the directory where the command starts.
@@ -140,10 +140,10 @@ def _file(word: str) -> str:
 def obstacle(command: Sequence[str], given: Mapping[str, str]) -> str | None:
     """Why the command's first process will not load brick_agent; None if no reason is known."""
     if given.get("BRICKD") == "0":
-        return "BRICKD=0 is set, which forbids it: nothing is recorded"
+        return "BRICKD is 0, so nothing is recorded: unset it"
     program, words = os.path.basename(command[0]), list(command[1:])
     if program in _OF_THEIR_OWN or (program == "env" and {"-", "-i", "--ignore-environment"}.intersection(words[:1])):
-        return f"{program} begins a command with an environment of its own: give `brickd run` behind it"
+        return f"{program} starts a command with its own environment: put `brickd run` after it"
     file = shutil.which(command[0])
     if file is not None and not _PYTHON.fullmatch(os.path.basename(file)):
         words = _shebang(file)

@@ -58,13 +58,13 @@ struct view {
 static const char *make_view(struct view *v, const struct brick_tensor *t)
 {
     if (t->dtype == 0 || t->dtype >= BRICK_DTYPES)
-        return "the dtype is none of brick_dtype";
+        return "its dtype is not one of brick_dtype";
     if (t->dims > BRICK_DIMS_MAX)
-        return "there are more than 64 dimensions";
+        return "it has more than 64 dimensions";
     if (t->dims > 0 && t->shape == NULL)
-        return "there is no shape";
+        return "it has no shape";
     if (t->valid != BRICK_ALL_ROWS && (t->dims == 0 || t->shape[0] < 0 || t->valid > (uint64_t)t->shape[0]))
-        return "more rows are valid than there are";
+        return "more rows are valid than it has";
     v->data = t->data;
     v->elements = 1;
     v->size = dtypes[t->dtype].size;
@@ -80,13 +80,13 @@ static const char *make_view(struct view *v, const struct brick_tensor *t)
         return NULL;
     }
     if (t->data == NULL)
-        return "there is no data";
+        return "it has no data";
     uint64_t dense = v->size; /* starts at the last dimension */
     for (uint32_t d = t->dims; d-- > 0;) {
         uint64_t count = d == 0 && t->valid != BRICK_ALL_ROWS ? t->valid : (uint64_t)t->shape[d];
         uint64_t stride = t->strides != NULL ? (uint64_t)t->strides[d] : dense;
         if (__builtin_mul_overflow(v->elements, count, &v->elements) || v->elements > INT64_MAX / v->size)
-            return "there are more than 2^63 bytes";
+            return "it has more than 2^63 bytes";
         dense *= (uint64_t)t->shape[d];
         uint32_t outermost = v->dims - 1; /* of those so far; here the innermost comes first */
         if (count == 1)

@@ -32,11 +32,11 @@ static int take_buffer(CoreTensor *t)
     t->tensor.dtype = kind[0] != '\0' && kind[1] == '\0' ? dtype_of_format(*kind, b->itemsize) : 0;
     if (t->tensor.dtype == 0)
         PyErr_Format(PyExc_TypeError,
-                     "brick_agent: a tensor of format '%s' (%zd bytes) has no fingerprint; wanted one of %s", format,
+                     "brick_agent: a tensor of format '%s' (%zd bytes) has no fingerprint, expected one of %s", format,
                      b->itemsize, kinds);
     else if ((*format == '>' || *format == '!') && b->itemsize > 1)
         PyErr_Format(PyExc_ValueError,
-                     "brick_agent: a tensor of format '%s' is in the byte order of another machine; wanted this one's: "
+                     "brick_agent: a tensor of format '%s' has the byte order of another machine, expected this one's: "
                      "array.astype(array.dtype.newbyteorder('='))",
                      format);
     if (PyErr_Occurred() || core_check_dims(b->ndim, b->shape) != 0) {
@@ -81,7 +81,7 @@ static int of_this_machine(PyObject *dtype, PyObject *name)
     PyObject *native = core_attribute(dtype, "isnative");
     if (native == Py_False)
         PyErr_Format(PyExc_ValueError,
-                     "brick_agent: a tensor of dtype '%U' is in the byte order of another machine; wanted this one's: "
+                     "brick_agent: a tensor of dtype '%U' has the byte order of another machine, expected this one's: "
                      "array.astype(array.dtype.newbyteorder('='))",
                      name);
     Py_XDECREF(native);
@@ -99,7 +99,7 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
     int held = view != NULL && PyObject_GetBuffer(view, &t->buffer, PyBUF_RECORDS_RO) == 0 && take_buffer(t) == 0 ? 1 : -1;
     Py_XDECREF(view); /* the buffer holds it now */
     if (held == 1 && t->tensor.dtype != bits) { /* not a real numpy array */
-        PyErr_Format(PyExc_TypeError, "brick_agent: a tensor of dtype '%U' gave a view of dtype '%s', wanted '%s'", name,
+        PyErr_Format(PyExc_TypeError, "brick_agent: a tensor of dtype '%U' gave a view of dtype '%s', expected '%s'", name,
                      core_dtype_name(t->tensor.dtype), core_dtype_name(bits));
         core_tensor_release(t);
         held = -1;
@@ -122,7 +122,7 @@ static int hold_without_format(PyObject *array, CoreTensor *t)
         held = core_dlpack_hold(array, t);
         if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError)) /* numpy's answer for any such dtype */
             PyErr_Format(PyExc_TypeError,
-                         "brick_agent: a tensor of dtype '%U' has no fingerprint; wanted bool, integers, float8 to float64 "
+                         "brick_agent: a tensor of dtype '%U' has no fingerprint, expected bool, integers, float8 to float64 "
                          "or bfloat16",
                          name);
     }

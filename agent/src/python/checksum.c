@@ -278,7 +278,7 @@ static int digest_of(PyObject *value, uint64_t *digest)
         } else if (PyDict_Check(value)) {
             wrong = digest_of_members(value, digest);
         } else {
-            PyErr_Format(PyExc_TypeError, "brick_agent: params hold a %s, which JSON has not", Py_TYPE(value)->tp_name);
+            PyErr_Format(PyExc_TypeError, "brick_agent: params contain a %s, expected types that JSON has", Py_TYPE(value)->tp_name);
             wrong = -1;
         }
         Py_LeaveRecursiveCall();
@@ -340,7 +340,7 @@ static int take(const struct request *p, PyObject *tensor, bool is_output, int64
     core_tensor_release(&t);
     if (refused == NULL)
         return 0;
-    PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of which %s has no fingerprint", refused);
+    PyErr_Format(PyExc_ValueError, "brick_agent: a tensor has no fingerprint: %s", refused);
     return forgive();
 }
 

@@ -61,7 +61,7 @@ PyObject *core_ended(unsigned outcome, const void *key)
     if (outcome & BRICK_LAST)
         key_drop(key);
     if (__builtin_expect((outcome & BRICK_UNMATCHED) && core_strict(), 0)) {
-        PyErr_SetString(PyExc_RuntimeError, "brick_agent: a span ended that had not begun here (BRICKD_STRICT=1)");
+        PyErr_SetString(PyExc_RuntimeError, "brick_agent: a span ended that did not begin here (BRICKD_STRICT=1)");
         return NULL;
     }
     return Py_NewRef(Py_None);

@@ -100,7 +100,7 @@ static int measured(PyObject *key, PyObject *value)
     unsigned outcome = brick_measured(id, elapsed_ns);
     if (outcome != BRICK_DONE)
         core_watch();
-    return (outcome & BRICK_UNMATCHED) != 0 ? core_complain("finalize's durations are of ids that defer gave", key) : 0;
+    return (outcome & BRICK_UNMATCHED) != 0 ? core_complain("finalize's durations must have ids that defer returned", key) : 0;
 }
 
 static int all_measured(PyObject *durations)

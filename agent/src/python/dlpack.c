@@ -65,7 +65,7 @@ static int of_this_host(long device)
     if (device == DL_CPU || device == DL_CUDA_HOST || device == DL_ROCM_HOST)
         return 0;
     PyErr_Format(PyExc_ValueError,
-                 "brick_agent: a tensor on device %ld of DLPack (%s), wanted one in this host's memory: copy it to the CPU",
+                 "brick_agent: a tensor on device %ld of DLPack (%s), expected one in this host's memory: copy it to the CPU",
                  device, device_name(device));
     return -1;
 }
@@ -95,7 +95,7 @@ static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
     t->tensor.dtype = dl->lanes == 1 ? dtype_of_code(dl->code, dl->bits) : 0;
     if (t->tensor.dtype == 0) {
         PyErr_Format(PyExc_TypeError,
-                     "brick_agent: a tensor of DLPack's type %u with %u bits and %u lanes has no fingerprint; wanted bool, "
+                     "brick_agent: a tensor of DLPack's type %u with %u bits and %u lanes has no fingerprint, expected bool, "
                      "integers, float8 to float64 or bfloat16, one lane",
                      dl->code, dl->bits, dl->lanes);
         return -1;
@@ -126,7 +126,7 @@ static int check_device(PyObject *array)
     if (PyTuple_Check(device) && PyTuple_GET_SIZE(device) == 2)
         kind = PyLong_AsLong(PyTuple_GET_ITEM(device, 0));
     else
-        PyErr_Format(PyExc_TypeError, "brick_agent: __dlpack_device__ gave %R, wanted a pair", device);
+        PyErr_Format(PyExc_TypeError, "brick_agent: __dlpack_device__ gave %R, expected a pair", device);
     Py_DECREF(device);
     return PyErr_Occurred() ? -1 : of_this_host(kind);
 }
@@ -152,14 +152,14 @@ static const struct dl_tensor *in_capsule(PyObject *capsule)
         return &managed->tensor;
     }
     if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) {
-        PyErr_Format(PyExc_TypeError, "brick_agent: __dlpack__ gave %R, wanted a capsule 'dltensor' or 'dltensor_versioned'",
+        PyErr_Format(PyExc_TypeError, "brick_agent: __dlpack__ gave %R, expected a capsule 'dltensor' or 'dltensor_versioned'",
                      capsule);
         return NULL;
     }
     struct dl_versioned *versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
     if (versioned->major == DL_MAJOR)
         return &versioned->tensor;
-    PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of DLPack %u.%u, wanted %d", versioned->major, versioned->minor,
+    PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of DLPack %u.%u, expected %d", versioned->major, versioned->minor,
                  DL_MAJOR);
     return NULL;
 }

@@ -67,7 +67,7 @@ static int to_key(PyObject *value, struct brick_fingerprint_key *key)
     if (!PyErr_Occurred())
         return 0;
     if (upper != NULL && PyErr_ExceptionMatches(PyExc_OverflowError))
-        PyErr_Format(PyExc_ValueError, "brick_agent: key is %S, wanted an integer from 0 to 2^128-1", value);
+        PyErr_Format(PyExc_ValueError, "brick_agent: key is %S, expected an integer from 0 to 2^128-1", value);
     return -1;
 }
 
@@ -145,7 +145,7 @@ PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t g
         if (refused == NULL)
             result = result_of(&f, t.tensor.dtype);
         else
-            PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of which %s has no fingerprint", refused);
+            PyErr_Format(PyExc_ValueError, "brick_agent: a tensor has no fingerprint: %s", refused);
     }
     core_tensor_release(&t);
     return result;

@@ -246,7 +246,7 @@ static void in_child(void) { core_state.process++; }
 static int core_exec(PyObject *module)
 {
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
-        PyErr_SetString(PyExc_ImportError, "brick_agent lives in the main interpreter only");
+        PyErr_SetString(PyExc_ImportError, "brick_agent can be imported only in the main interpreter");
         return -1;
     }
     PyObject *native = core_native();

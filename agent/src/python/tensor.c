@@ -48,9 +48,9 @@ const char *core_dtype_name(uint32_t dtype)
 int core_check_dims(long dims, const void *shape)
 {
     if (dims < 0 || dims > BRICK_DIMS_MAX)
-        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions, at most %d wanted", dims, BRICK_DIMS_MAX);
+        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions, expected at most %d", dims, BRICK_DIMS_MAX);
     else if (dims > 0 && shape == NULL)
-        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions and no shape", dims);
+        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions without a shape", dims);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -66,7 +66,7 @@ static int natural(PyObject *value, uint64_t most, const char *name, uint64_t *n
         return 0;
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError))
         return -1;
-    PyErr_Format(PyExc_ValueError, "brick_agent: %s is %S, wanted an integer from 0 to %llu", name, value,
+    PyErr_Format(PyExc_ValueError, "brick_agent: %s is %S, expected an integer from 0 to %llu", name, value,
                  (unsigned long long)most);
     return -1;
 }

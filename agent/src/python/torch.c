@@ -66,8 +66,8 @@ int core_torch_in_memory(PyObject *tensor)
         return 0;
     PyObject *is = PyObject_CallMethodNoArgs(tensor, name);
     if (is == Py_True)
-        PyErr_SetString(PyExc_ValueError, "brick_agent: a tensor that stands in memory with the other sign (is_neg) has no "
-                                          "fingerprint; wanted tensor.resolve_neg()");
+        PyErr_SetString(PyExc_ValueError, "brick_agent: a tensor that is stored with the other sign (is_neg) has no "
+                                          "fingerprint, expected tensor.resolve_neg()");
     Py_XDECREF(is);
     return PyErr_Occurred() ? -1 : 0;
 }

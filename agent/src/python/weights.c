@@ -95,7 +95,7 @@ static PyObject *find(CoreWeights *w, const struct entry *e)
     }
     if (e->place.of != NULL)
         return core_place_find(&e->place);
-    PyErr_SetString(PyExc_ValueError, "brick_agent: the module could not say all of its tensors");
+    PyErr_SetString(PyExc_ValueError, "brick_agent: the module did not return all of its tensors");
     return NULL;
 }
 
@@ -506,7 +506,7 @@ static int warn_unknown(void)
         return -1;
     PyErr_Clear();
     if (!warned)
-        core_warn("brickd: no weights are watched: wanted a mapping of names to tensors, or a torch module\n");
+        core_warn("brickd: no weights are watched: expected a mapping of names to tensors, or a torch module\n");
     warned = true;
     return 0;
 }

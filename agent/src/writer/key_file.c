@@ -56,13 +56,13 @@ static const char *secret_of(const char *text, struct brick_secret *secret)
     const size_t digits = strspn(text, "0123456789abcdef");
     const int alone = text[digits] == 0 || strcmp(text + digits, "\n") == 0;
     if (alone && digits == SHORT_DIGITS)
-        return "holds 32 hexadecimal digits, a key of 64 bits, and 48 are wanted: remove it, and another is made";
+        return "has 32 hexadecimal digits, expected 48: remove it, and a worker creates a new one";
     if (!alone || digits != DIGITS)
-        return "holds no 48 hexadecimal digits, and nothing else";
+        return "has other content, expected 48 hexadecimal digits";
     secret->key.words[1] = number_of(text);
     secret->key.words[0] = number_of(text + 16);
     secret->name = number_of(text + KEY_DIGITS);
-    return (secret->key.words[0] | secret->key.words[1]) == 0 || secret->name == 0 ? "holds a key that is none" : NULL;
+    return (secret->key.words[0] | secret->key.words[1]) == 0 || secret->name == 0 ? "has a key of zeros, expected 48 random hexadecimal digits" : NULL;
 }
 
 /* Reads a key file. Returns NULL, or what is wrong with it, with errno if the system says more. */
@@ -76,11 +76,11 @@ static const char *secret_read(const char *path, struct brick_secret *secret)
     const char *wrong = NULL;
     errno = 0;
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-        wrong = "is no file";
+        wrong = "is not a regular file";
     else if (status.st_uid != geteuid())
-        wrong = "is another user's";
+        wrong = "belongs to another user";
     else if ((status.st_mode & 077) != 0)
-        wrong = "may be read or changed by others: chmod 600";
+        wrong = "is open to other users: chmod 600";
     else if (read(fd, text, sizeof text - 1) < 0)
         wrong = "cannot be read";
     close(fd);
@@ -156,7 +156,7 @@ static int secret_get(struct brick_secret *secret, int warns)
     *secret = (struct brick_secret){.name = 0};
     if (!key_path_find(&place)) {
         errno = 0;
-        complain(WITHOUT, "its file", "has no place: set BRICKD_STATE_DIR");
+        complain(WITHOUT, "its file", "has no directory: set BRICKD_STATE_DIR");
         return 1;
     }
     const char *wrong = secret_read(place.path, secret);

@@ -149,7 +149,7 @@ enum brick_state brick_init(const struct brick_config *config)
 {
     struct brick_agent *a = &brick_agent;
     if (a->gate == no_gate)
-        complain("the kernel cannot wipe a page on fork (Linux 4.14 can)", 0);
+        complain("the kernel cannot wipe a page on fork, expected Linux 4.14 or later", 0);
     if (a->segment == NULL && brick_config_is_off())
         a->wanted_off = 1;
     if (a->closed || a->wanted_off) {

@@ -132,12 +132,12 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     struct brick_header counts = plan->header;
     if (!brick_layout_compute(&counts, &s->layout)) {
         errno = EINVAL;
-        return "the counts asked for make no segment";
+        return "the settings make the segment too large: lower BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES or BRICKD_EVENTS";
     }
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size) {
         errno = EFBIG; /* growing a file beyond the limit raises a signal that kills */
-        return "the limit on file sizes (ulimit -f) is below the segment's size";
+        return "the limit of file sizes is below the segment's size: raise it (ulimit -f)";
     }
     fill_random(uuid, sizeof uuid);
     size_t at = strlen(plan->prefix);
@@ -167,7 +167,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
             s->inode = status.st_ino;
             if (!brick_segment_commit(s, 0, s->layout.names + BRICK_BLOCK * sizeof(struct brick_name))) {
                 errno = ENOSPC;
-                wrong = "no memory for the segment: /dev/shm or the memory cgroup is full";
+                wrong = "no memory for the segment: /dev/shm or the memory cgroup is full (brickd doctor)";
             }
         }
     }

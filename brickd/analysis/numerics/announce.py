@@ -133,7 +133,7 @@ def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[s
 
 
 EXPLAINED = "is computed in several numeric classes: what differed there was no more than that"
-UNREPEATED = "does not repeat in most workers: it is not compared any more"
+UNREPEATED = "does not repeat in most workers: it is no longer compared"
 
 
 def announce_withdrawn(log_event: LogEvent, place: ServiceSite, why: str) -> None:

@@ -92,7 +92,10 @@ def working_sets(
         # More than the nearer level holds and less than this one, by the same factor; of the first one half.
         between = math.isqrt(below * mine) if below else mine // 2
         if mine <= 2 * below:
-            yield Skipped(level, f"a thread's {mine >> 10} KiB of it are not twice the {below >> 10} KiB nearer to it")
+            yield Skipped(
+                level,
+                f"a thread has {mine >> 10} KiB of it, expected more than twice the {below >> 10} KiB below",
+            )
         else:
             yield _fitting(level, between, len(cpus), room_bytes)
         below = max(below, mine)

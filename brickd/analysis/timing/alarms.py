@@ -20,7 +20,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _PLACES = 4  # of stuck workers, in one text
 _GONE: Mapping[Kind, str] = {
     "stuck": "no longer stuck",
-    "memory": "memory does not grow any more",
+    "memory": "memory no longer grows",
     "slower": "as fast as before",
 }
 

@@ -256,9 +256,9 @@ class WeightsVerdict(NamedTuple):
     def _headline(self, found: ComparedWorker) -> Headline:
         rows = [row for row in self.differing if row.why != "disagree" and found.name in row.names[len(row.agree) :]]
         if found.holds is not None:
-            whose = found.holds or "those that name no shard"
-            text = f"{found.name} holds what is of {whose}, in all of its {found.known} tensors"
-            return Headline(found, f"{text}: it was given another shard, or says wrongly where it stands", rows)
+            whose = found.holds or "workers without a shard"
+            text = f"{found.name} has the weights of {whose} in all of its {found.known} tensors"
+            return Headline(found, f"{text}: it loaded another shard, or reports a wrong one", rows)
         odd = next(each for each in rows[0].odd if each.worker == found.name)
         verb = "changed in place in" if not rows[0].agree else "differs in"
         text = f"{found.name} {verb} {_which(rows[0], len(rows), found.known + found.missing)}: {how_far(rows[0], odd)}"

@@ -179,7 +179,7 @@ class Sources:
             self._drop(hash_, -(-len(self._whole.pop(hash_).text) // PIECE))
 
     def _drop(self, hash_: int, here: int) -> None:
-        self._count("dropped", f"source {hash_:016x} had no room any more: {plural(here, 'piece')} of it had been told")
+        self._count("dropped", f"source {hash_:016x} was dropped for lack of room, after {plural(here, 'piece')}")
 
     def file(self) -> None:
         """Write complete sources to files; one that cannot be written stays in memory."""
@@ -197,7 +197,7 @@ class Sources:
                 break
             written.append(source.hash)
         if trouble and not self._trouble:
-            text = f"sources cannot be written ({trouble}): {self._filed.directory}; they stay in the checkpoint"
+            text = f"{self._filed.directory}: sources cannot be written: {trouble}; they stay in the checkpoint"
             self._log_event("sources_unwritten", text)
         self._trouble = trouble
         removed = self._filed.make_room()

@@ -119,18 +119,18 @@ int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *ti
             other = other < 0 ? i : other;
     }
     if (length == 0)
-        return refuse(reason, room, "is empty: nobody began to record into it");
+        return refuse(reason, room, "is empty: no recording has begun in it");
     if (titles == 0)
-        return refuse(reason, room, "is no recording of brickd: it begins with %016llx, not %016llx",
+        return refuse(reason, room, "is not a recording of brickd: it begins with %016llx, expected %016llx",
                       (unsigned long long)seen[0].magic, (unsigned long long)BRICK_TITLE_MAGIC);
     /* The checksum of another major is unknown here, so both titles must give the same major. */
     if (titles == 2 && other == 0 && seen[1].major == seen[0].major)
-        return refuse(reason, room, "is of form %u.%u, this brickd reads %u.x: take a brickd of that version",
+        return refuse(reason, room, "has format %u.%u, this brickd reads %u.x: use the brickd that wrote it",
                       seen[0].major, seen[0].minor, BRICK_RECORDING_MAJOR);
     if (length < sizeof seen)
-        return refuse(reason, room, "was cut within its title: %llu bytes are there, %zu wanted",
+        return refuse(reason, room, "was cut within its title: it has %llu bytes, expected at least %zu",
                       (unsigned long long)length, sizeof seen);
-    return refuse(reason, room, "has a damaged title: its checksum is %016llx, not %016llx", (unsigned long long)expected,
+    return refuse(reason, room, "has a damaged title: its checksum is %016llx, expected %016llx", (unsigned long long)expected,
                   (unsigned long long)sum);
 }
 

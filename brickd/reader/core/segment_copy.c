@@ -81,16 +81,16 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
 {
     struct brick_header *h = &r->header;
     if (file_size < sizeof *h)
-        return brick_refuse(r, "%llu bytes are too few for a header of %zu", (unsigned long long)file_size, sizeof *h);
+        return brick_refuse(r, "has %llu bytes, expected at least a header of %zu", (unsigned long long)file_size, sizeof *h);
     if (!brick_fetch(r, 0, &h->magic, sizeof h->magic))
         return 0;
     brick_fence_acquire(); /* O2: the magic is read alone, the header after it */
     if (h->magic == 0)
-        return brick_refuse(r, "not published: its worker is starting, or died while it did");
+        return brick_refuse(r, "not published yet: its worker is starting, or died while it started");
     if (!brick_fetch(r, 0, h, sizeof *h))
         return 0;
     if (h->magic != BRICK_MAGIC)
-        return brick_refuse(r, "not a segment: magic is %016llx, not %016llx", (unsigned long long)h->magic,
+        return brick_refuse(r, "not a segment: magic is %016llx, expected %016llx", (unsigned long long)h->magic,
                             (unsigned long long)BRICK_MAGIC);
     if (h->endian != BRICK_ENDIAN)
         return brick_refuse(r, "written on a machine of another byte order");
@@ -98,10 +98,10 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
         return brick_refuse(r, "format %u.%u, this brickd reads %u.x: install a brickd of that version", h->major,
                             h->minor, BRICK_MAJOR);
     if (h->header_crc != brick_header_crc(h))
-        return brick_refuse(r, "the header is damaged: its checksum is %08x, not %08x", brick_header_crc(h),
+        return brick_refuse(r, "the header is damaged: its checksum is %08x, expected %08x", brick_header_crc(h),
                             h->header_crc);
     if (h->layout_crc != layout_crc())
-        return brick_refuse(r, "layout %08x within format %u.%u, this brickd knows %08x", h->layout_crc, h->major,
+        return brick_refuse(r, "layout %08x of format %u.%u, expected %08x: install a brickd of the agent's version", h->layout_crc, h->major,
                             h->minor, layout_crc());
     if (!brick_layout_compute(h, &r->layout))
         return brick_refuse(r, "impossible counts: %u lanes, %u paths, %u names, %u sites, %u and %u slots, %u buckets",
@@ -158,7 +158,7 @@ static int names_read(struct brick_reader *r, struct brick_name *to, uint32_t fi
     for (uint32_t i = 0; i < count; i++) {
         to[i].word = words[i];
         if ((words[i] & BRICK_NAME_READY) != 0 && (words[i] & BRICK_NAME_LENGTH) > BRICK_NAME_MAX)
-            return brick_refuse(r, "name %u has %u bytes, at most %u fit", first + i, words[i] & BRICK_NAME_LENGTH,
+            return brick_refuse(r, "name %u has %u bytes, expected at most %u", first + i, words[i] & BRICK_NAME_LENGTH,
                                 BRICK_NAME_MAX);
     }
     return 1;
@@ -186,7 +186,7 @@ int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *
             continue;
         const uint32_t parent = paths ? brick_key_parent(to[n]) : BRICK_ROOT;
         if (parent != BRICK_ROOT && parent >= n)
-            return brick_refuse(r, "path %u stands below path %u, which came after it", n, parent);
+            return brick_refuse(r, "path %u is below path %u, which is newer", n, parent);
         if (brick_key_name(to[n]) >= names)
             return brick_refuse(r, "%s %u has name %u of %u", paths ? "path" : "site", n, brick_key_name(to[n]), names);
     }
@@ -203,22 +203,22 @@ static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, c
     uint64_t spans = 0;
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
         if (s->histogram[b] > limit - spans) /* checks each bucket and the sum, which could wrap to the right count */
-            return brick_refuse(r, "lane %u, path %u: the histogram holds more than 2^62 spans, with %llu in bucket %u", lane,
+            return brick_refuse(r, "lane %u, path %u: the histogram has more than 2^62 spans, with %llu in bucket %u", lane,
                                 path, (unsigned long long)s->histogram[b], b);
         spans += s->histogram[b];
     }
     uint64_t apart = spans > s->count ? spans - s->count : s->count - spans;
     if (s->count > limit || apart > changes)
-        return brick_refuse(r, "lane %u, path %u: the histogram holds %llu of %llu spans", lane, path,
+        return brick_refuse(r, "lane %u, path %u: the histogram has %llu spans, expected %llu", lane, path,
                             (unsigned long long)spans, (unsigned long long)s->count);
     if (s->total > limit || s->child > limit || s->again > limit || s->min > limit || s->max > limit)
-        return brick_refuse(r, "lane %u, path %u: a time lies above 2^62 ticks", lane, path);
+        return brick_refuse(r, "lane %u, path %u: a time is above 2^62 ticks", lane, path);
     if (!(s->squares >= 0 && s->squares <= 0x1p124)) /* the square of 2^62 ticks */
         return brick_refuse(r, "lane %u, path %u: the sum of squares is %g", lane, path, s->squares);
     if (!(brick_summary_flops(s) >= 0 && brick_summary_flops(s) <= FLOPS_MAX))
         return brick_refuse(r, "lane %u, path %u: %g floating-point operations", lane, path, brick_summary_flops(s));
     if (changes == 0 && s->count > 0 && (s->min > s->max || s->total < s->max || s->again > s->total))
-        return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu cannot be", lane,
+        return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu are impossible", lane,
                             path, (unsigned long long)s->min, (unsigned long long)s->max, (unsigned long long)s->total,
                             (unsigned long long)s->again);
     return 1;
@@ -376,7 +376,7 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
         memmove(to, to + (after - before), (end - after) * sizeof *to);
         return (int64_t)(end - after);
     }
-    brick_refuse(r, "lane %u: head %llu and tail %llu of a ring of %llu slots cannot be", lane,
+    brick_refuse(r, "lane %u: head %llu and tail %llu are impossible in a ring of %llu slots", lane,
                  (unsigned long long)head, (unsigned long long)before, (unsigned long long)slots);
     return -1;
 }

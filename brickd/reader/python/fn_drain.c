@@ -62,7 +62,7 @@ static PyObject *drains_of(PyObject *module, PyObject *segments)
     PyObject *drains = PySequence_Tuple(segments);
     for (Py_ssize_t i = 0; drains != NULL && i < PyTuple_GET_SIZE(drains); i++) {
         if (!Py_IS_TYPE(PyTuple_GET_ITEM(drains, i), type)) {
-            PyErr_Format(PyExc_TypeError, "item %zd is a %s, wanted a Drain", i,
+            PyErr_Format(PyExc_TypeError, "item %zd is a %s, expected a Drain", i,
                          Py_TYPE(PyTuple_GET_ITEM(drains, i))->tp_name);
             Py_CLEAR(drains);
         }

@@ -70,7 +70,7 @@ PyObject *reader_write_all(PyObject *module, PyObject *writes)
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *bytes, *row = PyTuple_GET_ITEM(rows, i); /* tuples: no other thread changes them */
         if (!PyTuple_Check(row)) {
-            PyErr_Format(PyExc_TypeError, "write %zd is a %s, wanted a tuple", i, Py_TYPE(row)->tp_name);
+            PyErr_Format(PyExc_TypeError, "write %zd is a %s, expected a tuple", i, Py_TYPE(row)->tp_name);
             goto end;
         }
         if (!PyArg_ParseTuple(row, "iLS:write_all", &pieces[i].fd, &pieces[i].offset, &bytes))

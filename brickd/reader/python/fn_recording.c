@@ -32,7 +32,7 @@ static int keyed(PyObject *args, const char *format, struct brick_key *key, Py_b
         memcpy(key, words, sizeof *key);
         return 1;
     }
-    PyErr_Format(PyExc_ValueError, "a key of %zd bytes and %zd bytes: %zu wanted, and a multiple of %u", length,
+    PyErr_Format(PyExc_ValueError, "a key of %zd bytes and %zd bytes, expected %zu and a multiple of %u", length,
                  blocks->len, sizeof *key, BRICK_BLOCK);
     PyBuffer_Release(blocks);
     return 0;
@@ -86,7 +86,7 @@ static int begins(PyObject *body, void *record, size_t size)
     if (long_enough)
         memcpy(record, buffer.buf, size);
     else
-        PyErr_Format(PyExc_ValueError, "a body of %zd bytes, at least %zu wanted", buffer.len, size);
+        PyErr_Format(PyExc_ValueError, "a body of %zd bytes, expected at least %zu", buffer.len, size);
     PyBuffer_Release(&buffer);
     return long_enough;
 }
@@ -108,7 +108,7 @@ static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsign
     const unsigned long long count = (unsigned long long)slots->len / sizeof(struct brick_record);
     if (slots->len % (Py_ssize_t)sizeof(struct brick_record) == 0 && *at <= count)
         return 1;
-    PyErr_Format(PyExc_ValueError, "slot %llu of %zd bytes: whole slots are wanted, and one of them", *at, slots->len);
+    PyErr_Format(PyExc_ValueError, "slot %llu of %zd bytes, expected whole slots and one of them", *at, slots->len);
     PyBuffer_Release(slots);
     return 0;
 }

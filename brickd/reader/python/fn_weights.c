@@ -292,7 +292,7 @@ PyObject *reader_tensor_error(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "y*y*:tensor_error", &a, &b))
         return NULL;
     if (a.len != size || b.len != size) {
-        PyErr_Format(PyExc_ValueError, "%zd and %zd bytes, wanted are %zd of each", a.len, b.len, size);
+        PyErr_Format(PyExc_ValueError, "%zd and %zd bytes, expected %zd each", a.len, b.len, size);
     } else {
         memcpy(one + 1, a.buf, (size_t)size);
         memcpy(other + 1, b.buf, (size_t)size);

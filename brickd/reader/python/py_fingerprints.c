@@ -323,7 +323,7 @@ uint64_t *numbers_in(PyObject *sequence, uint64_t below, size_t *count)
         if (!failed && values[i] < below)
             continue;
         if (!failed)
-            PyErr_Format(PyExc_ValueError, "item %zu is %llu, wanted a number below %llu", i,
+            PyErr_Format(PyExc_ValueError, "item %zu is %llu, expected a number below %llu", i,
                          (unsigned long long)values[i], (unsigned long long)below);
         free(values);
         values = NULL;

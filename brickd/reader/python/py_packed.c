@@ -39,7 +39,7 @@ PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, P
 {
     size_t words = (size_t)count * WORDS;
     if (count > ROWS_MAX)
-        return PyErr_Format(PyExc_ValueError, "%zd summaries, wanted at most %lld", count, (long long)ROWS_MAX);
+        return PyErr_Format(PyExc_ValueError, "%zd summaries, expected at most %lld", count, (long long)ROWS_MAX);
     PyObject *form = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * BRICK_PACKED_MAX));
     if (form == NULL)
         return NULL;

@@ -28,7 +28,7 @@ static int fit(int fd)
         return 0;
     }
     if (!S_ISREG(status.st_mode))
-        PyErr_SetString(PyExc_ValueError, "a recording is written to a regular file, and this is none");
+        PyErr_SetString(PyExc_ValueError, "a recording needs a regular file, and this is another kind of file");
     else if (status.st_size != 0)
         PyErr_Format(PyExc_ValueError, "a recording is written to an empty file, and this one has %lld bytes",
                      (long long)status.st_size);

@@ -50,7 +50,7 @@ struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char 
         return NULL;
     if (Py_IS_TYPE(spool, state->spool))
         return inner(spool);
-    PyErr_Format(PyExc_TypeError, "a %s, wanted %s", Py_TYPE(spool)->tp_name, wanted);
+    PyErr_Format(PyExc_TypeError, "a %s, expected %s", Py_TYPE(spool)->tp_name, wanted);
     return NULL;
 }
 
@@ -150,7 +150,7 @@ static PyObject *spool_tensors(PyObject *self, PyObject *slots)
     if (by == NULL || PyObject_GetBuffer(slots, &buffer, PyBUF_SIMPLE) != 0)
         return NULL;
     PyObject *made = buffer.len % size == 0 ? PyBytes_FromStringAndSize(buffer.buf, buffer.len)
-                                           : PyErr_Format(PyExc_ValueError, "%zd bytes, wanted some times %zd", buffer.len,
+                                           : PyErr_Format(PyExc_ValueError, "%zd bytes, expected a multiple of %zd", buffer.len,
                                                           size);
     for (Py_ssize_t at = 0; made != NULL && at < buffer.len; at += size)
         brick_redact_tensor(by, PyBytes_AS_STRING(made) + at);

@@ -64,7 +64,7 @@ static PyObject *summaries_add(PyObject *self, PyObject *args)
             return NULL;
     }
     if (path < 0 || path >= (Py_ssize_t)BRICK_NUMBERS_MAX) {
-        PyErr_Format(PyExc_IndexError, "path %zd, wanted one from 0 to %u", path, BRICK_NUMBERS_MAX - 1);
+        PyErr_Format(PyExc_IndexError, "path is %zd, expected 0 to %u", path, BRICK_NUMBERS_MAX - 1);
         return NULL;
     }
     if (!grow(s, path + 1))

@@ -164,7 +164,7 @@ class TraceRun:
         if not isinstance(reference, TraceRun):
             raise TypeError(f"brick_agent: compare takes a TraceRun, not a {type(reference).__name__}")
         if not 0 <= rtol < float("inf"):
-            raise ValueError(f"brick_agent: rtol is {rtol}, wanted is a number from 0 on")
+            raise ValueError(f"brick_agent: rtol is {rtol}, expected a number of 0 or more")
         return compare(self._snapshot(), reference._snapshot(), rtol)
 
     def compare_and_mark(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:

@@ -75,7 +75,7 @@ def from_json(text: str | bytes, traces_max: int) -> tuple[dict[str, Any], list[
     try:
         document = json.loads(text, parse_constant=_no_constant)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"brick_agent: a run of traces is wanted as JSON: {error}") from error
+        raise ValueError(f"brick_agent: the run of traces is not JSON: {error}") from error
     _require(isinstance(document, dict), "the document", document, "an object")
     version = document.get("schema_version")
     _require(version == SCHEMA_VERSION and version is not True, "schema_version", version, str(SCHEMA_VERSION))
@@ -87,7 +87,7 @@ def from_json(text: str | bytes, traces_max: int) -> tuple[dict[str, Any], list[
         "mistakes": _members(document, "mistakes", "", _number),
     }
     rows = _read(document, "traces", "", _is(list), "an array")
-    _require(len(rows) <= traces_max, "traces", len(rows), f"{traces_max} at the most")
+    _require(len(rows) <= traces_max, "traces", len(rows), f"at most {traces_max}")
     return head, [_trace_of(row, f"traces[{n}]") for n, row in enumerate(rows)]
 
 
@@ -104,7 +104,7 @@ def _trace_of(row: Any, where: str) -> KernelTrace:
     trace.shape = None if shape is None else tuple(shape)
     trace.valid = _number(row, "valid", at, optional=True)
     inputs = _read(row, "inputs", at, _is(list), "an array")
-    _require(len(inputs) <= INPUTS_MAX, f"{at}inputs", len(inputs), f"{INPUTS_MAX} at the most")
+    _require(len(inputs) <= INPUTS_MAX, f"{at}inputs", len(inputs), f"at most {INPUTS_MAX}")
     trace.inputs = tuple(_fingerprint_of(each, f"{at}inputs[{n}]") for n, each in enumerate(inputs))
     output = _read(row, "output", at, lambda value: True, "an object")
     trace.output = None if output is None else _fingerprint_of(output, f"{at}output")
@@ -144,7 +144,7 @@ def _number(row: dict[str, Any], name: str, at: str, *, optional: bool = False, 
     def is_one(value: Any) -> bool:
         return (value is None and optional) or (_is_integer(value) and 0 <= value <= most)
 
-    return _read(row, name, at, is_one, "an integer from 0 on")
+    return _read(row, name, at, is_one, "an integer of 0 or more")
 
 
 def _float(value: Any, where: str) -> float:
@@ -187,7 +187,7 @@ def _read(row: dict[str, Any], name: str, at: str, is_one: Callable[[Any], bool]
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _require(is_so: bool, where: str, value: object, wanted: str) -> None:
@@ -196,6 +196,6 @@ def _require(is_so: bool, where: str, value: object, wanted: str) -> None:
 
 
 def _refuse(where: str, value: object, wanted: str) -> NoReturn:
-    seen = "not there" if value is _MISSING else json.dumps(value)
+    seen = "missing" if value is _MISSING else json.dumps(value)
     seen = seen if len(seen) <= _SHOWN else seen[:_SHOWN] + "…"
-    raise ValueError(f"brick_agent: {where} of a run of traces is {seen}, wanted is {wanted}")
+    raise ValueError(f"brick_agent: {where} of a run of traces is {seen}, expected {wanted}")

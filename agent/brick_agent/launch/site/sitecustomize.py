@@ -20,7 +20,7 @@ def _begin() -> None:
     except ImportError as error:
         if os.environ.get("_BRICKD_TOLD") != "told":
             os.environ["_BRICKD_TOLD"] = "told"  # once for this process and its descendants
-            fix = "it wants Python 3.11 or later"
+            fix = "it requires Python 3.11 or later"
             if sys.version_info >= (3, 11):  # noqa: UP036  (the command's Python, not ours)
                 fix = f"install it: {sys.executable} -m pip install brick-agent"
             _log(f"{sys.executable} has no brick_agent ({error}), and nothing of it is recorded: {fix}")
