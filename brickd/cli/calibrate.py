@@ -115,7 +115,7 @@ def _known(path: Path) -> Sequence[Device]:
 
 
 def _require_this_machine(known: Sequence[Device]) -> None:
-    """Raise a BrickdError if the known peaks are another machine's: nothing is compared with them."""
+    """Raise a BrickdError if the known peaks are another machine's and cannot be compared."""
     for device in known:
         if device.source == "measured" and device.machine is not None and device.machine != here():
             other, this = peak_words.machine(asdict(device.machine)), peak_words.machine(asdict(here()))

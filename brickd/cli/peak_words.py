@@ -1,4 +1,4 @@
-"""Words about peaks that `calibrate`, `roofline` and the picture share.
+"""Words about peaks, shared by `calibrate`, `roofline` and the picture.
 
 Owns: how a lower bound, its reason and the load of a measurement are written. Must not know: how a peak is measured.
 Invariants: a raw string, for the caller escapes it; a lower bound is always marked, and its reason names the next
@@ -24,12 +24,12 @@ _AGAIN = "to measure lower bounds again, with less other work: brickd calibrate"
 
 
 def at_least(text: str, bounded: bool) -> str:
-    """A value that may be a lower bound, marked if it is."""
+    """A value; marked if it is a lower bound."""
     return f"≥ {text}" if bounded else text
 
 
 def at_most(text: str, bounded: bool) -> str:
-    """A value that may be an upper bound, marked if it is."""
+    """A value; marked if it is an upper bound."""
     return f"≤ {text}" if bounded else text
 
 
@@ -39,7 +39,7 @@ def machine(of: Mapping[str, Any]) -> str:
 
 
 def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
-    """That other work ran while peaks were measured, to follow other words; "": none did, or nothing was measured."""
+    """A suffix about other work during the measurement of peaks; "": none, or not measured."""
     evidence = [each for what, each in device["evidence"].items() if of is None or what in of]
     if any(each["under_load"] for each in evidence):
         others = max(each["others_percent"] for each in evidence if each["under_load"])
@@ -48,7 +48,7 @@ def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
 
 
 def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequence[str]:
-    """Why peaks are only lower bounds, and the next command; [] if none is."""
+    """The reasons why peaks are only lower bounds, and the next command; [] if none is."""
     evidence = [(what, each) for what, each in device["evidence"].items() if of is None or what in of]
     lines = [f"{device['name']}, {what}: a lower bound: {_why(each)}" for what, each in evidence if each["lower_bound"]]
     return [*lines, _AGAIN] if lines else []

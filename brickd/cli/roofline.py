@@ -115,7 +115,7 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _cells(entry: dict[str, Any], peak_bounded: bool) -> dict[str, str]:
-    """The cells of an entry that a lower bound of its roof makes a bound, too."""
+    """The cells of an entry; those computed from a lower bound are marked."""
     bounded, distance = entry["roof_bounded"], units.percent(entry["distance_percent"])
     return {
         "name": wording.brick(entry),
@@ -140,7 +140,7 @@ def _roof(found: dict[str, Any]) -> str:
 
 
 def _too_low(found: dict[str, Any]) -> list[str]:
-    """That bricks did more than the peak allows, and the next command."""
+    """The message that bricks exceed the peak, and the next command."""
     above, device = found["above"], found["device"]
     measure = "measure it again: brickd calibrate"
     if device["source"] == "given":
@@ -165,7 +165,7 @@ def _too_low(found: dict[str, Any]) -> list[str]:
 
 
 def _above(found: dict[str, Any]) -> list[str]:
-    """Bricks of which the bytes may have come from a nearer level."""
+    """The message about bricks whose bytes may have come from a nearer level."""
     return [
         f"{units.plural(number, 'brick is', 'bricks are')} above this roof and below that of {level}, from where the"
         " bytes may have come"

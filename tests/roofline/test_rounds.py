@@ -1,4 +1,4 @@
-"""Rounds: which are undisturbed, and what a measurement next to other work is worth."""
+"""Rounds: which are undisturbed, and the accuracy of a measurement next to other work."""
 
 from __future__ import annotations
 

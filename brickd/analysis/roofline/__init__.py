@@ -1,1 +1,1 @@
-"""How far bricks are from what a device can do, and how that is measured."""
+"""Peaks of devices, and how far bricks are below them."""

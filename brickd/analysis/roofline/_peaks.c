@@ -1,15 +1,15 @@
 /* _peaks.c - measures how fast this processor reads a working set, or multiplies and adds, slot by slot.
  *
- * A slot is a millisecond of CLOCK_MONOTONIC, the same one for all threads: threads that work in the same slot worked at
- * the same time, without waiting for each other. Where other processes want the processors, a thread that waits for
- * another one would rarely meet it.
+ * A slot is a millisecond of CLOCK_MONOTONIC, the same one for all threads: threads that work in one slot work at the
+ * same time, without waiting for each other. If other processes want the processors, a thread that waited for
+ * another one would rarely run together with it.
  *
- * A module of its own: it is loaded only where peaks are measured. Written in C because L1, the level that matters to
- * small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not wait for the
+ * It is a separate module because only the measurement of peaks needs it. It is in C because L1, the level that matters
+ * for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not wait for the
  * interpreter.
  *
- * It only reads. A store costs one or two transfers, depending on how it is made; no kernel that moves the same bytes is
- * faster than reads. The caller makes the buffer and writes to it first: unwritten memory is one page of zeros.
+ * It only reads: a store costs one or two transfers, depending on the instruction, and no kernel that moves the same
+ * bytes is faster than reads. The caller must write to the buffer first: unwritten memory is one page of zeros.
  * Multiply-adds stay in registers, so that no kernel with the same instructions is faster.
  */
 #define PY_SSIZE_T_CLEAN
@@ -19,15 +19,15 @@
 #include <time.h>
 
 #define SLOT_NS 1000000
-#define WORK_NS 900000           /* the part of a slot in which a thread works: it must be ready for the next one */
-#define SLOTS_MAX 1024           /* of a call */
+#define WORK_NS 900000           /* the working time in a slot: a thread must be ready for the next one */
+#define SLOTS_MAX 1024           /* per call */
 #define STEP_NS_MIN 5000         /* the time between two clock reads: longer than these, shorter than the end of a slot */
 #define STEP_NS_MAX 20000
 #define STEP_FIRST 256
 #define STEP_MAX (1 << 20)
 #define STRIDE 256               /* bytes read per iteration of the loop */
 
-/* Four independent chains: loads that start in the same cycle do not wait for each other. */
+/* Four independent chains, so that loads of the same cycle do not wait for each other. */
 #define READER(name, width)                                                                                            \
     static uint64_t name(const char *at, const char *end)                                                              \
     {                                                                                                                  \
@@ -43,8 +43,8 @@
         return a[0] ^ a[1];                                                                                            \
     }
 
-/* As many independent chains as two units with a latency of four cycles need, and no more than the registers hold;
- * elsewhere there are 32 registers, and up to four units. */
+/* Enough independent chains for two units with a latency of four cycles, and few enough for the registers; other
+ * processors have 32 registers and up to four units. */
 #if defined(__x86_64__)
 #define EACH_CHAIN(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11)
 #define CHAINS 12
@@ -76,7 +76,7 @@
 
 typedef uint64_t (*reader)(const char *at, const char *end);
 
-/* An instruction set, with what reads and what computes in vectors of `width` bytes. */
+/* An instruction set, with its functions that read and compute in vectors of `width` bytes. */
 typedef struct {
     const char *name;
     reader read;
@@ -137,7 +137,7 @@ static long long now_ns(clockid_t clock)
     return at.tv_sec * 1000000000LL + at.tv_nsec;
 }
 
-/* What a thread did in a slot. */
+/* The work of a thread in a slot. */
 typedef struct {
     long long slot, amount, begun_ns, ended_ns, cpu_ns;
 } part;
@@ -145,9 +145,9 @@ typedef struct {
 /* The work of a thread: `step` does `count` units of it. */
 typedef struct work {
     void (*step)(struct work *, long long count);
-    long long amount; /* of a unit */
+    long long amount; /* per unit */
     const instructions *set;
-    const char *first, *last, *at; /* of reads */
+    const char *first, *last, *at; /* the buffer and the position, for reads */
     volatile double kept;
 } work;
 
@@ -166,7 +166,7 @@ static void madd32_step(work *work, long long count) { work->kept = work->kept +
 
 static void madd64_step(work *work, long long count) { work->kept = work->kept + work->set->madds64(1e-4, count); }
 
-/* Works in one slot after the other; a slot that it did not see the begin of is left out. */
+/* Works slot by slot; leaves out a slot whose begin it missed. */
 static int run(work *work, long long until_ns, part *parts)
 {
     long long count = STEP_FIRST, now = now_ns(CLOCK_MONOTONIC);
@@ -174,7 +174,7 @@ static int run(work *work, long long until_ns, part *parts)
     do {
         part part = {.slot = now / SLOT_NS + 1};
         const long long start_ns = part.slot * SLOT_NS, end_ns = start_ns + WORK_NS;
-        while (now_ns(CLOCK_MONOTONIC) < start_ns) /* a thread that sleeps wakes too late */
+        while (now_ns(CLOCK_MONOTONIC) < start_ns) /* a sleeping thread would wake up too late */
             ;
         part.cpu_ns = -now_ns(CLOCK_THREAD_CPUTIME_ID);
         part.begun_ns = now = now_ns(CLOCK_MONOTONIC);

@@ -1,9 +1,8 @@
 """How fast this processor reads a working set, and multiplies and adds.
 
-Work is done in slots of a millisecond of CLOCK_MONOTONIC. Each function works slot by slot until `until_ns`, at least
-in one and at most in 1,024, and returns for each: its number, how much was done in it, the begin, the end and the
-processor time of the thread in ns. A slot that the thread did not see the begin of is missing. Other threads run
-meanwhile.
+The work is done in slots of a millisecond of CLOCK_MONOTONIC. Each function works until `until_ns`, in at least one and
+at most 1,024 slots. For each slot it returns the number of the slot, the amount of work, and the begin, the end and the
+processor time of the thread in ns. A slot whose begin the thread missed is left out. The functions release the GIL.
 """
 
 from typing_extensions import Buffer
@@ -11,7 +10,7 @@ from typing_extensions import Buffer
 Parts = list[tuple[int, int, int, int, int]]
 
 def reads(buffer: Buffer, offset: int, until_ns: int, /) -> tuple[Parts, int]:
-    """Read a buffer from an offset on, again and again; returns the bytes in each slot, and the next offset.
+    """Read a buffer repeatedly from an offset; return the bytes per slot and the next offset.
 
     Raises:
         ValueError: the buffer is empty, not a multiple of 256 bytes, or not aligned to 64; the offset is not a multiple
@@ -19,7 +18,7 @@ def reads(buffer: Buffer, offset: int, until_ns: int, /) -> tuple[Parts, int]:
     """
 
 def madds(instructions: str, number_bytes: int, until_ns: int, /) -> Parts:
-    """Multiply and add numbers of 4 or 8 bytes in registers; returns the operations in each slot, two for each number.
+    """Multiply and add numbers of 4 or 8 bytes; return the operations per slot, two per number.
 
     Raises:
         ValueError: this processor does not have these instructions, or the numbers have another size.

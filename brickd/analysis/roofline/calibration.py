@@ -1,9 +1,9 @@
-"""Every device of this machine measured, one after the other, by a program for processors and one for GPUs.
+"""Measure all devices of this machine in turn: a program for processors, one for GPUs.
 
 Owns: the devices to measure, their time, how the programs' lines become devices, which results contradict each other.
-Must not know: how anything is measured, where it is kept, screens. Invariants: no two devices are measured at once; if
-a program ends early or takes too long, the rest of its measurements are skipped, with the reason; all of it takes less
-than half a minute.
+Must not know: how anything is measured, where peaks are stored, screens. Invariants: no two devices are measured at the
+same time; if a program ends early or takes too long, the rest of its measurements are skipped, with the reason; all
+measurements together take less than 30 seconds.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from brickd.analysis.roofline.rounds import Rounds
 from brickd.base.machine import here
 from brickd.base.timestamps import rfc3339
 
-# When the measurement ends at the latest, in seconds from the start; a quiet machine needs a few. It leaves time to
-# start and to end programs, which takes long under load.
+# The latest end of the measurement, in seconds from the start; an idle machine needs a few. This leaves time to start
+# and end programs, which is slow under load.
 _UNTIL_SECONDS = {"processors": 18.0, "gpus": 25.0}
 _QUICK_SECONDS = {"processors": 4.0, "gpus": 10.0}
-# How many undisturbed rounds of each figure are enough.
+# The sufficient number of undisturbed rounds for each rate.
 _ENOUGH, _QUICK_ENOUGH = 100, 20
-# How long a program may take to end after its time.
+# The time that a program has to end after its deadline.
 _GRACE_SECONDS = 2.0
-# All cores together do less than one of them only if something is wrong; this is noise.
+# If all cores together reach less than this part of one core's rate, something is wrong; a smaller gap is noise.
 _SAME = 0.95
 
 _NO_TORCH = "no torch in the Python that brickd runs in: install it there, or give the peaks"
@@ -39,7 +39,7 @@ _NO_TORCH = "no torch in the Python that brickd runs in: install it there, or gi
 
 @dataclass(slots=True)
 class Calibration:
-    """The measured devices, and what is skipped because no device was found for it."""
+    """The measured devices, and the measurements skipped for lack of a device."""
 
     devices: list[Device] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
@@ -48,11 +48,11 @@ class Calibration:
     def evidence(self, device: Device) -> dict[str, Evidence]:
         """The evidence of each rate of a device.
 
-        Next to other work, a round on a unit that other processors share is not undisturbed.
+        While other work runs, no round on a unit that other processors share is undisturbed.
         """
         evidence = {}
         rounds = [self.rounds[device.name, of] for of in device.rates]
-        others_percent = rounds[-1].others_percent  # over the longest time
+        others_percent = rounds[-1].others_percent  # covers the longest time
         for each in rounds:
             found = Evidence(device.at, others_percent, *each[2:6])
             if each.shared and found.under_load and found.undisturbed_rounds:
@@ -84,7 +84,7 @@ class Calibration:
 
 
 def measure(*, quick: bool, progress: Callable[[str, str], object]) -> Calibration:
-    """Measure all devices; `progress` receives the device and the measurement that begins."""
+    """Measure all devices; `progress` gets the device and the measurement that begins."""
     found, began = Calibration(), time.monotonic()
     for what, seconds in (_QUICK_SECONDS if quick else _UNTIL_SECONDS).items():
         if what == "gpus" and importlib.util.find_spec("torch") is None:
@@ -109,7 +109,7 @@ def measure(*, quick: bool, progress: Callable[[str, str], object]) -> Calibrati
 
 
 def contradictions(devices: Iterable[Device]) -> list[str]:
-    """What all cores together cannot do less of than one of them, and did."""
+    """The rates at which all cores together reached less than one core, which cannot be true."""
     by_name = {each.name: each for each in devices if each.source == "measured"}
     if not {"core", "machine"} <= set(by_name):
         return []
@@ -122,7 +122,7 @@ def contradictions(devices: Iterable[Device]) -> list[str]:
 
 
 def _output(what: str, until: float, enough: int) -> Iterator[Line]:
-    """Run the program that measures until a time of CLOCK_MONOTONIC, and yield its lines up to its end."""
+    """Run the measuring program; yield its lines. `until`: its deadline in CLOCK_MONOTONIC."""
     numbers = str(enough), str(round(until * 1e9))
     command = [sys.executable, "-P", "-m", "brickd.analysis.roofline.measure", what, *numbers]
     with subprocess.Popen(
@@ -130,7 +130,7 @@ def _output(what: str, until: float, enough: int) -> Iterator[Line]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        process_group=0,  # Ctrl-C goes to this process, which ends the program without a traceback of its own
+        process_group=0,  # Ctrl-C goes only to this process, which ends the program: it prints no traceback
     ) as program:
         late = threading.Event()
 

@@ -1,12 +1,12 @@
-"""How much this machine computes and reads in a second: a program that measures its processors or its GPUs.
+"""A program that measures what the processors or GPUs here compute and read per second.
 
-Owns: what is measured, and how the time is divided. Must not know: where peaks are kept, screens. Invariants: a figure
-is the best of many rounds, each of which was measured, never one that was calculated; what cannot be measured is
-reported with the reason; no measurement begins after the time is over.
+Owns: what is measured, how the time is divided. Must not know: where peaks are stored, screens. Invariants: a rate is
+the best of many measured rounds, never calculated; what cannot be measured is reported with the reason; no measurement
+begins after the deadline.
 
-FLOP/s of processors are multiply-adds in registers, with each instruction set that this processor has: no kernel that
-uses the same instructions is faster. FLOP/s of a GPU are those of torch's matrix product. It is a program because it
-binds its threads to processors, and because it can be ended where a driver hangs.
+FLOP/s of processors are multiply-adds in registers, with each instruction set of this processor: no kernel with the
+same instructions is faster. FLOP/s of a GPU are those of torch's matrix product. It is a separate program because it
+binds its threads to processors, and because it can be killed if a driver hangs.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ _GPU_TYPES = ("float64", "float32", "tf32", "bfloat16", "float16")
 _LATE = "no time was left"
 _GPU_BYTES = 1 << 30
 _GPU_MATRIX = 8192
-# The size of memory's working set, in last caches.
+# The working set of memory, as a multiple of the last cache.
 _CACHES = 4
 
 
 class Plan(NamedTuple):
-    """When to end: after so many undisturbed rounds of each figure, and at a time of CLOCK_MONOTONIC."""
+    """The end: after `enough` undisturbed rounds per rate, or at `until_ns` of CLOCK_MONOTONIC."""
 
     enough: int
     until_ns: int
 
     @property
     def is_over(self) -> bool:
-        """Whether no time is left."""
+        """Whether the time is over."""
         return time.monotonic_ns() >= self.until_ns
 
     def shared_by(self, figures: int) -> Plan:
-        """The plan of the next one of so many figures."""
+        """The plan for the next rate, if this number of rates is left."""
         now = time.monotonic_ns()
         return Plan(self.enough, now + (self.until_ns - now) // figures)
 
@@ -78,7 +78,7 @@ class Next(NamedTuple):
 
 
 class Flops(NamedTuple):
-    """A peak of computing."""
+    """The peak FLOP/s of a type of number."""
 
     type: str
     per_second: float
@@ -89,7 +89,7 @@ _KINDS: dict[str, type[Line]] = {each.__name__: each for each in (Begun, Next, F
 
 
 def encode(line: Line) -> str:
-    """A line of this program's output."""
+    """Encode a line of this program's output."""
     return json.dumps([type(line).__name__, *line])
 
 
@@ -133,7 +133,7 @@ def processors(
 
 
 def _shared(users: Collection[int], cpus: Sequence[int]) -> bool:
-    """Whether other processors use the same unit, cache or memory; also if the kernel does not say which do."""
+    """Whether other processors share the unit, cache or memory; also if that is unknown."""
     return not users or not set(users) <= set(cpus)
 
 
@@ -155,7 +155,7 @@ def computing(instructions: str, number_bytes: int, cpus: Sequence[int], plan: P
 
 
 def reading(size_bytes: int, cpus: Sequence[int], plan: Plan) -> list[Round]:
-    """Rounds in which each thread reads its own working set, from where it ended on.
+    """Rounds in which each thread reads on in its own working set.
 
     Raises:
         OSError: not enough memory.
@@ -163,7 +163,7 @@ def reading(size_bytes: int, cpus: Sequence[int], plan: Plan) -> list[Round]:
 
     def prepare() -> Work:
         buffer, offset = mmap.mmap(-1, size_bytes), 0
-        with contextlib.suppress(OSError):  # a kernel without them
+        with contextlib.suppress(OSError):  # a kernel without huge pages
             buffer.madvise(mmap.MADV_HUGEPAGE)
         for page in range(0, size_bytes, PAGE):
             buffer[page] = 1
@@ -202,7 +202,7 @@ def gpus(plan: Plan) -> Iterator[Line]:
                     size_bytes = amount if kind == MEMORY else None
                     reached = _gpu_rounds(amount, work, part)
                     yield from _figure(kind, reached, before, shared=True, size_bytes=size_bytes)
-                except RuntimeError as error:  # no memory, or no such type
+                except RuntimeError as error:  # no memory, or an unsupported type
                     yield Skipped(kind, str(error).partition("\n")[0])
 
 
@@ -217,7 +217,7 @@ def _gpu_product(kind: str) -> tuple[int, Callable[[], object]]:
 
 
 def _gpu_copy() -> tuple[int, Callable[[], object]]:
-    """Read and written bytes together."""
+    """A copy; the amount counts read and written bytes."""
     import torch
 
     source = torch.zeros(_GPU_BYTES, dtype=torch.uint8, device="cuda")
@@ -226,7 +226,7 @@ def _gpu_copy() -> tuple[int, Callable[[], object]]:
 
 
 def _gpu_rounds(amount: int, work: Callable[[], object], plan: Plan) -> list[Round]:
-    """The kernel does not say whether other processes used a GPU: no round of one is known to be undisturbed."""
+    """Rounds of a GPU: the kernel does not show other processes on it, so none is undisturbed."""
     import torch
 
     work()
@@ -242,12 +242,12 @@ def _gpu_rounds(amount: int, work: Callable[[], object], plan: Plan) -> list[Rou
 
 
 def cores() -> list[int]:
-    """One processor of each core that this process may use, as many as its control groups let it use at a time."""
+    """One processor of each allowed core, up to the processor limit of the control groups."""
     return chosen(os.sched_getaffinity(0), cgroups.processors(os.getpid()), lambda cpu: neighbours([cpu]))
 
 
 def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Collection[int]]) -> list[int]:
-    """One of the processors of each core, at most as many as the limit; `core`: the processors of the same core."""
+    """One processor of each core, up to the limit; `core`: the processors of the same core."""
     found: list[int] = []
     for cpu in sorted(cpus):
         if not set(core(cpu)) & set(found):
@@ -261,7 +261,7 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
         yield from gpus(plan)
         return
     together = cores()
-    # One core alone needs its processor for a moment only; all cores need theirs at the same moment.
+    # One core needs an undisturbed slot on one processor only; all cores need the same slot on every processor.
     for name, cpus, part in (("core", [_idlest()], plan.shared_by(3)), ("machine", together, plan)):
         if name == "machine" and len(cpus) == 1:
             continue
@@ -270,7 +270,7 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
 
 
 def _idlest() -> int:
-    """The processor on which the kernel let this program begin: it chooses an idle one."""
+    """The processor on which the kernel started this program: it chooses an idle one."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         cpu = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
         if cpu in os.sched_getaffinity(0):

@@ -1,9 +1,9 @@
-"""Peaks: what a device computes and reads in a second at most, and the file that keeps them.
+"""Peaks: the maximum that a device computes and reads per second, and their file.
 
-Owns: what is known of a device, which rates are only lower bounds, the file's form. Must not know: how anything was
-measured, bricks, screens. Invariants: what a person gave is never shown as measured; a rate that undisturbed rounds do
-not confirm is a lower bound; a lower rate never replaces a higher one of the same device; a damaged or invalid file is
-refused; it is replaced as a whole.
+Owns: the properties of a device, which rates are only lower bounds, the file's form. Must not know: how anything was
+measured, bricks, screens. Invariants: values given by the user are never shown as measured; a rate that undisturbed
+rounds do not confirm is a lower bound; a lower rate never replaces a higher one of the same device; a damaged or
+invalid file is refused; the file is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, Peak
 
 VERSION = 1
 MEMORY = "memory"
-# The peak of a device of which nobody says for which type of number it holds.
+# The type of a given peak, whose type of number is unknown.
 ANY = "any"
 
-# What no device is slower or faster than; sums and quotients of what lies between are numbers.
+# Every rate of a device is between these; sums and quotients of such rates are finite.
 _LEAST, _MOST = 1.0, 1e30
 
-# From this share of the processors' time on, other work may have lowered what they share: memory, clock rates.
+# If other work takes at least this share of the processors' time, shared memory or clock rates can be slower.
 _BUSY_PERCENT = 5
-# The rates of undisturbed rounds differ by less than this.
+# Rates of undisturbed rounds differ by less than this factor.
 _SAME = 0.98
 # Fewer undisturbed rounds than these confirm no rate: after an interruption, the first one finds the caches empty.
 UNDISTURBED_MIN = 5
@@ -50,7 +50,7 @@ class Bandwidth(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """What was not measured, and why."""
+    """A measurement that was skipped, and the reason."""
 
     what: str
     why: str
@@ -58,15 +58,15 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The rounds that a measured rate is the best of.
+    """The rounds behind a measured rate, which is the best of them.
 
     Attributes:
         at: when the best round was measured, in RFC 3339.
-        others_percent: what other work took of all processors at that time; None: not known.
-        rounds: all rounds; 0: an earlier brickd measured, which kept no evidence.
-        undisturbed_rounds: those in which nothing took time from the measurement.
-        undisturbed_per_second: the best rate of these; None: there is no such round.
-        disturbed_by: how many of the other rounds each disturbance hit.
+        others_percent: the share of all processors that other work took then; None: unknown.
+        rounds: the number of rounds; 0: measured by an earlier brickd, which stored no evidence.
+        undisturbed_rounds: the number of those in which nothing took time from the measurement.
+        undisturbed_per_second: the best rate of the undisturbed rounds; None: there are none.
+        disturbed_by: the number of the other rounds by disturbance.
     """
 
     at: str
@@ -82,13 +82,13 @@ class Evidence:
         return self.others_percent is not None and self.others_percent >= _BUSY_PERCENT
 
     def confirms(self, per_second: float) -> bool:
-        """Whether there are undisturbed rounds enough, and one of them reached this rate."""
+        """Whether there are enough undisturbed rounds, and one of them reached this rate."""
         if self.undisturbed_per_second is None or self.undisturbed_rounds < UNDISTURBED_MIN:
             return False
         return self.undisturbed_per_second >= _SAME * per_second
 
     def with_rounds_of(self, other: Evidence) -> Evidence:
-        """This evidence and the rounds of another one."""
+        """This evidence, with the rounds of the other added."""
         reached = [each.undisturbed_per_second for each in (self, other) if each.undisturbed_per_second is not None]
         return replace(
             self,
@@ -101,12 +101,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What computes.
+    """A device with its peaks.
 
     Attributes:
         at: the time of the last measurement, in RFC 3339.
-        by: the GPU, or the instructions that the processors computed with; None: given.
-        machine: where it was measured; None: given, so that it may be anywhere.
+        by: the name of the GPU, or the instruction sets of the processors; None: given.
+        machine: where it was measured; None: given, of an unknown machine.
         flops_per_second: by type of number.
         bandwidths: the nearest level first.
         evidence: of each measured rate, by type of number and by level.
@@ -129,21 +129,21 @@ class Device:
 
     @property
     def others_percent(self) -> float | None:
-        """What other work took of the processors, at most, while any of its rates was measured."""
+        """The largest share that other work took of the processors during its measurements."""
         known = (each.others_percent for each in self.evidence.values())
         return max((each for each in known if each is not None), default=None)
 
     @property
     def under_load(self) -> bool:
-        """Whether other work ran while any of its rates was measured."""
+        """Whether other work ran during any of its measurements."""
         return any(each.under_load for each in self.evidence.values())
 
     def is_bound(self, of: str) -> bool:
-        """Whether a rate is only a lower bound: it was measured, and undisturbed rounds do not confirm it."""
+        """Whether a rate is only a lower bound: measured, but not confirmed by undisturbed rounds."""
         return self.source == "measured" and not self.evidence[of].confirms(self.rates[of])
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it, in the file too."""
+        """The JSON of the device, also in the file."""
         return {
             "name": self.name,
             "source": self.source,
@@ -163,7 +163,7 @@ class Device:
 
 
 class Kept(NamedTuple):
-    """A rate of an earlier measurement, higher than that of the last one."""
+    """A rate of an earlier measurement that is higher than the last one."""
 
     device: str
     of: str
@@ -173,10 +173,10 @@ class Kept(NamedTuple):
 
 
 def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[Device, ...], list[Kept]]:
-    """The devices that were measured or given now, with the known ones, and the higher rates that are kept.
+    """Merge new devices with the known ones; return all, and the earlier rates that stay.
 
-    A measured device keeps the higher rates of the same device. Devices of another machine, or that are measured no
-    more, are dropped. A given device replaces that of its name.
+    A measured device keeps higher rates of the same device. If any device was measured, other measured ones are dropped
+    (another machine, or not found any more). A given device replaces the one with its name.
     """
     found, kept = [], []
     measured, known = tuple(measured), tuple(known)
@@ -192,7 +192,7 @@ def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[D
 
 
 def _identity(device: Device) -> tuple[object, ...]:
-    """What two measurements of the same device share; a given one equals none."""
+    """The identity of a measured device; a given one equals no other."""
     if device.source == "given":
         return (id(device),)
     gpu = None if device.name in ("core", "machine") else device.by
@@ -221,12 +221,12 @@ def _pooled(device: Device, before: Device) -> tuple[Device, list[Kept]]:
 
 
 def place(runtime: Runtime) -> Path:
-    """The file in the state directory of the user who asks."""
+    """The file in the state directory of the current user."""
     return runtime.state / "peaks"
 
 
 def may_save(path: Path) -> None:
-    """Raise a BrickdError if the file cannot be written, before a measurement takes time."""
+    """Raise a BrickdError if the file cannot be written; called before measuring takes time."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
@@ -251,11 +251,11 @@ def _unwritable(path: Path, error: OSError) -> BrickdError:
 
 
 def load(path: Path) -> tuple[Device, ...]:
-    """What is known of devices; nothing where there is no file.
+    """The devices in the file; none without a file.
 
     Raises:
         PeaksRefused: the file is damaged.
-        BrickdError: it cannot be read, or is of another version.
+        BrickdError: it cannot be read, or was written by a later version.
     """
     try:
         content = path.read_bytes()
@@ -292,7 +292,7 @@ def _device(document: dict[str, Any]) -> Device:
     )
     if len(device.rates) < len(device.flops_per_second) + len(device.bandwidths):
         raise ValueError(f"two rates of one name, of {', '.join(device.rates)}")
-    # An earlier brickd wrote no evidence: nothing confirms its rates.
+    # An earlier brickd stored no evidence: nothing confirms its rates.
     without = Evidence(device.at, optional(document["others_percent"], number))
     if source == "given":
         return device
@@ -319,7 +319,7 @@ def _evidence(document: dict[str, Any], per_second: float) -> Evidence:
 
 
 def rate(value: object) -> float:
-    """Return a rate, or raise a ValueError if no device can have it."""
+    """Validate a rate; a ValueError if no device can have it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
         raise ValueError(f"rate is {str(value)[:60]}, expected a number from 1 to 1e30")
     return float(value)

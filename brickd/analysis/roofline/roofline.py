@@ -1,12 +1,12 @@
-"""Rooflines: how far bricks are from what a device could do with the same bytes.
+"""Rooflines: how far bricks are from what a device can do with the same bytes.
 
-Owns: where a brick stands below a roof, the schema of the document. Must not know: how peaks came to be known, who told
-of the bricks, screens. Invariants: a brick of which the operations or the bytes are not known has no place, and none is
-made up; one above the roof is said to be that, also one that `top` leaves out; a roof that is only a lower bound is
-marked; the distance is 1 - min(achieved / min(peak, intensity x bandwidth), 1).
+Owns: the position of a brick below a roof, the schema of the document. Must not know: where peaks and bricks come from,
+screens. Invariants: a brick without known operations or bytes has no position; bricks above the roof are counted, also
+those that `top` omits; a roof that is only a lower bound is marked; the distance is
+1 - min(achieved / min(peak, intensity x bandwidth), 1).
 
-The two are brought together where somebody asks, not in the daemon: the peaks are that person's, in their own state
-directory, and a service's daemon has another one that it alone reads.
+The user's process joins peaks and bricks, not the daemon: the peaks are in the user's state directory, and a service's
+daemon has its own, which only it reads.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The most that a device does, if the bytes come from `level`; the nearest level is first.
+    """The maximum of a device, if the bytes come from `level`; the nearest level is first.
 
     Attributes:
-        bounds: COMPUTE and the levels of which only a lower bound is known.
+        bounds: those of COMPUTE and the levels that are only lower bounds.
     """
 
     peak: float
@@ -40,7 +40,7 @@ class Roof:
     bounds: frozenset[str] = frozenset()
 
     def at(self, flops_per_byte: float, level: str | None = None) -> tuple[float, str]:
-        """The FLOP/s that it allows there, and what they are limited by: COMPUTE or the level."""
+        """The FLOP/s that it allows at this intensity, and their limit: COMPUTE or the level."""
         level = level or self.level
         (rate,) = (each.bytes_per_second for each in self.bandwidths if each.level == level)
         return min((self.peak, COMPUTE), (flops_per_byte * rate, level), key=lambda each: each[0])
@@ -48,11 +48,11 @@ class Roof:
 
 @dataclass(frozen=True, slots=True)
 class RooflinePoint:
-    """Where something stands below a roof, or above it.
+    """The position of a brick below a roof, or above it.
 
     Attributes:
         limit: what limits the roof here: COMPUTE or a level.
-        served_by: the farthest level from which its bytes can have come at that speed; None: there is none.
+        served_by: the farthest level that could supply its bytes at that speed; None: no level could.
     """
 
     flops_per_second: float
@@ -63,7 +63,7 @@ class RooflinePoint:
 
     @property
     def share(self) -> float:
-        """The part of the roof that was achieved; more than 1 above it."""
+        """The achieved fraction of the roof; more than 1 above it."""
         return self.flops_per_second / self.roof_flops_per_second
 
     @property
@@ -73,11 +73,11 @@ class RooflinePoint:
 
     @property
     def distance(self) -> float:
-        """The part of the roof that was not achieved."""
+        """The fraction of the roof that was not achieved."""
         return 1 - min(self.share, 1)
 
     def document(self, roof: Roof) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON of the position."""
         return {
             "flops_per_second": _figures(self.flops_per_second),
             "flops_per_byte": _figures(self.flops_per_byte),
@@ -93,7 +93,7 @@ class RooflinePoint:
 
 
 def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> RooflinePoint:
-    """Where what did that stands; each of it is 1 at the least."""
+    """The position of a brick with these totals; each is at least 1."""
     achieved, intensity = flops / time_ns * 1e9, flops / size_bytes
     allowed, limit = roof.at(intensity)
     farthest_first = (each.level for each in reversed(roof.bandwidths))
@@ -102,7 +102,7 @@ def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> Roofli
 
 
 def chosen(devices: Sequence[Device], question: RooflineQuery) -> Device:
-    """The device that is asked for; a BrickdError if no peaks of it are known."""
+    """The requested device; a BrickdError if it has no known peaks."""
     for device in devices:
         if device.name == question.device:
             return device
@@ -116,7 +116,7 @@ def chosen(devices: Sequence[Device], question: RooflineQuery) -> Device:
 
 
 def roof_of(device: Device, question: RooflineQuery) -> Roof:
-    """The roof that is asked for; a BrickdError if its peak or its bandwidth is not known."""
+    """The requested roof; a BrickdError if its peak or its bandwidth is unknown."""
     kind = question.type if question.type in device.flops_per_second else ANY
     if kind not in device.flops_per_second:
         raise BrickdError(_unknown(device, "--type", question.type, device.flops_per_second))
@@ -134,7 +134,7 @@ def _unknown(device: Device, option: str, value: str, known: Iterable[str]) -> s
 
 
 def document(bricks: Document, device: Device, question: RooflineQuery, here: Machine) -> dict[str, Any]:
-    """Every brick of the document of the view `bricks`, below the roof of a device."""
+    """The document: each brick of the view `bricks`, with its position below the roof."""
     roof = roof_of(device, question)
     placed, unknown = [], []
     for brick in bricks["bricks"]:
@@ -174,7 +174,7 @@ def document(bricks: Document, device: Device, question: RooflineQuery, here: Ma
 
 
 def _above(placed: Iterable[Mapping[str, Any]], roof: Roof) -> dict[str, Any]:
-    """How many bricks are above their roof: above the peak itself, above every roof below it, or served by a level."""
+    """The bricks above their roof: above the peak, above every level's roof, or by level."""
     above = [entry for entry in placed if entry["above_roof"]]
     over = [entry for entry in above if entry["flops_per_second"] > roof.peak]
     levels = Counter(entry["served_by"] for entry in above if entry["served_by"] is not None)
@@ -187,5 +187,5 @@ def _above(placed: Iterable[Mapping[str, Any]], roof: Roof) -> dict[str, Any]:
 
 
 def _figures(value: float) -> float:
-    """To six of them, however small it is."""
+    """Round to six significant digits."""
     return float(f"{value:.6g}")

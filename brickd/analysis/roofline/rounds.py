@@ -1,12 +1,12 @@
-"""Rounds: the same work in one short slot of time after the other, and what the kernel reports about each.
+"""Rounds: the same work in successive time slots, and what the kernel reports about each.
 
-Owns: which rounds count as undisturbed, when there are enough. Must not know: what the work is, where peaks are kept.
-Invariants: a rate is that of one round, in which all threads worked in the same slot; it is all that they did, from the
-first begin to the last end, so that a disturbance can only lower it; a round is undisturbed only if every thread had
-its processor the whole time.
+Owns: which rounds are undisturbed, when there are enough. Must not know: what the work is, where peaks are stored.
+Invariants: a rate is that of one round, in which all threads worked in the same slot; it is the sum of their work, from
+the first begin to the last end, so a disturbance can only lower it; a round is undisturbed only if every thread had its
+processor the whole time.
 
-A slot is a millisecond, shorter than the time that the kernel gives a process at once. Where twenty processes want the
-same processor, a thread still has a few slots without an interruption, and two threads now and then have the same one.
+A slot is a millisecond, which is shorter than the kernel's time slice. If twenty processes want the same processor, a
+thread still gets some slots without interruption, and sometimes two threads get the same slot.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import NamedTuple
 from brickd.base import cgroups
 from brickd.base.machine import read
 
-# A thread that never sleeps and lacks more than this part of a round's time waited for its processor.
+# A thread never sleeps: if it lacks more than this part of a round's time, it waited for its processor.
 _LOST = 0.01
-# How long the threads work before their rounds are judged; twice as long each time.
+# The time that the threads work before their rounds are judged; it doubles each time.
 _TRIAL_NS, _TRIAL_NS_MAX = 200_000_000, 800_000_000
-# How often to ask what was taken, and how much later the kernel may report it.
+# The interval between readings of what was taken, and the kernel's largest delay in reporting it.
 _LOOK_SECONDS, _TICK_NS = 0.01, 10_000_000
 
 _STAT = "proc/stat"
 
 
 class SlotWork(NamedTuple):
-    """What one thread did in a slot."""
+    """The work of one thread in a slot."""
 
     slot: int
     amount: int
@@ -43,12 +43,12 @@ class SlotWork(NamedTuple):
     cpu_ns: int
 
 
-# Works until a time of CLOCK_MONOTONIC, in one slot at least.
+# Works until a time of CLOCK_MONOTONIC, in at least one slot.
 Work = Callable[[int], list[tuple[int, int, int, int, int]]]
 
 
 class Taken(NamedTuple):
-    """What the hypervisor and limits of this process's control groups took from processors, up to a time."""
+    """What the hypervisor and the limits of our control groups took from processors so far."""
 
     at_ns: int
     stolen_ticks: int
@@ -56,7 +56,7 @@ class Taken(NamedTuple):
 
     @classmethod
     def now(cls, cpus: Collection[int], root: Path = Path("/")) -> Taken:
-        """Read it; 0 if the kernel does not say."""
+        """Read the current values; 0 if the kernel does not say."""
         wanted = {f"cpu{cpu}" for cpu in cpus}
         lines = (line.split() for line in (read(root / _STAT) or "").splitlines() if line.startswith("cpu"))
         stolen = sum(int(line[8]) for line in lines if line[0] in wanted and len(line) > 8)
@@ -71,7 +71,7 @@ class Round(NamedTuple):
 
 
 def judged(parts: Iterable[SlotWork], threads: int, taken: Sequence[Taken]) -> list[Round]:
-    """The rounds in which all threads took part, with what was taken meanwhile."""
+    """The rounds in which all threads worked, judged by what was taken during each."""
     slots: dict[int, list[SlotWork]] = defaultdict(list)
     for part in parts:
         slots[part.slot].append(part)
@@ -98,19 +98,19 @@ def _round(parts: Collection[SlotWork], losses: Iterable[tuple[int, int, str]]) 
 
 
 def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, enough: int) -> list[Round]:
-    """Let a thread on each processor work, until there are enough undisturbed rounds or the time is over.
+    """Run a thread on each processor until enough undisturbed rounds, or until the deadline.
 
     Args:
         cpus: the processors.
         prepare: makes the work of the thread that calls it.
-        until_ns: begin nothing more then, on CLOCK_MONOTONIC.
-        enough: how many undisturbed rounds.
+        until_ns: the deadline on CLOCK_MONOTONIC, after which no work begins.
+        enough: the sufficient number of undisturbed rounds.
 
     Returns:
         All rounds; [] if there was no slot in which all threads worked.
 
     Raises:
-        OSError: not enough memory, or a processor that may not be used.
+        OSError: not enough memory, or a processor that we may not use.
     """
     works: dict[int, Work] = {}
 
@@ -141,7 +141,7 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
 
 
 class ProcessorUse(NamedTuple):
-    """Processor seconds: all of them, those taken by any process or machine, and by this process."""
+    """Processor seconds: all, those that anything took, and those of this process."""
 
     passed: float
     taken: float
@@ -157,19 +157,19 @@ class ProcessorUse(NamedTuple):
         return cls(sum(ticks) / second, (sum(ticks) - idle) / second, time.process_time())
 
     def others_percent(self, before: ProcessorUse) -> float | None:
-        """The share that other work took since then; None if the kernel does not say."""
+        """The share that other work took since `before`, in percent; None if it is unknown."""
         passed, taken, ours = (now - then for now, then in zip(self, before, strict=True))
         return round(100 * max(0.0, taken - ours) / passed, 1) if passed > 0 else None
 
 
 class Rounds(NamedTuple):
-    """The rounds of a type of number or a level: how many, and the best.
+    """The rounds of a type of number or a level: their number, and the best.
 
     Attributes:
         per_second: the best rate of all.
-        undisturbed_per_second: the best of the undisturbed ones; None: there is none.
+        undisturbed_per_second: the best of the undisturbed ones; None: there are none.
         shared: whether processors that were not measured use the same unit, cache or memory.
-        others_percent: what other work took of all processors since the device was begun; None: not known.
+        others_percent: the share of all processors that other work took since the device began; None: unknown.
     """
 
     of: str
@@ -183,7 +183,7 @@ class Rounds(NamedTuple):
 
     @classmethod
     def best(cls, of: str, found: Sequence[Round], *, shared: bool, others_percent: float | None) -> Rounds:
-        """Sum up rounds; one at least."""
+        """Sum up at least one round."""
         undisturbed = [each.per_second for each in found if each.disturbed_by is None]
         disturbed = Counter(each.disturbed_by for each in found if each.disturbed_by is not None)
         best = max(each.per_second for each in found)

@@ -1,8 +1,8 @@
-"""Working sets: how much to read of a level of memory, so that the bytes come from there.
+"""Working sets: the amount to read so that the bytes come from a level of memory.
 
-Owns: which caches a processor has, what each thread is to read of each, how much memory may be taken for that. Must not
-know: how anything is read or timed. Invariants: together the threads take no more than a share of what is free; a level
-that cannot be told from the nearer one, or has no room, is skipped with the reason.
+Owns: the caches of a processor, the working set of each thread in each, the limit of memory. Must not know: how
+anything is read or timed. Invariants: all threads together take at most a fixed share of the free memory; a level that
+cannot be distinguished from the nearer one, or has no room, is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from brickd.base.machine import read
 
 PAGE = 4096
 _CPUS = Path("/sys/devices/system/cpu")
-# Of a machine that does not say how large its caches are, what none holds.
+# Larger than any cache, for a machine that does not report cache sizes.
 _LAST_CACHE_BYTES = 64 << 20
-# How much of the room that there is may be taken.
+# The part of the free memory that may be taken is 1 / this.
 _SHARE_OF_ROOM = 4
 
 
 class CpuCache(NamedTuple):
-    """A cache of data, as one processor sees it."""
+    """A data cache of a processor."""
 
     level: str
     size_bytes: int
@@ -33,7 +33,7 @@ class CpuCache(NamedTuple):
 
 
 class WorkingSet(NamedTuple):
-    """The memory that each thread reads, so that it comes from the level."""
+    """The amount of memory that each thread reads, so that it comes from the level."""
 
     level: str
     size_bytes: int
@@ -52,19 +52,19 @@ def caches(cpu: int, cpus: Path = _CPUS) -> list[CpuCache]:
 
 
 def neighbours(cpus: Iterable[int], under: Path = _CPUS) -> set[int]:
-    """The processors of the same cores, these included."""
+    """The processors of the same cores, including these."""
     return {*cpus}.union(
         *(listed((read(under / f"cpu{cpu}/topology/thread_siblings_list") or "").strip()) for cpu in cpus)
     )
 
 
 def online(under: Path = _CPUS) -> frozenset[int]:
-    """All processors of this machine that are on; empty if the kernel does not say."""
+    """All online processors of this machine; empty if the kernel does not say."""
     return frozenset(listed((read(under / "online") or "").strip()))
 
 
 def listed(numbers: str) -> Iterator[int]:
-    """The numbers of a list as the kernel writes one.
+    """The numbers in a list in the kernel's format.
 
     >>> list(listed("0-2,8"))
     [0, 1, 2, 8]
@@ -78,18 +78,18 @@ def listed(numbers: str) -> Iterator[int]:
 def working_sets(
     found: Iterable[CpuCache], cpus: Collection[int], factor: int, room_bytes: int
 ) -> Iterator[WorkingSet | Skipped]:
-    """What each thread, one on each processor, reads of each level.
+    """The working set in each level of each thread, with one thread on each processor.
 
     Args:
         found: the caches of any of these processors, the nearest first.
         cpus: the processors.
-        factor: the size of memory's working set, in last caches.
-        room_bytes: what all threads may take together.
+        factor: the working set of memory, as a multiple of the last cache.
+        room_bytes: the limit for all threads together.
     """
     below = 0
     for level, size_bytes, shared in found:
         mine = size_bytes // max(1, len(shared & set(cpus)))
-        # More than the nearer level holds and less than this one, by the same factor; of the first one half.
+        # Larger than the nearer level and smaller than this one, by the same factor; half of the first level.
         between = math.isqrt(below * mine) if below else mine // 2
         if mine <= 2 * below:
             yield Skipped(
@@ -110,7 +110,7 @@ def _fitting(level: str, size_bytes: int, threads: int, room_bytes: int) -> Work
 
 
 def room() -> int:
-    """The bytes that may be taken without harm to other processes."""
+    """The bytes that we may take without harm to other processes."""
     limit = cgroups.observe()
     lines = (read(Path("/proc/meminfo")) or "").splitlines()
     free = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
