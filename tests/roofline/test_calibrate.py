@@ -79,7 +79,7 @@ def given_device(name: str = "given") -> Device:
     return Device(name, "given", "", None, None, {"any": 1.0}, (Bandwidth("memory", 1.0),))
 
 
-def seen(rate: float | None, *, rounds: int = 10, others_percent: float | None = 0.0, at: str = "then") -> Evidence:
+def seen(rate: float | None, *, rounds: int = 20, others_percent: float | None = 0.0, at: str = "then") -> Evidence:
     """Rounds that were all undisturbed, or all disturbed if there is no rate."""
     if rate is None:
         return Evidence(at, others_percent, rounds, disturbed_by={"waited": rounds})
@@ -212,7 +212,7 @@ def test_a_file_without_evidence_is_read_and_nothing_in_it_is_taken_for_confirme
     "wrong",
     [
         {"rounds": -1},
-        {"rounds": 9},  # fewer than the undisturbed ones
+        {"rounds": 19},  # fewer than the undisturbed ones
         {"undisturbed_rounds": 0},
         {"undisturbed_per_second": None},
         {"undisturbed_per_second": 2.1},  # more than the best of all
@@ -268,8 +268,8 @@ def test_a_lower_rate_never_replaces_a_higher_one_and_the_rounds_of_both_count()
     assert found.rates == {"float32": 9.0, "L1": 6.0}
     assert found.at == "now"
     assert kept == [Kept("core", "float32", 9.0, 4.0, "then")]
-    assert found.evidence["float32"] == Evidence("then", 0.0, 20, 20, 9.0)
-    assert found.evidence["L1"] == Evidence("now", 50.0, 20, 10, 5.0, {"waited": 10})
+    assert found.evidence["float32"] == Evidence("then", 0.0, 40, 40, 9.0)
+    assert found.evidence["L1"] == Evidence("now", 50.0, 40, 20, 5.0, {"waited": 20})
     assert not found.is_bound("float32")
     assert found.is_bound("L1"), "no undisturbed round reached 6"
 
@@ -456,26 +456,17 @@ def lying(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 
 def rounds(rate: float, undisturbed: int) -> Rounds:
     reached = rate if undisturbed else None
-    return Rounds("float32", rate, 10, undisturbed, reached, {"waited": 10 - undisturbed}, False, 40.0)
+    return Rounds("float32", rate, 30, undisturbed, reached, {"waited": 30 - undisturbed}, False, 40.0)
 
 
 def printing(*devices: tuple[str, float, int]) -> str:
-    """The program that reports devices with a rate of float32 and a number of undisturbed rounds of ten."""
+    """The program that reports devices with a rate of float32 and a number of undisturbed rounds of 30."""
     text = [
         line
         for name, rate, undisturbed in devices
         for line in (
             Begun(name, "AVX2"),
-            Rounds(
-                "float32",
-                rate,
-                10,
-                undisturbed,
-                rate if undisturbed else None,
-                {"waited": 10 - undisturbed},
-                False,
-                40.0,
-            ),
+            rounds(rate, undisturbed),
             Flops("float32", rate),
         )
     ]
@@ -511,7 +502,7 @@ def test_a_program_that_measures_is_not_of_the_group_to_which_a_terminal_sends_c
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = "read -r pid name state parent group rest < /proc/self/stat"
-    text = printing(("core", 2.0, 9)).replace("AVX2", "$((group == $$))").replace("'END'", "END")
+    text = printing(("core", 2.0, 29)).replace("AVX2", "$((group == $$))").replace("'END'", "END")
     lying(tmp_path, monkeypatch, f"{reading}\n{text}")
     assert measure(quick=True, progress=lambda *_: None).devices[0].by == "1"
 
@@ -584,7 +575,7 @@ def test_all_cores_below_one_core_fail_with_the_reason_and_the_known_peaks_stay(
 ) -> None:
     path = runtime().state / "peaks"
     save(path, [given_device()])
-    lying(tmp_path, monkeypatch, printing(("core", 2e9, 9), ("machine", 1e9, 0)))
+    lying(tmp_path, monkeypatch, printing(("core", 2e9, 29), ("machine", 1e9, 0)))
     found = calibrated()
     assert isinstance(found.exception, BrickdError)
     assert found.exception.exit_code == 2
@@ -600,13 +591,13 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
 ) -> None:
     path = runtime().state / "peaks"
     for rate, arguments, kept in ((9e9, (), 9e9), (4e9, (), 9e9), (4e9, ("--replace",), 4e9)):
-        lying(tmp_path, monkeypatch, printing(("core", rate, 9), ("machine", 2 * rate, 9)))
+        lying(tmp_path, monkeypatch, printing(("core", rate, 29), ("machine", 2 * rate, 29)))
         found = calibrated(*arguments)
         assert found.exception is None
         assert load(path)[0].rates == {"float32": kept}
         assert (f"core, float32: {9.0}G/s of" in found.output) is (rate < kept)
         assert ("to replace what is kept: brickd calibrate --replace" in found.output) is (rate < kept)
-    lying(tmp_path, monkeypatch, printing(("core", 1e9, 9), ("machine", 2e9, 9)))
+    lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     (first, second) = json.loads(calibrated("--json").output)["kept"]
     assert (first["device"], first["of"], first["kept_per_second"], first["measured_per_second"]) == (
         "core", "float32", 4e9, 1e9,
@@ -618,7 +609,7 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
     ("evidence", "why"),
     [
         (Evidence("", None), "an earlier brickd measured it, which did not check for other work"),
-        (seen(None), "none of 10 rounds was undisturbed: 10 waited for a processor"),
+        (seen(None), "none of 20 rounds was undisturbed: 20 waited for a processor"),
         (
             Evidence("", 0.0, 9, disturbed_by={"stolen": 4, "throttled": 5}),
             "none of 9 rounds was undisturbed: 5 were throttled by a limit of a control group, 4 lost time to the"
@@ -626,10 +617,13 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
         ),
         (seen(100.0, rounds=1), "only 1 of 1 round was undisturbed"),
         (
-            Evidence("", 0.0, 9, 4, 100.0, {"shared": 5}),
-            "only 4 of 9 rounds were undisturbed: 5 ran next to other work that shares a core, cache or memory",
+            Evidence("", 0.0, 24, 19, 100.0, {"shared": 5}),
+            "only 19 of 24 rounds were undisturbed: 5 ran next to other work that shares a core, cache or memory",
         ),
-        (Evidence("", 0.0, 9, 5, 90.0, {"waited": 4}), "the best of 9 rounds was disturbed: 4 waited for a processor"),
+        (
+            Evidence("", 0.0, 24, 20, 90.0, {"waited": 4}),
+            "the best of 24 rounds was disturbed: 4 waited for a processor",
+        ),
         (
             Evidence("", 0.0, 3, disturbed_by={"unseen": 3}),
             "none of 3 rounds was undisturbed: 3 cannot be checked, as nothing reports other work on a GPU",
@@ -647,7 +641,7 @@ def test_what_was_given_stays_when_measured_peaks_are_replaced(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(runtime().state / "peaks", [given_device("tpu")])
-    lying(tmp_path, monkeypatch, printing(("core", 1e9, 9), ("machine", 2e9, 9)))
+    lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     assert calibrated("--replace").exception is None
     assert [each.name for each in load(runtime().state / "peaks")] == ["core", "machine", "tpu"]
 
@@ -656,7 +650,7 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = runtime().state / "peaks"
-    lying(tmp_path, monkeypatch, printing(("core", 1e9, 9), ("machine", 2e9, 9)))
+    lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     save(path, [core({"float32": (9e9, seen(9e9))}, machine=Machine("a processor", 4))])
     found = calibrated()
     assert isinstance(found.exception, BrickdError)
@@ -675,15 +669,15 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
 def test_a_lower_bound_is_never_shown_as_measured_and_load_is_named(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lying(tmp_path, monkeypatch, printing(("core", 1e9, 9), ("machine", 2e9, 0)))
+    lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 0)))
     lines = calibrated().output.splitlines()
     assert [line.split() for line in lines[1:3]] == [
-        ["core", "float32", "1.0GFLOP/s", "9", "of", "10", "measured"],
-        ["machine", "float32", "≥", "2.0GFLOP/s", "0", "of", "10", "lower", "bound"],
+        ["core", "float32", "1.0GFLOP/s", "29", "of", "30", "measured"],
+        ["machine", "float32", "≥", "2.0GFLOP/s", "0", "of", "30", "lower", "bound"],
     ]
     assert "under load: other work took 40 % of the processors" in lines[3]
     assert lines[5:7] == [
-        "machine, float32: a lower bound: none of 10 rounds was undisturbed: 10 waited for a processor",
+        "machine, float32: a lower bound: none of 30 rounds was undisturbed: 30 waited for a processor",
         "to measure lower bounds again, with less other work: brickd calibrate",
     ]
 

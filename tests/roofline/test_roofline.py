@@ -43,7 +43,7 @@ DEVICE = Device(
     {"float32": 1e11, "float64": 5e10},
     LEVELS,
     evidence={
-        of: Evidence("2026-01-01T00:00:00.000Z", 0.0, 10, 10, rate)
+        of: Evidence("2026-01-01T00:00:00.000Z", 0.0, 20, 20, rate)
         for of, rate in {
             "float32": 1e11,
             "float64": 5e10,
@@ -543,8 +543,12 @@ def test_peaks_that_are_lower_bounds_or_were_measured_under_load_are_shown_as_th
         "machine, float32: a lower bound: none of 12 rounds was undisturbed: 12 waited for a processor",
         "to measure lower bounds again, with less other work: brickd calibrate",
     ]
-    lines = brickd("roofline", "--type", "float64", COLUMNS="200").stdout.splitlines()
-    assert lines[0] == "machine: float64 50.0GFLOP/s, memory 10.0GB/s; measured 2026-01-01"
+    save(runtime().state / "peaks", [replace(bounded("memory"), machine=here())])
+    lines = brickd("roofline", "--top", "1", COLUMNS="200").stdout.splitlines()
+    assert lines[0].startswith("machine: float32 100GFLOP/s, memory ≥ 10.0GB/s; measured ")
+    assert "…2 more: ≥ 200 µs to gain" in lines
+    lines = brickd("roofline", "--type", "float64", "--level", "L1", COLUMNS="200").stdout.splitlines()
+    assert lines[0] == "machine: float64 50.0GFLOP/s, L1 1.0TB/s; measured 2026-01-01"
     assert not any("lower bound" in line for line in lines)
 
 
