@@ -62,7 +62,7 @@ _WORST = (
 def bricks(question: BricksQuery, recordings: Sequence[str], more: Sequence[str], output: str) -> None:
     """Show the totals of every brick.
 
-    One row per brick, the largest self time first.
+    Shows one row per brick, the largest self time first.
 
     \b
     Examples:

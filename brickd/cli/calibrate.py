@@ -53,9 +53,11 @@ class Rate(click.ParamType[float]):
 @click.command()
 @click.option("--quick", is_flag=True, help="Measure for a few seconds only, less exactly.")
 @click.option("--replace", is_flag=True, help="Replace higher results of earlier measurements, too.")
-@click.option("--peak-flops", type=Rate(), metavar="N", help="The FLOP/s of a device, from its data sheet.")
-@click.option("--bandwidth", type=Rate(), metavar="N", help="The bytes per second of the memory of that device.")
-@click.option("--device", metavar="NAME", help="The name of that device.  [default: given]")
+@click.option("--peak-flops", type=Rate(), metavar="N", help="Save this peak of a device: FLOP/s from its data sheet.")
+@click.option(
+    "--bandwidth", type=Rate(), metavar="N", help="Save this memory bandwidth of that device: bytes per second."
+)
+@click.option("--device", metavar="NAME", help="Save the values under this name.  [default: given]")
 @output_options
 def calibrate(
     quick: bool, replace: bool, peak_flops: float | None, bandwidth: float | None, device: str | None, output: str

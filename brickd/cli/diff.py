@@ -56,7 +56,7 @@ _FAILS = ("diverged", "within", "incomplete", "unproven", "slower")
     metavar="PERCENT",
     default=5.0,
     show_default=True,
-    help="With --fail-on slower: how much longer the median may be.",
+    help="With --fail-on slower: accept a median that is at most PERCENT longer.",
 )
 @output_options
 def diff(

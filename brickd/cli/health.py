@@ -43,13 +43,12 @@ class Bounds(Query):
     """The options that define what is healthy."""
 
     max_lost: int = given(
-        Whole(0, None, "With --check: how many lost spans, details and events are acceptable.", metavar="N"), default=0
+        Whole(0, None, "With --check: accept at most N lost spans, details and events.", metavar="N"), default=0
     )
-    max_dead: int = given(
-        Whole(0, None, "With --check: how many workers that died are acceptable.", metavar="N"), default=0
-    )
+    max_dead: int = given(Whole(0, None, "With --check: accept at most N workers that died.", metavar="N"), default=0)
     need_daemon: bool = given(
-        Switch("With --check: a daemon must answer. Without it, only a daemon that died is unhealthy."), default=False
+        Switch("With --check: require a daemon that answers. Without it, only a daemon that died is unhealthy."),
+        default=False,
     )
     ignore: tuple[str, ...] = given(
         Choices(NAMES, "With --check: do not check this condition. May be given several times."), default=()
@@ -57,11 +56,12 @@ class Bounds(Query):
     require: tuple[str, ...] = given(
         Choices(
             REQUIRED,
-            "With --check: this class of evidence must be proven equal in each service. May be given several times.",
+            "With --check: require this class of evidence to be proven equal in each service."
+            " May be given several times.",
         ),
         default=(),
     )
-    allow_empty: bool = given(Switch("With --check: it is healthy if there is no worker at all."), default=False)
+    allow_empty: bool = given(Switch("With --check: accept that there is no worker."), default=False)
 
 
 class Condition(NamedTuple):

@@ -23,7 +23,7 @@ _SECONDS = 35.0  # longer than the daemon waits for its targets
 @click.argument("what", type=click.Choice(["test"]))
 @output_options
 def notify(what: str, output: str) -> Exit:
-    """Send a test to where the daemon's alarms go.
+    """Send a test alarm to the daemon's targets.
 
     Sends one document with the state "test" to the command of "brickd up --notify-exec" and to the URL of "brickd up
     --notify-url", and shows how each answered. Exits 1 if one of them failed. Needs a daemon.

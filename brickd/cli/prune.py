@@ -35,7 +35,7 @@ from brickd.shm.segment_files import prefix
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, but remove nothing.")
 @click.option(
     "--refused", is_flag=True, help="Also remove files that have a segment's name but are not valid segments."
 )

@@ -12,7 +12,7 @@ from brickd.cli.output import print_message
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--service", metavar="NAME", help="The name of the group of workers (default: the name of the command).")
+@click.option("--service", metavar="NAME", help="Name the group of workers (default: the name of the command).")
 @click.option(
     "--fingerprints",
     metavar="off|1/N|all",

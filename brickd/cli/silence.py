@@ -26,9 +26,9 @@ def _no_words(context: click.Context, parameter: click.Parameter, typed: str) ->
 def silence(question: Silencing, output: str) -> None:
     """Silence a problem for a time, or list the silenced ones.
 
-    ID is shown in front of each problem of "brickd status". A silenced problem is counted, and neither listed nor sent
-    to where alarms go. The silence ends in time. If another worker gets the same problem with its numbers, the silence
-    ends at once. Needs a daemon.
+    "brickd status" shows the ID in front of each problem. A silenced problem is counted, but not listed, and not sent
+    as an alarm. The silence ends after its time, or at once if another worker gets the same problem with its numbers.
+    Needs a daemon.
 
     \b
     Examples:

@@ -47,9 +47,9 @@ _FIGURES = (
 def source(question: SourceQuery, recordings: Sequence[str], output: str) -> None:
     """List the sources that kernels were compiled from, or print one.
 
-    HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, the text of that source is
-    printed unchanged; on a terminal, control characters are escaped. Without HASH, it lists which sources there are,
-    which kernels of which workers refer to them, and why a text is not known.
+    HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, it prints the text of that
+    source unchanged; on a terminal, it escapes control characters. Without HASH, it lists the sources, the kernels and
+    workers that refer to them, and why a text is not known.
     """
     document = asked("source", question, recordings=recordings)
     if document["text"] is not None and output == "table":

@@ -59,8 +59,8 @@ _BRICK_FIGURES = (
 @click.command()
 @asks(StatusQuery)
 @click.option("--watch", "seconds", type=ParameterType(Duration(0.1, 3600, "")), is_flag=False, flag_value="2s",
-              metavar="[DURATION]", help="Show it again every DURATION (default: 2s).")  # fmt: skip
-@click.option("--check", is_flag=True, help="Print one line that says whether all is well; exit 1 if not.")
+              metavar="[DURATION]", help="Show the status again every DURATION (default: 2s).")  # fmt: skip
+@click.option("--check", is_flag=True, help="Print one line that says whether all is well. Exit 1 if not.")
 @asks(Bounds, keyword="bounds")
 @columns_option
 @output_options

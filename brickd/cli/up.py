@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     metavar="BYTES",
     default=WINDOW_BYTES,
     show_default=True,
-    help="Keep at most this much of the newest fingerprints in memory, to compare them. 0: none.",
+    help="Keep at most this much of the newest fingerprints in memory, to compare them. 0 keeps none.",
 )
 @click.option(
     "--thresholds",

@@ -49,10 +49,12 @@ class Setting(Query):
 
     service: str | None = given(Name("the name of a service", metavar="SERVICE", positional=True), default=None)
     spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), default=None)
-    recording: OnOff | None = given(Choice(_ON_OFF, "off: record nothing at all."), default=None)
+    recording: OnOff | None = given(
+        Choice(_ON_OFF, "Record spans and events (on), or nothing at all (off)."), default=None
+    )
     fingerprints: str | None = given(
         StepsParameter(
-            "Record checksums in these steps: none, one in N, or all. default: as each worker was started.",
+            "Record checksums in these steps: none, one in N, or all. With default: as each worker was started.",
             metavar="off|1/N|all|default",
         ),
         default=None,
@@ -60,7 +62,7 @@ class Setting(Query):
     sites: tuple[str, ...] = given(
         Patterns(
             f"up to {_PATTERNS_MAX} patterns of kernels' names, each of at most {_PATTERN_MAX} characters",
-            "Record checksums only at kernels that match, such as 'layers.*.mlp'; all: at every kernel."
+            "Record checksums only at kernels that match, such as 'layers.*.mlp'. With all: at every kernel."
             " May be given several times.",
             metavar="PATTERN",
         ), default=()
@@ -69,7 +71,7 @@ class Setting(Query):
     threshold: tuple[str, ...] = given(
         Names(
             "assignments such as stuck_min=45s",
-            "Change a threshold of the daemon's alarms, without SERVICE; NAME=default restores one."
+            "Change a threshold of the daemon's alarms, without SERVICE. NAME=default restores its default."
             " May be given several times.",
             metavar="NAME=VALUE",
         ), default=()
@@ -106,7 +108,7 @@ class Silencing(Query):
     """Silence a problem for a time; without an id, list the silenced ones."""
 
     id: str | None = given(Name("the id of a problem", metavar="[ID]", positional=True), default=None)
-    length: float = given(Duration(1, 31_536_000, "Silence it for this time.", key="for"), default=7200.0)
+    length: float = given(Duration(1, 31_536_000, "Silence the problem for this time.", key="for"), default=7200.0)
     off: bool = given(Switch("Lift the silence."), default=False)
 
     def rules(self) -> None:

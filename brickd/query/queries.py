@@ -135,7 +135,7 @@ class HangQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), default=1.0)
-    longer: float = given(Duration(0, 86400, "A span must be open at least this long to count as stuck."), default=1.0)
+    longer: float = given(Duration(0, 86400, "Count a span as stuck if it is open at least this long."), default=1.0)
 
 
 class InspectQuery(Query):
@@ -214,9 +214,9 @@ class TreeQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), default=False)
-    depth: int | None = given(Whole(1, None, "Show N levels; deeper ones are counted.", metavar="N"), default=None)
+    depth: int | None = given(Whole(1, None, "Show N levels, and count the deeper ones.", metavar="N"), default=None)
     min: float = given(
-        Number(0, 100, "Leave out what took less than PERCENT of the time; it is counted.", metavar="PERCENT"),
+        Number(0, 100, "Leave out what took less than PERCENT of the time, but count it.", metavar="PERCENT"),
         default=0.0,
     )
     over: str = given(OVER, default=START)
@@ -226,7 +226,7 @@ class WeightsQuery(Query):
     """The weights: of which workers, and whether every tensor is shown."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
-    all: bool = given(Switch("Show every tensor, equal ones too."), default=False)
+    all: bool = given(Switch("Show every tensor, not only those that differ."), default=False)
 
 
 class WorkersQuery(Query):

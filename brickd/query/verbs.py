@@ -43,7 +43,7 @@ VERBS = {
     "events": Verb("List the events that the daemon logged.", "EventsQuery"),
     "set": Verb("Change what workers record, or a threshold of the daemon."),
     "silence": Verb("Silence a problem for a time, or list the silenced ones."),
-    "notify": Verb("Send a test to where the daemon's alarms go."),
+    "notify": Verb("Send a test alarm to the daemon's targets."),
     "prune": Verb("Remove the segments of workers that ended or died."),
     "calibrate": Verb("Measure the peak performance of this machine."),
     "doctor": Verb("Find what keeps brickd from working here, with the fix."),
