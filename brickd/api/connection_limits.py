@@ -28,8 +28,8 @@ class Limits:
     """The limits of one server.
 
     Attributes:
-        connections: clients at once. They are accepted one at a time: if many connect together, the first ones sent
-            requests that are not read yet, and must not be taken for silent clients.
+        connections: clients at once. They are accepted one at a time, so that a client whose request was not read yet
+            does not count as silent.
         backlog: more clients that wait to be accepted.
         streams: clients that may follow events or the status.
         threads: views that are built at once.

@@ -24,7 +24,7 @@ from brickd.views.next_command import command as next_command
 if TYPE_CHECKING:
     from brickd.views.common import Document
 
-_STILL_NS = 10_000_000_000  # a loop comes round at least once a second, and burying a worker takes less than this
+_STILL_NS = 10_000_000_000  # a turn of the loop takes a second at most, or less than this if it removes a dead worker
 REQUIRED = ("weights", "outputs", "row", "history")
 _IS = {"stuck": "stuck", "memory": "growing", "slower": "slower than before", "nan": "computes NaN or Inf"}
 NAMES = (

@@ -135,7 +135,7 @@ class OrderHandler:
         return {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
 
     def _unknown(self, services: Collection[str] | None) -> Collection[str]:
-        """The producers of fingerprints without a place of their own in the memory, by service."""
+        """The uuids of the services' fingerprint producers that the memory does not list."""
         memory = self._collector.memory
         stay = memory.known.keys() | memory.gone.keys()
         left = [each for uuid, each in self._numerics.producers.copy().items() if uuid not in stay]

@@ -166,7 +166,7 @@ class Deferred:
                 self._streams.setdefault(each.stream, DeferredStream())
         everywhere = due.get(None, -1)
         for number, stream in self._streams.items():
-            # There may be thousands of streams. `_closed` stands for those without a waiting start.
+            # There may be thousands of streams. For streams without a waiting start, `_closed` is enough.
             if number in due or (None in due and stream.waiting):
                 until = max(due.get(number, -1), everywhere)
                 self._close(stream, until, (syncs[None], syncs[number]), tick_ns)

@@ -447,7 +447,8 @@ def test_next_to_other_work_a_shared_unit_has_no_undisturbed_round(
 
 
 def lying(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    """Measure by a shell program instead of Python's."""
+    """Measure by a shell program instead of Python's, and no GPU, whether torch is installed or not."""
+    monkeypatch.setitem(sys.modules, "torch", None)
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{program}\n")
     path.chmod(0o700)

@@ -12,7 +12,7 @@
 #define COUNT UINT64_C(0xFFFFFF) /* saturates */
 
 static uint64_t words[WORDS];
-static uint64_t crowded; /* starts of streams without a word */
+static uint64_t crowded; /* starts of the streams that have no word in the table */
 
 static uint64_t tag_of(uint64_t stream) { return stream * UINT64_C(0x9E3779B97F4A7C15) & ~COUNT; }
 

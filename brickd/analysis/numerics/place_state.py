@@ -134,6 +134,6 @@ def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
 
 
 def _right(outputs: Sequence[int]) -> int | None:
-    """The output of more than half of the workers that repeat."""
+    """The output of more than half of the workers whose own outputs are all equal."""
     ((output, votes),) = Counter(outputs).most_common(1)
     return output if 2 * votes > len(outputs) else None

@@ -2,7 +2,7 @@
 
 Owns: when two tensors are equal, which part of a fingerprint is stored, which part is shown. Must not know: which
 worker or tensor has a content. Invariants: tensors are equal if checksum, number of elements, shape and dtype are;
-statistics and sketch can differ in the last bits between processors; a content without a holder is removed.
+statistics and sketch can differ in the last bits between processors; a content that no worker uses is removed.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ContentStore:
             self.clear((number,))
 
     def clear(self, numbers: Iterable[int]) -> None:
-        """Remove the contents without a holder among these."""
+        """Remove those of these contents that no worker uses any more."""
         for number in numbers:
             if self._records[number] and not self.uses[number]:
                 del self.numbers[identity(self._records[number])]

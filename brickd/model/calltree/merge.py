@@ -2,7 +2,7 @@
 
 Owns: which paths become one node, which mark belongs to which node, totals while spans are open. Must not know: files,
 screens, what is shown. Invariants: the self times of all nodes add up to the recorded time; launches add up to those of
-the marks; a time shares its node with the mark of its work, if only one mark is possible; an unknown time stays
+the marks; a time and the mark of its work share a node, if only one mark is possible; an unknown time stays
 unknown; neither separate layers nor the order of workers change a sum; the walk uses no recursion.
 """
 

@@ -53,7 +53,7 @@ static int uncut(struct brick_recorder *r)
     return !r->broken;
 }
 
-/* Takes room up to `end`, and for END after it. Returns 0 with errno on failure. */
+/* Allocates the file up to `end`, and room for the END chunk after it. Returns 0 with errno on failure. */
 static int reach(struct brick_recorder *r, uint64_t end)
 {
     const uint64_t needed = end + BRICK_END_BYTES;

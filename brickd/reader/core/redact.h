@@ -1,7 +1,7 @@
 /* core/redact.h - removes a customer's data from slots of rings, in two degrees.
  *
  * An allowlist decides what stays. Each record of a known kind is rebuilt from its kind, times, amounts, numbers of paths,
- * sites and names, and from what its degree keeps.
+ * sites and names, and from what the degree of redaction keeps.
  *
  * BRICK_LEFT_KEYED keeps the host's names (steps, positions, streams, digests of parameters) and the checksums, which are
  * made with a key of the service. Statistics, fnv1a and sketches become zeros: they identify a tensor without that key.

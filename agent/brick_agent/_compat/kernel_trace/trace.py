@@ -242,7 +242,7 @@ class KernelTrace:
         return here, take(self.kernel, tensor, valid=valid, layer=self.layer)
 
     def _hand_over(self) -> tuple[Taken | None, tuple[Taken | None, ...]]:
-        """Return what is for the segment, but only once: a trace is recorded once."""
+        """Return the tensors to record; the second call returns none, so a trace is recorded once."""
         taken, inputs = self._output_taken, self._inputs_taken
         self._output_taken, self._inputs_taken = None, ()
         return taken, inputs

@@ -73,7 +73,7 @@ class ExecutionNode:
                 object.__setattr__(self, each.name, value)
 
         def work(self) -> tuple[int, float]:
-            """The bytes and FLOP in its time, which follow from both figures; 0: unknown."""
+            """The bytes and FLOP, calculated from its time and the two rates; 0: unknown."""
             try:
                 flops = float(self.achieved_tflops or 0) * 1e3 * float(self.timing_ns or 0)
                 return (round(flops / float(self.arithmetic_intensity)) if self.arithmetic_intensity else 0), flops
