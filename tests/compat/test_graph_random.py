@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from brick_agent._compat.profiler.graph_nodes import places_of
+from brick_agent._compat.profiler.own_segment import Path
+from brick_agent._compat.profiler.stats import BrickStats
 from faults import Start
 from test_execution_graph import BEGIN
 from verbs import brickd, document
@@ -30,7 +33,7 @@ def run(rng, calls):
         elif call == 10: p.graph_record_kernel(name + "_k", None, rng.choice([4, None]), 5)
         elif call == 11: p.graph_record_transfer("x", "y", 64, rng.choice(["H2D", "D2H", "D2D"]), rng.choice([5, None]))
         elif call == 12: p.graph_add_dependency(name, rng.choice(NAMES))
-        elif call == 13: p.record_elapsed(name, ns, 3)
+        elif call == 13: p.record_elapsed(rng.choice([name, name + "_k", "x→y"]), ns, 3)
         elif call == 14 and len(timers) < 6: timers.append(p.start(name))
         elif call == 15 and timers: p.stop(timers.pop(), 2)
         elif call == 16: asyncio.run(work())
@@ -67,7 +70,7 @@ def figures(nodes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(found, key=str)
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", range(1, 25))
 def test_a_process_and_brickd_show_the_same_of_a_random_program(worker: Start, seed: int) -> None:
     process = worker(PROGRAM.replace("SEED", str(seed)).join((BEGIN, "")), BRICKD_CLOCK="monotonic")
     nodes, length_ns, slack, tree = process.next_report()
@@ -85,3 +88,44 @@ def test_a_process_and_brickd_show_the_same_of_a_random_program(worker: Start, s
     assert sorted(stats) == sorted(bricks)
     process.go()
     assert process.end() == 0
+
+
+AMBIGUOUS = {
+    "of two nodes the larger one is needed": """
+brick.transfer("H2D", 64, src="x", dst="y")
+with brick.span("x→y"): pass
+p.graph_record_brick("f", 5)
+p.graph_add_dependency("x→y", "f")
+""",
+    "of two transfers the one to the device needs": """
+for direction in ("D2H", "H2D"): p.graph_record_transfer("x", "y", 64, direction)
+p.graph_record_brick("f", 5)
+p.graph_add_dependency("f", "x→y")
+""",
+}
+
+
+@pytest.mark.parametrize("program", AMBIGUOUS)
+def test_a_name_of_several_nodes_means_the_same_node_in_a_process_and_in_brickd(worker: Start, program: str) -> None:
+    process = worker(f"{BEGIN}{AMBIGUOUS[program]}\nreport([p.execution_graph().nodes, p.graph_to_dot()])\npause()\n")
+    nodes, dot = process.next_report()
+    process.paused()
+    (arrow,) = (line.split() for line in dot.splitlines() if "DependsOn" in line)
+    needed, needs = (nodes[int(end.removeprefix("n"))] for end in (arrow[0], arrow[2]))
+    theirs = document("tree")["nodes"]
+    (one,) = (node for node in theirs if node["needs"])
+    other = theirs[one["needs"][0]["id"]]
+    for ours, brickds in ((needed, other), (needs, one)):
+        assert (ours["kind"], ours["name"]) == (brickds["kind"], brickds["name"])
+        assert (ours["transfer"] or {}).get("direction") == (brickds["transfer"] or {}).get("direction")
+    process.go()
+    assert process.end() == 0
+
+
+def test_a_function_that_was_also_traced_is_defined_once() -> None:
+    node, measured = BrickStats("f", count=1), BrickStats("f", count=1, total_ns=5)
+    files = [BrickStats("a.py", count=1) for _ in range(2)]
+    paths = {1: Path(-1, -1, 13, None, node), 2: Path(1, 3, 11, None, files[0])}
+    paths |= {3: Path(-1, -1, 0, None, measured), 4: Path(3, 3, 11, None, files[1])}
+    (place,) = places_of(paths)
+    assert (place.node["kind"], place.node["definitions"]) == ("function", [{"file": "a.py", "line": 3}])
