@@ -151,8 +151,9 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
 
 def _window_ns(worker: ComparedWorker) -> int:
     """How long a reading of all of its weights counts."""
-    planned = worker.every_ns and not worker.once  # the plan is not about those that are read at load only
-    return max(WEIGHTS_WINDOW_SET_NS if planned else WEIGHTS_WINDOW_NS, 2 * worker.period_ns)
+    if worker.once:  # read at load only: neither the plan nor the time between scans is about these
+        return WEIGHTS_WINDOW_NS
+    return max(WEIGHTS_WINDOW_SET_NS if worker.every_ns else WEIGHTS_WINDOW_NS, 2 * worker.period_ns)
 
 
 def _late_ns(worker: ComparedWorker) -> int:

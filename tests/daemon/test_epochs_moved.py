@@ -113,7 +113,7 @@ def test_what_is_repeated_in_each_epoch_is_sampled_in_both_workers_at_the_same_t
             assert two.serve(1) == times[-1]
             clock.now_ns += SECOND
     assert sorted(prompt for each in times for _, prompt in each) == PROMPTS
-    assert sum(map(bool, times)) > 4, "not all of them at once"
+    assert sum(map(bool, times)) > 1, "not all of them at once"
 
 
 def test_at_the_border_of_an_epoch_workers_differ_for_as_long_as_the_writes_take(worker: Start, prefix: str) -> None:

@@ -230,8 +230,10 @@ def test_a_worker_whose_host_sets_how_often_weights_are_read_has_two_of_its_peri
     found = judged(window_s * SECOND)
     assert (found.verdict, found.window_ns) == ("equal", window_s * SECOND)
     assert judged(window_s * SECOND + 1).verdict == "unproven"
-    set_ = set_._replace(once=1)
-    assert judged(WEIGHTS_WINDOW_NS).verdict == "equal", "its plan is not about what is read at load only"
+    set_ = set_._replace(once=1, interval_ns=WEIGHTS_WINDOW_NS)
+    assert judged(WEIGHTS_WINDOW_NS).verdict == "equal", (
+        "neither its plan nor its scans are about what is read at load only"
+    )
     assert judged(WEIGHTS_WINDOW_NS + 1).verdict == "unproven"
 
 

@@ -731,6 +731,14 @@ def test_no_more_weights_are_unreadable_than_are_not_known() -> None:
     assert [(worker.known, worker.unreadable) for worker in weighed.judged().workers] == [(3, 0), (2, 1), (0, 3)]
 
 
+def test_how_long_a_load_took_says_nothing_of_the_scans_that_a_host_has_planned() -> None:
+    weighed = several("api/0", watched=2, every=60 * SECOND)
+    for tensor, second in (("a", 10), ("b", 40)):
+        weighed.add_weight("api/0", 1, tensor, ticks=second * SECOND)
+    (worker,) = weighed.judged().workers
+    assert (worker.interval_ns, worker.period_ns) == (0, 60 * SECOND)
+
+
 @pytest.mark.parametrize(("every_s", "period_s"), [(0, 300), (1, 1), (900, 900)])
 def test_what_was_not_read_again_for_two_periods_counts_as_read_at_load_only(every_s: int, period_s: int) -> None:
     weighed = several("api/0", watched=2, every=every_s * SECOND)
@@ -749,6 +757,7 @@ def test_what_was_not_read_again_for_two_periods_counts_as_read_at_load_only(eve
     ("scans", "readings", "interval_s"),
     [
         (1, {"a": [10], "b": [13]}, 600),  # a load of 3 s
+        (1, {"a": [10, 40], "b": [13]}, 600),  # the second scan has begun
         (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s from the first to the second, which lasted 30 s
         (2, {"a": [10, 40], "b": [13]}, 30),  # the second has not read all
         (4, {"a": [10, 100], "b": [13, 103]}, 31),  # 90 s for three scans of 3 s each

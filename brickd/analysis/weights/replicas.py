@@ -123,7 +123,7 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
     if known and reading.alive and reading.now_ticks is not None:
         oldest = min(compress(holds.ticks, holds.now))
         age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
-        interval_ns = round(_interval(holds, scans) * reading.tick_ns)
+        interval_ns = round(_interval(holds, scans, planned=every_ns > 0) * reading.tick_ns)
     return ComparedWorker(
         name,
         uuid,
@@ -146,17 +146,16 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
     )
 
 
-def _interval(holds: Holds, scans: int) -> float:
-    """The ticks from one scan to the next, estimated from the times of its readings.
+def _interval(holds: Holds, scans: int, *, planned: bool) -> float:
+    """The ticks from one scan to the next, estimated from the times of its readings; 0: unknown.
 
-    After the load they are not known: by default the next scan begins after 200 times the length of the load. A scan
-    that shares its time with the worker's steps can last as long as the time between two scans.
+    After the load they are not known: if its host planned none, the next scan begins after 200 times the length of the
+    load. A scan that shares its time with the worker's steps can last as long as the time between two scans.
     """
-    ticks = list(compress(holds.ticks, holds.now))
-    spread = max(ticks) - min(ticks)
-    if scans < 2:
-        return _RESCAN_TIMES * spread
-    return max(spread, (max(ticks) - min(compress(holds.first_ticks, holds.now))) / (scans - 1))
+    ticks, first = (list(compress(of, holds.now)) for of in (holds.ticks, holds.first_ticks))
+    if scans < 2:  # the second scan may have begun: the length of the load is in the first readings
+        return 0 if planned else _RESCAN_TIMES * (max(first) - min(first))
+    return max(max(ticks) - min(ticks), (max(ticks) - min(first)) / (scans - 1))
 
 
 def _plan(worker: Worker) -> tuple[int, int]:
