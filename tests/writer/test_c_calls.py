@@ -171,6 +171,17 @@ def test_a_given_time_beyond_the_largest_amount_is_rejected_by_the_clock(
     assert reported & 8 == (8 if sum(rejected) else 0)
 
 
+def test_given_times_of_a_path_are_rejected_beyond_the_sum_that_a_reader_takes(called: Any) -> None:
+    reported, got = called("""
+given = name("given")
+for _ in range(2**14 + 3): said = w.brick_record(given, None, 2**48, 0, 0)
+""")
+    lane = got.lanes[0][1]
+    assert (lane["begun"], lane["summarized"], lane["rejected"]) == (2**14 + 3, 2**14, (3, 0))
+    assert reported & 8 == 8
+    assert summaries(got)[("given",)]["total_ns"] == 2.0**62
+
+
 ROOM = 256 * 64  # frames, layer scopes and stacks of a thread, in total
 
 

@@ -45,9 +45,6 @@ static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t 
 
 static const struct brick_amounts nothing;
 
-/* The most that a host may state for one place: a reader refuses a segment with more ns. */
-#define STATED_MAX (UINT64_C(1) << 62)
-
 /* Counts a mark, with the time that the host states. Returns its path, or BRICK_OTHER if it found no room. Everything
  * below "other" is other. */
 static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit, uint64_t stated_ns,
@@ -64,7 +61,7 @@ static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t na
         brick_add(&counted[BRICK_LANE_MARKS_REFUSED], 1);
         return BRICK_OTHER;
     }
-    if (BRICK_UNLIKELY(brick_load_relaxed(&t->summaries[path].total) > STATED_MAX - stated_ns)) {
+    if (BRICK_UNLIKELY(!brick_total_holds(t, path, stated_ns))) {
         brick_add(&t->line->amounts, 1);
         stated_ns = 0;
     }

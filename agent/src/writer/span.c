@@ -283,7 +283,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
         path = (uint32_t)(brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
     /* Path "other" counts ticks, so nanoseconds are not added to it. */
     int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER && brick_summary_there(t, path);
-    if (!room || elapsed_ns > BRICK_AMOUNT_MAX) {
+    if (!room || elapsed_ns > BRICK_AMOUNT_MAX || !brick_total_holds(t, path, elapsed_ns)) {
         brick_add(&t->line->rejected[room ? BRICK_REJECTED_CLOCK : BRICK_REJECTED_ROOM], 1);
         outcome |= BRICK_REFUSED;
     } else {
