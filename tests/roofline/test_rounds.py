@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from brickd.analysis.roofline import _peaks
-from brickd.analysis.roofline.measure import Plan, chosen, computing, cores, reading
+from brickd.analysis.roofline.measure import Plan, chosen, computing, cores, fastest, reading
 from brickd.analysis.roofline.rounds import ProcessorUse, Round, Rounds, SlotWork, Taken, judged, rounds
 
 CPUS = sorted(os.sched_getaffinity(0))
@@ -108,6 +108,11 @@ def test_the_best_round_and_the_best_undisturbed_one_are_told_apart() -> None:
     best = Rounds.best("float32", found, shared=True, others_percent=3.0)
     assert best == ("float32", 9.0, 5, 2, 4.0, {"waited": 1, "stolen": 2}, True, 3.0)
     assert Rounds.best("L1", found[:1], shared=False, others_percent=None)[3:5] == (0, None)
+
+
+def test_only_rounds_of_the_fastest_instruction_set_count_also_if_another_has_more() -> None:
+    few, many = [Round(9.0, None), Round(2.0, "waited")], 100 * [Round(5.0, None)]
+    assert fastest([few, many]) == fastest([many, [], few]) == few
 
 
 def test_threads_that_compute_and_read_together_have_rounds() -> None:

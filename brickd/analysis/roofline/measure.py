@@ -112,10 +112,8 @@ def processors(
             yield Skipped(kind, _LATE)
             continue
         yield Next(kind)
-        reached = []
-        for number, of in enumerate(sets):
-            reached += computing(of, size, cpus, part.shared_by(len(sets) - number))
-        yield from _figure(kind, reached, before, shared=_shared(neighbours(cpus), cpus))
+        tried = [computing(of, size, cpus, part.shared_by(len(sets) - number)) for number, of in enumerate(sets)]
+        yield from _figure(kind, fastest(tried), before, shared=_shared(neighbours(cpus), cpus))
     for level in levels:
         part, left = plan.shared_by(left), left - 1
         if isinstance(level, Skipped) or plan.is_over:
@@ -130,6 +128,11 @@ def processors(
             continue
         size_bytes = level.size_bytes * len(cpus)
         yield from _figure(level.level, reached, before, shared=_shared(users, cpus), size_bytes=size_bytes)
+
+
+def fastest(tried: Iterable[Sequence[Round]]) -> Sequence[Round]:
+    """The rounds of the instruction set that reached the highest rate; those of another do not confirm it."""
+    return max(tried, key=lambda found: max((each.per_second for each in found), default=0.0))
 
 
 def _shared(users: Collection[int], cpus: Sequence[int]) -> bool:
