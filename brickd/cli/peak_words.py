@@ -21,6 +21,7 @@ _WHY = {
     "unseen": "cannot be checked, as nothing reports other work on a GPU",
 }
 _AGAIN = "to measure lower bounds again, with less other work: brickd calibrate"
+_GIVE = "to use the peaks of a data sheet: brickd calibrate --device NAME --peak-flops N --bandwidth N"
 
 
 def at_least(text: str, bounded: bool) -> str:
@@ -50,8 +51,10 @@ def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
 def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequence[str]:
     """The reasons why peaks are only lower bounds, and the next command; [] if none is."""
     evidence = [(what, each) for what, each in device["evidence"].items() if of is None or what in of]
-    lines = [f"{device['name']}, {what}: a lower bound: {_why(each)}" for what, each in evidence if each["lower_bound"]]
-    return [*lines, _AGAIN] if lines else []
+    lower = [(what, each) for what, each in evidence if each["lower_bound"]]
+    lines = [f"{device['name']}, {what}: a lower bound: {_why(each)}" for what, each in lower]
+    again = _GIVE if all(each["disturbed_by"].keys() == {"unseen"} for _, each in lower) else _AGAIN
+    return [*lines, again] if lines else []
 
 
 def _why(evidence: Mapping[str, Any]) -> str:
