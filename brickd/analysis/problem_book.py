@@ -21,7 +21,6 @@ SECOND = 1_000_000_000
 AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # an ended problem whose cause is gone
 ENTRIES_MAX = 512
-SILENCES_MAX_NS = 31_536_000 * SECOND
 
 # Kinds about what a process does or holds now: they end with the process.
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})

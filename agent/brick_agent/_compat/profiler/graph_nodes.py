@@ -24,7 +24,7 @@ from brick_agent._compat.profiler.graph_rows import (
     TICKS,
     TIMES,
     Row,
-    beside,
+    marked_rows,
     rows_of,
 )  # fmt: skip
 
@@ -198,7 +198,7 @@ def _mark(rows: list[Row], mark: Row, of_home: Mapping[int, Place]) -> None:
             kernel["shapes"].append({"text": of.name, "launches": of.count})
             kernel["shapes"].sort(key=lambda shape: (-shape["launches"], shape["text"]))
         return
-    candidates = beside(rows, mark)
+    candidates = marked_rows(rows, mark)
     place = of_home.get(rows[candidates[0]].home) if candidates and around.unit in (*TIMES, NODE) else None
     if place is None:
         return

@@ -35,7 +35,7 @@ class Row:
     unit: int
     stats: BrickStats
     again_ns: int
-    group: list[int]  # the rows of the same name and layer beside it, and itself, by unit
+    group: list[int]  # the rows of the same place, name and layer, with itself, by unit
     home: int = -1  # the row whose node it shares; -1: it is a mark
     there: bool = False  # it or something in it was recorded
     first: int = sys.maxsize  # its place in the order of recording
@@ -123,15 +123,15 @@ def _find(rows: list[Row]) -> None:
         if row.there and row.above >= 0:
             rows[row.above].there = True
     for row in rows:
-        if row.unit == NEEDS and row.stats.count and not beside(rows, row):
+        if row.unit == NEEDS and row.stats.count and not marked_rows(rows, row):
             above = row.above
             while above >= 0 and not rows[above].there:
                 rows[above].there = True
                 above = rows[above].above
 
 
-def beside(rows: list[Row], mark: Row) -> list[int]:
-    """The rows to which a mark may belong: that around it, or one of another unit beside that."""
+def marked_rows(rows: list[Row], mark: Row) -> list[int]:
+    """The rows to which a mark may belong: the row around it, and those of its group."""
     if mark.above < 0:
         return []
     return [number for number in (mark.above, *rows[mark.above].group) if rows[number].there]

@@ -117,7 +117,7 @@ def amount(value: Any) -> int | None:
 
 
 def member(of: type[Member], value: object, names: Mapping[str, Member] | None = None) -> Member | None:
-    """The member of an enumeration, from a member or its name; None if there is none."""
+    """The member of an enumeration, from a member or its name; None: unknown."""
     if isinstance(value, of):
         return value
     return (names or of.__members__).get(value) if isinstance(value, str) else None

@@ -57,7 +57,7 @@ class TileStats:
         return self.runs.cv
 
     def percentile_ns(self, percent: float) -> float | None:
-        """A percentile of the times of its tiles, to 10 %; None: there are none."""
+        """A percentile of the times of its tiles, to 10 %; None: it has no tiles."""
         return self.runs.percentile_ns(percent)
 
     @property
