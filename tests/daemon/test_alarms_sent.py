@@ -126,23 +126,21 @@ def test_a_document_is_posted_and_signed_with_the_secret() -> None:
         (500, "answered 500", True),
     ],
 )
-def test_whatever_is_no_success_is_a_failure_and_a_redirect_is_not_followed(
-    status: int, told: str, again: bool
-) -> None:
+def test_redirects_and_other_unsuccessful_responses_are_failures(status: int, told: str, again: bool) -> None:
     with server(status) as one:
         assert failure(lambda: UrlTarget(one.url).send(b"{}")) == (told, again)
         assert len(one.got) == 1
         assert "brickd-signature" not in one.got[0][1]
 
 
-def test_a_server_that_hangs_is_left_after_the_limit() -> None:
+def test_a_delivery_to_a_hanging_server_stops_at_the_time_limit() -> None:
     with server(0) as one:
         began = time.monotonic()
         assert failure(lambda: UrlTarget(one.url, None, 0.05).send(b"{}")) == ("no answer within 0.05 s", True)
         assert time.monotonic() - began < 5
 
 
-def test_a_server_that_sends_a_byte_now_and_then_is_left_after_the_limit() -> None:
+def test_a_delivery_to_a_slow_dripping_server_stops_at_the_time_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ended = threading.Event()
 
@@ -175,7 +173,7 @@ class Resolver:
         return [(socket.AF_INET, type, 0, "", place) for place in self.places]
 
 
-def test_a_resolver_that_hangs_is_left_after_the_limit_and_not_asked_again_before_it_answers() -> None:
+def test_a_hanging_resolver_times_out_and_is_not_called_again_until_it_answers() -> None:
     with server(200) as one:
         resolver = Resolver(("127.0.0.1", one.server_port))
         target = UrlTarget("http://hook.test:81/", None, 0.02, resolver)
@@ -190,7 +188,7 @@ def test_a_resolver_that_hangs_is_left_after_the_limit_and_not_asked_again_befor
         assert len(resolver.asked) == 3, "an address may change"
 
 
-def test_a_resolver_that_gives_up_by_itself_is_a_failure_of_its_own() -> None:
+def test_a_timeout_of_the_resolver_is_reported_as_no_answer() -> None:
     def gives_up(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
         raise TimeoutError
 
@@ -198,7 +196,7 @@ def test_a_resolver_that_gives_up_by_itself_is_a_failure_of_its_own() -> None:
     assert (told.startswith("no answer"), again) == (True, True)
 
 
-def test_nothing_of_a_delivery_is_left_after_it() -> None:
+def test_a_delivery_leaves_no_timer_and_no_socket_behind() -> None:
     with server(200) as one:
         target = UrlTarget(one.url, None, 1_000)
         assert target.send(b"{}") == "answered 200"
@@ -206,7 +204,7 @@ def test_nothing_of_a_delivery_is_left_after_it() -> None:
         assert target._socket is None
 
 
-def test_a_delivery_ends_at_once_with_its_channel_though_the_resolver_hangs() -> None:
+def test_closing_a_channel_ends_its_delivery_although_the_resolver_hangs() -> None:
     resolver, log = Resolver(), Log()
     one = Channel(UrlTarget("http://hook.test/", None, 60, resolver), log.add)
     one.start()
@@ -217,7 +215,7 @@ def test_a_delivery_ends_at_once_with_its_channel_though_the_resolver_hangs() ->
     resolver.go.release()
 
 
-def test_the_next_address_is_tried_where_one_does_not_answer_and_a_name_without_any_fails() -> None:
+def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses() -> None:
     with server(200) as closed:
         gone = ("127.0.0.1", closed.server_port)
     with server(200) as one:
@@ -235,7 +233,7 @@ def test_the_next_address_is_tried_where_one_does_not_answer_and_a_name_without_
     assert told == ("no answer: its name has no address", True)
 
 
-def test_https_needs_a_certificate_that_this_machine_trusts_and_that_is_the_hosts(
+def test_https_needs_a_trusted_certificate_for_the_right_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with server(204, tls=True) as one:
@@ -251,7 +249,7 @@ def test_https_needs_a_certificate_that_this_machine_trusts_and_that_is_the_host
         assert len(one.got) == 1
 
 
-def test_a_server_of_https_that_never_shakes_hands_is_left_after_the_limit_and_at_the_end() -> None:
+def test_a_stalled_tls_handshake_ends_at_the_time_limit_or_when_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         assert failure(lambda: UrlTarget(url, None, 0.05).send(b"{}")) == ("no answer within 0.05 s", True)
@@ -265,7 +263,7 @@ def test_a_server_of_https_that_never_shakes_hands_is_left_after_the_limit_and_a
             assert not one._thread.is_alive()
 
 
-def test_a_server_that_is_not_there_is_a_failure_with_its_reason() -> None:
+def test_an_unreachable_server_is_a_failure_with_its_reason() -> None:
     with server(200) as one:
         url = one.url
     told, again = failure(lambda: UrlTarget(url).send(b"{}"))
@@ -273,7 +271,7 @@ def test_a_server_that_is_not_there_is_a_failure_with_its_reason() -> None:
     assert failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0].startswith("no answer: encoding")  # no host name
 
 
-def test_a_url_without_a_port_has_that_of_its_scheme() -> None:
+def test_a_url_without_a_port_uses_the_default_port_of_its_scheme() -> None:
     assert UrlTarget("https://a.test/x").name == "https://a.test:443"
     assert UrlTarget("http://a.test").name == "http://a.test:80"
 
@@ -281,12 +279,12 @@ def test_a_url_without_a_port_has_that_of_its_scheme() -> None:
 @pytest.mark.parametrize(
     "url", ["", "ftp://a/b", "http://", "https://u:p@a/", "http://a:99999/", "http://a/\n", "/path", "http://ä/"]
 )
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(WrongQuestion, match="expected http://HOST"):
         UrlTarget(url)
 
 
-def test_a_secret_is_read_only_from_a_file_of_this_user_alone(tmp_path: Path) -> None:
+def test_a_secret_file_must_be_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_bytes(b"s3cret\n")
     path.chmod(0o600)
@@ -315,13 +313,13 @@ def test_a_secret_is_read_only_from_a_file_of_this_user_alone(tmp_path: Path) ->
 # ---- the command
 
 
-def test_a_command_gets_the_document_on_its_stdin(tmp_path: Path) -> None:
+def test_a_command_gets_the_document_on_its_standard_input(tmp_path: Path) -> None:
     target = CommandTarget(f"tee {tmp_path}/got")
     assert (target.send(b'{"a":1}\n'), (tmp_path / "got").read_bytes()) == ("exit status 0", b'{"a":1}\n')
     assert target.name == "command tee"
 
 
-def test_a_command_by_a_relative_path_is_found_from_another_directory(
+def test_a_command_with_a_relative_path_is_found_from_another_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "page").write_text("#!/bin/sh\n")
@@ -332,7 +330,7 @@ def test_a_command_by_a_relative_path_is_found_from_another_directory(
     assert target.send(b"{}") == "exit status 0"
 
 
-def test_a_second_test_is_refused_while_one_waits() -> None:
+def test_a_second_test_message_is_refused_while_one_waits() -> None:
     target = Scripted()
     notifier = Notifier([target], "test-", Log().add)
     notifier.start()
@@ -348,7 +346,7 @@ def test_a_second_test_is_refused_while_one_waits() -> None:
         notifier.end()
 
 
-def test_a_command_that_fails_is_missing_or_reads_nothing_is_a_failure_or_none() -> None:
+def test_a_command_fails_by_exit_status_or_signal_but_may_ignore_its_input() -> None:
     assert failure(lambda: CommandTarget("false").send(b"{}")) == ("exit status 1", False)
     assert failure(lambda: CommandTarget("sh -c 'kill -9 $$'").send(b"{}")) == ("ended by signal 9", False)
     told, again = failure(lambda: CommandTarget("/no/such/command").send(b"{}"))
@@ -358,7 +356,7 @@ def test_a_command_that_fails_is_missing_or_reads_nothing_is_a_failure_or_none()
     assert CommandTarget("true").send(b"x" * 1_000_000) == "exit status 0"
 
 
-def test_a_command_that_never_ends_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_that_never_ends_is_killed_with_its_children(tmp_path: Path) -> None:
     target = CommandTarget(f"sh -c 'sleep 1000 & echo $! >{tmp_path}/pid; wait'", 0.2)
     assert failure(lambda: target.send(b"{}")) == ("had not ended after 0.2 s and was killed", False)
     pid = int((tmp_path / "pid").read_text())
@@ -366,7 +364,7 @@ def test_a_command_that_never_ends_is_killed_with_all_that_it_started(tmp_path: 
 
 
 @pytest.mark.parametrize("command", ["", "  ", "echo 'open"])
-def test_what_is_no_command_line_is_refused(command: str) -> None:
+def test_an_invalid_command_line_is_refused(command: str) -> None:
     with pytest.raises(WrongQuestion, match="expected a command line"):
         CommandTarget(command)
 
@@ -408,7 +406,7 @@ def kinds(log: Log) -> list[str]:
     return [each.kind for each in log.since(0).events]
 
 
-def test_a_target_that_raises_anything_fails_and_takes_the_next_document() -> None:
+def test_a_target_that_raises_an_exception_still_gets_the_next_document() -> None:
     target, log = Scripted(ValueError("odd"), None), Log()
     with channel(target, log) as one:
         target.go.release(9)
@@ -419,7 +417,7 @@ def test_a_target_that_raises_anything_fails_and_takes_the_next_document() -> No
     assert log.since(0).events[0].text == "scripted: ValueError: odd"
 
 
-def test_what_finds_no_room_is_counted_and_an_event_once() -> None:
+def test_documents_dropped_from_a_full_queue_are_counted_and_logged_once() -> None:
     target, log = Scripted(), Log()
     with channel(target, log, most=2) as one:
         assert one.give(_Item(b"0"))
@@ -431,7 +429,7 @@ def test_what_finds_no_room_is_counted_and_an_event_once() -> None:
         assert target.got == [b"0", b"1", b"2"]
 
 
-def test_a_failure_that_may_pass_is_tried_again_as_often_as_there_are_pauses_and_another_is_not() -> None:
+def test_only_temporary_failures_are_retried_once_per_configured_pause() -> None:
     target, log = Scripted(*[TargetFailed("busy", again=True)] * 2, None, TargetFailed("no")), Log()
     with channel(target, log, again_seconds=(0.001, 0.001)) as one:
         target.go.release(9)
@@ -448,7 +446,7 @@ def test_a_failure_that_may_pass_is_tried_again_as_often_as_there_are_pauses_and
         assert target.got[4:] == [b"c"] * 3
 
 
-def test_that_a_target_fails_is_an_event_once_until_it_works_again() -> None:
+def test_a_failing_target_is_logged_once_until_it_works_again() -> None:
     target, log = Scripted(*[TargetFailed("no")] * 3, None), Log()
     with channel(target, log) as one:
         target.go.release(9)
@@ -461,7 +459,7 @@ def test_that_a_target_fails_is_an_event_once_until_it_works_again() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_sent_of_a_problem_is_its_document_with_a_state_and_why() -> None:
+def test_a_sent_problem_is_its_document_plus_state_and_cause() -> None:
     target, t = Scripted(), 1_700_000_000 * 10**9
     notifier = Notifier([target], "test-", Log().add)
     book, began = Book().updated([OFF], {"api/0"}, t, sends=True)
@@ -481,7 +479,7 @@ def test_what_is_sent_of_a_problem_is_its_document_with_a_state_and_why() -> Non
     assert (last["state"], last["why"], last["id"]) == ("ended", "its workers ended", OFF.id)
 
 
-def test_a_test_waits_no_longer_than_its_limit_and_needs_a_target() -> None:
+def test_a_test_message_needs_a_target_and_waits_no_longer_than_its_limit() -> None:
     target = Scripted()
     notifier = Notifier([target], "test-", Log().add)
     notifier.start()
@@ -496,9 +494,7 @@ def test_a_test_waits_no_longer_than_its_limit_and_needs_a_target() -> None:
 # ---- a daemon
 
 
-def test_a_daemon_sends_a_problem_once_and_a_test_to_both_and_survives_bad_ones(
-    worker: Start, prefix: str, tmp_path: Path
-) -> None:
+def test_a_daemon_sends_a_problem_once_and_survives_failing_targets(worker: Start, prefix: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.touch(0o600)
     secret.write_text("s3cret")
@@ -530,7 +526,7 @@ def test_a_daemon_sends_a_problem_once_and_a_test_to_both_and_survives_bad_ones(
     assert process.process.poll() is None
 
 
-def test_without_a_target_a_test_is_refused_and_wrong_options_start_no_daemon(prefix: str, tmp_path: Path) -> None:
+def test_a_test_message_needs_a_target_and_wrong_options_prevent_the_start(prefix: str, tmp_path: Path) -> None:
     with running():
         ended = brickd("notify", "test")
         assert (ended.returncode, "the daemon has no target for alarms" in ended.stderr) == (2, True)

@@ -62,20 +62,20 @@ def memory(kept: Reading) -> Memory:
     )
 
 
-def test_it_comes_back_as_it_was(kept: Reading) -> None:
+def test_a_memory_survives_encoding_and_decoding(kept: Reading) -> None:
     before = memory(kept)
     after = checkpoint.decode(checkpoint.encode(before))
     assert (after.gone, after.older) == (before.gone, before.older)
     known, wanted = ({uuid: [*each.pieces()] for uuid, each in of.known.items()} for of in (after, before))
     assert known == wanted
-    nobody: dict[str, Any] = {"known": {}, "gone": {}, "older": {}}
-    assert replace(after, **nobody) == replace(before, **nobody)
+    empty: dict[str, Any] = {"known": {}, "gone": {}, "older": {}}
+    assert replace(after, **empty) == replace(before, **empty)
     assert after.gone[kept.uuid].reading == compact(kept)
     assert bytes(after.gone[kept.uuid].reading.summaries) == kept.summaries
     assert after.known["ab" * 16].deferred.counts == before.known["ab" * 16].deferred.counts
 
 
-def test_every_byte_that_is_changed_is_seen(kept: Reading) -> None:
+def test_every_changed_byte_is_detected(kept: Reading) -> None:
     content = checkpoint.encode(memory(kept))
     for place in range(len(content)):
         damaged = bytearray(content)
@@ -84,7 +84,7 @@ def test_every_byte_that_is_changed_is_seen(kept: Reading) -> None:
             checkpoint.decode(bytes(damaged))
 
 
-def test_it_is_refused_wherever_it_is_cut(kept: Reading) -> None:
+def test_a_checkpoint_truncated_anywhere_is_refused(kept: Reading) -> None:
     content = checkpoint.encode(memory(kept))
     for length in range(len(content)):
         with pytest.raises(CheckpointRefused):
@@ -94,24 +94,24 @@ def test_it_is_refused_wherever_it_is_cut(kept: Reading) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_checkpoint_is_refused(content: bytes) -> None:
+def test_a_file_of_another_format_is_refused(content: bytes) -> None:
     for each in (content, b"brickd checkpoint " + content, b"brickd checkpoint 2 " + content):
         with pytest.raises(CheckpointRefused):
             checkpoint.decode(each)
 
 
-def test_one_of_a_later_brickd_is_refused_and_says_so() -> None:
+def test_a_checkpoint_of_a_later_version_is_refused_with_that_version() -> None:
     with pytest.raises(CheckpointRefused, match="version 3, this brickd reads version 2"):
         checkpoint.decode(framed("checkpoint", 3, [b"{}"]))
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b"{", b'{"prefix": "x", "known": {"a": [1]}}', b"\xff"])
-def test_one_that_is_whole_and_holds_something_else_is_refused(body: bytes) -> None:
+def test_a_checkpoint_with_a_valid_checksum_and_invalid_content_is_refused(body: bytes) -> None:
     with pytest.raises(CheckpointRefused, match="has an invalid structure"):
         checkpoint.decode(framed("checkpoint", checkpoint.VERSION, [body]))
 
 
-def test_former_workers_of_many_services_are_kept_as_others(kept: Reading) -> None:
+def test_services_beyond_the_limit_are_merged_into_others(kept: Reading) -> None:
     here = Memory("brickd-")
     for number in range(OLDER_MAX + 40):
         here.add_up(RetainedTotals("x/0", kept).of_service(f"service{number}"))
@@ -129,7 +129,7 @@ def with_paths_on_their_way(kept: Reading, more: int) -> Reading:
     return replace(kept, names=list(kept.names), paths=[*kept.paths, *more * [None]], summaries=summaries)
 
 
-def test_names_and_paths_that_workers_have_in_common_are_kept_once(kept: Reading) -> None:
+def test_names_and_paths_that_workers_share_are_stored_once(kept: Reading) -> None:
     another = with_paths_on_their_way(kept, 1)
     here = Memory("brickd-", gone={"a": RetainedTotals("api/0", kept), "b": RetainedTotals("api/1", another)})
     again = checkpoint.decode(checkpoint.encode(here))
@@ -142,14 +142,14 @@ def test_names_and_paths_that_workers_have_in_common_are_kept_once(kept: Reading
     assert checkpoint.decode(content).gone == here.gone
 
 
-def test_those_that_go_later_share_what_came_out_of_a_file(kept: Reading) -> None:
+def test_later_dead_workers_share_the_paths_of_a_decoded_checkpoint(kept: Reading) -> None:
     unlike_others = with_paths_on_their_way(kept, 3)
     content = checkpoint.encode(Memory("brickd-", gone={"a": RetainedTotals("api/0", unlike_others)}))
     again = checkpoint.decode(content)
     assert RetainedTotals("api/1", unlike_others).reading.paths is again.gone["a"].reading.paths
 
 
-def test_what_a_thread_keeps_does_not_change_under_it(kept: Reading) -> None:
+def test_changing_a_memory_does_not_change_its_copy(kept: Reading) -> None:
     here = memory(kept)
     wanted, copy = checkpoint.encode(here), here.copy()
     here.gone.clear()
@@ -160,7 +160,7 @@ def test_what_a_thread_keeps_does_not_change_under_it(kept: Reading) -> None:
     assert checkpoint.encode(copy) == wanted
 
 
-def test_a_reading_whose_names_are_nowhere_is_refused(kept: Reading) -> None:
+def test_a_reading_without_its_names_is_refused(kept: Reading) -> None:
     _, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
     document = json.loads(body) | {"names": {}}
     body = json.dumps(document).encode()
@@ -168,14 +168,16 @@ def test_a_reading_whose_names_are_nowhere_is_refused(kept: Reading) -> None:
         checkpoint.decode(framed("checkpoint", checkpoint.VERSION, [body]))
 
 
-def test_a_file_that_is_not_there_is_no_memory(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_empty_memory(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path / "checkpoint") is None
     assert checkpoint.load(tmp_path / "no" / "checkpoint") is None
     (tmp_path / "file").touch()
     assert checkpoint.load(tmp_path / "file" / "checkpoint") is None
 
 
-def test_a_full_disk_leaves_the_last_one_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_previous_checkpoint_and_leaves_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "checkpoint"
     checkpoint.save(path, b"the last one")
     write = os.write
@@ -192,12 +194,12 @@ def test_a_full_disk_leaves_the_last_one_and_no_draft(tmp_path: Path, monkeypatc
     assert path.read_bytes() == b"the last one"
 
 
-def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_a_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "checkpoint", b"x")
     assert (tmp_path / "checkpoint").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_is_replaced_whole_whatever_lies_in_its_way_and_costs_no_descriptor(tmp_path: Path) -> None:
+def test_a_save_replaces_the_file_atomically_and_leaks_no_descriptor(tmp_path: Path) -> None:
     path, draft = tmp_path / "checkpoint", tmp_path / "checkpoint.new"
     draft.write_bytes(b"a draft that is longer, of a daemon that was killed")
     before = len(os.listdir("/proc/self/fd"))
@@ -213,7 +215,7 @@ def test_a_file_is_replaced_whole_whatever_lies_in_its_way_and_costs_no_descript
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_fifo_or_directory_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "checkpoint")
     with pytest.raises(CheckpointRefused):
         checkpoint.load(tmp_path / "checkpoint")
@@ -229,7 +231,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "checkpoint")
 
 
-def test_it_says_its_version_in_its_first_line() -> None:
+def test_the_first_line_has_the_version() -> None:
     assert checkpoint.encode(Memory("brickd-")).startswith(b"brickd checkpoint 2 ")
 
 
@@ -248,7 +250,7 @@ def bricks(of: Reading) -> dict[tuple[str, int, int], tuple[int, int, int]]:
     return found
 
 
-def test_a_sum_of_readings_has_every_count_and_time_of_both(worker: Callable[..., Worker], prefix: str) -> None:
+def test_merged_readings_have_every_count_and_time_of_both(worker: Callable[..., Worker], prefix: str) -> None:
     both = []
     for names in ("('a', 'b')", "('c', 'b', 'a')"):
         one = worker(NAMES.replace("NAMES", names), BRICKD_SERVICE="api")
@@ -267,14 +269,14 @@ def test_a_sum_of_readings_has_every_count_and_time_of_both(worker: Callable[...
     assert sum(lane["summarized"] for _, lane, _ in again.lanes) == 5 * 2 + 2 + 5
 
 
-def test_categories_that_refer_to_one_another_without_end_can_be_added_up(kept: Reading) -> None:
+def test_readings_whose_categories_form_a_cycle_can_be_merged(kept: Reading) -> None:
     names: list[tuple[str, int] | None] = [(f"n{number}", number + 1) for number in range(5_000)]
     together = added(kept, replace(kept, names=[*names, ("last", 0)]))
     assert (len(together.names), together.category(len(kept.names))) == (5_001 + len(kept.names), "n1")
 
 
 @pytest.mark.ci
-def test_a_sum_has_no_more_names_than_a_checkpoint_may_hold(kept: Reading) -> None:
+def test_merged_readings_have_no_more_names_than_a_checkpoint_may_hold(kept: Reading) -> None:
     together = kept
     for worker in range(3):
         names: list[tuple[str, int] | None] = [(f"{worker}.{number}", number + 1) for number in range(30_000)]
@@ -285,7 +287,7 @@ def test_a_sum_has_no_more_names_than_a_checkpoint_may_hold(kept: Reading) -> No
     assert checkpoint.decode(checkpoint.encode(here)).older == here.older
 
 
-def test_counters_of_workers_that_lie_are_added_up_to_what_a_counter_can_hold(kept: Reading) -> None:
+def test_merged_counters_of_corrupt_readings_saturate(kept: Reading) -> None:
     (number, lane, consumer), *_ = kept.lanes
     lies: Any = {**lane, "begun": 2**64 - 1, "rejected": tuple(2**64 - 1 for _ in lane["rejected"])}
     one = replace(kept, lanes=[(number, lies, consumer)], odd=2**64 - 1, deferred={"started": 2**64 - 1})
@@ -306,13 +308,13 @@ def test_counters_of_workers_that_lie_are_added_up_to_what_a_counter_can_hold(ke
     assert again.known["ab" * 16].finalizes_dropped == again.removed.sums["api", False].counts.spans == 2**64 - 1
 
 
-def test_deferred_work_of_a_sum_is_the_sum(kept: Reading) -> None:
+def test_merged_deferred_work_is_the_sum(kept: Reading) -> None:
     work = passes(defer(100, path=0, id=1) + finalize(300))
     one = laid_over(kept, overlay(work))
     assert added(one, one).deferred == {name: 2 * count for name, count in one.deferred.items() if count}
 
 
-def test_a_checkpoint_can_be_read_by_people(kept: Reading) -> None:
+def test_a_checkpoint_is_readable_json(kept: Reading) -> None:
     first, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
     assert re.fullmatch(rb"brickd checkpoint 2 \d+ [0-9a-f]{8}", first)
     assert body.startswith(b'{"prefix":"brickd-","known":')

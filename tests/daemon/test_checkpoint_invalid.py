@@ -198,7 +198,7 @@ def used(content: bytes, dead: Dead) -> set[str]:
     return set()
 
 
-def test_a_checkpoint_with_every_kind_of_entry_is_decoded_and_used(dead: Dead, prefix: str) -> None:
+def test_a_checkpoint_with_every_kind_of_entry_can_be_decoded_and_used(dead: Dead, prefix: str) -> None:
     assert used(written(decoded(checkpoint.encode(made(dead)))), dead) == {"worker_died"}
 
 
@@ -384,7 +384,7 @@ def content(dead: Dead) -> bytes:
 
 
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: "-".join(map(str, path)))
-def test_what_cannot_stand_in_a_place_is_refused(content: bytes, path: tuple[Any, ...]) -> None:
+def test_an_invalid_value_is_refused(content: bytes, path: tuple[Any, ...]) -> None:
     for value in WRONG[path]:
         document = decoded(content)
         put(document, path, value)
@@ -394,7 +394,7 @@ def test_what_cannot_stand_in_a_place_is_refused(content: bytes, path: tuple[Any
 
 @pytest.mark.parametrize("key", ["prefix", "known", "gone", "older", "buried", "wishes", "newest_event", "closed",
                                  "names", "paths"])  # fmt: skip
-def test_what_is_not_there_at_all_is_refused(content: bytes, key: str) -> None:
+def test_a_missing_entry_is_refused(content: bytes, key: str) -> None:
     document = decoded(content)
     del document[key]
     with pytest.raises(CheckpointRefused, match=f"KeyError: '{key}'"):
@@ -402,18 +402,18 @@ def test_what_is_not_there_at_all_is_refused(content: bytes, key: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"known":' * 100_000, b"9" * 5_000, b"\x00", b'"\xff"', b"NaN"])
-def test_what_is_no_document_is_refused(body: bytes) -> None:
+def test_an_invalid_document_is_refused(body: bytes) -> None:
     with pytest.raises(CheckpointRefused, match=r"invalid structure|nested too deeply"):
         checkpoint.decode(framed("checkpoint", checkpoint.VERSION, [body]))
 
 
-def test_what_later_agents_call_a_path_is_no_harm(dead: Dead, prefix: str) -> None:
+def test_an_unknown_path_kind_of_a_later_agent_is_harmless(dead: Dead, prefix: str) -> None:
     document = decoded(checkpoint.encode(made(dead)))
     put(document, ("paths", "*", 1, 3), 127)
     assert used(written(document), dead) == {"worker_died"}
 
 
-def test_a_finding_in_the_form_of_older_checkpoints_names_only_workers_that_were_compared(dead: Dead) -> None:
+def test_findings_of_older_checkpoints_name_only_workers_that_were_compared(dead: Dead) -> None:
     document = decoded(checkpoint.encode(made(dead)))
     finding, workers = document["compared"]["findings"][0], dict(document["compared"].pop("names"))
     finding[3:6] = workers, {ODD: 2}, [ODD]
@@ -424,14 +424,14 @@ def test_a_finding_in_the_form_of_older_checkpoints_names_only_workers_that_were
             checkpoint.decode(written(document))
 
 
-def test_a_worker_with_cursors_of_more_lanes_than_it_has_is_drained(dead: Dead, prefix: str) -> None:
+def test_a_worker_with_more_saved_cursors_than_lanes_is_drained(dead: Dead, prefix: str) -> None:
     document = decoded(checkpoint.encode(made(dead)))
     put(document, (*KNOWN, 1), 3 * [[0, 0, 0, 0, 0]])
     assert used(written(document), dead) == {"worker_died"}
 
 
 @given(st.data())
-def test_whatever_stands_in_a_checkpoint_is_refused_or_does_no_harm(dead: Dead, data: st.DataObject) -> None:
+def test_random_changes_of_a_checkpoint_are_refused_or_harmless(dead: Dead, data: st.DataObject) -> None:
     with apart():
         document = decoded(checkpoint.encode(made(dead)))
         for _ in range(data.draw(st.integers(1, 3))):
@@ -447,7 +447,7 @@ NASTY: tuple[Any, ...] = (None, -1, 2**64, 1.5, float("nan"), "x", [], {"a": 1})
 
 
 @pytest.mark.nightly
-def test_whatever_stands_in_any_one_place_is_refused_or_does_no_harm(
+def test_every_bad_value_in_every_place_is_refused_or_harmless(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brickd.model.workers._WATCH_SECONDS", 0.0)  # no worker here is alive without a lock
@@ -474,7 +474,7 @@ WORDS = (0, 1, 12, 127, 2**31, 2**32 - 1, 2**52, 2**63, 2**64 - 1)
 
 
 @given(st.integers(0, 2**32))
-def test_what_a_daemon_keeps_of_any_segment_can_be_read_again(dead: Dead, seed: int) -> None:
+def test_a_checkpoint_of_a_corrupt_segment_can_be_decoded(dead: Dead, seed: int) -> None:
     chance, image = random.Random(seed), bytearray(dead.image)
     reported = [at for at in range(0, len(image), 8) if any(image[at : at + 8])]
     for _ in range(chance.choice((1, 1, 2, 4))):
@@ -497,7 +497,7 @@ def test_what_a_daemon_keeps_of_any_segment_can_be_read_again(dead: Dead, seed: 
             checkpoint.decode(checkpoint.encode(memory))
 
 
-def test_a_segment_with_a_unit_that_only_daemons_make_is_refused(dead: Dead, prefix: str) -> None:
+def test_a_segment_with_a_unit_that_only_daemons_write_is_refused(dead: Dead, prefix: str) -> None:
     (number,) = [n for n, path in enumerate(dead.reading.paths) if path and path.unit == _reader.UNIT_DEFERRED]
     path = dead.reading.paths[number]
     assert path is not None
@@ -521,7 +521,7 @@ SPOILED: dict[str, tuple[tuple[Any, ...], Any]] = {
 
 
 @pytest.mark.parametrize("what", SPOILED)
-def test_a_daemon_tells_the_break_and_begins_anew_and_status_without_one_says_it(dead: Dead, what: str) -> None:
+def test_an_invalid_checkpoint_is_reported_by_the_daemon_and_by_status(dead: Dead, what: str) -> None:
     document_ = decoded(checkpoint.encode(made(dead)))
     put(document_, *SPOILED[what])
     path, content = runtime().checkpoint, written(document_)

@@ -51,7 +51,7 @@ def quarantined(loop: Collector) -> dict[str, str]:
     return {file: refused.reason for file, refused in loop.directory.refused().items()}
 
 
-def test_a_segment_whose_tails_cannot_be_written_is_given_up_and_the_others_get_theirs(prefix: str) -> None:
+def test_a_segment_with_unwritable_tails_is_quarantined_and_others_are_drained(prefix: str) -> None:
     kept: list[bytes] = []
     loop = Collector(Memory(prefix), kept.append, lambda *_, **__: None)
     with segment(prefix, "0") as full, segment(prefix, "1") as healthy:
@@ -69,7 +69,7 @@ def test_a_segment_whose_tails_cannot_be_written_is_given_up_and_the_others_get_
             loop.end(SECOND)
 
 
-def test_a_worker_that_cannot_be_asked_anything_is_drained_all_the_same(prefix: str) -> None:
+def test_a_worker_with_an_unwritable_control_page_is_drained(prefix: str) -> None:
     loop = Collector(Memory(prefix, wishes={SERVICE: Wish(spans=True)}), lambda _: None, lambda *_, **__: None)
     with segment(prefix, "0") as first, segment(prefix, "1"):
         first.add(0, "span", spans({"path": 1, "sequence": 1}))
@@ -82,9 +82,7 @@ def test_a_worker_that_cannot_be_asked_anything_is_drained_all_the_same(prefix: 
         loop.end(SECOND)
 
 
-def test_checksums_alone_are_given_back_each_second_and_at_once_where_they_fill_half_a_ring(
-    worker: Start, prefix: str
-) -> None:
+def test_checksum_tails_advance_each_second_and_at_half_a_ring(worker: Start, prefix: str) -> None:
     process = worker(
         """
 def check(count):
@@ -115,7 +113,7 @@ check(1); check(1); check(600)
         loop.end(3 * SECOND)
 
 
-def test_an_order_that_comes_while_a_worker_is_judged_is_kept_at_once(
+def test_a_setting_that_arrives_while_a_worker_is_judged_is_saved_at_once(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (SHM / f"{prefix}0").write_bytes(golden())

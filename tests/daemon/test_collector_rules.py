@@ -71,7 +71,7 @@ def place(prefix: str, name: str, **process: int) -> None:
 # ---- look
 
 
-def test_files_are_looked_for_every_five_seconds_and_whenever_something_came(loop: Loop, prefix: str) -> None:
+def test_files_are_listed_every_five_seconds_and_when_one_appears(loop: Loop, prefix: str) -> None:
     loop.tick(0)
     place(prefix, "a")
     loop.tick(LOOK_NS - 1)
@@ -86,7 +86,7 @@ def test_files_are_looked_for_every_five_seconds_and_whenever_something_came(loo
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_after_a_slow_listing_the_next_one_waits_unless_the_user_asks(prefix: str, asked: bool) -> None:
+def test_a_slow_listing_delays_the_next_one_unless_the_user_asks(prefix: str, asked: bool) -> None:
     moments = itertools.count(0, 10 * MS)
     loop = Loop(prefix, clock=lambda: next(moments))
     loop.tick(0)
@@ -99,7 +99,7 @@ def test_after_a_slow_listing_the_next_one_waits_unless_the_user_asks(prefix: st
     loop.end(SECOND)
 
 
-def test_without_a_descriptor_left_the_loop_asks_for_some_and_looks_again_in_a_second(
+def test_without_free_descriptors_the_loop_frees_some_and_retries_after_a_second(
     loop: Loop, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place(prefix, "a")
@@ -117,7 +117,7 @@ def test_without_a_descriptor_left_the_loop_asks_for_some_and_looks_again_in_a_s
     assert (loop.starved, loop.files) == (1, ["a"])
 
 
-def test_a_look_waits_for_those_who_read_only_when_the_last_one_is_long_ago(loop: Loop, prefix: str) -> None:
+def test_a_listing_waits_for_active_readers_only_when_it_is_overdue(loop: Loop, prefix: str) -> None:
     loop.tick(0)
     place(prefix, "a")
     with loop.roster.reading:
@@ -131,7 +131,7 @@ def test_a_look_waits_for_those_who_read_only_when_the_last_one_is_long_ago(loop
 # ---- rest
 
 
-def test_a_loop_in_which_nothing_happens_rests_for_a_second_and_looks_at_rings_meanwhile(loop: Loop) -> None:
+def test_an_idle_loop_rests_a_second_and_peeks_at_rings_meanwhile(loop: Loop) -> None:
     loop.tick(0)
     assert loop.tick(SECOND) == Rest(100 * MS, 10, 0.0)
     loop.memory.wishes["api"] = Wish(off=True)
@@ -150,7 +150,7 @@ def test_a_loop_in_which_nothing_happens_rests_for_a_second_and_looks_at_rings_m
         (1, SECOND, Rest(40 * MS, 6, 0.25)),
     ],
 )
-def test_the_next_tick_comes_when_the_fullest_ring_is_half_full_again(
+def test_the_next_tick_comes_when_the_fullest_ring_is_half_full(
     loop: Loop, prefix: str, recorded: int, elapsed: int, rest: Rest
 ) -> None:
     with rings_of(prefix, "a") as made:
@@ -161,14 +161,14 @@ def test_the_next_tick_comes_when_the_fullest_ring_is_half_full_again(
         assert loop.tick(1 + elapsed) == rest
 
 
-def test_a_look_that_is_due_and_could_not_be_wants_the_next_tick_soon(loop: Loop) -> None:
+def test_a_postponed_listing_shortens_the_rest(loop: Loop) -> None:
     loop.tick(0)
     with loop.roster.reading:
         assert loop.tick(SECOND, look=True) == Rest(40 * MS, 1, 0.25)
     assert loop.tick(SECOND + 1) == Rest(100 * MS, 10, 0.0)
 
 
-def test_work_that_is_settled_does_not_hurry_the_loop(loop: Loop, prefix: str) -> None:
+def test_finished_deferred_work_does_not_shorten_the_rest(loop: Loop, prefix: str) -> None:
     with rings_of(prefix, "a") as made:
         loop.tick(0)
         made.add(0, "event", events({"path": 1, "sequence": 1, "id": 1, "start": 5}))
@@ -182,7 +182,7 @@ def test_work_that_is_settled_does_not_hurry_the_loop(loop: Loop, prefix: str) -
 
 
 @pytest.mark.parametrize("ended", [0, 1])
-def test_a_worker_without_a_lock_is_dead_after_five_seconds_or_as_soon_as_it_said_so(prefix: str, ended: int) -> None:
+def test_a_worker_without_a_lock_is_dead_after_five_seconds_or_once_it_ended(prefix: str, ended: int) -> None:
     for at, dead in ((STILL_NS - 1, ended), (STILL_NS, 1)):
         loop = Loop(prefix)
         place(prefix, "a", ended=ended)
@@ -196,7 +196,7 @@ def test_a_worker_without_a_lock_is_dead_after_five_seconds_or_as_soon_as_it_sai
         (SHM / f"{prefix}a").unlink(missing_ok=True)
 
 
-def test_who_died_is_judged_once_a_second(loop: Loop, prefix: str) -> None:
+def test_dead_workers_are_looked_for_once_a_second(loop: Loop, prefix: str) -> None:
     loop.tick(0)
     place(prefix, "a", ended=1)
     loop.look(1)
@@ -207,7 +207,7 @@ def test_who_died_is_judged_once_a_second(loop: Loop, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("why", ["it ends", "too many are gone"])
-def test_nobody_is_buried_while_the_loop_ends_or_has_those_before_to_add_up(loop: Loop, prefix: str, why: str) -> None:
+def test_no_worker_is_buried_while_the_loop_ends_or_merging_is_behind(loop: Loop, prefix: str, why: str) -> None:
     place(prefix, "a", ended=1)
     loop.look(0)
     loop._drain()
@@ -225,7 +225,7 @@ def test_nobody_is_buried_while_the_loop_ends_or_has_those_before_to_add_up(loop
     assert loop.files == []
 
 
-def test_what_an_earlier_daemon_had_read_and_nobody_knows_any_more_is_told_once(loop: Loop, prefix: str) -> None:
+def test_records_lost_between_two_daemons_are_reported_once(loop: Loop, prefix: str) -> None:
     with rings_of(prefix, "a") as made:
         made.add(0, "event", events({"sequence": 1}))
         loop.tick(0)
@@ -242,7 +242,7 @@ def test_what_an_earlier_daemon_had_read_and_nobody_knows_any_more_is_told_once(
 
 
 @pytest.mark.parametrize("what", ["take", "settle", "listen"])
-def test_what_cannot_be_worked_out_of_one_segment_costs_that_segment_alone(
+def test_an_exception_over_one_segment_affects_that_segment_only(
     loop: Loop, prefix: str, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     right = getattr(Attached, what)
@@ -269,7 +269,9 @@ def test_what_cannot_be_worked_out_of_one_segment_costs_that_segment_alone(
         assert left.deferred.counts["started"] == 1
 
 
-def test_what_a_tick_did_not_reach_settles_nothing(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deferred_work_is_settled_only_by_a_tick_that_reads_its_rings(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     moments = itertools.count(0, TICK_NS)  # the time of a tick is over after one piece
     loop = Loop(prefix, clock=lambda: next(moments))
@@ -291,7 +293,7 @@ def test_what_a_tick_did_not_reach_settles_nothing(prefix: str, monkeypatch: pyt
 # ---- keep
 
 
-def test_what_changed_is_kept_once_a_second_and_an_order_at_once(loop: Loop, prefix: str) -> None:
+def test_changes_are_saved_once_a_second_and_settings_at_once(loop: Loop, prefix: str) -> None:
     loop.change()
     loop.tick(0)
     with rings_of(prefix, "a"):
@@ -304,7 +306,7 @@ def test_what_changed_is_kept_once_a_second_and_an_order_at_once(loop: Loop, pre
         assert loop.tried == 4
 
 
-def test_who_was_buried_is_kept_and_its_segment_removed_at_once(loop: Loop, prefix: str) -> None:
+def test_a_buried_worker_is_saved_and_its_segment_removed_at_once(loop: Loop, prefix: str) -> None:
     loop.tick(0)
     loop.change()
     loop.tick(SECOND // 2)
@@ -315,7 +317,7 @@ def test_who_was_buried_is_kept_and_its_segment_removed_at_once(loop: Loop, pref
         assert not (SHM / f"{prefix}a").exists()
 
 
-def test_what_is_held_of_a_ring_for_the_checkpoint_is_kept_at_once_from_the_half_on(loop: Loop, prefix: str) -> None:
+def test_unsaved_records_that_fill_half_a_ring_are_saved_at_once(loop: Loop, prefix: str) -> None:
     with rings_of(prefix, "a") as made:
         loop.change()
         loop.tick(0)
@@ -325,7 +327,7 @@ def test_what_is_held_of_a_ring_for_the_checkpoint_is_kept_at_once_from_the_half
             assert loop.tried == tried, count
 
 
-def test_while_the_memory_cannot_be_kept_the_dead_and_events_stay_and_it_is_told_once(loop: Loop, prefix: str) -> None:
+def test_while_saving_fails_dead_segments_stay_and_one_event_says_so(loop: Loop, prefix: str) -> None:
     with rings_of(prefix, "a") as made:
         made.add(0, "event", events({"sequence": 1}))
         place(prefix, "dead", ended=1)
@@ -347,9 +349,7 @@ def test_while_the_memory_cannot_be_kept_the_dead_and_events_stay_and_it_is_told
         assert int(made.line(0)["event"][0]) == 1
 
 
-def test_records_of_removed_workers_are_emptied_at_the_next_second_if_somebody_reads_now(
-    loop: Loop, prefix: str
-) -> None:
+def test_emptying_the_removal_records_waits_for_active_readers(loop: Loop, prefix: str) -> None:
     loop.tick(0)
     append(prefix, os.urandom(16), 5)
     loop.change()
@@ -361,7 +361,7 @@ def test_records_of_removed_workers_are_emptied_at_the_next_second_if_somebody_r
     assert not removed_file.look(prefix).content
 
 
-def test_a_loop_that_ends_keeps_that_it_did_and_closes_every_file(prefix: str) -> None:
+def test_a_loop_that_ends_saves_a_clean_end_and_closes_every_file(prefix: str) -> None:
     before = len(os.listdir("/proc/self/fd"))
     loop = Loop(prefix)
     loop.memory.closed = False

@@ -41,7 +41,7 @@ def bricks(document: dict[str, Any]) -> dict[tuple[str, bool], int]:
 
 
 @pytest.mark.interpreter
-def test_a_worker_that_ends_is_kept_and_its_segment_removed(worker: Start, prefix: str) -> None:
+def test_an_ended_worker_is_retained_and_its_segment_removed(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = worker(WORK, BRICKD_SERVICE="api")
         one.paused()
@@ -58,7 +58,7 @@ def test_a_worker_that_ends_is_kept_and_its_segment_removed(worker: Start, prefi
     assert "has ended" in reported
 
 
-def test_deferred_work_is_worked_out_while_its_worker_runs(worker: Start, prefix: str) -> None:
+def test_deferred_work_is_computed_while_its_worker_runs(worker: Start, prefix: str) -> None:
     with running() as daemon:
         worker(WORK, BRICKD_SERVICE="api").paused()
 
@@ -74,7 +74,7 @@ def test_deferred_work_is_worked_out_while_its_worker_runs(worker: Start, prefix
         assert brick["latency_to_sync_max_ns"] >= brick["max_ns"]
 
 
-def test_a_second_daemon_names_the_first(prefix: str, tmp_path: Path, worker: Start) -> None:
+def test_a_second_daemon_names_the_running_one(prefix: str, tmp_path: Path, worker: Start) -> None:
     worker(WORK).paused()
     with running() as first:
         assert f"process {first.pid}" in refused()
@@ -86,7 +86,7 @@ def test_a_second_daemon_names_the_first(prefix: str, tmp_path: Path, worker: St
 
 
 @pytest.mark.slow
-def test_what_a_killed_daemon_knew_its_successor_knows(worker: Start, prefix: str) -> None:
+def test_a_daemon_restores_what_its_killed_predecessor_knew(worker: Start, prefix: str) -> None:
     ended, lives = worker(WORK, BRICKD_SERVICE="api"), worker(WORK, BRICKD_SERVICE="api")
     ended.paused()
     lives.paused()
@@ -107,7 +107,7 @@ def test_what_a_killed_daemon_knew_its_successor_knows(worker: Start, prefix: st
     assert left.returncode == 0
 
 
-def test_with_and_without_a_daemon_the_numbers_are_the_same(worker: Start, prefix: str) -> None:
+def test_the_numbers_are_the_same_with_and_without_a_daemon(worker: Start, prefix: str) -> None:
     worker(WORK, BRICKD_SERVICE="api").paused()
     ended = worker(WORK, BRICKD_SERVICE="api")
     ended.paused()
@@ -146,7 +146,7 @@ def comparable(value: Any) -> Any:
     return [comparable(each) for each in value] if isinstance(value, list) else value
 
 
-def test_a_file_that_is_still_being_made_is_waited_for(worker: Start, prefix: str) -> None:
+def test_a_file_that_is_still_being_created_is_no_problem(worker: Start, prefix: str) -> None:
     with running() as daemon:
         empty = SHM / f"{prefix}born"
         empty.touch()
@@ -155,18 +155,18 @@ def test_a_file_that_is_still_being_made_is_waited_for(worker: Start, prefix: st
         assert daemon.ask("/status")["problems"] == []
 
 
-def test_a_runtime_directory_that_others_may_change_is_refused(prefix: str) -> None:
+def test_a_runtime_directory_that_others_may_write_is_refused(prefix: str) -> None:
     runtime().directory.chmod(0o777)
     reported = refused()
     assert "drwxrwxrwx" in reported
     assert f"expected a directory that only user {os.geteuid()} may change" in reported
 
 
-def test_a_runtime_directory_that_cannot_be_made_is_named_with_what_to_set(prefix: str) -> None:
+def test_an_impossible_runtime_directory_is_refused_with_the_variable_to_set(prefix: str) -> None:
     assert "set BRICKD_RUNTIME_DIR" in refused(BRICKD_RUNTIME_DIR="/proc/brickd")
 
 
-def test_a_damaged_checkpoint_is_put_aside_and_told(worker: Start, prefix: str) -> None:
+def test_a_damaged_checkpoint_is_moved_aside_and_reported(worker: Start, prefix: str) -> None:
     worker(WORK).paused()
     runtime().checkpoint.write_bytes(b"brickd checkpoint 1 5 00000000\n{}")
     with running() as daemon:
@@ -199,7 +199,7 @@ def _unreadable(path: Path) -> str:
 
 
 @pytest.mark.parametrize("make", [_foreign, _later, _unreadable])
-def test_a_checkpoint_that_is_not_replaced_is_named_with_the_command_that_moves_it_aside(
+def test_an_unusable_checkpoint_is_kept_and_the_message_moves_it_aside(
     make: Callable[[Path], str],
 ) -> None:
     path = runtime().checkpoint
@@ -214,7 +214,7 @@ def test_a_checkpoint_that_is_not_replaced_is_named_with_the_command_that_moves_
     assert os.path.samestat(before, path.with_name("checkpoint.aside").lstat())
 
 
-def test_of_two_threads_that_tell_at_once_the_last_number_is_kept(prefix: str) -> None:
+def test_the_last_event_number_is_saved_when_two_threads_log_at_once(prefix: str) -> None:
     with Home(runtime()) as home:
         daemon = Daemon(home)
         others = [threading.Thread(target=daemon.log_event, args=("second", ""))]
@@ -232,11 +232,11 @@ def test_of_two_threads_that_tell_at_once_the_last_number_is_kept(prefix: str) -
         os.close(daemon._loop._wake)
 
 
-def test_a_group_that_nobody_knows_is_refused(prefix: str) -> None:
+def test_an_unknown_group_is_refused(prefix: str) -> None:
     assert "'no-such-group'" in refused(BRICKD_GROUP="no-such-group")
 
 
-def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_ended(prefix: str) -> None:
+def test_up_returns_when_the_daemon_answers_and_down_when_it_has_ended(prefix: str) -> None:
     runtime().log.write_text("old\n")
     os.truncate(runtime().log, MOST_BYTES + 1)
     started = brickd("up", "-d")
@@ -259,13 +259,13 @@ def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_en
     endless = brickd("down", "--wait", "nan")
     assert endless.returncode == 2
     assert "nan is not a duration of 0s to 1h" in endless.stderr
-    nobody = brickd("down")
-    assert nobody.returncode == 3
-    assert "brickd up" in nobody.stderr
+    alone = brickd("down")
+    assert alone.returncode == 3
+    assert "brickd up" in alone.stderr
 
 
 @pytest.mark.slow
-def test_at_its_end_workers_are_left_as_if_nobody_had_asked_them_anything(worker: Start, prefix: str) -> None:
+def test_stopping_the_daemon_restores_the_flags_of_workers(worker: Start, prefix: str) -> None:
     one = worker(WORK, BRICKD_SERVICE="api")
     one.paused()
     (file,) = find(prefix)
@@ -285,7 +285,7 @@ def test_at_its_end_workers_are_left_as_if_nobody_had_asked_them_anything(worker
 
 
 @pytest.mark.slow
-def test_what_is_set_stays_in_force_when_the_daemon_is_killed_and_is_shown(worker: Start, prefix: str) -> None:
+def test_settings_survive_a_killed_daemon_and_are_shown(worker: Start, prefix: str) -> None:
     worker(WORK, BRICKD_SERVICE="api").paused()
     off = "recording is off in 1 worker of api"
     with running() as daemon:
@@ -303,15 +303,15 @@ def test_what_is_set_stays_in_force_when_the_daemon_is_killed_and_is_shown(worke
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", ["the daemon", "nobody"])
-def test_prune_has_the_totals_of_the_dead_forgotten(worker: Start, prefix: str, asked: str) -> None:
+@pytest.mark.parametrize("asked", ["with a daemon", "without a daemon"])
+def test_prune_forgets_the_totals_of_dead_workers(worker: Start, prefix: str, asked: str) -> None:
     one = worker(WORK, BRICKD_SERVICE="api")
     one.paused()
     with running() as daemon:
         one.go()
         one.end()
         daemon.until("worker_ended")
-        if asked == "nobody":
+        if asked == "without a daemon":
             daemon.end()
         else:
             until(lambda: runtime().checkpoint.exists() and b"api/0" in runtime().checkpoint.read_bytes())
@@ -327,7 +327,7 @@ def findings() -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str) -> None:
+def test_doctor_checks_the_daemon_and_its_checkpoint(worker: Start, prefix: str) -> None:
     assert "no daemon runs" in findings()["daemon"]
     with running() as daemon:
         worker(WORK).paused()
@@ -341,14 +341,14 @@ def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str)
     assert "drwxrwx---" in findings()["daemon-directory"]
 
 
-def test_the_doctor_tells_a_daemon_that_was_killed_from_none(prefix: str) -> None:
+def test_doctor_distinguishes_a_killed_daemon_from_none(prefix: str) -> None:
     with running() as daemon:
         assert findings()["daemon"] == f"process {daemon.pid} answers"
         daemon.kill()
     assert findings()["daemon"] == f"no process listens at {runtime().socket}: its daemon was killed"
 
 
-def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Start, prefix: str) -> None:
+def test_inspect_shows_what_the_daemon_drained_from_the_span_rings(worker: Start, prefix: str) -> None:
     one = worker(
         """
         with brick.span("opens"):
@@ -385,7 +385,7 @@ def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Sta
 
 
 @pytest.mark.slow
-def test_the_members_of_a_group_come_as_far_as_the_socket(prefix: str) -> None:
+def test_group_members_may_enter_the_directory_and_use_the_socket(prefix: str) -> None:
     with running(BRICKD_GROUP=str(os.getegid())):
         directory, socket = runtime().directory.stat(), runtime().socket.stat()
         assert (directory.st_mode & 0o777, directory.st_gid) == (0o710, os.getegid())
@@ -393,7 +393,7 @@ def test_the_members_of_a_group_come_as_far_as_the_socket(prefix: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_numbers_of_events_go_on_after_a_restart(prefix: str) -> None:
+def test_event_numbers_continue_after_a_restart(prefix: str) -> None:
     with running() as daemon:
         newest = daemon.ask("/events")["newest"]
         daemon.end()

@@ -203,7 +203,7 @@ LIES: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-def test_a_segment_that_lies_is_quarantined_with_its_reason(shared: Shared) -> None:
+def test_a_corrupt_segment_is_quarantined_with_its_reason(shared: Shared) -> None:
     before = shared.newest()
     files = {kind: shared.put(kind, make()) for kind, (make, _) in LIES.items()}
     for kind, (_, why) in LIES.items():
@@ -247,7 +247,7 @@ def truncate_wholly(fd: int) -> None:
     ("change", "why"),
     [(jump, "jumped"), (go_back, "went back"), (truncate, "truncated"), (truncate_wholly, "truncated")],
 )
-def test_a_segment_that_begins_to_lie_while_it_is_drained_is_quarantined(
+def test_a_segment_that_becomes_corrupt_while_drained_is_quarantined(
     shared: Shared, change: Callable[[int], None], why: str
 ) -> None:
     lying = image()
@@ -262,7 +262,7 @@ def test_a_segment_that_begins_to_lie_while_it_is_drained_is_quarantined(
         shared.goes_on()
 
 
-def test_deferred_work_with_numbers_that_cannot_be_is_counted_and_ends_in_no_defect(shared: Shared) -> None:
+def test_deferred_work_with_impossible_numbers_is_counted_and_causes_no_defect(shared: Shared) -> None:
     before, amounts = shared.newest(), (0, 1, 2**48, 2**63 - 1, 2**63, U64)
     page = bytearray(forge.empty(lanes=1, paths=64, event_slots=4096, span_slots=16))
     put(page, "header", {"uuid": os.urandom(16), "service": b"absurd"})
@@ -295,7 +295,7 @@ def test_deferred_work_with_numbers_that_cannot_be_is_counted_and_ends_in_no_def
         assert not {"defect", "quarantined"} & {each["kind"] for each in shared.events(before)}
 
 
-def test_a_header_that_changes_while_it_is_drained_changes_nothing(shared: Shared) -> None:
+def test_a_header_that_changes_while_drained_changes_nothing(shared: Shared) -> None:
     before = shared.newest()
     file = shared.put("header", bytes(image(service=b"before")))
     with lived_in(SHM / file) as fd:
@@ -318,7 +318,7 @@ def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> 
 # ---- files that are no segments
 
 
-def test_what_is_no_plain_file_is_quarantined_and_nobody_waits(shared: Shared) -> None:
+def test_anything_but_a_regular_file_is_quarantined_without_blocking(shared: Shared) -> None:
     before, draft = shared.newest(), SHM / f".{shared.prefix}draft"
     draft.write_bytes(bytes(image()))
     os.symlink(shared.files[0], SHM / f"{shared.prefix}link")
@@ -341,7 +341,7 @@ def test_what_is_no_plain_file_is_quarantined_and_nobody_waits(shared: Shared) -
     shared.goes_on()
 
 
-def test_another_name_for_a_segment_that_is_drained_costs_nobody_anything(shared: Shared) -> None:
+def test_a_hard_link_to_a_drained_segment_changes_nothing(shared: Shared) -> None:
     first = shared.files[0]
     os.link(SHM / first, SHM / f"{shared.prefix}hard")
     shared.goes_on()
@@ -352,7 +352,7 @@ def test_another_name_for_a_segment_that_is_drained_costs_nobody_anything(shared
         assert segment.consumer() == shared.daemon.pid
 
 
-def test_a_segment_that_is_renamed_is_drained_on_under_its_new_name(shared: Shared) -> None:
+def test_a_renamed_segment_is_drained_under_its_new_name(shared: Shared) -> None:
     first, second = shared.files
     before, new = shared.newest(), f"{shared.prefix}renamed"
     (SHM / first).rename(SHM / new)
@@ -375,7 +375,7 @@ def test_a_segment_that_is_renamed_is_drained_on_under_its_new_name(shared: Shar
     assert not {"worker_died", "worker_moved", "quarantined"} & logged_of_us
 
 
-def test_names_with_escapes_and_newlines_are_told_on_one_line_and_harmless(shared: Shared) -> None:
+def test_names_with_escapes_and_newlines_are_shown_escaped_on_one_line(shared: Shared) -> None:
     before = shared.newest()
     name = "\x1b]0;owned\x07\nbrickd: all is well\u202e"
     file = shared.put(name, b"\1" * 8192)
@@ -392,7 +392,7 @@ def test_names_with_escapes_and_newlines_are_told_on_one_line_and_harmless(share
 # ---- actions on a worker's segment
 
 
-def test_a_dead_workers_segment_that_somebody_removes_is_counted_all_the_same(shared: Shared) -> None:
+def test_a_dead_workers_segment_is_counted_although_it_was_unlinked(shared: Shared) -> None:
     before = shared.newest()
     file = shared.put("removed", ended(image(service=b"removed")))
     with lived_in(SHM / file):
@@ -406,7 +406,7 @@ def test_a_dead_workers_segment_that_somebody_removes_is_counted_all_the_same(sh
     assert shared.worker(file)["state"] == "ended"
 
 
-def test_prune_leaves_alone_what_is_drained(shared: Shared) -> None:
+def test_prune_keeps_segments_that_a_daemon_drains(shared: Shared) -> None:
     file = shared.put("dead", bytes(image(service=b"dead")))
     shared.worker(file)
     with open_segment(file) as segment:
@@ -416,7 +416,7 @@ def test_prune_leaves_alone_what_is_drained(shared: Shared) -> None:
     assert (SHM / file).exists()
 
 
-def test_nothing_is_attached_while_somebody_reads_who_would_drop_its_lock_again(prefix: str) -> None:
+def test_no_segment_is_attached_during_a_read_that_would_drop_its_lock(prefix: str) -> None:
     (SHM / f"{prefix}new").write_bytes(bytes(image()))
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
     loop.tick(0)
@@ -432,7 +432,7 @@ def test_nothing_is_attached_while_somebody_reads_who_would_drop_its_lock_again(
     loop.end(5)
 
 
-def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
+def test_a_drained_segment_renamed_while_it_is_opened_keeps_its_lock(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (SHM / f"{prefix}old").write_bytes(bytes(image()))
@@ -457,7 +457,7 @@ _CONSUMER = "from brickd.shm.segment import open_segment; print(open_segment({!r
 
 
 @pytest.mark.slow
-def test_what_was_never_published_is_removed_after_five_seconds_unless_somebody_lives_in_it(shared: Shared) -> None:
+def test_an_unpublished_file_is_removed_after_five_seconds_unless_its_process_lives(shared: Shared) -> None:
     names = [f"{shared.prefix}{name}" for name in ("born-dead", "zeros", "slow")]
     for name in names:
         (SHM / name).write_bytes(bytes(8192) if name.endswith("zeros") else b"")
@@ -491,7 +491,7 @@ LOCKLESS = """
 
 
 @pytest.mark.slow
-def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes_on(prefix: str, worker: Start) -> None:
+def test_a_stopped_worker_without_its_lock_is_counted_once_when_it_continues(prefix: str, worker: Start) -> None:
     with running() as daemon:
         one = worker(LOCKLESS, BRICKD_SERVICE="api")
         one.paused()
@@ -515,7 +515,7 @@ def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes
 
 
 @pytest.mark.slow
-def test_it_is_counted_once_without_a_daemon_too(prefix: str, worker: Start) -> None:
+def test_a_stopped_worker_without_its_lock_counts_once_without_a_daemon(prefix: str, worker: Start) -> None:
     one = worker(LOCKLESS, BRICKD_SERVICE="api")
     one.paused()
     with running() as daemon:
@@ -535,7 +535,7 @@ def test_it_is_counted_once_without_a_daemon_too(prefix: str, worker: Start) -> 
 
 
 @pytest.mark.slow
-def test_a_segment_that_is_removed_under_its_worker_is_gone_on_from_in_another(prefix: str, compiled: Compile) -> None:
+def test_a_worker_whose_segment_is_removed_continues_in_another(prefix: str, compiled: Compile) -> None:
     with running() as daemon, native(program(compiled, "lost", *ALERT), BRICKD_SERVICE="api") as one:
         order(one, "bdddf")
         order(one, "m")
@@ -554,7 +554,7 @@ def test_a_segment_that_is_removed_under_its_worker_is_gone_on_from_in_another(p
 
 
 @pytest.mark.slow
-def test_ten_thousand_files_cost_a_bounded_time_and_memory(shared: Shared) -> None:
+def test_ten_thousand_files_take_bounded_time_and_memory(shared: Shared) -> None:
     before = shared.newest()
     for number in range(10_000):
         (SHM / f".{shared.prefix}{number}").write_bytes(b"\1" * 16)

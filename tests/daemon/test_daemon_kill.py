@@ -181,7 +181,7 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
 
 
 @pytest.mark.slow
-def test_a_daemon_killed_at_any_step_under_load_costs_no_event(worker: Start, prefix: str, compiled: Compile) -> None:
+def test_a_daemon_killed_at_any_step_under_load_loses_no_event(worker: Start, prefix: str, compiled: Compile) -> None:
     host = Host(prefix, worker, compiled)
     for number in range(1, 79):
         host.kill(ACTIONS[number % 3], number, then={0: host.one_dies, 2: host.one_ends}.get(number % 4))
@@ -228,7 +228,7 @@ def _flip(content: bytearray, place: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_told_until_another_is_written_and_no_event_counts_twice(
+def test_a_damaged_checkpoint_is_reported_until_rewritten_and_counts_nothing_twice(
     worker: Start, prefix: str, compiled: Compile
 ) -> None:
     def events_logged() -> int:

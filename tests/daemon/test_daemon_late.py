@@ -81,7 +81,7 @@ def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> 
 
 
 @pytest.mark.parametrize("rings", [1, 3, 20])
-def test_a_daemon_that_comes_late_by_many_rings_finds_exact_totals(worker: Start, prefix: str, rings: int) -> None:
+def test_a_daemon_that_starts_late_finds_exact_totals(worker: Start, prefix: str, rings: int) -> None:
     one, _ = begun(worker)
     with running() as daemon:
         daemon.until("worker_found")
@@ -94,7 +94,7 @@ def test_a_daemon_that_comes_late_by_many_rings_finds_exact_totals(worker: Start
         assert ledger["details"]["consumed"] == RING
 
 
-def test_workers_go_on_begin_and_end_while_the_daemon_stands_still(worker: Start, prefix: str) -> None:
+def test_workers_continue_start_and_end_while_the_daemon_is_stopped(worker: Start, prefix: str) -> None:
     one, file = begun(worker)
     ends, _ = begun(worker)
     with running() as daemon:
@@ -131,7 +131,7 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Path]]:
 
 
 @needs_namespaces
-def test_a_full_runtime_directory_costs_no_event_and_is_told_until_there_is_room(
+def test_a_full_runtime_directory_loses_no_event_and_is_reported_until_it_has_space(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lives, file = begun(worker)

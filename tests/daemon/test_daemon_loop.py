@@ -42,7 +42,7 @@ def switch_interval() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("prefix", "switch_interval")
-def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_nothing(
+def test_an_exception_while_resting_is_reported_once_a_second_and_ends_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     reported: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -76,7 +76,7 @@ def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_n
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_loop_that_comes_round_as_it_is_asked_about_stands_still_for_no_negative_time(
+def test_the_time_since_the_last_tick_is_never_negative(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise a recording whose snapshot has it would be taken for damaged."""
@@ -87,7 +87,7 @@ def test_a_loop_that_comes_round_as_it_is_asked_about_stands_still_for_no_negati
 
 
 @pytest.mark.usefixtures("switch_interval")
-def test_who_asks_for_something_waits_for_no_look_that_rests(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_does_not_wait_for_a_resting_loop(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "LOOK_RESTS", 10**9)
     with Home(runtime()) as home:
         daemon = Daemon(home)

@@ -54,7 +54,7 @@ os.read(0, 1)
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_pid_that_is_used_again_neither_brings_a_worker_back_nor_hides_its_death(worker: Start, prefix: str) -> None:
+def test_a_reused_pid_neither_revives_a_worker_nor_hides_its_death(worker: Start, prefix: str) -> None:
     # In its own namespace the next pid is predictable, and no other process takes it.
     host = worker(ONE_AFTER_THE_OTHER, before=(*ALONE, "--mount-proc"), BRICKD_SERVICE="api")
     pid, first = host.next_report()
@@ -81,9 +81,7 @@ def test_a_pid_that_is_used_again_neither_brings_a_worker_back_nor_hides_its_dea
 
 @pytest.mark.slow
 @needs_namespaces
-def test_of_workers_that_are_each_the_first_process_of_a_namespace_everyone_is_known(
-    worker: Start, prefix: str
-) -> None:
+def test_workers_that_are_pid_1_of_their_own_namespaces_are_told_apart(worker: Start, prefix: str) -> None:
     with running() as daemon:
         everybody = [
             worker(f"{ROUNDS}\nreport(os.getpid())\nrounds()", before=ALONE, BRICKD_SERVICE="api") for _ in range(3)
@@ -105,7 +103,7 @@ def test_of_workers_that_are_each_the_first_process_of_a_namespace_everyone_is_k
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_daemon_that_sees_no_worker_among_its_processes_knows_who_lives(worker: Start, prefix: str) -> None:
+def test_a_daemon_in_another_pid_namespace_knows_which_workers_live(worker: Start, prefix: str) -> None:
     lives, ends, dies = (worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api") for _ in range(3))
     file, _, _ = (each.next_report() for each in (lives, ends, dies))
     with running(ALONE) as daemon:
@@ -123,7 +121,7 @@ def test_a_daemon_that_sees_no_worker_among_its_processes_knows_who_lives(worker
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_second_daemon_in_another_pid_namespace_says_where_the_first_one_is(
+def test_a_second_daemon_in_another_pid_namespace_says_where_the_first_runs(
     worker: Start, prefix: str, tmp_path: Path
 ) -> None:
     worker(f"{ROUNDS}\nrounds()").next_report()
@@ -161,7 +159,7 @@ pause()
 @needs_namespaces
 @pytest.mark.parametrize("offset", ["1000000", "-100"])
 @pytest.mark.parametrize("clock", ["tsc", "monotonic"])
-def test_workers_of_several_time_namespaces_and_clocks_each_have_their_own_times(
+def test_workers_of_different_time_namespaces_and_clocks_have_correct_times(
     worker: Start, prefix: str, clock: str, offset: str
 ) -> None:
     there = ("unshare", "--time", "--kill-child", "--monotonic", offset)
@@ -187,9 +185,7 @@ def test_workers_of_several_time_namespaces_and_clocks_each_have_their_own_times
 
 @pytest.mark.slow
 @needs_namespaces
-def test_where_the_kernel_does_not_tell_of_a_time_namespace_an_age_that_cannot_be_is_not_told(
-    worker: Start, prefix: str
-) -> None:
+def test_an_impossible_age_is_hidden_where_time_namespaces_are_unknown(worker: Start, prefix: str) -> None:
     offsets = {"here": "0", "past": "-100", "future": "1000000"}
     # A worker that is not among the processes that the daemon sees.
     with running(ALONE) as daemon:
@@ -212,7 +208,7 @@ def test_where_the_kernel_does_not_tell_of_a_time_namespace_an_age_that_cannot_b
 # ---- paths
 
 
-def test_a_path_is_no_name_of_a_segment(prefix: str, tmp_path: Path, worker: Start) -> None:
+def test_a_path_is_not_accepted_as_a_segment_name(prefix: str, tmp_path: Path, worker: Start) -> None:
     worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="../..", BRICKD_WORKER="../etc/passwd").next_report()
     (file,) = find(prefix)
     elsewhere = tmp_path / f"{prefix}elsewhere"

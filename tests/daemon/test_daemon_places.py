@@ -28,11 +28,11 @@ def test_a_runtime_directory_that_is_a_file_is_refused(prefix: str, tmp_path: Pa
     assert (tmp_path / "file").read_bytes() == b""
 
 
-def test_a_path_that_is_too_long_for_a_socket_is_refused_with_its_length(prefix: str, tmp_path: Path) -> None:
+def test_a_path_too_long_for_a_socket_is_refused_with_its_length(prefix: str, tmp_path: Path) -> None:
     assert "in a socket's path" in refused(BRICKD_SOCKET=str(tmp_path / ("x" * 100)))
 
 
-def test_what_lies_in_the_place_of_the_socket_is_left_there(prefix: str) -> None:
+def test_a_file_at_the_path_of_the_socket_is_kept(prefix: str) -> None:
     runtime().socket.write_text("mine")
     assert "exists but is not a socket" in refused()
     assert runtime().socket.read_text() == "mine"
@@ -52,13 +52,13 @@ def test_what_lies_in_the_place_of_the_socket_is_left_there(prefix: str) -> None
         ("events", "api"),
     ],
 )
-def test_options_and_values_that_do_not_exist_are_refused(arguments: tuple[str, ...]) -> None:
+def test_unknown_options_and_values_are_refused(arguments: tuple[str, ...]) -> None:
     refusal = CliRunner().invoke(group, arguments)
     assert refusal.exit_code == 2, refusal.output
 
 
 @pytest.mark.slow
-def test_with_too_few_descriptors_some_are_drained_and_it_is_told_that_others_are_not(prefix: str) -> None:
+def test_a_low_descriptor_limit_drains_some_workers_and_reports_the_others(prefix: str) -> None:
     files = [f"{prefix}{number}" for number in range(30)]
     for file in files:
         (SHM / file).write_bytes(ended(image()))
@@ -84,7 +84,7 @@ def consumer(file: str) -> int | None:
 
 
 @pytest.mark.ci
-def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(prefix: str, worker: Start) -> None:
+def test_without_inotify_files_are_listed_and_an_event_says_so(prefix: str, worker: Start) -> None:
     nothing = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
     command = ("unshare", "-U", "-r", "sh", "-c", nothing, "sh")
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode != 0:
@@ -100,9 +100,7 @@ def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(pre
 
 
 @pytest.mark.slow
-def test_a_runtime_directory_that_is_removed_is_made_again_with_lock_checkpoint_and_socket(
-    prefix: str, worker: Start
-) -> None:
+def test_a_removed_runtime_directory_is_recreated_with_lock_checkpoint_and_socket(prefix: str, worker: Start) -> None:
     one = worker(WORKING)
     one.paused()
     one.go()
@@ -122,7 +120,7 @@ def test_a_runtime_directory_that_is_removed_is_made_again_with_lock_checkpoint_
 
 
 @pytest.mark.slow
-def test_what_lies_in_the_place_of_a_removed_socket_is_left_there(prefix: str, worker: Start) -> None:
+def test_a_file_at_the_path_of_a_removed_socket_is_kept(prefix: str, worker: Start) -> None:
     with running() as daemon, following(runtime().socket, "/v1/events/stream") as events:
         daemon.until("daemon_started")
         runtime().socket.unlink()
@@ -146,7 +144,7 @@ def theirs(nobody: list[str], prefix: str) -> list[str]:
 
 @pytest.mark.ci
 @needs_namespaces
-def test_a_directory_that_cannot_be_listed_is_told(theirs: list[str]) -> None:
+def test_a_directory_that_cannot_be_listed_is_reported(theirs: list[str]) -> None:
     hidden = 'mount -t tmpfs -o mode=0733 none /dev/shm && exec "$@"'
     with running(["unshare", "-m", "sh", "-c", hidden, "sh", *theirs]) as daemon:
         assert "/dev/shm: cannot be listed: Permission denied" in daemon.until("blind")["text"]

@@ -56,7 +56,7 @@ def forked(worker: Start) -> tuple[Worker, int]:
 
 
 @pytest.mark.interpreter
-def test_of_a_process_that_forked_parent_and_child_count_once_each(worker: Start, prefix: str) -> None:
+def test_a_forked_parent_and_child_count_once_each(worker: Start, prefix: str) -> None:
     with running() as daemon:
         parent, _ = forked(worker)
         status = closed(daemon, 200)
@@ -70,7 +70,7 @@ def test_of_a_process_that_forked_parent_and_child_count_once_each(worker: Start
 
 
 @pytest.mark.slow
-def test_a_child_that_is_killed_is_dead_and_its_parent_lives(worker: Start, prefix: str) -> None:
+def test_a_killed_child_is_dead_and_its_parent_lives(worker: Start, prefix: str) -> None:
     with running() as daemon:
         parent, child = forked(worker)
         closed(daemon, 200)
@@ -107,9 +107,7 @@ os.execv(sys.executable, [sys.executable, "-c", {ANOTHER!r}])
 
 
 @pytest.mark.slow
-def test_a_worker_that_becomes_another_program_is_dead_and_that_program_is_another_worker(
-    worker: Start, prefix: str
-) -> None:
+def test_a_worker_that_execs_is_dead_and_the_new_program_is_another_worker(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = worker(EXECUTES, BRICKD_SERVICE="api")
         one.paused()
@@ -134,9 +132,7 @@ STRAY = 'os.close(os.open("/dev/shm/" + _core._segment_name(), os.O_RDONLY))'
 
 
 @pytest.mark.slow
-def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_has_it(
-    worker: Start, prefix: str
-) -> None:
+def test_a_recording_worker_without_its_lock_and_a_stopped_one_with_it_are_alive(worker: Start, prefix: str) -> None:
     with running() as daemon:
         lost = worker(f"{ROUNDS}\nwork()\n{STRAY}\nrounds()", BRICKD_SERVICE="lost")
         stopped, killed = (worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE=name) for name in ("stopped", "killed"))
@@ -171,7 +167,7 @@ def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_
 # ---- segments that their own user changes or removes
 
 
-def test_tails_that_a_worker_scribbles_change_nothing_that_is_counted(worker: Start, prefix: str) -> None:
+def test_overwritten_tails_change_no_count(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api")
         with (SHM / one.next_report()).open("r+b", buffering=0) as segment:
@@ -188,9 +184,7 @@ def test_tails_that_a_worker_scribbles_change_nothing_that_is_counted(worker: St
 
 
 @pytest.mark.slow
-def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_twice(
-    prefix: str, compiled: Compile
-) -> None:
+def test_unlinking_all_segments_loses_nothing_and_counts_nothing_twice(prefix: str, compiled: Compile) -> None:
     binary = program(compiled, "lost", *ALERT)
     with (
         running() as daemon,
@@ -221,7 +215,7 @@ def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_t
 
 
 @pytest.mark.ci
-def test_a_signal_that_is_ignored_as_the_daemon_begins_stays_ignored(prefix: str) -> None:
+def test_a_signal_ignored_at_the_daemons_start_stays_ignored(prefix: str) -> None:
     with running(IGNORING) as daemon:
         assert {signal.SIGINT, signal.SIGHUP} <= ignored(daemon.pid)
         assert "has ended" in daemon.end()

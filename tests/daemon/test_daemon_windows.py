@@ -50,7 +50,7 @@ def late(worker: Start) -> Worker:
     return early
 
 
-def test_a_window_holds_what_was_recorded_since_the_daemon_looked_first(worker: Start) -> None:
+def test_a_window_holds_what_was_recorded_since_the_daemons_first_look(worker: Start) -> None:
     process = late(worker)
     with running() as daemon:
         daemon.until("worker_found")
@@ -63,7 +63,7 @@ def test_a_window_holds_what_was_recorded_since_the_daemon_looked_first(worker: 
         assert counts(asked("status", "--over", "start")) == {"early": 30, "late": 10}
 
 
-def test_rates_are_over_the_time_that_the_window_names(worker: Start) -> None:
+def test_rates_are_per_second_of_the_window(worker: Start) -> None:
     process = late(worker)
     with running():
         process.go()
@@ -79,7 +79,7 @@ def test_rates_are_over_the_time_that_the_window_names(worker: Start) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_takes_nothing_out_of_a_window(worker: Start) -> None:
+def test_a_worker_that_dies_removes_nothing_from_a_window(worker: Start) -> None:
     process = late(worker)
     with running() as daemon:
         process.go()
@@ -90,7 +90,7 @@ def test_a_worker_that_dies_takes_nothing_out_of_a_window(worker: Start) -> None
         assert counts(asked("bricks")) == {"early": 30, "late": 10}
 
 
-def test_the_screen_says_over_what_time_it_counts(worker: Start) -> None:
+def test_the_screen_names_the_time_of_its_counts(worker: Start) -> None:
     process = late(worker)
     with running():
         assert re.search(r"no spans in the last \d+ s", brickd("status").stdout)
@@ -112,13 +112,13 @@ def test_without_a_daemon_there_are_no_windows(worker: Start) -> None:
     assert counts(asked("status")) == {"early": 30}
 
 
-def test_the_longest_span_of_a_window_is_no_order(worker: Start) -> None:
+def test_a_window_cannot_be_sorted_by_the_longest_span(worker: Start) -> None:
     refused = brickd("bricks", "--sort", "max", "--over", "10s")
     assert refused.returncode == 2
     assert "use sort p99, or over start" in refused.stderr
 
 
-def test_the_daemon_tells_what_memory_a_worker_takes(worker: Start, prefix: str) -> None:
+def test_the_daemon_shows_the_memory_of_each_worker(worker: Start, prefix: str) -> None:
     process = late(worker)
     with running():
         (entry,) = asked("workers")["workers"]
@@ -139,7 +139,7 @@ def ended(process: Worker) -> None:
     assert process.end() == 0
 
 
-def test_who_died_and_could_not_be_read_before_is_in_no_window(worker: Start, prefix: str) -> None:
+def test_a_worker_first_read_after_its_death_is_in_no_window(worker: Start, prefix: str) -> None:
     hidden = late(worker)
     (file,) = find(prefix)
     away = (SHM / file).rename(SHM / f"away-{file}")
@@ -159,7 +159,7 @@ def test_who_died_and_could_not_be_read_before_is_in_no_window(worker: Start, pr
         assert here.window() == {"late": 10}
 
 
-def test_those_that_are_added_up_and_forgotten_take_nothing_from_a_window(
+def test_merging_and_forgetting_dead_workers_removes_nothing_from_a_window(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 1)
@@ -190,7 +190,7 @@ def test_those_that_are_added_up_and_forgotten_take_nothing_from_a_window(
         assert here.window() == {"late": 30}, "what was forgotten is no part of the sum that arises anew"
 
 
-def test_a_window_of_a_recording_is_the_one_that_was_seen_though_its_dead_were_forgotten(
+def test_a_recorded_window_is_unchanged_after_its_dead_workers_are_forgotten(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 1)
@@ -228,7 +228,7 @@ def reread(snapshot: Snapshot) -> Snapshot:
     return body_codec.read_snapshot(body, snapshot.at_ns, body_codec.read_tables(tables)[0]).snapshot
 
 
-def test_a_daemon_that_is_restarted_begins_its_windows_anew(worker: Start, prefix: str) -> None:
+def test_a_restarted_daemon_starts_new_windows(worker: Start, prefix: str) -> None:
     stays, dies = late(worker), late(worker)
     with machine(prefix) as first:
         first.look()
@@ -246,7 +246,7 @@ def test_a_daemon_that_is_restarted_begins_its_windows_anew(worker: Start, prefi
         assert second.totals() == {"early": 60, "late": 20}
 
 
-def test_a_recording_of_before_clocks_were_written_is_read(worker: Start, prefix: str) -> None:
+def test_a_recording_without_clocks_can_be_read(worker: Start, prefix: str) -> None:
     late(worker)
     with machine(prefix) as here:
         taken = Snapshot.of(here.survey(), 1, 1)

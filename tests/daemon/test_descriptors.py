@@ -36,7 +36,7 @@ WORKING = """
 """
 
 
-def test_the_limit_is_divided_into_what_is_reserved_workers_and_clients() -> None:
+def test_the_limit_is_divided_between_reserve_workers_and_clients() -> None:
     assert divided(64) == (16, 8)
     assert divided(1_024) == (792, 100)
     assert divided(524_288) == (1_024, 100)
@@ -47,7 +47,7 @@ def test_the_limit_is_divided_into_what_is_reserved_workers_and_clients() -> Non
 
 
 @pytest.mark.parametrize("limit", [0, 20, LIMIT - 1])
-def test_a_limit_that_leaves_too_little_is_refused_with_the_least_one(limit: int) -> None:
+def test_a_limit_that_is_too_low_is_refused_with_the_minimum(limit: int) -> None:
     with pytest.raises(DaemonRefused, match=rf"^the limit of open files is {limit}, expected at least 64: .*-n 64\)$"):
         divided(limit)
 
@@ -81,7 +81,7 @@ def kept() -> dict[str, int]:
 
 
 @pytest.mark.ci
-def test_half_open_clients_stop_neither_the_checkpoint_nor_new_workers(worker: Start, prefix: str) -> None:
+def test_half_open_clients_block_neither_the_checkpoint_nor_new_workers(worker: Start, prefix: str) -> None:
     with running(before=("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")) as daemon:
         one = worker(WORKING, BRICKD_SERVICE="one")
         one.next_report()
@@ -102,7 +102,7 @@ def test_half_open_clients_stop_neither_the_checkpoint_nor_new_workers(worker: S
 
 
 @pytest.mark.ci
-def test_streams_take_half_of_the_places_and_the_next_are_refused(prefix: str) -> None:
+def test_streams_take_half_of_the_connections_and_more_are_refused(prefix: str) -> None:
     with running(before=("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")) as daemon, ExitStack() as clients:
         reported = []
         for _ in range(2 * divided(LIMIT).clients):
@@ -128,7 +128,7 @@ def no_descriptor_left(pid: int, but: int = 0) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("what", ["a new worker", "the checkpoint"])
-def test_where_no_descriptor_is_left_clients_are_closed(worker: Start, prefix: str, what: str) -> None:
+def test_without_free_descriptors_clients_are_disconnected(worker: Start, prefix: str, what: str) -> None:
     with running() as daemon, ExitStack() as stack:
         one = worker(WORKING, BRICKD_SERVICE="one")
         one.next_report()
@@ -150,7 +150,7 @@ def test_where_no_descriptor_is_left_clients_are_closed(worker: Start, prefix: s
         assert event["text"].endswith(" open files was reached: all clients were closed (raise ulimit -n)")
 
 
-def test_a_checkpoint_for_which_no_descriptor_is_left_has_clients_closed(prefix: str) -> None:
+def test_saving_a_checkpoint_without_free_descriptors_disconnects_clients(prefix: str) -> None:
     closed: list[str] = []
     with Home(runtime()) as home:
         daemon = Daemon(home)
@@ -163,9 +163,7 @@ def test_a_checkpoint_for_which_no_descriptor_is_left_has_clients_closed(prefix:
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_worker_for_which_no_descriptor_was_left_is_looked_for_again_after_a_second(
-    worker: Start, prefix: str, left: int
-) -> None:
+def test_a_worker_that_found_no_descriptor_is_retried_after_a_second(worker: Start, prefix: str, left: int) -> None:
     starved: list[int] = []
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, starve=lambda: starved.append(left))
     loop.tick(0)
@@ -182,7 +180,7 @@ def test_a_worker_for_which_no_descriptor_was_left_is_looked_for_again_after_a_s
 
 
 @pytest.mark.ci
-def test_a_daemon_may_have_as_many_files_as_its_hard_limit_says(prefix: str) -> None:
+def test_a_daemon_raises_its_soft_limit_to_the_hard_limit(prefix: str) -> None:
     with running(before=("sh", "-c", 'ulimit -S -n 40; exec "$@"', "sh")) as daemon:
         soft, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
         assert soft == hard > 40

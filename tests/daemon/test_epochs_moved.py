@@ -96,9 +96,7 @@ def collecting(prefix: str, epochs: Epochs) -> Iterator[Callable[[], None]]:
         loop.end(next(ticks) * SECOND)
 
 
-def test_what_is_repeated_in_each_epoch_is_sampled_in_both_workers_at_the_same_times(
-    worker: Start, prefix: str
-) -> None:
+def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(worker: Start, prefix: str) -> None:
     one, two = (Server(worker, number, "1/16") for number in range(2))
     clock = Clock()
     clock.now_ns -= clock.now_ns % (64 * SECOND)  # so that 16 epochs draw each prompt once
@@ -116,7 +114,7 @@ def test_what_is_repeated_in_each_epoch_is_sampled_in_both_workers_at_the_same_t
     assert sum(map(bool, times)) > 1, "not all of them at once"
 
 
-def test_at_the_border_of_an_epoch_workers_differ_for_as_long_as_the_writes_take(worker: Start, prefix: str) -> None:
+def test_at_an_epoch_border_workers_differ_only_while_the_epoch_is_written(worker: Start, prefix: str) -> None:
     # One of 500 rounds is between the two writes: 10 ms of 5 s. They took 0.05 ms for 64 workers, 32 ms at worst.
     one, two = (Server(worker, number, "1/4") for number in range(2))
     clock = Clock()
@@ -135,7 +133,7 @@ def test_at_the_border_of_an_epoch_workers_differ_for_as_long_as_the_writes_take
     assert 0.99 < together / any_ < 1
 
 
-def test_a_worker_that_comes_gets_the_epoch_and_none_is_left_at_the_end(worker: Start, prefix: str) -> None:
+def test_a_new_worker_gets_the_epoch_and_loses_it_when_the_daemon_ends(worker: Start, prefix: str) -> None:
     one = Server(worker, 0, "1/16")
     clock = Clock()
     number, until_second = clock.now_ns // EPOCH_NS, clock.now_ns // EPOCH_NS * 5 + 20
@@ -154,7 +152,7 @@ def test_a_worker_that_comes_gets_the_epoch_and_none_is_left_at_the_end(worker: 
     assert one.word == two.word == 0
 
 
-def test_a_worker_that_cannot_be_given_an_epoch_is_drained_all_the_same(prefix: str) -> None:
+def test_a_worker_with_an_unwritable_epoch_is_drained(prefix: str) -> None:
     (SHM / f"{prefix}0").write_bytes(golden("1.8"))
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
     loop.look(0)
@@ -170,14 +168,14 @@ def test_a_worker_that_cannot_be_given_an_epoch_is_drained_all_the_same(prefix: 
 
 
 @pytest.mark.parametrize("minor", ["1.0", "1.7"])
-def test_a_worker_that_draws_by_the_step_alone_is_given_none(prefix: str, minor: str) -> None:
+def test_a_worker_that_samples_by_step_alone_gets_no_epoch(prefix: str, minor: str) -> None:
     (SHM / f"{prefix}0").write_bytes(golden(minor))
     with open_segment(f"{prefix}0") as segment, collecting(prefix, Epochs()) as tick:
         tick()
         assert segment.control()["epoch"] == 0
 
 
-def test_a_daemon_has_the_epoch_of_workers_that_have_none(worker: Start, prefix: str) -> None:
+def test_an_epoch_outlives_a_killed_daemon_and_ends_with_its_successor(worker: Start, prefix: str) -> None:
     one = Server(worker, 0, "1/16")
     before = time.time_ns() // EPOCH_NS
     with running() as daemon:

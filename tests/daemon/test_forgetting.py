@@ -50,7 +50,7 @@ def remembered() -> Memory:
     return memory
 
 
-def test_several_that_were_added_up_are_nobody_and_are_shown_by_what_they_are_called_together() -> None:
+def test_merged_workers_have_no_name_of_their_own_but_that_of_their_aggregate() -> None:
     memory = Memory("brickd-")
     for uuid in (ONE, TWO):
         memory.add_up(RetainedTotals(f"api/{uuid[-1]}", read(uuid)))
@@ -58,7 +58,7 @@ def test_several_that_were_added_up_are_nobody_and_are_shown_by_what_they_are_ca
     assert memory.background().names == {ONE: "api/older"}
 
 
-def test_of_all_dead_that_are_forgotten_without_a_daemon_nothing_is_said_any_more() -> None:
+def test_forgetting_without_a_daemon_drops_totals_findings_and_doubts_of_the_dead() -> None:
     with Home(runtime()) as home:
         home.keep(checkpoint.encode(remembered()))
         assert home.forget("brickd-") == 2
@@ -69,7 +69,7 @@ def test_of_all_dead_that_are_forgotten_without_a_daemon_nothing_is_said_any_mor
     assert left.compared.doubts == {UNSURE: Doubt(frozenset({ONE}), frozenset({ONE}))}
 
 
-def test_without_a_daemon_a_worker_whose_segment_is_gone_is_dead_too() -> None:
+def test_forgetting_without_a_daemon_treats_a_worker_without_segment_as_dead() -> None:
     memory = remembered()
     memory.known[ONE].file = (1, 2)
     with Home(runtime()) as home:
@@ -80,7 +80,7 @@ def test_without_a_daemon_a_worker_whose_segment_is_gone_is_dead_too() -> None:
     assert (left.known, left.compared.findings, left.compared.doubts) == ({}, {}, {})
 
 
-def test_of_one_that_is_forgotten_nothing_is_said_any_more_and_of_others_all() -> None:
+def test_forgetting_one_worker_drops_its_findings_and_keeps_those_of_others() -> None:
     memory = remembered()
     assert memory.forget({TWO}) == 1
     assert list(memory.gone) == [THREE]
@@ -91,7 +91,7 @@ def test_of_one_that_is_forgotten_nothing_is_said_any_more_and_of_others_all() -
     assert list(memory.compared.doubts) == [UNSURE]
 
 
-def test_who_was_added_up_is_nobody_of_whom_anything_is_said_where_that_is_forgotten() -> None:
+def test_forgetting_a_merged_worker_drops_its_findings() -> None:
     memory = remembered()
     memory.add_up(memory.gone.pop(TWO))
     assert memory.forget({TWO}) == 1
@@ -103,8 +103,8 @@ def until_logged(daemon: Running, kind: str, times: int) -> None:
     daemon.once("/events", lambda answer: [each["kind"] for each in answer["events"]].count(kind) == times)
 
 
-@pytest.mark.parametrize("asked", ["the daemon", "nobody"])
-def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, prefix: str, asked: str) -> None:
+@pytest.mark.parametrize("asked", ["with a daemon", "without a daemon"])
+def test_prune_accepts_the_displayed_name_of_a_dead_worker(worker: Start, prefix: str, asked: str) -> None:
     with running() as daemon:
         for ended, number in enumerate((2, 3)):
             one = started(worker, BRICKD_SERVICE="m", BRICKD_WORKER=str(number))
@@ -112,7 +112,7 @@ def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, 
             one.go()
             assert one.end() == 0
             until_logged(daemon, "worker_ended", ended + 1)
-        if asked == "nobody":
+        if asked == "without a daemon":
             daemon.end()
         started(worker, BRICKD_SERVICE="m", BRICKD_WORKER="2")
         names = [each["name"] for each in document("workers")["workers"]]
@@ -122,7 +122,7 @@ def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, 
         assert (refused.returncode, refused.stderr.count("m/2 is live, expected a worker that ended or died")) == (4, 1)
         assert brickd("prune", "m/7").returncode == 4
         assert brickd("prune", "--refused", shared).returncode == 2
-        if asked == "nobody":  # it counts what is in the checkpoint, which a daemon writes regularly
+        if asked == "without a daemon":  # it counts what is in the checkpoint, which a daemon writes regularly
             assert document("prune", "--dry-run", shared)["forgotten"] == 1
         done = document("prune", shared)
         assert (done["forgotten"], done["removed"]) == (1, [])
@@ -130,9 +130,7 @@ def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, 
 
 
 @pytest.mark.slow  # nothing may change for five seconds before a segment is removed
-def test_a_worker_that_is_pruned_without_a_daemon_is_not_taken_for_a_living_one_later(
-    worker: Start, prefix: str
-) -> None:
+def test_a_worker_pruned_without_a_daemon_is_not_listed_as_live_later(worker: Start, prefix: str) -> None:
     def known() -> list[str]:
         left = checkpoint.load(runtime().checkpoint)
         assert left is not None

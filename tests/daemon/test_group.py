@@ -55,7 +55,7 @@ def server(worker: Start) -> Worker:
     return worker(f"{ROUNDS}\nrounds()", before=before, BRICKD_SERVICE="api", BRICKD_GROUP=str(GROUP))
 
 
-def test_a_member_reads_through_the_api_and_an_outsider_does_not(daemon: Running, worker: Start) -> None:
+def test_a_group_member_can_use_the_api_and_an_outsider_cannot(daemon: Running, worker: Start) -> None:
     one = server(worker)
     one.next_report()
     closed(daemon, STARTS)
@@ -81,7 +81,7 @@ def test_a_member_reads_through_the_api_and_an_outsider_does_not(daemon: Running
         ("down",),
     ],
 )
-def test_a_member_controls_nothing(daemon: Running, worker: Start, arguments: tuple[str, ...]) -> None:
+def test_a_group_member_cannot_change_settings(daemon: Running, worker: Start, arguments: tuple[str, ...]) -> None:
     one = server(worker)
     one.next_report()
     closed(daemon, STARTS)
@@ -93,7 +93,7 @@ def test_a_member_controls_nothing(daemon: Running, worker: Start, arguments: tu
     assert closed(daemon, 2 * STARTS)["workers"][0]["set"] == status(MEMBER)["workers"][0]["set"]
 
 
-def test_a_member_fetches_no_recording(daemon: Running, worker: Start) -> None:
+def test_a_group_member_cannot_fetch_a_recording(daemon: Running, worker: Start) -> None:
     server(worker).next_report()
     closed(daemon, STARTS)
     reported = ask(runtime().socket, "/v1/record", b"duration=0.01").body
@@ -104,7 +104,7 @@ def test_a_member_fetches_no_recording(daemon: Running, worker: Start) -> None:
     assert "GET /v1/record/file is permitted only to user" in refused.stderr
 
 
-def test_root_controls(daemon: Running, worker: Start) -> None:
+def test_root_can_change_settings(daemon: Running, worker: Start) -> None:
     server(worker).next_report()
     closed(daemon, STARTS)
     done = subprocess.run(
@@ -130,7 +130,7 @@ sys.exit("truncated")
 """
 
 
-def test_a_segment_is_its_users_alone_whatever_group_the_server_names(worker: Start, prefix: str) -> None:
+def test_a_segment_is_readable_by_its_user_only_whatever_the_servers_group(worker: Start, prefix: str) -> None:
     one = server(worker)
     file = SHM / one.next_report()
     found = file.stat()
@@ -141,7 +141,7 @@ def test_a_segment_is_its_users_alone_whatever_group_the_server_names(worker: St
     assert one.end() == 0
 
 
-def test_the_segment_of_an_older_agent_that_a_group_may_open_is_drained_and_named_by_the_doctor(
+def test_a_group_readable_segment_of_an_older_agent_is_drained_and_doctor_reports_it(
     daemon: Running, worker: Start
 ) -> None:
     one = server(worker)
@@ -156,7 +156,7 @@ def test_the_segment_of_an_older_agent_that_a_group_may_open_is_drained_and_name
     assert (found["state"], found["seen"], found["fix"]) == ("advice", file.name, f"chmod 600 {file}")
 
 
-def test_the_doctor_finds_nothing_wrong_with_a_daemon_of_another_user_that_answers(daemon: Running) -> None:
+def test_doctor_accepts_an_answering_daemon_of_another_user(daemon: Running) -> None:
     def findings(uid: int, *, member: bool) -> dict[str, tuple[str, str]]:
         done = verb(uid, "doctor", "--json", member=member)
         return {each["name"]: (each["state"], each["seen"]) for each in json.loads(done.stdout)["findings"]}

@@ -17,7 +17,7 @@ def children() -> list[str]:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_where_the_kernel_tells_of_no_process_there_is_no_guardian_and_no_trouble(
+def test_without_pidfd_no_guardian_starts_and_nothing_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(pid: int) -> int:

@@ -33,16 +33,14 @@ for _ in range(3):
 
 
 @pytest.mark.parametrize("home", ["/", "/nowhere"])
-def test_what_is_kept_of_a_user_without_a_home_lies_in_the_runtime_directory(
-    monkeypatch: pytest.MonkeyPatch, home: str
-) -> None:
+def test_without_a_home_the_state_is_in_the_runtime_directory(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
     for name in ("BRICKD_STATE_DIR", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", home)
     assert runtime().state == runtime().directory / "state"
 
 
-def test_what_is_kept_of_a_user_with_a_home_lies_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_with_a_home_the_state_is_in_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("BRICKD_STATE_DIR", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", os.fspath(tmp_path))
@@ -60,7 +58,7 @@ def descriptors() -> int:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_group_comes_through_the_directory_and_cannot_list_it() -> None:
+def test_a_group_may_enter_the_runtime_directory_but_not_list_it() -> None:
     with Home(runtime(), group=os.getegid()):
         found = runtime().directory.stat()
         assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o710, os.getegid())
@@ -68,13 +66,13 @@ def test_a_group_comes_through_the_directory_and_cannot_list_it() -> None:
 
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_a_directory_that_a_group_or_others_may_write_is_refused(mode: int) -> None:
+def test_a_runtime_directory_writable_by_others_is_refused(mode: int) -> None:
     runtime().directory.chmod(mode)
     assert ["expected a directory that only user" in reported for reported in refused()] == [True] * 3
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_group_of_which_the_user_is_no_member_is_refused_by_its_name_and_leaves_nothing_open(
+def test_a_group_without_the_user_is_refused_by_name_and_leaks_no_descriptor(
     nobody: list[str],
 ) -> None:
     os.chown(runtime().directory, 65534, 65534)
@@ -86,7 +84,7 @@ def test_a_group_of_which_the_user_is_no_member_is_refused_by_its_name_and_leave
     )
 
 
-def test_a_directory_that_was_removed_is_taken_again(prefix: str) -> None:
+def test_a_removed_runtime_directory_is_taken_again(prefix: str) -> None:
     with Home(runtime()) as home:
         before = descriptors()
         assert not home.restore(prefix)
@@ -98,7 +96,7 @@ def test_a_directory_that_was_removed_is_taken_again(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("why", [errno.EIO, errno.ENOENT])
-def test_a_directory_that_could_not_be_seen_for_a_moment_stays_locked(
+def test_a_temporarily_invisible_runtime_directory_stays_locked(
     prefix: str, why: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Path.stat
@@ -120,7 +118,7 @@ def test_a_directory_that_could_not_be_seen_for_a_moment_stays_locked(
         assert len(refused()) == 3
 
 
-def test_what_a_daemon_of_other_segments_left_in_a_directory_made_again_is_not_overwritten(prefix: str) -> None:
+def test_the_checkpoint_of_another_prefix_in_a_recreated_directory_is_not_overwritten(prefix: str) -> None:
     theirs = checkpoint.encode(Memory("another-"))
     with Home(runtime()) as home:
         before = descriptors()

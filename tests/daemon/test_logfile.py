@@ -24,7 +24,7 @@ def written(path: Path) -> Iterator[tuple[io.TextIOWrapper, int]]:
         os.close(fd)
 
 
-def test_a_log_and_the_one_before_it_are_bounded_and_have_the_newest_lines(tmp_path: Path) -> None:
+def test_the_log_and_its_predecessor_are_bounded_and_hold_the_newest_lines(tmp_path: Path) -> None:
     log, before = tmp_path / "log", tmp_path / "log.1"
     with written(log) as (stderr, fd):
         for number in range(300):
@@ -37,7 +37,7 @@ def test_a_log_and_the_one_before_it_are_bounded_and_have_the_newest_lines(tmp_p
     assert len(lines) > MOST / len("line 300\n")
 
 
-def test_a_log_that_somebody_moved_or_removed_is_begun_anew_when_it_is_full(tmp_path: Path) -> None:
+def test_a_moved_or_removed_log_is_recreated_when_full(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with written(log) as (stderr, _):
         stderr.write("x" * MOST)
@@ -47,7 +47,7 @@ def test_a_log_that_somebody_moved_or_removed_is_begun_anew_when_it_is_full(tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "log"]
 
 
-def test_a_log_that_cannot_be_begun_anew_is_bounded_all_the_same(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_recreated_stays_bounded(tmp_path: Path) -> None:
     directory = tmp_path / "runtime"
     directory.mkdir()
     with written(directory / "log") as (stderr, fd):
@@ -57,6 +57,6 @@ def test_a_log_that_cannot_be_begun_anew_is_bounded_all_the_same(tmp_path: Path)
             assert os.fstat(fd).st_size <= MOST
 
 
-def test_a_full_disk_costs_the_log_alone(tmp_path: Path) -> None:
+def test_a_full_disk_affects_only_the_log(tmp_path: Path) -> None:
     with open("/dev/full", "wb", buffering=0) as full:
         print("nobody hears it", file=io.TextIOWrapper(LogFile(tmp_path / "log", (full.fileno(),)), write_through=True))

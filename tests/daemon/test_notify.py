@@ -50,7 +50,7 @@ def waiting(manager: socket.socket) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
-def test_what_is_told_arrives_at_the_socket_that_the_environment_names(tmp_path: Path, kind: str) -> None:
+def test_messages_arrive_at_the_socket_named_in_the_environment(tmp_path: Path, kind: str) -> None:
     address = f"{tmp_path}/notify" if kind == "path" else f"@brickd-test-{os.getpid()}"
     with notify_socket(address) as manager:
         sender = Manager({"NOTIFY_SOCKET": address})
@@ -67,14 +67,14 @@ def test_what_is_told_arrives_at_the_socket_that_the_environment_names(tmp_path:
 @pytest.mark.parametrize(
     "address", ["", "/", "@", "relative", "vsock:2:1", "/nowhere/at/all", "/" + 200 * "x", "@gone"]
 )
-def test_a_socket_that_is_not_there_or_none_of_ours_harms_nothing(address: str) -> None:
+def test_a_missing_or_invalid_socket_is_harmless(address: str) -> None:
     for environment in ({}, {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000"}):
         Manager(environment).ready("answers")
         Manager(environment).stopping()
 
 
 @pytest.mark.slow  # its limit is a second
-def test_a_manager_that_takes_nothing_costs_its_message_alone(tmp_path: Path) -> None:
+def test_a_full_socket_loses_only_the_message(tmp_path: Path) -> None:
     with notify_socket(f"{tmp_path}/notify") as manager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as full:
             full.setblocking(False)
@@ -99,7 +99,9 @@ def test_a_manager_that_takes_nothing_costs_its_message_alone(tmp_path: Path) ->
         (None, None, None),
     ],
 )
-def test_how_often_a_sign_of_life_is_wanted(usec: str | None, pid: str | None, every_ns: int | None) -> None:
+def test_the_heartbeat_interval_comes_from_the_environment(
+    usec: str | None, pid: str | None, every_ns: int | None
+) -> None:
     environment = {"NOTIFY_SOCKET": "/run/notify"}
     if usec is not None:
         environment["WATCHDOG_USEC"] = usec
@@ -109,7 +111,7 @@ def test_how_often_a_sign_of_life_is_wanted(usec: str | None, pid: str | None, e
     assert Manager(environment | {"NOTIFY_SOCKET": ""}).every_ns is None
 
 
-def test_a_sign_of_life_is_given_only_while_the_loop_comes_round(tmp_path: Path) -> None:
+def test_a_heartbeat_is_sent_only_while_the_loop_runs(tmp_path: Path) -> None:
     calm, stands = 1_000_000_000, 3_000_000_000
     with notify_socket(f"{tmp_path}/notify") as manager:
         stills = iter([calm, calm, stands, stands, calm])
@@ -123,7 +125,7 @@ def test_a_sign_of_life_is_given_only_while_the_loop_comes_round(tmp_path: Path)
 # ---- a daemon
 
 
-def test_a_daemon_tells_that_it_answers_lives_and_ends(prefix: str) -> None:
+def test_a_daemon_reports_ready_heartbeat_and_stopping(prefix: str) -> None:
     address = f"{runtime().directory}/notify"
     with notify_socket(address) as manager, up(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:
         try:
@@ -172,7 +174,7 @@ def loop_held(daemon: Running) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_daemon_that_answers_while_its_loop_stands_still_gives_no_sign_of_life(prefix: str) -> None:
+def test_a_daemon_with_a_stuck_loop_sends_no_heartbeat(prefix: str) -> None:
     address = f"{runtime().directory}/notify"
     with notify_socket(address) as manager, running(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:
 

@@ -23,7 +23,7 @@ def with_a_problem(daemon: Running) -> str:
     return str(problem["id"])
 
 
-def test_a_silenced_problem_is_counted_and_not_listed_until_its_silence_is_lifted(worker: Start, prefix: str) -> None:
+def test_a_silenced_problem_is_counted_but_not_listed_until_unsilenced(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     with running() as daemon:
         id_ = with_a_problem(daemon)
@@ -46,9 +46,7 @@ def test_a_silenced_problem_is_counted_and_not_listed_until_its_silence_is_lifte
         assert after["problems"][0]["since"] <= status["silenced"][0]["seen"], "and since when it lasts"
 
 
-def test_a_stream_of_the_status_has_the_problems_whose_cause_was_seen_within_the_time_asked_for(
-    worker: Start, prefix: str
-) -> None:
+def test_a_status_stream_has_problems_seen_within_the_requested_time(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api").kill()
 
     def streamed(*active_for: tuple[str, str]) -> list[str]:
@@ -66,7 +64,7 @@ def test_a_stream_of_the_status_has_the_problems_whose_cause_was_seen_within_the
         daemon.end()
 
 
-def test_a_check_accepts_what_is_silenced_and_nothing_else_of_its_kind() -> None:
+def test_a_check_accepts_only_the_silenced_problem() -> None:
     def status(problems: list[str], silenced: list[str]) -> dict[str, Any]:
         return {
             "workers": [{"lost": 9, "together": 1, "state": "live", "set": None}],
@@ -88,7 +86,7 @@ def test_a_check_accepts_what_is_silenced_and_nothing_else_of_its_kind() -> None
     assert (lost.seen, lost.wanted, lost.command) == ("9 lost", "anything while it is silenced", None)
 
 
-def test_a_silence_that_cannot_be_is_refused(worker: Start, prefix: str) -> None:
+def test_an_invalid_silence_is_refused(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     with running():
         for arguments, code, told in (

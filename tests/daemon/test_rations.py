@@ -89,7 +89,7 @@ def record(r: Rings, number: int) -> None:
     r.put("lane", 0, begun=number, summarized=number)
 
 
-def test_rings_of_a_segment_over_the_limit_are_not_read_and_its_totals_are(
+def test_over_its_limit_a_segments_totals_are_read_but_not_its_rings(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with segment(prefix, "costly") as costly, segment(prefix, "cheap", lanes=1) as cheap:
@@ -115,7 +115,7 @@ def test_rings_of_a_segment_over_the_limit_are_not_read_and_its_totals_are(
         assert totals == {"costly": 2, "cheap": 2}
 
 
-def test_a_segment_over_the_limit_whatever_it_loses_is_quarantined_with_figure_and_limit(
+def test_a_segment_over_the_hard_limit_is_quarantined_with_figure_and_limit(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with segment(prefix, "costly") as costly, segment(prefix, "cheap", lanes=1):
@@ -135,7 +135,9 @@ def test_a_segment_over_the_limit_whatever_it_loses_is_quarantined_with_figure_a
         assert [error.reason for error in loop.found().refused] == [refused.reason]
 
 
-def test_a_segment_that_is_read_seldom_is_told_once(prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_is_read_less_often_is_reported_once(
+    prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with segment(prefix, "costly") as costly:
         loop.tick(0)
         limit(monkeypatch, read=cost_of(loop.one("costly").segment.extent()).read - 1)
@@ -147,7 +149,7 @@ def test_a_segment_that_is_read_seldom_is_told_once(prefix: str, loop: Loop, mon
         assert texts == [f"costly/0 {loop.one('costly').account.why}; its totals are read once a minute"]
 
 
-def test_who_moves_is_not_dead_though_its_rings_are_not_read_and_in_the_end_they_are(prefix: str, loop: Loop) -> None:
+def test_an_active_segment_with_unread_rings_is_alive_and_read_at_its_end(prefix: str, loop: Loop) -> None:
     with segment(prefix, "costly") as costly:
         record(costly, 1)
         loop.tick(0)
@@ -164,9 +166,7 @@ def test_who_moves_is_not_dead_though_its_rings_are_not_read_and_in_the_end_they
         assert (gone.ledger.events["consumed"], gone.ledger.details["consumed"]) == (12, 12)
 
 
-def test_deferred_work_of_a_segment_that_a_tick_does_not_come_to_waits_for_one_that_does(
-    prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deferred_work_waits_for_a_tick_that_reads_its_segment(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     times = iter(range(0, 10**15, SECOND))  # time for one piece in each tick
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
@@ -187,7 +187,7 @@ def test_deferred_work_of_a_segment_that_a_tick_does_not_come_to_waits_for_one_t
 # ---- the dead
 
 
-def test_a_dead_segment_whose_rings_have_no_end_is_quarantined_with_what_was_read_of_it(
+def test_a_dead_segment_with_endless_rings_is_quarantined_and_its_records_count(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attachment, "_LAST_BYTES", 1)
@@ -205,7 +205,7 @@ def test_a_dead_segment_whose_rings_have_no_end_is_quarantined_with_what_was_rea
 
 
 @pytest.mark.ci
-def test_a_dead_segment_with_much_in_its_rings_is_read_to_its_end_in_several_ticks(
+def test_large_rings_of_a_dead_segment_are_read_over_several_ticks(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attachment, "_LAST_BYTES", 65536 * 64)
@@ -224,7 +224,7 @@ def test_a_dead_segment_with_much_in_its_rings_is_read_to_its_end_in_several_tic
         assert list(loop.collector.memory.gone) == [each.uuid]
 
 
-def test_lanes_of_the_dead_are_added_up_where_there_are_many(prefix: str, loop: Loop) -> None:
+def test_many_lanes_of_dead_workers_are_merged(prefix: str, loop: Loop) -> None:
     for name, lanes in (("few", 64), ("many", 65)):
         with segment(prefix, name, lanes=lanes) as r:
             for lane in range(lanes):
@@ -240,7 +240,7 @@ def test_lanes_of_the_dead_are_added_up_where_there_are_many(prefix: str, loop: 
 
 
 @pytest.mark.parametrize(("bytes_max", "kept"), [(1, 0), (16_000, 3), (1 << 30, 4)])
-def test_the_oldest_of_the_dead_are_added_up_where_they_take_too_much(
+def test_the_oldest_dead_workers_are_merged_over_the_limit(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch, bytes_max: int, kept: int
 ) -> None:
     monkeypatch.setattr(roster, "GONE_BYTES", bytes_max)
@@ -258,7 +258,7 @@ def test_the_oldest_of_the_dead_are_added_up_where_they_take_too_much(
     assert sum(worker.ledger.spans["begun"] for worker in loop.found().workers) == 1 + 2 + 3 + 4
 
 
-def test_no_more_dead_are_read_until_those_before_them_are_added_up(
+def test_no_more_dead_workers_are_read_until_earlier_ones_are_merged(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(range(0, 10**15, SECOND // 25))  # each reading of the clock is this much later
@@ -294,7 +294,7 @@ def test_no_more_dead_are_read_until_those_before_them_are_added_up(
     loop.end(100 * SECOND)
 
 
-def test_who_is_to_end_adds_nobody_up(prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_ends_merges_no_workers(prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     loop.tick(0)
     for name in "ab":
         with segment(prefix, name) as r:
@@ -310,7 +310,7 @@ def test_who_is_to_end_adds_nobody_up(prefix: str, loop: Loop, monkeypatch: pyte
 # ---- what is saved
 
 
-def test_cursors_of_lanes_whose_rings_hold_nothing_are_not_kept_behind_the_last_one(prefix: str, loop: Loop) -> None:
+def test_trailing_cursors_of_empty_lanes_are_not_saved(prefix: str, loop: Loop) -> None:
     with segment(prefix, "0", lanes=8) as r:
         for lane in range(8):
             r.move(lane, "span", 0)
@@ -324,7 +324,7 @@ def test_cursors_of_lanes_whose_rings_hold_nothing_are_not_kept_behind_the_last_
 # ---- the end
 
 
-def test_who_is_to_end_looks_at_no_further_file_and_buries_nobody(prefix: str, loop: Loop) -> None:
+def test_a_loop_that_ends_attaches_no_file_and_buries_no_worker(prefix: str, loop: Loop) -> None:
     with segment(prefix, "0"):
         loop.tick(0)
         with segment(prefix, "1"):
@@ -338,7 +338,7 @@ def test_who_is_to_end_looks_at_no_further_file_and_buries_nobody(prefix: str, l
                 survey(prefix, held=held)
 
 
-def test_a_tick_judges_as_many_as_it_has_time_for_and_the_next_one_goes_on(prefix: str) -> None:
+def test_a_tick_judges_workers_within_its_time_and_the_next_continues(prefix: str) -> None:
     times = iter(range(0, 10**15, SECOND // 25))  # each reading of the clock is this much later
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     for name in "abcdef":

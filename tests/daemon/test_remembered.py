@@ -45,7 +45,7 @@ def document(before: Memory) -> dict[str, Any]:
 # ---- buried
 
 
-def test_of_those_that_are_buried_the_newest_are_kept_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_buried_uuids_are_kept_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon_state, "BURIED_MAX", 3)
     here = Memory("brickd-")
     here.bury("a", "b")
@@ -59,7 +59,7 @@ def test_of_those_that_are_buried_the_newest_are_kept_each_once(monkeypatch: pyt
         Memory.of(document(here))
 
 
-def test_a_record_of_one_that_is_buried_or_went_on_is_not_taken_in() -> None:
+def test_removal_records_of_buried_or_continued_segments_are_not_folded() -> None:
     here = Memory("brickd-", buried=[ONE])
     assert here.fold([removed(ONE, 5), removed(TWO, 7), removed(THREE, 9, took=FOUR[:16])]) == [
         removed(TWO, 7),
@@ -72,7 +72,7 @@ def test_a_record_of_one_that_is_buried_or_went_on_is_not_taken_in() -> None:
     )
 
 
-def test_a_record_of_one_that_went_on_in_one_that_is_gone_is_not_taken_in() -> None:
+def test_the_removal_record_of_a_segment_continued_by_a_dead_worker_is_not_folded() -> None:
     goes_on = gone(TWO)
     goes_on.reading.process["took"] = int.from_bytes(bytes.fromhex(ONE)[:8], "little")
     here = Memory("brickd-", gone={TWO: goes_on})
@@ -80,7 +80,7 @@ def test_a_record_of_one_that_went_on_in_one_that_is_gone_is_not_taken_in() -> N
     assert here.removed.alone == {}
 
 
-def test_one_that_is_added_up_leaves_of_its_record_what_its_totals_do_not_show_and_is_buried() -> None:
+def test_merging_a_worker_keeps_the_rest_of_its_removal_record() -> None:
     here, one = Memory("brickd-"), gone(ONE)
     shown = ledger_of(one.reading).counts()
     here.fold([removed(ONE, shown.spans + 5), removed(TWO, 3)])
@@ -93,7 +93,7 @@ def test_one_that_is_added_up_leaves_of_its_record_what_its_totals_do_not_show_a
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_totals_that_are_dropped_are_counted_as_removed_and_those_of_one_with_its_record(workers: int) -> None:
+def test_dropped_totals_count_as_removed_together_with_their_record(workers: int) -> None:
     here, one = Memory("brickd-"), gone(ONE)
     one.workers = workers
     shown = ledger_of(one.reading).counts()
@@ -104,7 +104,7 @@ def test_totals_that_are_dropped_are_counted_as_removed_and_those_of_one_with_it
     assert (list(here.removed.alone) == []) == (workers == 1)
 
 
-def test_the_record_of_one_that_is_shown_is_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_removal_record_of_a_shown_worker_is_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brickd.shm.removed_workers.ALONE_MAX", 1)
     here = Memory("brickd-", known={ONE: RetainedWorker()}, gone={TWO: gone(TWO)})
     here.fold([removed(uuid, 3) for uuid in (ONE, TWO, THREE, FOUR)])
@@ -115,7 +115,7 @@ def test_the_record_of_one_that_is_shown_is_not_added_up(monkeypatch: pytest.Mon
 # ---- sums
 
 
-def test_as_many_services_as_may_are_kept_apart_and_a_known_one_always(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_services_beyond_the_limit_are_merged_but_a_known_one_stays_separate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon_state, "OLDER_MAX", 2)
     here = Memory("brickd-")
     clock = read(ONE).clock
@@ -129,7 +129,7 @@ def test_as_many_services_as_may_are_kept_apart_and_a_known_one_always(monkeypat
     assert into[-2:] == [here.older[f"b/{clock}"], here.older[f"/{clock}"]]
 
 
-def test_several_in_one_have_nobodys_own_name_and_all_of_their_spans() -> None:
+def test_merged_totals_have_an_aggregate_name_and_all_spans() -> None:
     one, other = gone(ONE, "api/0"), gone(TWO, "api/1")
     both = one.and_(other)
     assert (both.name, both.workers, both.reading.uuid) == ("api/older", 2, ONE)
@@ -141,7 +141,7 @@ def test_several_in_one_have_nobodys_own_name_and_all_of_their_spans() -> None:
 # ---- the background of surveys
 
 
-def test_names_are_those_of_single_workers_that_have_one() -> None:
+def test_names_include_only_single_named_workers() -> None:
     known = {ONE: RetainedWorker("api/0"), TWO: RetainedWorker()}
     here = Memory("brickd-", known=known, gone={THREE: gone(THREE, "api/2"), FOUR: gone(FOUR, "")})
     here.older["api/TSC"] = one = gone(f"{5:032x}", "api/5")
@@ -151,7 +151,7 @@ def test_names_are_those_of_single_workers_that_have_one() -> None:
     assert here.background().names == here.names() | {one.reading.uuid: "api/5"}
 
 
-def test_files_are_those_of_workers_whose_segment_was_drained() -> None:
+def test_background_files_are_those_of_drained_workers() -> None:
     here = Memory("brickd-", known={ONE: RetainedWorker(file=(1, 2)), TWO: RetainedWorker()}, gone={THREE: gone(THREE)})
     found = here.background()
     assert (found.files, found.overlays) == ({ONE: (1, 2)}, {})
@@ -172,7 +172,7 @@ def deferring(started: int) -> Deferred:
     return work
 
 
-def test_deferred_work_is_that_of_the_segment_or_of_the_one_that_was_lost() -> None:
+def test_deferred_work_comes_from_the_segment_or_its_lost_predecessor() -> None:
     known = {ONE: RetainedWorker(deferred=deferring(1)), TWO: RetainedWorker(deferred=deferring(2))}
     dead = RetainedTotals("api/2", laid_over(read(THREE), overlay(deferring(3))))
     found = Memory("brickd-", known=known, gone={THREE: dead}).background()
@@ -189,7 +189,7 @@ def test_deferred_work_is_that_of_the_segment_or_of_the_one_that_was_lost() -> N
 # ---- checkpoints
 
 
-def test_a_copy_changes_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_a_memory_leaves_its_copy_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     here = Memory("brickd-", known={ONE: RetainedWorker()}, gone={TWO: gone(TWO)}, wishes={"api": Wish()})
     here.removed.fold([removed(THREE, 3)])
     copy = here.copy()
@@ -199,7 +199,7 @@ def test_a_copy_changes_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(of) for of in (copy.known, copy.gone, copy.wishes, copy.removed.alone, copy.older)] == [1, 1, 1, 1, 0]
 
 
-def test_a_worker_of_a_checkpoint_comes_back_with_all_that_is_known_of_it() -> None:
+def test_a_worker_restored_from_a_checkpoint_has_everything_known_about_it() -> None:
     cursors = [Cursor(1, 2, 3, 4, 5), Cursor(0, 0, 0, 0, 2**64 - 1)]
     before = Memory(
         "brickd-", known={ONE: RetainedWorker("api/0", cursors, Deferred(), 2**65, (3, 4))}, newest_event=2**62
@@ -222,7 +222,7 @@ def test_a_worker_of_a_checkpoint_comes_back_with_all_that_is_known_of_it() -> N
                 Memory.of(written)
 
 
-def test_what_an_older_checkpoint_does_not_say_is_as_it_was_then() -> None:
+def test_values_missing_in_an_older_checkpoint_get_the_defaults_of_their_time() -> None:
     written = document(Memory("brickd-", wishes={"api": Wish(spans=True)}))
     assert Memory.of(written).wishes == {"api": Wish(spans=True)}
     for later in ("removed", "compared", "sources"):
@@ -237,12 +237,12 @@ def test_what_an_older_checkpoint_does_not_say_is_as_it_was_then() -> None:
     ("what", "value"),
     [("newest_event", 2**62 + 1), ("newest_event", -1), ("closed", 1), ("prefix", 7), ("buried", [7])],
 )
-def test_a_memory_that_cannot_be_is_refused(what: str, value: object) -> None:
+def test_an_invalid_memory_is_refused(what: str, value: object) -> None:
     with pytest.raises(ValueError, match=r"expected|not"):
         Memory.of(document(Memory("brickd-")) | {what: value})
 
 
-def test_a_wish_names_as_many_sites_as_an_order_may() -> None:
+def test_a_saved_setting_names_no_more_sites_than_a_command_may() -> None:
     assert Wish.of([True, False, "all", ["x"] * 64]).sites == ("x",) * 64
     with pytest.raises(ValueError, match="64"):
         Wish.of([True, False, "all", ["x"] * 65])
@@ -252,7 +252,7 @@ def test_a_wish_names_as_many_sites_as_an_order_may() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_several_that_are_gone_are_at_least_one(workers: int) -> None:
+def test_merged_totals_hold_at_least_one_worker(workers: int) -> None:
     written = Memory("brickd-", gone={ONE: RetainedTotals("api/0", read(ONE), workers)})
     if workers:
         assert restarted(written).gone[ONE].workers == workers

@@ -46,7 +46,7 @@ pause()
 """
 
 
-def test_a_clean_end_that_no_consumer_saw_leaves_a_record_of_every_sum(worker: Start, prefix: str) -> None:
+def test_a_clean_end_without_a_consumer_leaves_a_record_of_every_total(worker: Start, prefix: str) -> None:
     process = worker(BOTH)
     process.paused()
     (file,) = find(prefix)
@@ -64,7 +64,7 @@ def test_a_clean_end_that_no_consumer_saw_leaves_a_record_of_every_sum(worker: S
     assert record["removed_ns"] > record["started_ns"]
 
 
-def test_a_worker_that_recorded_nothing_leaves_nothing(worker: Start, prefix: str) -> None:
+def test_a_worker_without_records_leaves_nothing(worker: Start, prefix: str) -> None:
     process = worker("brick.init()\npause()")
     process.paused()
     process.go()
@@ -72,7 +72,7 @@ def test_a_worker_that_recorded_nothing_leaves_nothing(worker: Start, prefix: st
     assert list(SHM.glob(f"{prefix}*")) == []
 
 
-def test_a_clean_end_after_a_consumer_has_attached_leaves_the_segment(worker: Start, prefix: str) -> None:
+def test_a_clean_end_after_a_consumer_attached_keeps_the_segment(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
     (file,) = find(prefix)
@@ -84,9 +84,7 @@ def test_a_clean_end_after_a_consumer_has_attached_leaves_the_segment(worker: St
     assert records(prefix) == []
 
 
-def test_a_clean_end_while_an_older_daemon_is_attached_which_sets_no_mark_leaves_the_segment(
-    worker: Start, prefix: str
-) -> None:
+def test_a_clean_end_under_an_older_daemon_keeps_the_segment(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
     (file,) = find(prefix)
@@ -98,9 +96,7 @@ def test_a_clean_end_while_an_older_daemon_is_attached_which_sets_no_mark_leaves
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-def test_a_worker_that_has_become_another_user_leaves_the_segment_that_it_may_not_remove(
-    worker: Start, prefix: str
-) -> None:
+def test_a_worker_that_changed_its_user_keeps_a_segment_it_cannot_remove(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\nos.seteuid(65534)\npause()')
     process.paused()
     process.go()
@@ -109,9 +105,7 @@ def test_a_worker_that_has_become_another_user_leaves_the_segment_that_it_may_no
     assert list(SHM.glob(f"{prefix}removed-*")) == []
 
 
-def test_a_worker_that_a_daemon_drained_leaves_its_segment_though_the_daemon_is_gone(
-    worker: Start, prefix: str
-) -> None:
+def test_a_worker_drained_by_a_daemon_that_has_ended_keeps_its_segment(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
     with machine(prefix) as daemon:
@@ -121,7 +115,7 @@ def test_a_worker_that_a_daemon_drained_leaves_its_segment_though_the_daemon_is_
     assert (reading(prefix).ended, exact(reading(prefix))) == (True, {"begun": 1, "summarized": 1})
 
 
-def test_many_that_end_at_once_each_leave_a_whole_record(worker: Start, prefix: str) -> None:
+def test_workers_that_end_at_once_each_leave_a_complete_record(worker: Start, prefix: str) -> None:
     process = worker(
         """
         gate = os.pipe()
@@ -146,7 +140,7 @@ def test_many_that_end_at_once_each_leave_a_whole_record(worker: Start, prefix: 
     assert sorted(each["begun"] for each in records(prefix)) == list(range(1, 41))
 
 
-def test_a_record_is_laid_out_as_format_1_froze_it() -> None:
+def test_a_record_has_the_frozen_layout_of_format_1() -> None:
     reported = {name: (offset, count, code) for _, name, offset, count, code in _reader.removed_layout()}
     assert reported == {
         **{"magic": (0, 1, "Q"), "format": (8, 1, "H"), "reason": (10, 1, "H"), "crc": (12, 1, "I")},
@@ -164,7 +158,7 @@ def test_a_record_is_laid_out_as_format_1_froze_it() -> None:
 
 
 @pytest.mark.parametrize("how", REFUSED)
-def test_where_no_record_can_be_written_a_clean_end_leaves_the_segment(worker: Start, prefix: str, how: str) -> None:
+def test_a_clean_end_that_cannot_write_a_record_keeps_the_segment(worker: Start, prefix: str, how: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
     REFUSED[how](file_of(prefix))
@@ -176,7 +170,7 @@ def test_where_no_record_can_be_written_a_clean_end_leaves_the_segment(worker: S
     assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
 
 
-def test_a_file_with_room_for_one_more_takes_one_more(worker: Start, prefix: str) -> None:
+def test_a_file_with_space_for_one_record_takes_one(worker: Start, prefix: str) -> None:
     file_of(prefix).touch(0o600)
     os.truncate(file_of(prefix), FULL - RECORD)
     process = worker('with brick.span("b"): pass\npause()')
@@ -190,9 +184,7 @@ def test_a_file_with_room_for_one_more_takes_one_more(worker: Start, prefix: str
 
 
 @pytest.mark.parametrize(("by", "kind", "left"), [("the daemon", fcntl.F_WRLCK, 1), ("a worker", fcntl.F_RDLCK, 0)])
-def test_a_clean_end_waits_for_no_lock_that_another_holds_on_the_file(
-    worker: Start, prefix: str, by: str, kind: int, left: int
-) -> None:
+def test_a_clean_end_does_not_wait_for_a_locked_file(worker: Start, prefix: str, by: str, kind: int, left: int) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
     with file_of(prefix).open("w+b") as opened:
@@ -204,9 +196,7 @@ def test_a_clean_end_waits_for_no_lock_that_another_holds_on_the_file(
     assert len(records(prefix)) == 1 - left
 
 
-def test_a_child_that_inherits_the_file_while_a_record_is_written_keeps_no_lock_on_it(
-    compiled: Compile, prefix: str
-) -> None:
+def test_a_child_forked_while_a_record_is_written_holds_no_lock(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "removed", *GREEDY), "7", "fork", "1") as process:
         process.paused()
         process.go()
@@ -218,7 +208,7 @@ def test_a_child_that_inherits_the_file_while_a_record_is_written_keeps_no_lock_
     assert [each["begun"] for each in records(prefix)] == [7]
 
 
-def test_a_record_that_goes_with_its_file_is_none_and_the_segment_stays(compiled: Compile, prefix: str) -> None:
+def test_a_record_lost_with_its_file_keeps_the_segment(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "removed", *GREEDY), "7", "rm", "1") as process:
         process.paused()
         process.go()
@@ -227,7 +217,7 @@ def test_a_record_that_goes_with_its_file_is_none_and_the_segment_stays(compiled
     assert not file_of(prefix).exists()
 
 
-def test_a_clean_end_waits_for_no_lease_on_the_file(worker: Start, prefix: str) -> None:
+def test_a_clean_end_does_not_wait_for_a_lease_on_the_file(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # it informs the holder that another process waits
@@ -242,7 +232,7 @@ def test_a_clean_end_waits_for_no_lease_on_the_file(worker: Start, prefix: str) 
     assert (reading(prefix).ended, records(prefix)) == (True, [])
 
 
-def test_a_limit_on_file_sizes_leaves_the_segment_and_kills_nobody(worker: Start, prefix: str) -> None:
+def test_a_file_size_limit_keeps_the_segment_and_kills_no_process(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import resource, signal
@@ -258,7 +248,7 @@ def test_a_limit_on_file_sizes_leaves_the_segment_and_kills_nobody(worker: Start
     assert (reading(prefix).ended, list(SHM.glob(f"{prefix}removed*"))) == (True, [])
 
 
-def test_a_segment_that_somebody_removed_is_recorded_at_its_workers_end(worker: Start, prefix: str) -> None:
+def test_an_unlinked_segment_is_recorded_when_its_worker_ends(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
     (file,) = find(prefix)
@@ -271,7 +261,7 @@ def test_a_segment_that_somebody_removed_is_recorded_at_its_workers_end(worker: 
 # ---- dead segments
 
 
-def test_a_new_worker_leaves_a_record_of_each_dead_segment_that_it_removes(compiled: Compile, prefix: str) -> None:
+def test_a_new_worker_records_each_dead_segment_that_it_removes(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 20, 30):
         for each in readings(prefix):
             scribble(each.file, "lane", ("opened", "begun"), lane=each.header["lanes"] - 1)
@@ -285,7 +275,7 @@ def test_a_new_worker_leaves_a_record_of_each_dead_segment_that_it_removes(compi
         assert found[sum_of["uuid"]]["reason"] == _reader.REMOVED_ROOM
 
 
-def test_a_living_workers_segment_is_not_removed_however_old_it_is(compiled: Compile, prefix: str) -> None:
+def test_a_living_workers_segment_is_kept_at_any_age(compiled: Compile, prefix: str) -> None:
     binary = program(compiled, "removed", *GREEDY)
     with native(binary, "7", "none", "1") as lives:
         lives.paused()
@@ -299,7 +289,7 @@ def test_a_living_workers_segment_is_not_removed_however_old_it_is(compiled: Com
     assert [each["begun"] for each in records(prefix)] == [10, 7]
 
 
-def test_who_holds_a_lock_lives_or_drains_whatever_the_pid_says(compiled: Compile, prefix: str) -> None:
+def test_a_segment_with_a_held_lock_is_kept_whatever_its_pid_says(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "removed", *GREEDY), "7", "none", "1") as lives:
         lives.paused()
         (alive,) = find(prefix)
@@ -323,7 +313,7 @@ def test_dead_segments_without_a_span_leave_no_record(compiled: Compile, prefix:
 
 
 @pytest.mark.parametrize("how", REFUSED)
-def test_where_no_record_can_be_written_dead_segments_stay(compiled: Compile, prefix: str, how: str) -> None:
+def test_dead_segments_stay_where_no_record_can_be_written(compiled: Compile, prefix: str, how: str) -> None:
     with dead(compiled, prefix, 10, 20) as files:
         REFUSED[how](file_of(prefix))
         size = file_of(prefix).lstat().st_size
@@ -342,7 +332,7 @@ def test_a_dead_segment_of_another_format_stays(compiled: Compile, prefix: str, 
         assert (find(prefix), records(prefix)) == ([file], [])
 
 
-def test_a_dead_segment_that_does_not_add_up_stays(compiled: Compile, prefix: str) -> None:
+def test_a_dead_segment_with_inconsistent_counters_stays(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 20, 30) as (file, cut, _):
         with (SHM / file).open("r+b", buffering=0) as opened:
             os.pwrite(opened.fileno(), b"other", forge.field("header", "service")[0])
@@ -352,7 +342,7 @@ def test_a_dead_segment_that_does_not_add_up_stays(compiled: Compile, prefix: st
     assert [each["begun"] for each in records(prefix)] == [30]
 
 
-def test_one_new_worker_removes_the_oldest_32_and_the_next_one_the_others(compiled: Compile, prefix: str) -> None:
+def test_one_new_worker_removes_the_oldest_32_segments_and_the_next_continues(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, *range(1, 41)) as by_age:
         newcomer(compiled)
         assert find(prefix) == sorted(by_age[32:])
@@ -363,7 +353,7 @@ def test_one_new_worker_removes_the_oldest_32_and_the_next_one_the_others(compil
 
 
 @pytest.mark.parametrize("step_ns", [10**9, 10**6], ids=["in seconds", "in milliseconds"])
-def test_the_oldest_go_first_whatever_the_order_in_which_they_were_made(
+def test_the_oldest_segments_go_first_whatever_their_order_of_creation(
     compiled: Compile, prefix: str, step_ns: int
 ) -> None:
     with dead(compiled, prefix, *range(1, 41)) as made:
@@ -374,7 +364,7 @@ def test_the_oldest_go_first_whatever_the_order_in_which_they_were_made(
     assert [each["begun"] for each in records(prefix)] == list(range(40, 8, -1))
 
 
-def test_a_new_worker_looks_at_so_many_files_and_no_more(compiled: Compile, prefix: str) -> None:
+def test_a_new_worker_examines_a_bounded_number_of_files(compiled: Compile, prefix: str) -> None:
     limited = program(compiled, "removed", *GREEDY, "-DBRICK_LOOKED_AT=2u")  # "." and ".."
     with dead(compiled, prefix, 10, 20) as left, native(limited, "0", "none", "1") as process:
         process.paused()
@@ -382,7 +372,7 @@ def test_a_new_worker_looks_at_so_many_files_and_no_more(compiled: Compile, pref
         process.end()
 
 
-def test_a_file_of_records_is_no_segment(compiled: Compile, prefix: str) -> None:
+def test_a_file_of_records_is_not_taken_for_a_segment(compiled: Compile, prefix: str) -> None:
     strangers = [f"{prefix}removed-{uid}" for uid in (0, 1, 65534, 2**32 - 1)] + [f"{prefix}x-removed-7"]
     others = [f"{prefix}removed-", f"{prefix}removed-x", f"{prefix}removed-12345678901", f"{prefix}removed7"]
     for name in strangers + others:
@@ -398,9 +388,7 @@ def test_a_file_of_records_is_no_segment(compiled: Compile, prefix: str) -> None
 
 
 @needs_namespaces
-def test_dead_segments_are_removed_while_they_take_more_than_an_eighth_of_what_is_free(
-    worker: Start, prefix: str
-) -> None:
+def test_dead_segments_are_removed_while_they_exceed_an_eighth_of_free_space(worker: Start, prefix: str) -> None:
     process = worker(
         small(18)
         + """
@@ -424,7 +412,7 @@ report(looks)
 
 
 @needs_namespaces
-def test_a_full_dev_shm_has_room_for_the_record_that_frees_some(worker: Start, prefix: str) -> None:
+def test_a_full_dev_shm_has_space_for_the_record_that_frees_some(worker: Start, prefix: str) -> None:
     process = worker(
         small(4)
         + """
@@ -456,7 +444,7 @@ def test_a_kill_during_a_clean_end_leaves_the_segment_and_at_most_one_record(
     assert [each["begun"] for each in records(prefix)] == [5] * left
 
 
-def test_a_kill_while_a_new_worker_removes_leaves_the_segment_with_its_record(compiled: Compile, prefix: str) -> None:
+def test_a_kill_during_removal_leaves_the_segment_with_its_record(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 20) as (oldest, next_one):
         newcomer(compiled, "recorded", "2")
         assert find(prefix) == [next_one]

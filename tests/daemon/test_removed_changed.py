@@ -46,7 +46,7 @@ def go_on(process: Worker, more: int) -> None:
     process.end()
 
 
-def test_what_took_the_place_of_a_dead_segment_after_its_record_is_not_removed(compiled: Compile, prefix: str) -> None:
+def test_a_file_that_replaced_a_recorded_segment_is_kept(compiled: Compile, prefix: str) -> None:
     with between_two(compiled, prefix) as (process, first, _):
         replace(first)
         go_on(process, 1)
@@ -55,7 +55,7 @@ def test_what_took_the_place_of_a_dead_segment_after_its_record_is_not_removed(c
 
 
 @pytest.mark.parametrize("how", ["replaced", "linked", "read by a daemon"])
-def test_a_dead_segment_that_has_changed_since_the_look_stays_and_has_no_record(
+def test_a_dead_segment_that_changed_since_it_was_examined_is_kept_unrecorded(
     compiled: Compile, prefix: str, how: str
 ) -> None:
     with between_two(compiled, prefix) as (process, _, second), ExitStack() as until:
@@ -72,7 +72,7 @@ def test_a_dead_segment_that_has_changed_since_the_look_stays_and_has_no_record(
     assert [each["begun"] for each in records(prefix)] == [10]
 
 
-def test_a_dead_segment_with_a_second_name_stays(compiled: Compile, prefix: str) -> None:
+def test_a_dead_segment_with_a_hard_link_stays(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10) as (file,):
         (SHM / f"link-{file}").hardlink_to(SHM / file)
         newcomer(compiled)
@@ -89,9 +89,7 @@ def test_a_dead_segment_of_another_user_stays(compiled: Compile, prefix: str) ->
         assert records(prefix) == []
 
 
-def test_a_segment_whose_pid_is_that_of_a_process_one_may_not_signal_stays(
-    compiled: Compile, prefix: str, nobody: list[str]
-) -> None:
+def test_a_segment_whose_pid_may_not_be_signalled_stays(compiled: Compile, prefix: str, nobody: list[str]) -> None:
     binary = program(compiled, "removed", *GREEDY)
     with dead(compiled, prefix, 10) as (file,):
         with (SHM / file).open("r+b", buffering=0) as opened:
@@ -106,7 +104,7 @@ def test_a_segment_whose_pid_is_that_of_a_process_one_may_not_signal_stays(
 
 
 @pytest.mark.parametrize(("name", "left"), [("a" * 95, False), ("b" * 96, True)])
-def test_a_name_longer_than_any_segments_stays(compiled: Compile, prefix: str, name: str, left: bool) -> None:
+def test_a_file_with_an_overlong_name_stays(compiled: Compile, prefix: str, name: str, left: bool) -> None:
     with dead(compiled, prefix, 10) as (file,):
         named = prefix + name[len(prefix) :]
         (SHM / file).replace(SHM / named)
@@ -133,16 +131,14 @@ def come_with_open(compiled: Compile, path: Path, times: int) -> None:
         assert process.end() == 0
 
 
-def test_a_segment_that_the_process_itself_has_open_stays(compiled: Compile, prefix: str) -> None:
+def test_a_segment_that_this_process_has_open_stays(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 20) as (file, _):
         come_with_open(compiled, SHM / file, 1)
         assert find(prefix) == [file]
 
 
 @pytest.mark.parametrize(("times", "left"), [(64, 0), (65, 1)])
-def test_where_more_files_are_open_than_can_be_told_apart_nothing_is_removed(
-    compiled: Compile, prefix: str, times: int, left: int
-) -> None:
+def test_with_too_many_open_files_nothing_is_removed(compiled: Compile, prefix: str, times: int, left: int) -> None:
     with dead(compiled, prefix, 10):
         (SHM / f"other-{prefix}").touch(0o600)
         come_with_open(compiled, SHM / f"other-{prefix}", times)
@@ -151,7 +147,7 @@ def test_where_more_files_are_open_than_can_be_told_apart_nothing_is_removed(
 
 
 @needs_namespaces
-def test_where_it_cannot_be_told_which_files_are_open_nothing_is_removed(compiled: Compile, prefix: str) -> None:
+def test_where_open_files_are_unknown_nothing_is_removed(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10) as (file,):
         command = ("-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
         binary = os.fspath(program(compiled, "removed", *GREEDY))
@@ -161,9 +157,7 @@ def test_where_it_cannot_be_told_which_files_are_open_nothing_is_removed(compile
         assert find(prefix) == [file]
 
 
-def test_files_that_are_open_elsewhere_than_in_dev_shm_hinder_nothing(
-    compiled: Compile, prefix: str, tmp_path: Path
-) -> None:
+def test_files_open_outside_of_dev_shm_do_not_matter(compiled: Compile, prefix: str, tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     if (tmp_path / "other").stat().st_dev == SHM.stat().st_dev:
         pytest.skip("temporary files are in /dev/shm")

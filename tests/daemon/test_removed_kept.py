@@ -48,7 +48,7 @@ def without_a_daemon(prefix: str, kept: bytes) -> tuple[int, int]:
     return shown, sum(each.counts.spans for each in found.removed)
 
 
-def test_a_daemon_takes_records_into_its_checkpoint_and_empties_the_file(prefix: str) -> None:
+def test_a_daemon_folds_records_into_its_checkpoint_and_empties_the_file(prefix: str) -> None:
     append(prefix, ONE, 5)
     append(prefix, TWO, 7)
     append(prefix, ONE, 5)
@@ -70,7 +70,7 @@ def test_a_daemon_takes_records_into_its_checkpoint_and_empties_the_file(prefix:
         assert (counted(successor), records(prefix)) == ((0, 21), [])
 
 
-def test_what_is_taken_in_is_told_once(prefix: str) -> None:
+def test_folded_records_are_reported_once(prefix: str) -> None:
     append(prefix, ONE, 5)
     append(prefix, TWO, 7)
     reported: list[tuple[str, str]] = []
@@ -83,7 +83,7 @@ def test_what_is_taken_in_is_told_once(prefix: str) -> None:
     ]
 
 
-def test_a_reader_begins_again_where_a_daemon_has_taken_in_the_records_after_it_read_the_checkpoint(
+def test_a_reader_restarts_when_a_daemon_folds_records_after_it_read_the_checkpoint(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(prefix, ONE, 5)
@@ -100,7 +100,7 @@ def test_a_reader_begins_again_where_a_daemon_has_taken_in_the_records_after_it_
     assert [each.counts.spans for each in SharedMemory().survey().removed] == [5]
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_records(prefix: str) -> None:
+def test_a_checkpoint_that_cannot_be_written_keeps_the_records(prefix: str) -> None:
     append(prefix, ONE, 5)
 
     def full(_: bytes) -> None:
@@ -110,7 +110,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_records(prefix: str) -> 
         assert (counted(daemon), len(records(prefix))) == ((0, 5), 1)
 
 
-def test_a_file_is_emptied_of_nothing_that_came_meanwhile(prefix: str) -> None:
+def test_a_file_with_newer_records_is_not_emptied(prefix: str) -> None:
     append(prefix, ONE, 5)
     before = removed_file.look(prefix).content
     append(prefix, TWO, 7)
@@ -134,7 +134,7 @@ def test_a_file_to_which_a_worker_appends_is_emptied_later(prefix: str, kind: in
         assert (counted(daemon), records(prefix)) == ((0, 12), [])
 
 
-def test_a_file_is_not_emptied_while_a_reader_looks_at_segments(prefix: str) -> None:
+def test_a_file_is_not_emptied_while_a_reader_surveys(prefix: str) -> None:
     with machine(prefix) as daemon:
         append(prefix, ONE, 5)
         with daemon.loop.roster.reading:
@@ -145,7 +145,7 @@ def test_a_file_is_not_emptied_while_a_reader_looks_at_segments(prefix: str) -> 
 
 
 @pytest.mark.parametrize("content", [b"x", b"x" * RECORD, b"\0" * (RECORD + 1)])
-def test_what_is_no_record_goes_with_those_that_are_kept(prefix: str, content: bytes) -> None:
+def test_invalid_records_are_removed_with_the_folded_ones(prefix: str, content: bytes) -> None:
     append(prefix, ONE, 5)
     with file_of(prefix).open("ab") as opened:
         opened.write(content)
@@ -153,7 +153,7 @@ def test_what_is_no_record_goes_with_those_that_are_kept(prefix: str, content: b
         assert (counted(daemon), file_of(prefix).stat().st_size) == ((0, 5), 0)
 
 
-def test_a_full_file_takes_records_again_once_a_daemon_has_looked(worker: Start, prefix: str) -> None:
+def test_a_full_file_takes_records_again_after_a_daemons_look(worker: Start, prefix: str) -> None:
     append(prefix, ONE, 5)
     file_of(prefix).write_bytes(file_of(prefix).read_bytes() * _reader.REMOVED_MAX)
     assert not _reader.append_removed(prefix, record_of(TWO, 7))
@@ -178,7 +178,7 @@ def buried(worker: Start, prefix: str, daemon: Machine, spans: int) -> bytes:
     return bytes.fromhex(file.removeprefix(prefix))
 
 
-def test_of_a_worker_whose_totals_are_kept_only_the_rest_is_counted_also_when_it_is_added_up(
+def test_a_record_adds_only_what_the_retained_totals_lack(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 1)
@@ -201,9 +201,7 @@ def test_of_a_worker_whose_totals_are_kept_only_the_rest_is_counted_also_when_it
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (110, 3)
 
 
-def test_totals_that_a_person_has_forgotten_are_counted_as_removed_and_are_no_problem(
-    worker: Start, prefix: str
-) -> None:
+def test_forgotten_totals_count_as_removed_and_are_no_problem(worker: Start, prefix: str) -> None:
     with machine(prefix) as daemon:
         one = buried(worker, prefix, daemon, 10)
         append(prefix, one, 13)
@@ -217,7 +215,7 @@ def test_totals_that_a_person_has_forgotten_are_counted_as_removed_and_are_no_pr
         assert sum(each.counts.spans for each in daemon.survey().removed if each.asked) == 10
 
 
-def test_a_worker_that_turns_out_to_go_on_in_another_segment_is_not_removed(worker: Start, prefix: str) -> None:
+def test_a_worker_found_to_continue_in_another_segment_is_not_removed(worker: Start, prefix: str) -> None:
     with machine(prefix) as daemon:
         append(prefix, ONE, 7)
         daemon.tick()
@@ -238,7 +236,7 @@ def test_a_worker_that_turns_out_to_go_on_in_another_segment_is_not_removed(work
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (200, 0)
 
 
-def test_a_record_of_a_lost_segment_counts_nothing_also_when_the_worker_that_went_on_is_added_up(
+def test_a_record_of_a_lost_segment_adds_nothing_after_its_successor_is_merged(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with machine(prefix) as daemon:
@@ -273,7 +271,7 @@ def spans(of: Removals) -> int:
     return sum(each.counts.spans for each in (*of.alone.values(), *of.sums.values()))
 
 
-def test_the_oldest_of_too_many_are_added_up_by_service(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_records_over_the_limit_are_merged_by_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
     removals = Removals()
     removals.fold([of(1), of(2, "batch"), of(3, asked=True), of(4), of(5), of(6)])
@@ -290,9 +288,7 @@ def test_the_oldest_of_too_many_are_added_up_by_service(monkeypatch: pytest.Monk
     assert spans(removals) == 18
 
 
-def test_one_that_was_added_up_is_not_counted_again_when_a_slow_process_records_it(
-    prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merged_record_that_is_written_again_later_counts_once(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 1)
     with machine(prefix) as daemon:
         for uuid, spans in ((ONE, 5), (TWO, 7), (THREE, 9)):
@@ -307,7 +303,7 @@ def test_one_that_was_added_up_is_not_counted_again_when_a_slow_process_records_
 
 
 @pytest.mark.parametrize("order", ["lost first", "heir first", "lost again"])
-def test_a_worker_that_went_on_is_counted_once_also_when_it_is_added_up(
+def test_a_worker_that_continued_elsewhere_counts_once_after_merging(
     prefix: str, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 1)
@@ -325,7 +321,7 @@ def test_a_worker_that_went_on_is_counted_once_also_when_it_is_added_up(
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (0, 16)
 
 
-def test_a_worker_that_is_shown_is_not_added_up(worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shown_worker_is_not_merged(worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 1)
     started(worker)
     (file,) = find(prefix)
@@ -337,7 +333,7 @@ def test_a_worker_that_is_shown_is_not_added_up(worker: Start, prefix: str, monk
         assert counted(daemon) == (200, 5)
 
 
-def test_services_beyond_those_that_are_kept_apart_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_services_beyond_the_limit_are_merged_into_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removed_workers, "SERVICES_MAX", 2)
     removals = Removals()
     for service in ("a", "b", "c", "d", "a"):
@@ -345,7 +341,7 @@ def test_services_beyond_those_that_are_kept_apart_are_one(monkeypatch: pytest.M
     assert {service: each.workers for (service, _), each in removals.sums.items()} == {"a": 2, "b": 1, "others": 2}
 
 
-def test_several_in_one_are_shown_as_several(prefix: str) -> None:
+def test_a_merged_record_shows_its_number_of_workers(prefix: str) -> None:
     memory = Memory(prefix)
     memory.removed.fold([of(1)])
     memory.removed.add("api", False, 3, COUNTS)
@@ -364,7 +360,7 @@ def test_several_in_one_are_shown_as_several(prefix: str) -> None:
 # ---- in a checkpoint
 
 
-def test_they_come_back_as_they_were() -> None:
+def test_removals_survive_encoding_and_decoding() -> None:
     removals = Removals()
     removals.fold([of(1), of(2, asked=True)])
     removals.add("api", False, 2, COUNTS)
@@ -391,7 +387,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_none_of_them_is_refused(what: str) -> None:
+def test_invalid_removals_are_refused(what: str) -> None:
     whole = json.loads(encode(Memory("brickd-")).partition(b"\n")[2])
     with pytest.raises((ValueError, TypeError)):
         Memory.of({**whole, "removed": WRONG[what]})
@@ -400,11 +396,11 @@ def test_what_is_none_of_them_is_refused(what: str) -> None:
 # ---- acknowledgement by a person
 
 
-@pytest.mark.parametrize("asked", ["the daemon", "nobody"])
-def test_prune_ends_the_problem_and_not_the_count(prefix: str, asked: str) -> None:
+@pytest.mark.parametrize("asked", ["with a daemon", "without a daemon"])
+def test_prune_ends_the_problem_and_keeps_the_count(prefix: str, asked: str) -> None:
     append(prefix, ONE, 5)
     append(prefix, TWO, 7)
-    if asked == "nobody":
+    if asked == "without a daemon":
         assert document("status", "--check", "--allow-empty", code=1)["conditions"][-2]["seen"] == "12 removed"
         assert "would take note of 2 removed workers: their spans stay counted" in brickd("prune", "--dry-run").stdout
         assert len(records(prefix)) == 2
@@ -425,7 +421,7 @@ def test_prune_ends_the_problem_and_not_the_count(prefix: str, asked: str) -> No
     assert document("status", "--check", "--allow-empty", code=1)["conditions"][-2]["seen"] == "9 removed"
 
 
-def test_prune_leaves_the_checkpoint_of_other_segments_alone(prefix: str) -> None:
+def test_prune_keeps_the_checkpoint_of_another_prefix(prefix: str) -> None:
     append(prefix, ONE, 5)
     runtime().directory.mkdir(exist_ok=True)
     checkpoint.save(runtime().checkpoint, encode(Memory("other-")))

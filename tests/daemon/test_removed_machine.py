@@ -173,7 +173,7 @@ class RemovedMachine(RuleBasedStateMachine):
         assert together == len(self.spans), "nobody twice"
 
 
-def test_a_dead_worker_is_shown_or_removed_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_span_of_a_dead_worker_is_shown_or_removed_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 2)
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
     monkeypatch.setattr(workers, "_WATCH_SECONDS", 0.0)  # all workers are dead

@@ -92,7 +92,7 @@ def test_a_worker_that_was_shown_and_ended_cleanly_is_counted_as_removed(worker:
         assert "removed  200 spans of 1 worker, in no total\n" in screen
 
 
-def test_removed_workers_are_asked_for_by_their_service(worker: Start, prefix: str) -> None:
+def test_removed_workers_can_be_selected_by_service(worker: Start, prefix: str) -> None:
     for service in ("api", "batch"):
         process = started(worker, BRICKD_SERVICE=service)
         process.go()
@@ -110,7 +110,7 @@ def test_removed_workers_are_asked_for_by_their_service(worker: Start, prefix: s
 # ---- counted once
 
 
-def test_a_record_whose_segment_is_there_counts_nothing(compiled: Compile, prefix: str) -> None:
+def test_a_record_whose_segment_exists_adds_nothing(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "removed", *GREEDY), "5", "recorded", "1") as process:
         process.paused()
         process.end()
@@ -132,7 +132,7 @@ def test_a_kill_at_any_step_of_a_removal_leaves_each_span_shown_or_removed(compi
     assert spans_of(prefix) == (0, 3210)
 
 
-def test_a_record_of_a_living_worker_counts_nothing_whatever_it_says(worker: Start, prefix: str) -> None:
+def test_a_record_of_a_living_worker_adds_nothing(worker: Start, prefix: str) -> None:
     process = started(worker)
     (file,) = find(prefix)
     assert _reader.append_removed(prefix, record_of(bytes.fromhex(file.removeprefix(prefix)), 10**12))
@@ -143,7 +143,7 @@ def test_a_record_of_a_living_worker_counts_nothing_whatever_it_says(worker: Sta
     assert spans_of(prefix) == (200, 0), "its segment is still there"
 
 
-def test_of_a_removed_worker_only_what_the_checkpoint_lacks_is_counted_as_removed(worker: Start, prefix: str) -> None:
+def test_a_removed_worker_counts_only_what_the_checkpoint_lacks(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\nbrick.span("b").__enter__()\npause()')
     process.paused()
     (file,) = find(prefix)
@@ -163,7 +163,7 @@ def test_of_a_removed_worker_only_what_the_checkpoint_lacks_is_counted_as_remove
     assert spans_of(prefix, settled) == (0, 0), "it is in a sum of several"
 
 
-def test_a_worker_that_goes_on_in_another_segment_is_not_counted_as_removed(worker: Start, prefix: str) -> None:
+def test_a_worker_that_continues_in_another_segment_is_not_removed(worker: Start, prefix: str) -> None:
     lost, never = bytes(range(16)), bytes(range(16, 32))
     assert _reader.append_removed(prefix, record_of(lost, 7))
     assert spans_of(prefix) == (0, 7)
@@ -197,20 +197,20 @@ def went_on(uuid: str, took: str, spans: int) -> RemovedWorker:
     ],
     ids=["not shown", "shown", "both shown", "lost twice", "in a circle", "lost nothing"],
 )
-def test_what_a_total_shows_of_a_lost_segment_is_not_counted_again(
+def test_spans_of_a_lost_segment_in_a_shown_total_count_once(
     records: list[RemovedWorker], shown: dict[str, WorkerCounts], counted: list[int]
 ) -> None:
     assert [each.counts.spans for each in uncounted(records, shown, (), ())] == counted
 
 
-def test_what_a_total_showed_of_a_lost_segment_is_not_counted_when_that_total_goes() -> None:
+def test_spans_of_a_lost_segment_in_a_dropped_total_count_once() -> None:
     removals = Removals()
     removals.fold([went_on(SECOND, LOST, 7)])
     assert removals.settle(LOST, WorkerCounts(5)) == [LOST, SECOND]
     assert (removals.alone, removals.sums["api", False].counts.spans) == ({}, 2)
 
 
-def test_a_worker_whose_lost_segment_a_total_shows_is_not_added_up_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_is_not_merged_while_a_total_shows_its_lost_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brickd.shm.removed_workers.ALONE_MAX", 1)
     removals = Removals()
     removals.fold([went_on(SECOND, LOST, 7), went_on(THIRD, "", 9), went_on("04" * 16, "", 9)])
@@ -219,7 +219,7 @@ def test_a_worker_whose_lost_segment_a_total_shows_is_not_added_up_yet(monkeypat
     assert removals.limit(()) == [SECOND]
 
 
-def test_what_a_removed_worker_could_not_record_is_the_sum_of_all_that_its_record_has_of_it() -> None:
+def test_lost_counts_of_a_removed_worker_include_every_cause() -> None:
     sealed = bytearray(record_of(bytes(16), 0))
     sealed[12:16] = zlib.crc32(sealed).to_bytes(4, "little")
     (record,) = _reader.removed(bytes(sealed))
@@ -244,7 +244,7 @@ def removed(uuid: str, counts: WorkerCounts, took: str = "") -> RemovedWorker:
     st.sets(st.sampled_from(UUIDS)),
     st.randoms(use_true_random=False),
 )
-def test_each_worker_counts_once_whatever_the_order_of_its_records(
+def test_each_worker_counts_once_in_any_order_of_records(
     records: list[RemovedWorker],
     shown: dict[str, WorkerCounts],
     taken: set[str],
@@ -265,7 +265,7 @@ def test_each_worker_counts_once_whatever_the_order_of_its_records(
     assert {uuid: n for uuid, n in shuffled.items() if n} == {uuid: c.spans for uuid, c in found.items() if c.spans}
 
 
-def test_a_worker_that_was_only_recorded_removes_its_segment_and_is_counted_as_removed(
+def test_a_recorded_worker_removes_its_segment_and_counts_as_removed(
     worker: Start, prefix: str, tmp_path: Path
 ) -> None:
     process = started(worker)
@@ -280,7 +280,7 @@ def test_a_worker_that_was_only_recorded_removes_its_segment_and_is_counted_as_r
 # ---- removals by a person
 
 
-def test_what_a_person_prunes_is_counted_and_is_no_problem(compiled: Compile, prefix: str) -> None:
+def test_pruned_workers_are_counted_and_are_no_problem(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 0, 20) as files:
         assert spans_of(prefix) == (30, 0)
         reported = prune(remove=False, wait=lambda _: None)
@@ -296,7 +296,7 @@ def test_what_a_person_prunes_is_counted_and_is_no_problem(compiled: Compile, pr
 
 
 @pytest.mark.parametrize("how", REFUSED)
-def test_where_no_record_can_be_written_nothing_is_pruned_but_what_has_nothing_to_count(
+def test_prune_keeps_uncounted_segments_where_no_record_can_be_written(
     compiled: Compile, prefix: str, how: str
 ) -> None:
     with dead(compiled, prefix, 10, 0) as (file, _):
@@ -313,7 +313,7 @@ def test_where_no_record_can_be_written_nothing_is_pruned_but_what_has_nothing_t
     "reasons",
     [(_reader.REMOVED_PRUNED, _reader.REMOVED_ROOM), (_reader.REMOVED_ROOM, _reader.REMOVED_PRUNED)],
 )
-def test_a_worker_that_a_person_and_another_worker_removed_at_once_is_no_problem(
+def test_a_worker_removed_by_prune_and_another_worker_at_once_is_no_problem(
     prefix: str, reasons: tuple[int, int]
 ) -> None:
     for reason in reasons:
@@ -328,7 +328,7 @@ BELIEVED = ("a full one", "one with a part of a record")
 
 
 @pytest.mark.parametrize("how", [how for how in REFUSED if how not in BELIEVED])
-def test_a_file_that_may_be_anybodys_is_not_read_and_the_doctor_says_so(prefix: str, how: str) -> None:
+def test_a_world_writable_record_file_is_ignored_and_doctor_reports_it(prefix: str, how: str) -> None:
     assert _reader.append_removed(prefix, record_of(bytes(range(16)), 7))
     content = file_of(prefix).read_bytes()
     file_of(prefix).unlink()
@@ -346,7 +346,7 @@ def test_a_file_that_may_be_anybodys_is_not_read_and_the_doctor_says_so(prefix: 
     assert finding.fix == fix.get(how, "rm -r -- ") + str(file_of(prefix))
 
 
-def test_the_doctor_tells_a_file_that_takes_records_from_one_that_does_not(prefix: str) -> None:
+def test_doctor_distinguishes_a_usable_record_file_from_an_unusable_one(prefix: str) -> None:
     def seen() -> tuple[str, str, str | None]:
         finding = doctor.judge(doctor.observe(prefix))
         return finding.state, finding.seen, finding.fix
@@ -362,13 +362,13 @@ def test_the_doctor_tells_a_file_that_takes_records_from_one_that_does_not(prefi
     assert seen() == ("advice", "4,096 records, full", "brickd up -d")
 
 
-def test_the_doctor_looks_at_the_file_of_records(prefix: str) -> None:
+def test_doctor_checks_the_record_file(prefix: str) -> None:
     assert _reader.append_removed(prefix, record_of(bytes(16), 7))
     found = {each["name"]: each["seen"] for each in json.loads(brickd("doctor", "--json").stdout)["findings"]}
     assert found["segments-removed"] == "1 record"
 
 
-def test_a_file_of_1_gib_is_not_read(prefix: str) -> None:
+def test_a_record_file_of_1_gib_is_not_read(prefix: str) -> None:
     file_of(prefix).touch(0o600)
     os.truncate(file_of(prefix), 1 << 30)
     found = removed_file.look(prefix)
@@ -378,9 +378,7 @@ def test_a_file_of_1_gib_is_not_read(prefix: str) -> None:
 
 
 @given(st.binary(max_size=3 * RECORD), st.integers(0, 2), st.integers(0, RECORD * 8 - 1))
-def test_whatever_bytes_are_in_the_file_its_whole_records_count_and_nothing_else(
-    junk: bytes, before: int, flipped: int
-) -> None:
+def test_only_whole_records_in_a_file_of_any_bytes_count(junk: bytes, before: int, flipped: int) -> None:
     sealed = bytearray(record_of(bytes(range(16)), 7))
     sealed[12:16] = zlib.crc32(sealed).to_bytes(4, "little")  # of the record with 0 in its place
     damaged = bytearray(sealed)

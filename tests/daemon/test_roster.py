@@ -25,7 +25,7 @@ from brickd.state.daemon_state import Memory
 PLACES = 8
 
 
-def test_there_are_only_so_many_places(prefix: str) -> None:
+def test_workers_beyond_the_limit_are_quarantined(prefix: str) -> None:
     for number in range(PLACES + 3):
         (SHM / f"{prefix}{number}").write_bytes(with_header(uuid=os.urandom(16)))
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, workers_max=PLACES)
@@ -55,7 +55,7 @@ def segment(prefix: str, name: str, uuid: bytes, **process: int) -> None:
     draft.rename(SHM / f"{prefix}{name}")
 
 
-def test_what_was_forgotten_stays_so_though_its_segment_cannot_be_removed_yet(prefix: str) -> None:
+def test_a_forgotten_worker_stays_forgotten_while_its_segment_cannot_be_removed(prefix: str) -> None:
     segment(prefix, "dead", os.urandom(16), ended=1)
 
     def full(_: bytes) -> None:
@@ -75,7 +75,7 @@ def test_what_was_forgotten_stays_so_though_its_segment_cannot_be_removed_yet(pr
     loop.end(20 * SECOND)
 
 
-def test_a_dead_worker_whose_segment_may_not_be_removed_is_counted_once_however_many_die_later(
+def test_a_dead_worker_with_an_irremovable_segment_counts_once_whatever_else_dies(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 1)
@@ -112,7 +112,7 @@ def test_a_dead_worker_whose_segment_may_not_be_removed_is_counted_once_however_
             each.segment.close()
 
 
-def test_a_worker_whose_segment_is_removed_while_somebody_reads_is_counted(prefix: str) -> None:
+def test_a_worker_whose_segment_is_removed_during_a_read_is_counted(prefix: str) -> None:
     segment(prefix, "ended", os.urandom(16), ended=1)
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
     loop.look(0)
@@ -128,7 +128,7 @@ def test_a_worker_whose_segment_is_removed_while_somebody_reads_is_counted(prefi
     loop.end(2 * SECOND)
 
 
-def test_a_worker_that_goes_on_in_another_segment_while_somebody_reads_is_counted_once(prefix: str) -> None:
+def test_a_worker_that_continues_elsewhere_during_a_read_counts_once(prefix: str) -> None:
     uuid = os.urandom(16)
     segment(prefix, "lost", uuid)
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
@@ -142,9 +142,7 @@ def test_a_worker_that_goes_on_in_another_segment_while_somebody_reads_is_counte
     loop.end(SECOND)
 
 
-def test_a_worker_that_a_daemon_removes_while_shared_memory_is_read_is_counted(
-    prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_removed_by_a_daemon_during_a_read_is_counted(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     segment(prefix, "ended", os.urandom(16), ended=1)
     loop = Collector(Memory(prefix), lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None)
     whole, readers = workers.survey, 0
@@ -163,7 +161,7 @@ def test_a_worker_that_a_daemon_removes_while_shared_memory_is_read_is_counted(
     loop.end(SECOND)
 
 
-def test_a_worker_that_was_taken_for_dead_and_goes_on_elsewhere_is_counted_once(prefix: str) -> None:
+def test_a_worker_taken_for_dead_that_continues_elsewhere_counts_once(prefix: str) -> None:
     uuid = os.urandom(16)
     segment(prefix, "lost", uuid, ended=1)
     loop = Collector(Memory(prefix), lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None)

@@ -96,7 +96,7 @@ def remembered(life: Life, prefix: str, uuid: bytes) -> None:
     life.restart()
 
 
-def test_the_segment_of_a_worker_that_is_remembered_is_removed_and_counts_nothing(life: Life, prefix: str) -> None:
+def test_the_segment_of_a_remembered_worker_is_removed_and_adds_nothing(life: Life, prefix: str) -> None:
     remembered(life, prefix, os.urandom(16))
     before = len(os.listdir("/proc/self/fd"))
     life.tick()
@@ -105,7 +105,7 @@ def test_the_segment_of_a_worker_that_is_remembered_is_removed_and_counts_nothin
     assert (life.memory.buried, len(os.listdir("/proc/self/fd"))) == ([], before)
 
 
-def test_the_segment_of_a_worker_that_is_remembered_is_told_if_it_cannot_be_removed(
+def test_an_irremovable_segment_of_a_remembered_worker_is_reported(
     life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = os.urandom(16)
@@ -125,7 +125,7 @@ def test_the_segment_of_a_worker_that_is_remembered_is_told_if_it_cannot_be_remo
     assert (life.shown(), life.loop.roster.attached) == (0, {}), "what is forgotten is not counted anew"
 
 
-def test_a_worker_whose_segment_cannot_be_removed_at_its_end_is_buried_at_once(
+def test_an_ended_worker_with_an_irremovable_segment_is_buried_at_once(
     life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     irremovable(prefix, monkeypatch)
@@ -139,7 +139,7 @@ def test_a_worker_whose_segment_cannot_be_removed_at_its_end_is_buried_at_once(
     assert life.shown() == 1
 
 
-def test_the_segment_of_a_worker_that_is_remembered_as_gone_is_drained_if_it_lives(
+def test_the_segment_of_a_worker_remembered_as_dead_is_drained_if_it_lives(
     life: Life, prefix: str, worker: Start
 ) -> None:
     uuid = os.urandom(16)
@@ -161,9 +161,7 @@ def test_the_segment_of_a_worker_that_is_remembered_as_gone_is_drained_if_it_liv
 
 
 @pytest.mark.parametrize("lanes", ["all", "one more"])
-def test_cursors_of_as_many_lanes_as_a_segment_has_are_gone_on_from_and_those_of_more_are_not(
-    life: Life, prefix: str, lanes: str
-) -> None:
+def test_saved_cursors_are_ignored_if_there_are_more_than_lanes(life: Life, prefix: str, lanes: str) -> None:
     uuid = os.urandom(16)
     segment(prefix, "dead", uuid)
     life.tick()
@@ -176,7 +174,7 @@ def test_cursors_of_as_many_lanes_as_a_segment_has_are_gone_on_from_and_those_of
     assert (life.loop.memory.known[uuid.hex()] is known) == (lanes == "all")
 
 
-def test_the_oldest_of_those_that_are_gone_are_added_up_where_they_take_too_much(
+def test_the_oldest_dead_workers_over_the_limit_are_merged(
     life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
@@ -195,7 +193,7 @@ def test_the_oldest_of_those_that_are_gone_are_added_up_where_they_take_too_much
     assert life.shown() == 3
 
 
-def test_who_goes_on_in_a_segment_that_is_given_up_is_drained_no_more_either(life: Life, prefix: str) -> None:
+def test_the_successor_of_a_given_up_segment_is_given_up_too(life: Life, prefix: str) -> None:
     uuids = [os.urandom(16) for _ in range(3)]
     segment(prefix, "0", uuids[0])
     life.tick()
@@ -210,7 +208,7 @@ def test_who_goes_on_in_a_segment_that_is_given_up_is_drained_no_more_either(lif
     assert life.loop.memory.known == {}
 
 
-def test_a_segment_is_given_up_that_was_renamed_more_often_than_it_may_be_open(
+def test_a_segment_renamed_more_often_than_it_may_be_open_is_given_up(
     life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segment(prefix, "0", os.urandom(16))
@@ -234,7 +232,7 @@ def test_a_segment_is_given_up_that_was_renamed_more_often_than_it_may_be_open(
     assert reason in [each.reason for each in life.loop.directory.refused().values()]
 
 
-def test_who_is_known_and_has_no_segment_any_more_is_told_to_be_missed(life: Life, prefix: str) -> None:
+def test_a_known_worker_without_a_segment_is_reported_as_missed(life: Life, prefix: str) -> None:
     segment(prefix, "0", os.urandom(16))
     life.tick()
     (known,) = life.loop.memory.known.values()
@@ -247,9 +245,7 @@ def test_who_is_known_and_has_no_segment_any_more_is_told_to_be_missed(life: Lif
     assert life.loop.memory.known == {}
 
 
-def test_who_went_on_in_another_segment_while_no_daemon_ran_is_not_missed_and_keeps_its_deferred_work(
-    life: Life, prefix: str
-) -> None:
+def test_a_worker_that_continued_elsewhere_without_a_daemon_keeps_its_deferred_work(life: Life, prefix: str) -> None:
     uuid = os.urandom(16)
     segment(prefix, "0", uuid)
     life.tick()
@@ -266,7 +262,7 @@ def test_who_went_on_in_another_segment_while_no_daemon_ran_is_not_missed_and_ke
     assert "worker_missed" not in [kind for kind, _ in life.logged]
 
 
-def test_who_is_known_is_not_missed_while_a_file_waits_that_may_be_its_own(
+def test_a_known_worker_is_not_missed_while_an_unread_file_may_be_its_own(
     life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segment(prefix, "0", os.urandom(16))
@@ -285,7 +281,7 @@ def test_who_is_known_is_not_missed_while_a_file_waits_that_may_be_its_own(
     assert life.loop.roster.attached.keys() == known.keys()
 
 
-def test_a_segment_that_another_daemon_drains_is_not_and_costs_no_descriptor(
+def test_a_segment_drained_by_another_daemon_is_left_and_leaks_no_descriptor(
     life: Life, prefix: str, worker: Start
 ) -> None:
     segment(prefix, "0", os.urandom(16))
@@ -302,9 +298,7 @@ def test_a_segment_that_another_daemon_drains_is_not_and_costs_no_descriptor(
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_worker_is_asked_what_is_wanted_of_it_until_the_daemon_ends_and_to_stay_for_good(
-    life: Life, prefix: str, stays: bool
-) -> None:
+def test_settings_end_with_the_daemon_and_the_attached_mark_stays(life: Life, prefix: str, stays: bool) -> None:
     segment(prefix, "0", os.urandom(16))
     life.loop.memory.wishes["s"] = Wish(spans=True)
     if not stays:
@@ -316,9 +310,7 @@ def test_a_worker_is_asked_what_is_wanted_of_it_until_the_daemon_ends_and_to_sta
         assert (asked.control()["flags"], bool(asked.control()["attached"])) == (0, stays)
 
 
-def test_a_worker_that_was_taken_for_dead_and_goes_on_is_told_and_keeps_its_name_and_deferred_work(
-    life: Life, prefix: str
-) -> None:
+def test_a_worker_taken_for_dead_that_continues_keeps_name_and_deferred_work(life: Life, prefix: str) -> None:
     uuid = os.urandom(16)
     segment(prefix, "0", uuid, ended=1)
     life.tick()
@@ -332,7 +324,7 @@ def test_a_worker_that_was_taken_for_dead_and_goes_on_is_told_and_keeps_its_name
     assert "worker_returned" in [kind for kind, _ in life.logged]
 
 
-def test_what_a_dead_worker_had_handed_to_devices_is_orphaned(life: Life, prefix: str) -> None:
+def test_device_work_of_a_dead_worker_is_orphaned(life: Life, prefix: str) -> None:
     segment(prefix, "0", os.urandom(16))
     life.tick()
     (known,) = life.loop.memory.known.values()

@@ -110,9 +110,7 @@ def filtered(daemon: Running, worker: str, site: int) -> None:
     daemon.once(f"/inspect/{worker}", so)
 
 
-def test_what_is_set_holds_in_workers_that_run_and_at_sites_that_come_until_the_daemon_ends(
-    worker: Start, prefix: str
-) -> None:
+def test_settings_reach_running_workers_and_new_sites_until_the_daemon_ends(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = Served(worker, 0)
         daemon.until("worker_found")
@@ -129,7 +127,7 @@ def test_what_is_set_holds_in_workers_that_run_and_at_sites_that_come_until_the_
         assert one.round() == at(MLP | NORM | ATTN)
 
 
-def test_what_is_set_holds_in_workers_that_come_whatever_they_are_configured_with(worker: Start, prefix: str) -> None:
+def test_settings_override_the_configuration_of_new_workers(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = Served(worker, 0)
         daemon.until("worker_found")
@@ -154,7 +152,7 @@ def test_what_is_set_holds_in_workers_that_come_whatever_they_are_configured_wit
         assert all(exact(each.reading()) for each in (one, two))
 
 
-def test_what_is_set_is_shown_of_each_worker_beside_what_it_was_started_with(worker: Start, prefix: str) -> None:
+def test_settings_are_shown_next_to_the_initial_configuration(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = Served(worker, 0, BRICKD_FINGERPRINTS="1/4")
         daemon.until("worker_found")
@@ -182,7 +180,7 @@ def test_what_is_set_is_shown_of_each_worker_beside_what_it_was_started_with(wor
         assert "  live, set " in brickd("workers", COLUMNS="200").stdout
 
 
-def test_coverage_says_what_is_left_out_and_how_to_have_it(worker: Start, prefix: str) -> None:
+def test_coverage_names_the_excluded_sites_and_how_to_include_them(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = Served(worker, 0)
         daemon.until("worker_found")
@@ -225,9 +223,7 @@ pause()
 """
 
 
-def test_coverage_says_of_which_steps_instrumented_models_are_recorded_while_nobody_says_another(
-    worker: Start, prefix: str
-) -> None:
+def test_coverage_shows_the_default_rate_of_instrumented_models(worker: Start, prefix: str) -> None:
     def line() -> str | None:
         screen = brickd("coverage").stdout.splitlines()
         return next((each for each in screen if each.startswith("fingerprints of one")), None)
@@ -254,7 +250,7 @@ def kept() -> Memory:
     return memory
 
 
-def test_what_a_killed_daemon_had_set_is_told_and_holds_for_its_successor(worker: Start, prefix: str) -> None:
+def test_settings_of_a_killed_daemon_are_reported_and_restored(worker: Start, prefix: str) -> None:
     one = Served(worker, 0)
     with running() as daemon:
         daemon.until("worker_found")
@@ -274,7 +270,7 @@ def test_what_a_killed_daemon_had_set_is_told_and_holds_for_its_successor(worker
         assert document("status")["problems"] == []
 
 
-def test_an_older_checkpoint_says_nothing_of_fingerprints() -> None:
+def test_an_older_checkpoint_has_no_fingerprint_settings() -> None:
     assert Wish.of([True, False]) == Wish(True, False, "default", ())
     assert Wish.of([True, False, "1/16", ["a", "b"]]) == Wish(True, False, "1/16", ("a", "b"))
 
@@ -289,7 +285,7 @@ def living(name: str, image: bytes) -> Iterator[int]:
         yield file.fileno()
 
 
-def test_workers_of_an_older_agent_are_told_not_to_obey(prefix: str) -> None:
+def test_workers_of_an_older_agent_are_reported_as_not_supporting_it(prefix: str) -> None:
     with living(f"{prefix}old", golden("1.3")) as file, running() as daemon:
         daemon.until("worker_found")
         before = os.pread(file, 4096, _reader.CONTROL)
@@ -307,7 +303,7 @@ RATE = "off, all, default, or 1/N for one step of N, of at most 1000000"
 
 
 @pytest.mark.parametrize("words", ["1/0", "2/3", "1/", "0.5", "1/1000001", "some", "", "1/1_6", "1/\u0661"])
-def test_a_rate_that_is_none_is_refused(daemon: Daemon, words: str) -> None:
+def test_an_invalid_rate_is_refused(daemon: Daemon, words: str) -> None:
     ended = brickd("set", "api", "--fingerprints", words)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert f"{words} is not {RATE}" in ended.stderr
@@ -316,7 +312,7 @@ def test_a_rate_that_is_none_is_refused(daemon: Daemon, words: str) -> None:
 
 
 @pytest.mark.parametrize("patterns", [[""], ["x" * 257], ["x"] * 65])
-def test_patterns_that_are_none_or_too_many_are_refused(daemon: Daemon, patterns: list[str]) -> None:
+def test_invalid_or_too_many_patterns_are_refused(daemon: Daemon, patterns: list[str]) -> None:
     ended = brickd("set", "api", *(word for each in patterns for word in ("--sites", each)))
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "up to 64 patterns of kernels' names, each of at most 256 characters" in " ".join(ended.stderr.split())
@@ -326,7 +322,7 @@ def test_patterns_that_are_none_or_too_many_are_refused(daemon: Daemon, patterns
 
 
 @given(st.integers(1, sampling.OF_MAX))
-def test_words_and_rates_mean_the_same(of: int) -> None:
+def test_a_rate_survives_formatting_and_parsing(of: int) -> None:
     rate = sampling.rate_of(f"1/{of}")
     assert rate == (_reader.RATE_ALL if of == 1 else 2**32 // of)
     assert sampling.rate_of(sampling.words_of(rate)) == rate
@@ -334,7 +330,7 @@ def test_words_and_rates_mean_the_same(of: int) -> None:
 
 
 @given(st.integers(2, _reader.RATE_ALL))
-def test_any_rate_has_words(rate: int) -> None:
+def test_any_rate_can_be_formatted(rate: int) -> None:
     assert sampling.words_of(rate)
 
 
@@ -342,7 +338,7 @@ NAMES = st.text("ab.*[]!?-\n", max_size=4)
 
 
 @given(st.lists(st.none() | NAMES, max_size=200), st.lists(NAMES, min_size=1, max_size=4))
-def test_a_site_is_left_out_where_no_pattern_matches_its_kernel(names: list[str | None], patterns: list[str]) -> None:
+def test_a_site_is_excluded_where_no_pattern_matches_its_kernel(names: list[str | None], patterns: list[str]) -> None:
     bits = sampling.left_out(names, patterns)
     for number, name in enumerate(names):
         wanted = name is None or any(fnmatchcase(name, pattern) for pattern in patterns)
@@ -356,7 +352,7 @@ BITS = st.sets(st.integers(0, _reader.SITES_MAX - 1), max_size=9).map(
 
 
 @given(BITS, BITS)
-def test_only_the_words_between_the_first_and_the_last_that_differ_are_written(before: int, after: int) -> None:
+def test_only_the_words_from_the_first_to_the_last_difference_are_written(before: int, after: int) -> None:
     page, wanted = (bytearray(bits.to_bytes(_reader.SITES_MAX // 8, "little")) for bits in (before, after))
     at, words = sampling.changed(before, after)
     if words:

@@ -165,7 +165,7 @@ def test_every_event_counts_once_whatever_dies(seeds: range, tmp_path: Path) -> 
         simulate(seed, tmp_path)
 
 
-def test_a_disk_that_is_full_is_tried_once_a_second_however_much_waits_for_it(tmp_path: Path) -> None:
+def test_saving_to_a_full_disk_is_retried_once_a_second(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", patch, random.Random(1))
         try:
@@ -203,7 +203,7 @@ def test_every_event_counts_once_in_thousands_of_orders(seeds: range, tmp_path: 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 500), marks=pytest.mark.nightly)], ids=str)
-def test_a_damaged_checkpoint_is_a_visible_break_and_nothing_counts_twice(seeds: range, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_a_visible_break_and_counts_nothing_twice(seeds: range, tmp_path: Path) -> None:
     worlds = [simulate(seed, tmp_path, damage=0.5) for seed in seeds]
     broken = [world for world in worlds if world.damaged]
     assert len(broken) * 12 > len(seeds)
@@ -460,14 +460,12 @@ def caught(folder: Path, damage: float) -> int | None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_mutant_is_caught(mutant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_mutant_is_caught(mutant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[mutant](monkeypatch)
     assert caught(tmp_path, 0.5 if "damaged" in mutant else 0.0) is not None
 
 
-def test_the_totals_of_those_that_went_long_ago_are_added_up_and_none_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_totals_of_long_dead_workers_are_merged_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 2)
     world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(7))
     try:
@@ -493,7 +491,7 @@ def test_the_totals_of_those_that_went_long_ago_are_added_up_and_none_is_lost(
         world.close()
 
 
-def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
+def test_an_exception_over_one_workers_events_affects_no_other_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(3))
@@ -526,7 +524,7 @@ def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
         world.close()
 
 
-def test_deferred_work_goes_along_with_a_segment_that_was_removed_while_no_daemon_ran(
+def test_deferred_work_survives_a_segment_that_was_removed_without_a_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(5))
@@ -552,7 +550,7 @@ def test_deferred_work_goes_along_with_a_segment_that_was_removed_while_no_daemo
         world.close()
 
 
-def test_many_that_died_together_count_once_though_the_daemon_dies_before_it_has_removed_them(
+def test_workers_that_died_together_count_once_after_a_crash_before_their_removal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 1)

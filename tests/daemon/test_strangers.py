@@ -55,7 +55,7 @@ def copy_of(name: str, **header: object) -> bytes:
     return seal(image)
 
 
-def test_a_strangers_segment_with_a_workers_uuid_takes_nothing_from_the_worker(worker: Start, prefix: str) -> None:
+def test_another_users_segment_with_a_workers_uuid_changes_nothing_for_it(worker: Start, prefix: str) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     victim = reading(prefix)
     file = theirs(SHM / f"{prefix}0", copy_of(victim.file, uid=STRANGER))
@@ -69,7 +69,7 @@ def test_a_strangers_segment_with_a_workers_uuid_takes_nothing_from_the_worker(w
 
 
 @pytest.mark.parametrize("by_daemon", [False, True])
-def test_a_strangers_segment_has_no_name_and_no_vote(worker: Start, prefix: str, by_daemon: bool) -> None:
+def test_another_users_segment_has_no_name_and_no_vote(worker: Start, prefix: str, by_daemon: bool) -> None:
     started(worker, SPANS, BRICKD_SERVICE="good", BRICKD_WORKER="0")
     theirs(SHM / f"{prefix}7", copy_of(reading(prefix).file, uid=STRANGER, uuid=os.urandom(16), index=7))
     with lived_in(SHM / f"{prefix}7"):
@@ -87,7 +87,7 @@ def test_a_strangers_segment_has_no_name_and_no_vote(worker: Start, prefix: str,
 
 
 @pytest.mark.parametrize("by_daemon", [False, True])
-def test_a_strangers_junk_changes_no_exit_code_and_no_word(worker: Start, prefix: str, by_daemon: bool) -> None:
+def test_another_users_junk_changes_no_exit_code_and_no_output(worker: Start, prefix: str, by_daemon: bool) -> None:
     started(worker)
 
     def messages() -> list[tuple[int, str]]:
@@ -109,7 +109,7 @@ def test_a_strangers_junk_changes_no_exit_code_and_no_word(worker: Start, prefix
         assert daemon.ask("/status")["problems"] == []
 
 
-def test_where_only_another_user_has_segments_every_verb_says_whose_and_how_to_ask(prefix: str) -> None:
+def test_with_only_another_users_segments_every_verb_names_the_user_and_the_command(prefix: str) -> None:
     for number in range(3):
         theirs(SHM / f"{prefix}{number}", with_header(uid=4321, uuid=os.urandom(16)), uid=4321)
     theirs(SHM / f"{prefix}junk", uid=1234)
@@ -130,7 +130,7 @@ def test_where_only_another_user_has_segments_every_verb_says_whose_and_how_to_a
     assert "#4321 has 3" in finding["seen"]
 
 
-def test_the_doctor_names_an_own_segment_that_a_group_may_read(worker: Start, prefix: str) -> None:
+def test_doctor_reports_an_own_segment_that_a_group_may_read(worker: Start, prefix: str) -> None:
     started(worker)
     file = SHM / reading(prefix).file
 
@@ -159,7 +159,7 @@ def test_files_of_other_users_are_counted_by_owner_and_never_opened(prefix: str)
 
 
 @pytest.mark.parametrize(("kind", "uid"), [("a file", STRANGER), ("a FIFO", STRANGER), ("a FIFO", 0)])
-def test_a_strangers_checkpoint_is_not_believed(prefix: str, kind: str, uid: int) -> None:
+def test_another_users_checkpoint_is_ignored(prefix: str, kind: str, uid: int) -> None:
     memory = Memory(prefix)
     memory.removed.add("theirs", False, 3, WorkerCounts(spans=1_000))
     path = runtime().checkpoint
@@ -177,7 +177,7 @@ def test_a_strangers_checkpoint_is_not_believed(prefix: str, kind: str, uid: int
         assert daemon.ask("/status")["ledger"]["spans"]["removed"] == 0
 
 
-def test_an_own_file_with_the_inode_number_that_a_strangers_had_is_ours(prefix: str) -> None:
+def test_an_own_file_with_a_reused_inode_number_is_accepted(prefix: str) -> None:
     file = theirs(SHM / f"{prefix}0")
     known = listing(prefix).others
     # As if /dev/shm were not a tmpfs: other file systems give the number of a removed file to the next one.
@@ -186,7 +186,7 @@ def test_an_own_file_with_the_inode_number_that_a_strangers_had_is_ours(prefix: 
     assert listing(prefix, known).own == [file.name]
 
 
-def test_whose_a_file_is_the_effective_user_decides(prefix: str) -> None:
+def test_ownership_of_a_file_is_judged_by_the_effective_user(prefix: str) -> None:
     (SHM / f"{prefix}0").write_bytes(b"")
     os.seteuid(STRANGER)
     try:
@@ -209,7 +209,7 @@ pause()
 
 
 @pytest.mark.ci
-def test_every_file_and_socket_is_its_users_alone_whatever_the_umask(worker: Start, prefix: str) -> None:
+def test_every_file_and_socket_is_private_to_its_user_under_any_umask(worker: Start, prefix: str) -> None:
     without_umask = ("sh", "-c", 'umask 0; exec "$@"', "sh")
     worker(KEYED, before=without_umask, BRICKD_SERVICE="api").paused()
     places = runtime()
@@ -233,7 +233,7 @@ def test_root_reads_no_segment_of_another_user_though_it_could(prefix: str) -> N
     assert (ended.returncode, "#4321 has 1 segment" in ended.stderr) == (4, True)
 
 
-def test_a_segment_in_another_users_name_is_refused(prefix: str) -> None:
+def test_a_segment_named_for_another_user_is_refused(prefix: str) -> None:
     (SHM / f"{prefix}0").write_bytes(with_header(uid=4321))
     with pytest.raises(SegmentRefused, match="says that user 4321 made it, but user 0 owns it"):
         open_segment(f"{prefix}0")

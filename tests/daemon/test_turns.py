@@ -47,7 +47,7 @@ def fill(r: Rings) -> None:
     r.add(0, "span", spans(*({"sequence": head + n + 1} for n in range(64))))
 
 
-def test_all_are_drained_where_a_tick_has_room_for_all() -> None:
+def test_all_segments_are_drained_if_a_tick_has_time() -> None:
     with segments(4) as (made, attached):
         order = DrainTurns(attached)
         write_event(made)
@@ -63,7 +63,7 @@ def quiet_bytes(order: DrainTurns) -> int:
 
 
 @pytest.mark.parametrize("costly", [0, 1, 2, 3])
-def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
+def test_cheap_segments_are_drained_in_every_tick_and_costly_ones_in_turns(
     monkeypatch: pytest.MonkeyPatch, costly: int
 ) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
@@ -91,7 +91,7 @@ def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
         assert seen == [str(costly), "4", "5"] * 2, "none waits for ever"
 
 
-def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cheapest_segments_up_to_half_of_a_tick_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = DrainTurns(attached)
@@ -119,7 +119,7 @@ def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch:
         assert order.order[-1] is attached[1], "the other one is cheap again"
 
 
-def test_those_that_are_drained_in_every_tick_take_half_of_it_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_drained_in_every_tick_take_at_most_half_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = DrainTurns(attached)
@@ -133,7 +133,7 @@ def test_those_that_are_drained_in_every_tick_take_half_of_it_and_no_more(monkey
         assert ticked(order) == ["0", "1", "2"], "the third was not reached, and is not drained before those"
 
 
-def test_a_tick_stops_after_a_piece_where_there_is_no_time_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_stops_after_a_piece_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = DrainTurns(attached)

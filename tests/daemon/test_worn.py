@@ -69,7 +69,7 @@ def repeated(*outputs: int, position: Sequence[int] = (), flags: int = STEP) -> 
     ]
 
 
-def test_repeats_of_which_the_first_have_left_are_paired_with_nothing_that_is_as_often_here_by_chance() -> None:
+def test_repeats_with_evicted_first_ones_are_not_paired_by_equal_counts() -> None:
     for found in worn(repeated(1, 2, 3, 4), repeated(1, 2, 3)):
         assert (found.diverged, found.not_comparable) == (0, {"repeats": 1})
     for found in worn(repeated(1, 2, flags=STEP | _reader.CHECKED_POSITION), repeated(1)):
@@ -77,7 +77,7 @@ def test_repeats_of_which_the_first_have_left_are_paired_with_nothing_that_is_as
     assert {found.verdict for found in worn(repeated(1, 1, 1, 1), repeated(1, 1, 1))} == {"identical"}
 
 
-def test_repeats_of_workers_that_came_after_what_has_left_are_paired_in_their_order() -> None:
+def test_repeats_of_workers_that_started_after_an_eviction_are_paired_in_order() -> None:
     numerics = Numerics(1)
     full(numerics)
     for uuid, reported in (("a", repeated(1, 2, 3)), ("b", repeated(1, 7, 3))):
@@ -86,12 +86,12 @@ def test_repeats_of_workers_that_came_after_what_has_left_are_paired_in_their_or
         assert (each.compared, each.diverged, each.not_comparable) == (3, 1, {})
 
 
-def test_a_position_that_was_counted_is_the_same_one_whatever_has_left_before_it() -> None:
+def test_recorded_positions_match_after_evictions() -> None:
     for found in worn(repeated(1, 2, 3, 4, position=range(4)), repeated(1, 2, 7, position=range(3))):
         assert (found.compared, found.diverged) == (2, 1)
 
 
-def test_a_step_that_began_when_the_worker_was_known_already_is_worn_by_nothing() -> None:
+def test_a_step_after_the_workers_first_look_is_unaffected_by_evictions() -> None:
     before = replace(repeated(1)[0], step=0)
     later = [replace(each, ticks=each.ticks + 9) for each in repeated(1, 2, 3)]
     sides = [before, before, *later], [before, *later[:2], replace(later[2], output=off(7, 0.7))]
