@@ -66,7 +66,7 @@ HANG = HangQuery(watch=0.01, longer=0.0)
         ("inspect/api/1?records=0", InspectQuery("api/1", 0), inspect.answer),
     ],
 )
-def test_a_view_is_the_same_over_the_socket(
+def test_a_view_is_the_same_document_over_the_socket(
     worker: Start, socket_path: Path, target: str, question: Any, view: Callable[[World, Any], Answer]
 ) -> None:
     for number, service in enumerate(("api", "api", "batch")):
@@ -77,7 +77,7 @@ def test_a_view_is_the_same_over_the_socket(
     assert still(asked.document) == still(view(SharedMemory(), question).document)
 
 
-def test_where_nobody_is_nobody_is_looked_at_a_second_time(socket_path: Path) -> None:
+def test_hang_does_not_wait_for_a_second_look_without_workers(socket_path: Path) -> None:
     """The second look would come an hour later."""
     assert ask(socket_path, "/v1/hang?watch=3600&longer=0").status == 200
 
@@ -91,7 +91,7 @@ def test_a_segment_can_be_inspected_by_its_file(worker: Start, socket_path: Path
     assert ask(socket_path, "/v1/inspect?name=a%20b/0").document["segment"] == reading.file
 
 
-def test_an_error_says_what_it_is(worker: Start, socket_path: Path, prefix: str) -> None:
+def test_an_error_names_its_kind(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     started(worker, STILL, BRICKD_SERVICE="api")
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
@@ -136,7 +136,7 @@ def test_an_error_says_what_it_is(worker: Start, socket_path: Path, prefix: str)
         (request("/v1/status", None, "Content-Length: x"), 400, "no HTTP request"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_with_what_is_wanted(
+def test_an_invalid_parameter_is_refused_with_what_is_expected(
     socket_path: Path, asked: bytes, status: int, text: str
 ) -> None:
     with connected(socket_path) as client:
@@ -164,7 +164,7 @@ def test_hostile_names_stay_strings_in_json(worker: Start, socket_path: Path, pr
     assert sorted(brick["name"] for brick in bricks) == sorted(names)
 
 
-def test_what_is_said_beside_a_document_comes_with_it(
+def test_a_document_comes_with_its_notes(
     worker: Start, socket_path: Path, prefix: str, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started(worker, STILL)
@@ -175,7 +175,7 @@ def test_what_is_said_beside_a_document_comes_with_it(
     assert ask(socket_path, "/v1/status").document["words"] == []
 
 
-def test_the_index_says_who_answers_what(socket_path: Path, daemon: Daemon, prefix: str) -> None:
+def test_the_index_lists_every_endpoint_with_its_parameters(socket_path: Path, daemon: Daemon, prefix: str) -> None:
     index = ask(socket_path, "/v1").document
     assert (index["pid"], index["prefix"], index["checkpoint_problem"]) == (daemon.daemon().pid, prefix, None)
     listed = {(each["method"], each["path"]): each["parameters"] for each in index["endpoints"]}
@@ -188,7 +188,7 @@ def test_the_index_says_who_answers_what(socket_path: Path, daemon: Daemon, pref
     assert ("POST", "/v1/set") in listed
 
 
-def test_whoever_means_other_segments_is_not_told_of_ours(worker: Start, socket_path: Path, daemon: Daemon) -> None:
+def test_a_client_with_another_prefix_is_refused(worker: Start, socket_path: Path, daemon: Daemon) -> None:
     started(worker, STILL)
     asked = ask(socket_path, "/v1/status", None, "brickd-prefix: another-")
     assert (asked.status, asked.document["error"]["kind"]) == (421, "other_prefix")
@@ -196,7 +196,7 @@ def test_whoever_means_other_segments_is_not_told_of_ours(worker: Start, socket_
     assert same.status == 200
 
 
-def test_a_checkpoint_that_fails_is_a_problem(worker: Start, socket_path: Path, daemon: Daemon) -> None:
+def test_a_failing_checkpoint_is_reported_as_a_problem(worker: Start, socket_path: Path, daemon: Daemon) -> None:
     started(worker, STILL)
     daemon.checkpoint_problem = "No space left on device"
     reported = ask(socket_path, "/v1/status").document
@@ -206,7 +206,7 @@ def test_a_checkpoint_that_fails_is_a_problem(worker: Start, socket_path: Path, 
     ]
 
 
-def test_orders_reach_the_workers_of_a_service(worker: Start, socket_path: Path, prefix: str) -> None:
+def test_settings_reach_the_workers_of_a_service(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     started(worker, STILL, BRICKD_SERVICE="batch")
     done = ask(socket_path, "/v1/set", b"service=api&spans=on&recording=off")
@@ -219,20 +219,20 @@ def test_orders_reach_the_workers_of_a_service(worker: Start, socket_path: Path,
     assert ask(socket_path, "/v1/set", b"service=api").document == done.document, "who asks for nothing sets nothing"
 
 
-def test_the_totals_of_the_dead_can_be_forgotten(worker: Start, socket_path: Path) -> None:
+def test_the_totals_of_dead_workers_can_be_forgotten(worker: Start, socket_path: Path) -> None:
     started(worker, STILL).kill()
     assert ask(socket_path, "/v1/forget", b"").document["forgotten"] == 1
     assert ask(socket_path, "/v1/workers").document["workers"] == []
 
 
-def test_events_are_told_from_where_on_they_are_wanted(socket_path: Path, daemon: Daemon) -> None:
+def test_events_are_returned_from_the_requested_number_on(socket_path: Path, daemon: Daemon) -> None:
     for number in range(1, 4):
         daemon.events.add("tried", f"the {number}th", worker="api/0")
     page = ask(socket_path, "/v1/events?since=1").document
     assert ([event["number"] for event in page["events"]], page["missed"], page["newest"]) == ([2, 3], 0, 3)
 
 
-def test_a_stream_tells_what_was_and_what_comes(socket_path: Path, daemon: Daemon) -> None:
+def test_a_stream_sends_past_and_new_events(socket_path: Path, daemon: Daemon) -> None:
     daemon.events.add("old", "")
     with following(socket_path, "/v1/events/stream") as stream:
         assert next(stream) == ("event", daemon.events.since(0).events[0].document())
@@ -242,7 +242,7 @@ def test_a_stream_tells_what_was_and_what_comes(socket_path: Path, daemon: Daemo
         assert next(stream) == ("event", new.document())
 
 
-def test_a_status_stream_tells_the_status_again_and_again(worker: Start, socket_path: Path, daemon: Daemon) -> None:
+def test_a_status_stream_sends_the_status_repeatedly(worker: Start, socket_path: Path, daemon: Daemon) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     with following(socket_path, "/v1/status/stream?seconds=0.1&name=api") as stream:
         result = [document for name, document in itertools.islice(stream, 4) if name == "status"]
@@ -253,7 +253,7 @@ def test_a_status_stream_tells_the_status_again_and_again(worker: Start, socket_
     assert ask(socket_path, "/v1/status/stream?seconds=0").status == 400
 
 
-def test_a_status_stream_ends_with_the_error_where_nothing_of_that_name_is_left(
+def test_a_status_stream_ends_with_an_error_when_its_worker_is_gone(
     worker: Start, socket_path: Path, prefix: str
 ) -> None:
     started(worker, STILL, BRICKD_SERVICE="api").kill()
@@ -265,7 +265,7 @@ def test_a_status_stream_ends_with_the_error_where_nothing_of_that_name_is_left(
         list(reported)
 
 
-def test_an_event_that_comes_when_the_loop_of_a_stream_is_closed_wakes_nobody() -> None:
+def test_an_event_after_the_loop_of_a_stream_closed_is_still_logged() -> None:
     log, loop = Log(), asyncio.new_event_loop()
     log.add("old", "")
     parts = event_stream.events(event_stream.Reader(), log, 0)
@@ -274,7 +274,9 @@ def test_an_event_that_comes_when_the_loop_of_a_stream_is_closed_wakes_nobody() 
     assert log.add("new", "").number == 2
 
 
-def test_a_daemon_that_is_told_to_end_answers_that_and_ends_its_streams(socket_path: Path, daemon: Daemon) -> None:
+def test_a_daemon_that_is_stopped_by_a_request_answers_it_and_ends_its_streams(
+    socket_path: Path, daemon: Daemon
+) -> None:
     with connected(socket_path) as follower:
         follower.sendall(request("/v1/events/stream"))
         follower.recv(1)
@@ -283,7 +285,7 @@ def test_a_daemon_that_is_told_to_end_answers_that_and_ends_its_streams(socket_p
     assert not socket_path.exists()
 
 
-def test_what_is_being_answered_when_the_daemon_ends_is_answered(
+def test_a_request_in_progress_when_the_daemon_ends_is_answered(
     worker: Start, socket_path: Path, daemon: Daemon
 ) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
@@ -293,7 +295,7 @@ def test_what_is_being_answered_when_the_daemon_ends_is_answered(
         assert [each["service"] for each in answer(rest(client)).document["services"]] == ["api"]
 
 
-def test_a_defect_is_told_as_one_and_ends_nothing(
+def test_a_defect_is_answered_as_an_error_and_the_daemon_continues(
     socket_path: Path, daemon: Daemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def survey() -> Any:

@@ -33,7 +33,7 @@ def path(prefix: str, tmp_path: Path) -> Path:
 # ---- requests
 
 
-def test_a_head_of_as_many_bytes_as_may_be_is_answered_and_one_of_a_byte_more_is_not(path: Path) -> None:
+def test_a_head_of_the_maximum_size_is_answered_and_a_larger_one_refused(path: Path) -> None:
     """The bytes of the path, the query, and the headers' names and values."""
     spelled = len("/v1/statusname=api") + len("hostbrickd") + len("x")
     with serving(path, Limits(head_bytes=300)):
@@ -44,7 +44,7 @@ def test_a_head_of_as_many_bytes_as_may_be_is_answered_and_one_of_a_byte_more_is
             )  # fmt: skip
 
 
-def test_a_body_of_as_many_bytes_as_may_be_is_read_and_one_of_a_byte_more_is_not(path: Path) -> None:
+def test_a_body_of_the_maximum_size_is_read_and_a_larger_one_refused(path: Path) -> None:
     with serving(path, Limits(body_bytes=100)):
         kinds = [ask(path, "/v1/set", size * b"x").document["error"]["kind"] for size in (100, 101)]
     assert kinds == ["wrong_question", "too_large"]
@@ -53,7 +53,7 @@ def test_a_body_of_as_many_bytes_as_may_be_is_read_and_one_of_a_byte_more_is_not
 # ---- clients
 
 
-def test_as_many_clients_as_may_be_stay_and_for_one_more_the_oldest_goes(path: Path) -> None:
+def test_one_client_above_the_limit_closes_the_oldest(path: Path) -> None:
     with serving(path, Limits(connections=4, arrive_seconds=PATIENT)), ExitStack() as clients:
         silent = [clients.enter_context(connected(path)) for _ in range(3)]
         assert ask(path, "/v1").status == 200  # the fourth, accepted after them
@@ -66,12 +66,12 @@ def test_as_many_clients_as_may_be_stay_and_for_one_more_the_oldest_goes(path: P
 @pytest.mark.parametrize(
     ("clients", "connections", "most"), [(8, 8, 4), (31, 31, 15), (32, 32, 16), (100, 100, 16), (101, 100, 16)]
 )
-def test_streams_take_half_of_the_places_and_sixteen_at_the_most(clients: int, connections: int, most: int) -> None:
+def test_streams_take_half_of_the_connections_and_at_most_sixteen(clients: int, connections: int, most: int) -> None:
     limits = Limits.of(clients)
     assert (limits.connections, limits.streams) == (connections, most)
 
 
-def test_who_only_reads_has_half_of_the_streams_whoever_has_the_others() -> None:
+def test_clients_with_the_read_role_have_at_most_half_of_the_streams() -> None:
     for most, readers in ((4, 2), (5, 2), (1, 0)):
         open_ = event_stream.Streams(most)
         for _ in range(readers):
@@ -84,7 +84,7 @@ def test_who_only_reads_has_half_of_the_streams_whoever_has_the_others() -> None
             open_.enter(event_stream.Reader(), Role.CONTROL)
 
 
-def test_a_stream_that_begins_when_all_are_ended_ends() -> None:
+def test_a_stream_that_starts_after_all_were_ended_ends_at_once() -> None:
     open_, before, after, left = (
         event_stream.Streams(4),
         event_stream.Reader(),
@@ -119,7 +119,7 @@ def sent(sending: Callable[[Callable[[Any], Coroutine[Any, Any, None]]], Corouti
     ("size", "pieces"), [(0, [0]), (1, [1]), (PIECE, [PIECE]), (PIECE + 1, [PIECE, 1]), (2 * PIECE, [PIECE, PIECE])]
 )
 @pytest.mark.parametrize("more", [False, True])
-def test_a_body_goes_in_pieces_and_the_last_one_says_so(size: int, pieces: list[int], *, more: bool) -> None:
+def test_a_body_is_sent_in_chunks_and_the_last_one_is_marked(size: int, pieces: list[int], *, more: bool) -> None:
     body = os.urandom(size)
     messages = sent(lambda send: in_pieces(send, body, more=more))
     assert [len(each["body"]) for each in messages] == pieces
@@ -127,7 +127,7 @@ def test_a_body_goes_in_pieces_and_the_last_one_says_so(size: int, pieces: list[
     assert [each["more_body"] for each in messages] == [True] * (len(pieces) - 1) + [more]
 
 
-def test_a_reply_is_json_that_nobody_keeps_and_ends_its_connection() -> None:
+def test_a_reply_is_uncacheable_json_and_closes_its_connection() -> None:
     first, last = sent(lambda send: Reply(b"{}\n")({}, None, send))  # type: ignore[arg-type]
     assert (first["status"], dict(first["headers"])) == (
         200,
@@ -152,7 +152,7 @@ def test_a_reply_is_json_that_nobody_keeps_and_ends_its_connection() -> None:
         (BrickdError("no"), 400),
     ],
 )
-def test_each_error_has_its_status(error: BrickdError, status: int) -> None:
+def test_each_error_has_its_status_code(error: BrickdError, status: int) -> None:
     assert failure(error).status_code == status
 
 
@@ -166,7 +166,7 @@ def test_each_error_has_its_status(error: BrickdError, status: int) -> None:
     ],
 )
 @pytest.mark.parametrize("grown", [0, 7])
-def test_a_file_goes_in_pieces_and_is_as_long_as_it_was(
+def test_a_file_is_sent_in_chunks_with_its_original_length(
     tmp_path: Path, size: int, pieces: list[int], grown: int
 ) -> None:
     first, *rest_ = whole(tmp_path, size, size + grown)
@@ -175,7 +175,7 @@ def test_a_file_goes_in_pieces_and_is_as_long_as_it_was(
     assert [each["more_body"] for each in rest_] == [True] * (len(pieces) - 1) + [False] * bool(pieces)
 
 
-def test_a_file_that_becomes_shorter_is_not_said_to_be_whole(tmp_path: Path) -> None:
+def test_a_file_that_shrinks_while_sent_is_not_reported_as_complete(tmp_path: Path) -> None:
     messages = whole(tmp_path, FILE_PIECE + 9, FILE_PIECE)
     assert [(len(each["body"]), each["more_body"]) for each in messages[1:]] == [(FILE_PIECE, True)]
 
@@ -204,9 +204,7 @@ def whole(folder: Path, size: int, then: int) -> list[Any]:
     ("takes", "missed"),
     [(0.0, []), (1.0, []), (2.0, []), (2.5, [1]), (3.5, [1]), (4.0, [2]), (7.0, [3])],
 )
-def test_a_document_that_takes_longer_than_its_turn_says_how_many_turns_it_missed(
-    takes: float, missed: list[int]
-) -> None:
+def test_a_late_status_of_a_stream_counts_the_missed_ones(takes: float, missed: list[int]) -> None:
     """Every two seconds, by a clock that the document moves; the schedule does not shift."""
 
     async def received() -> list[bytes]:
@@ -236,7 +234,7 @@ async def first(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[byte
 
 
 @pytest.mark.parametrize(("seconds", "status"), [("0.1", 200), ("0.09", 400), ("3600", 200), ("3600.1", 400)])
-def test_a_status_may_be_told_ten_times_a_second_and_once_an_hour(path: Path, seconds: str, status: int) -> None:
+def test_a_status_interval_is_a_tenth_of_a_second_to_an_hour(path: Path, seconds: str, status: int) -> None:
     with serving(path), connected(path) as client:
         client.sendall(request(f"/v1/status/stream?seconds={seconds}"))
         assert int(client.recv(12)[9:]) == status
@@ -245,7 +243,7 @@ def test_a_status_may_be_told_ten_times_a_second_and_once_an_hour(path: Path, se
 # ---- one request
 
 
-def test_whoever_sends_on_after_its_refusal_is_told_once(path: Path) -> None:
+def test_a_client_that_continues_after_its_refusal_gets_one_reply(path: Path) -> None:
     with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
         client.sendall(b"nonsense\r\n\r\nmore\r\n\r\n")
         client.sendall(request("/v1"))

@@ -46,7 +46,7 @@ def large(daemon: Daemon) -> int:
     return 100 * 50_000
 
 
-def test_fifty_silent_clients_do_not_keep_the_next_from_being_answered(path: Path) -> None:
+def test_fifty_silent_clients_do_not_delay_the_next_one(path: Path) -> None:
     limits = Limits(connections=10, backlog=4, arrive_seconds=PATIENT)
     with serving(path, limits), ExitStack() as clients:
         silent = []
@@ -58,7 +58,7 @@ def test_fifty_silent_clients_do_not_keep_the_next_from_being_answered(path: Pat
         assert not any(closed(client, 0) for client in silent[41:]), "those who were silent the longest go first"
 
 
-def test_clients_who_spoke_are_not_taken_for_silent_ones(path: Path) -> None:
+def test_clients_that_sent_a_request_do_not_count_as_silent(path: Path) -> None:
     with serving(path, Limits(arrive_seconds=PATIENT)), ExitStack() as clients:
         for _ in range(90):
             clients.enter_context(connected(path))
@@ -69,7 +69,7 @@ def test_clients_who_spoke_are_not_taken_for_silent_ones(path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_fifty_clients_who_read_nothing_do_not_keep_the_next_from_being_answered(path: Path) -> None:
+def test_fifty_clients_that_do_not_read_do_not_delay_the_next_one(path: Path) -> None:
     limits = Limits(connections=10, backlog=4, streams=100, take_seconds=PATIENT)
     with serving(path, limits) as daemon, ExitStack() as clients:
         large(daemon)
@@ -83,7 +83,7 @@ def test_fifty_clients_who_read_nothing_do_not_keep_the_next_from_being_answered
 
 
 @pytest.mark.parametrize("target", ["/v1/events", "/v1/events/stream"])
-def test_a_client_who_reads_nothing_is_dropped_and_what_waits_for_it_is_bounded(path: Path, target: str) -> None:
+def test_a_client_that_does_not_read_is_dropped_and_its_buffer_is_bounded(path: Path, target: str) -> None:
     with serving(path, Limits(take_seconds=0.2)) as daemon, connected(path) as client:
         whole = large(daemon)
         client.sendall(request(target))
@@ -97,7 +97,7 @@ def test_a_client_who_reads_nothing_is_dropped_and_what_waits_for_it_is_bounded(
 
 
 @pytest.mark.slow
-def test_a_client_who_reads_slowly_and_then_catches_up_is_waited_for_anew(path: Path) -> None:
+def test_a_slow_client_that_catches_up_gets_a_new_time_limit(path: Path) -> None:
     with serving(path, Limits(take_seconds=0.5)) as daemon:
         large(daemon)
         with following(path, "/v1/events/stream") as stream:
@@ -109,7 +109,7 @@ def test_a_client_who_reads_slowly_and_then_catches_up_is_waited_for_anew(path: 
             assert next(stream)[1]["kind"] == "small"
 
 
-def test_a_reader_of_a_stream_who_is_slow_is_told_what_it_missed(path: Path) -> None:
+def test_a_slow_reader_of_a_stream_is_told_how_many_events_it_missed(path: Path) -> None:
     with serving(path) as daemon:
         daemon.events.add("first", "")
         with following(path, "/v1/events/stream") as stream:
@@ -129,7 +129,7 @@ def test_a_reader_of_a_stream_who_is_slow_is_told_what_it_missed(path: Path) -> 
 
 
 @pytest.mark.parametrize("beginning", [b"", INDEX[:10], request("/v1/set", b"x" * 9)[:-1]])
-def test_a_request_that_does_not_arrive_in_time_is_not_waited_for(
+def test_a_request_that_does_not_arrive_in_time_is_refused(
     path: Path, beginning: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
@@ -139,7 +139,7 @@ def test_a_request_that_does_not_arrive_in_time_is_not_waited_for(
 
 
 @pytest.mark.parametrize("beginning", [b"", INDEX[:10]])
-def test_a_daemon_that_ends_waits_for_no_request_that_is_not_whole(path: Path, beginning: bytes) -> None:
+def test_a_daemon_that_ends_does_not_wait_for_incomplete_requests(path: Path, beginning: bytes) -> None:
     with serving(path, Limits(arrive_seconds=PATIENT, farewell_seconds=3600)) as daemon, connected(path) as client:
         client.sendall(beginning)
         assert ask(path, "/v1").status == 200  # accepted after it
@@ -147,13 +147,13 @@ def test_a_daemon_that_ends_waits_for_no_request_that_is_not_whole(path: Path, b
         assert closed(client, 10_000)
 
 
-def test_an_answer_may_take_longer_than_its_request(worker: Start, path: Path) -> None:
+def test_an_answer_may_take_longer_than_the_time_limit_of_its_request(worker: Start, path: Path) -> None:
     started(worker)
     with serving(path, Limits(arrive_seconds=0.1)):
         assert ask(path, "/v1/hang?watch=0.3").status == 200
 
 
-def test_a_request_that_comes_byte_by_byte_is_waited_for_no_longer(path: Path) -> None:
+def test_a_request_that_arrives_byte_by_byte_has_the_same_time_limit(path: Path) -> None:
     with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
         with suppress(BrokenPipeError):  # closed between a check and the next byte
             for byte in request("/v1", None, f"x: {9_000 * 'y'}"):
@@ -171,7 +171,7 @@ def test_a_second_request_on_a_connection_is_not_answered(path: Path) -> None:
         assert answer(reported).headers["connection"] == "close"
 
 
-def test_there_are_only_so_many_streams(path: Path) -> None:
+def test_a_stream_above_the_limit_is_refused(path: Path) -> None:
     with serving(path, Limits(streams=2)) as daemon, ExitStack() as streams:
         daemon.events.add("tried", "")
         for _ in range(2):
@@ -189,7 +189,7 @@ def answered(path: Path, target: str) -> int:
         return int(client.recv(12)[9:])
 
 
-def test_clients_leave_nothing_open(path: Path) -> None:
+def test_clients_leave_no_descriptor_behind(path: Path) -> None:
     with serving(path, Limits(connections=10, backlog=4, arrive_seconds=PATIENT)) as daemon:
         daemon.events.add("tried", "")
         ask(path, "/v1")
@@ -221,7 +221,7 @@ pause()
 
 
 @pytest.mark.slow
-def test_fifty_slow_clients_do_not_keep_the_daemon_from_draining(worker: Start) -> None:
+def test_fifty_slow_clients_do_not_delay_draining(worker: Start) -> None:
     process = started(worker, PACED, BRICKD_SERVICE="api")
     with running() as daemon, ExitStack() as clients:
         daemon.ask("/set", b"service=api&spans=on")
@@ -266,12 +266,12 @@ def stranger(path: Path, *identity: str, asks: str = "GET /v1/status") -> subpro
     return subprocess.run(command, capture_output=True, check=False)
 
 
-def test_the_mode_of_the_socket_keeps_another_user_out(open_folder: Path) -> None:
+def test_the_mode_of_the_socket_blocks_another_user(open_folder: Path) -> None:
     with serving(open_folder / "socket"):
         assert stranger(open_folder / "socket", "--regid=65534", "--clear-groups").stderr == b"kept out\n"
 
 
-def test_another_user_is_refused_even_where_the_mode_lets_it_in(open_folder: Path) -> None:
+def test_another_user_is_refused_even_if_the_mode_permits_it(open_folder: Path) -> None:
     with serving(open_folder / "socket", group=4321):
         (open_folder / "socket").chmod(0o666)
         refused = answer(stranger(open_folder / "socket", "--regid=65534", "--groups=7").stdout)
@@ -302,7 +302,7 @@ def test_the_index_says_which_role_each_path_needs(open_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CONTROL))
-def test_a_member_of_the_group_controls_nothing(open_folder: Path, path: str) -> None:
+def test_a_member_of_the_group_cannot_change_settings(open_folder: Path, path: str) -> None:
     with serving(open_folder / "socket", group=4321):
         refused = answer(stranger(open_folder / "socket", *MEMBER, asks=path).stdout)
         assert (refused.status, refused.document["error"]["kind"]) == (403, "not_permitted")
@@ -342,7 +342,7 @@ def held_by_a_member(path: Path, count: int, target: str = "") -> Iterator[list[
         process.communicate()
 
 
-def test_members_of_the_group_leave_half_of_the_streams_to_those_who_control(open_folder: Path) -> None:
+def test_group_members_leave_half_of_the_streams_to_the_control_role(open_folder: Path) -> None:
     path = open_folder / "socket"
     with (
         serving(path, Limits(streams=4), group=4321) as daemon,
@@ -355,7 +355,7 @@ def test_members_of_the_group_leave_half_of_the_streams_to_those_who_control(ope
             next(streams.enter_context(following(path, "/v1/events/stream")))
 
 
-def test_members_of_the_group_take_no_place_of_those_who_control(open_folder: Path) -> None:
+def test_group_members_never_close_a_control_connection(open_folder: Path) -> None:
     path = open_folder / "socket"
     with serving(path, Limits(connections=10, arrive_seconds=PATIENT), group=4321), connected(path) as client:
         client.sendall(INDEX[:20])
@@ -365,7 +365,7 @@ def test_members_of_the_group_take_no_place_of_those_who_control(open_folder: Pa
 
 
 @pytest.mark.parametrize(("held", "stay"), [(5, 5), (6, 5)])
-def test_members_of_the_group_have_half_of_the_places(open_folder: Path, held: int, stay: int) -> None:
+def test_group_members_have_half_of_the_connections(open_folder: Path, held: int, stay: int) -> None:
     path = open_folder / "socket"
     limits = Limits(connections=11, arrive_seconds=PATIENT)
     with serving(path, limits, group=4321) as daemon, held_by_a_member(path, held):
@@ -373,7 +373,7 @@ def test_members_of_the_group_have_half_of_the_places(open_folder: Path, held: i
         assert len(daemon.server._room._taken) == stay
 
 
-def test_what_the_kernel_says_of_a_peer() -> None:
+def test_the_role_of_a_peer_comes_from_its_kernel_credentials() -> None:
     one, other = socket.socketpair()
     with one, other:
         found = peer(one)

@@ -40,7 +40,7 @@ PLACE = Path("/the/socket")
         ("inspect batch/0 -n 3", 0),
     ],
 )
-def test_a_verb_says_the_same_with_a_daemon_as_without(worker: Start, daemon: Daemon, line: str, code: int) -> None:
+def test_a_verb_prints_the_same_with_and_without_a_daemon(worker: Start, daemon: Daemon, line: str, code: int) -> None:
     for brick in ("all_reduce", "all_reduce", "moe_gemm"):
         started(worker, STUCK.format(brick), BRICKD_SERVICE="api")
     started(worker, SPANS, BRICKD_SERVICE="batch")
@@ -57,7 +57,7 @@ def shape(screen: str) -> list[list[str]]:
     return [[word for word in line.split() if word.isalpha() and len(word) > 2] for line in screen.splitlines()]
 
 
-def test_an_error_of_the_daemon_is_the_same_line_and_exit_code(worker: Start, daemon: Daemon, prefix: str) -> None:
+def test_an_error_has_the_same_line_and_exit_code_with_a_daemon(worker: Start, daemon: Daemon, prefix: str) -> None:
     for _ in range(2):
         started(worker, BRICKD_SERVICE="api")
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
@@ -73,7 +73,7 @@ def parsed(line: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def test_what_is_said_beside_a_document_reaches_the_person(worker: Start, daemon: Daemon, prefix: str) -> None:
+def test_notes_of_a_daemons_document_are_printed(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker)
     (SHM / f"{prefix}junk\x1b").write_bytes(b"no segment")
     asked = brickd("hang", "--watch", "0.01", "--json")
@@ -83,7 +83,7 @@ def test_what_is_said_beside_a_document_reaches_the_person(worker: Start, daemon
         assert "words" not in json.loads(ended.stdout)
 
 
-def test_a_daemon_of_another_prefix_is_not_asked(worker: Start, daemon: Daemon, prefix: str) -> None:
+def test_a_daemon_of_another_prefix_is_not_queried(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker)
     other = brickd("status", "--json", BRICKD_SHM_PREFIX=f"{prefix}other-")
     assert (json.loads(other.stdout)["workers"], other.stderr) == ([], "")
@@ -92,13 +92,13 @@ def test_a_daemon_of_another_prefix_is_not_asked(worker: Start, daemon: Daemon, 
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_prefix_may_be_spelled_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_may_have_any_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRICKD_SHM_PREFIX", "test-brickd-ä b\r\nx: y-")
     with serving(runtime().socket):
         assert document("status")["source"] == "daemon"
 
 
-def test_a_socket_that_nobody_listens_at_is_no_daemon(worker: Start) -> None:
+def test_a_socket_without_a_listener_means_no_daemon(worker: Start) -> None:
     started(worker)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(os.fspath(runtime().socket))
@@ -107,7 +107,7 @@ def test_a_socket_that_nobody_listens_at_is_no_daemon(worker: Start) -> None:
 
 
 @pytest.mark.slow
-def test_a_daemon_that_stands_still_is_waited_for_only_so_long(worker: Start) -> None:
+def test_a_stopped_daemon_is_waited_for_until_the_time_limit(worker: Start) -> None:
     started(worker)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(os.fspath(runtime().socket))
@@ -120,7 +120,7 @@ def test_a_daemon_that_stands_still_is_waited_for_only_so_long(worker: Start) ->
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("worker", "daemon")
-def test_a_user_who_may_not_ask_is_told_so_and_reads_for_itself(nobody: list[str]) -> None:
+def test_a_user_without_permission_reads_shared_memory_and_sees_a_note(nobody: list[str]) -> None:
     runtime().directory.chmod(0o755)
     for mode, words in (
         (0o600, "does not accept user "),
@@ -169,26 +169,26 @@ def reply(body: str, head: str = "HTTP/1.1 200 OK", length: int | None = None) -
         (reply('{"error": {"kind": "busy", "message": "x"}}'), "busy"),
     ],
 )
-def test_what_is_no_answer_is_told_by_what_it_is(reported: bytes, why: str) -> None:
+def test_an_invalid_answer_is_reported_by_its_defect(reported: bytes, why: str) -> None:
     with answering(reported) as asked, pytest.raises(NoAnswer) as caught:
         asked.document()
     assert caught.value.why == why
     assert str(PLACE) in str(caught.value)
 
 
-def test_a_stream_is_waited_for_however_long_nothing_happens() -> None:
+def test_a_silent_stream_has_no_time_limit() -> None:
     with answering(b'HTTP/1.1 200 OK\r\n\r\nevent: event\ndata: {"number": 1}\n\n', closed=False) as asked:
         assert next(asked.events()) == ("event", {"number": 1})
         assert asked._connection.gettimeout() is None
 
 
-def test_a_stream_that_is_refused_raises_why() -> None:
+def test_a_refused_stream_raises_the_error() -> None:
     refused = reply('{"error": {"kind": "wrong_question", "message": "since is x"}}', "HTTP/1.1 400 Bad Request")
     with answering(refused) as asked, pytest.raises(WrongQuestion, match="since is x"):
         list(asked.events())
 
 
-def test_who_says_nothing_is_not_waited_for() -> None:
+def test_a_silent_server_is_waited_for_until_the_time_limit() -> None:
     with answering(b"", closed=False) as asked:
         assert not asked.arrives(0.01)
         with pytest.raises(NoAnswer, match="does not answer") as caught:
@@ -196,7 +196,7 @@ def test_who_says_nothing_is_not_waited_for() -> None:
     assert caught.value.why == "silent"
 
 
-def test_an_error_that_is_told_is_raised() -> None:
+def test_an_error_answer_is_raised() -> None:
     for kind, error in (("no_such_worker", NoSuchWorker), ("stranger", TurnedAway), ("a later kind", BrickdError)):
         body = json.dumps({"error": {"kind": kind, "message": "no worker x"}})
         with answering(reply(body)) as asked, pytest.raises(error, match="no worker x") as caught:
@@ -209,7 +209,7 @@ HEAD = st.sampled_from([b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent
 
 
 @given(HEAD, st.sampled_from([b"", b"2\r\n\r\n", b"10000\r\n\r\n", b"-1\r\n\r\n", b"x\r\n\r\n"]), BODY)
-def test_whatever_is_said_it_is_a_document_or_an_error(head: bytes, length: bytes, body: bytes) -> None:
+def test_any_answer_is_a_document_or_an_error(head: bytes, length: bytes, body: bytes) -> None:
     for stream in (False, True):
         with answering(head + length + body) as asked, contextlib.suppress(BrickdError):
             assert isinstance(list(asked.events()) if stream else asked.document(), list | dict)
@@ -222,7 +222,7 @@ def test_the_events_of_a_stream_are_read_one_by_one(events: list[tuple[str, dict
         assert list(asked.events()) == events
 
 
-def test_where_no_daemon_is_it_says_what_to_do(prefix: str) -> None:
+def test_without_a_daemon_the_error_names_the_command_that_starts_one(prefix: str) -> None:
     with pytest.raises(NoAnswer, match=r"no daemon answers at .*/socket \(start one: brickd up\)") as caught:
         client.ask("status")
     assert caught.value.why == "none"

@@ -27,9 +27,7 @@ def no_umask() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_umask")
 @pytest.mark.parametrize(("group", "modes"), [(None, {0o600}), (os.getegid(), {0o600, 0o660})])
-def test_at_no_moment_is_the_file_open_to_more_than_is_wanted(
-    tmp_path: Path, group: int | None, modes: set[int]
-) -> None:
+def test_the_socket_never_has_a_wider_mode_than_configured(tmp_path: Path, group: int | None, modes: set[int]) -> None:
     path, seen, found = tmp_path / "socket", set[int](), list[socket.socket]()
 
     def look(frame: FrameType, event: str, argument: Any) -> None:
@@ -56,7 +54,7 @@ def stale(path: Path) -> None:
         left.bind(os.fspath(path))
 
 
-def test_a_dead_daemons_socket_is_replaced_by_the_holder_of_the_lock_alone(tmp_path: Path) -> None:
+def test_only_the_holder_of_the_lock_replaces_a_dead_daemons_socket(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     stale(path)
     with pytest.raises(BrickdError, match="the socket of another daemon exists"):
@@ -68,7 +66,7 @@ def test_a_dead_daemons_socket_is_replaced_by_the_holder_of_the_lock_alone(tmp_p
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_what_is_no_socket_is_left_alone(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_not_a_socket_is_kept(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "socket"
     make: dict[str, Callable[[], None]] = {
         "file": path.touch,
@@ -82,7 +80,7 @@ def test_what_is_no_socket_is_left_alone(tmp_path: Path, kind: str) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_the_file_of_another_is_not_removed(tmp_path: Path) -> None:
+def test_a_file_that_replaced_the_socket_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     first = Listener(path)
     with Listener(path, replace=True):
@@ -90,7 +88,7 @@ def test_the_file_of_another_is_not_removed(tmp_path: Path) -> None:
         connected(path).close()
 
 
-def test_it_is_missing_once_nothing_stands_under_its_name(tmp_path: Path) -> None:
+def test_a_socket_is_missing_if_nothing_exists_at_its_path(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with Listener(path) as listener:
         assert not listener.missing()
@@ -101,7 +99,7 @@ def test_it_is_missing_once_nothing_stands_under_its_name(tmp_path: Path) -> Non
     assert path.is_symlink()
 
 
-def test_a_path_that_is_too_long_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_refused_with_the_fix(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 100)
     with pytest.raises(
         BrickdError, match=r"bytes, expected at most 103 in a socket's path \(set BRICKD_SOCKET to a shorter one\)"
@@ -109,7 +107,7 @@ def test_a_path_that_is_too_long_is_refused_with_what_to_do(tmp_path: Path) -> N
         Listener(path)
 
 
-def test_a_socket_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_socket_leaves_no_file(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may give a file to any group")
     with pytest.raises(PermissionError):
@@ -120,7 +118,7 @@ def test_a_socket_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "group", "error"), [("absent", None, FileNotFoundError), (".", 2**40, OverflowError)]
 )
-def test_a_socket_that_cannot_be_made_leaves_no_file_and_no_descriptor(
+def test_a_failed_socket_leaves_no_file_and_no_descriptor(
     tmp_path: Path, folder: str, group: int | None, error: type[Exception]
 ) -> None:
     before = os.listdir("/proc/self/fd")

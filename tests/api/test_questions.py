@@ -53,13 +53,13 @@ QUESTIONS: st.SearchStrategy[Query] = st.one_of(
 
 
 @given(QUESTIONS)
-def test_a_question_that_is_read_from_its_own_query_is_the_same_question(question: Query) -> None:
+def test_a_query_survives_formatting_and_parsing(question: Query) -> None:
     assert from_query(type(question), to_query(question)) == question
 
 
 @given(st.sampled_from(KINDS), st.lists(st.tuples(st.text(max_size=9) | st.sampled_from(["name", "top", "watch"]),
                                                   st.text(max_size=9))))  # fmt: skip
-def test_any_query_asks_a_question_or_is_refused(kind: type[Query], pairs: list[tuple[str, str]]) -> None:
+def test_any_query_string_is_parsed_or_refused(kind: type[Query], pairs: list[tuple[str, str]]) -> None:
     try:
         question = from_query(kind, pairs)
     except WrongQuestion:
@@ -67,7 +67,7 @@ def test_any_query_asks_a_question_or_is_refused(kind: type[Query], pairs: list[
     assert {key for key, _ in to_query(question)} <= {key for key, _ in pairs}
 
 
-def test_nothing_is_said_of_defaults() -> None:
+def test_default_values_are_left_out_of_a_query_string() -> None:
     for kind in KINDS:
         assert to_query(kind()) == []
         assert from_query(kind, []) == kind()
@@ -90,13 +90,13 @@ def test_nothing_is_said_of_defaults() -> None:
         (InspectQuery, "records=100001", "expected a whole number of 0 to 100000"),
     ],
 )
-def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Query], query: str, text: str) -> None:
+def test_an_invalid_value_is_refused_with_what_is_expected(kind: type[Query], query: str, text: str) -> None:
     with pytest.raises(WrongQuestion) as refused:
         from_query(kind, [(key, value) for key, _, value in (pair.partition("=") for pair in query.split())])
     assert text in str(refused.value)
 
 
-def test_a_duration_has_a_unit_or_is_in_seconds() -> None:
+def test_a_duration_without_a_unit_is_in_seconds() -> None:
     texts = ("500ms", "3s", "5m", "0.25h", "2.5", ".5", "1e2")
     assert [from_query(HangQuery, [("watch", text)]).watch for text in texts] == [0.5, 3, 300, 900, 2.5, 0.5, 100]
 
@@ -105,7 +105,7 @@ def test_a_duration_is_written_with_a_unit() -> None:
     assert to_query(HangQuery(watch=0.25, longer=5400.0)) == [("watch", "250ms"), ("longer", "90m")]
 
 
-def test_a_refusal_is_short_however_long_the_value() -> None:
+def test_a_refusal_is_short_for_a_value_of_any_length() -> None:
     with pytest.raises(WrongQuestion) as refused:
         BricksQuery(sort="x" * 10_000)
     assert len(str(refused.value)) < 300
@@ -113,7 +113,7 @@ def test_a_refusal_is_short_however_long_the_value() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_command_line_takes_what_a_query_takes(kind: type[Query], text: str) -> None:
+def test_the_command_line_accepts_what_a_query_string_accepts(kind: type[Query], text: str) -> None:
     @click.command()
     @asks(kind, recorded=False)
     def verb(question: Query) -> Query:
@@ -134,12 +134,12 @@ def test_the_command_line_takes_what_a_query_takes(kind: type[Query], text: str)
         assert typed == queried, key
 
 
-def test_a_question_cannot_be_changed() -> None:
+def test_a_query_is_immutable() -> None:
     with pytest.raises(AttributeError, match="sort cannot be set"):
         BricksQuery().sort = "nonsense"  # type: ignore[misc]
 
 
-def test_queries_with_the_same_values_are_the_same_query() -> None:
+def test_queries_with_the_same_values_are_equal() -> None:
     query = BricksQuery(("api",), sort="name")
     assert query == BricksQuery(names=("api",), sort="name")
     assert len({query, BricksQuery(("api",), "name")}) == 1
@@ -148,7 +148,7 @@ def test_queries_with_the_same_values_are_the_same_query() -> None:
     assert repr(WorkersQuery(("api",))) == "WorkersQuery(names=('api',))"
 
 
-def test_a_query_is_made_from_another_with_some_values_replaced() -> None:
+def test_a_query_can_be_copied_with_some_values_replaced() -> None:
     query = BricksQuery(("api",), sort="name")
     assert query.replaced(sort="total") == BricksQuery(("api",), sort="total")
     assert query == BricksQuery(("api",), sort="name")
@@ -156,7 +156,7 @@ def test_a_query_is_made_from_another_with_some_values_replaced() -> None:
         query.replaced(sort="x")
 
 
-def test_a_query_takes_no_other_fields_than_its_own() -> None:
+def test_a_query_refuses_unknown_fields() -> None:
     with pytest.raises(TypeError, match="WorkersQuery has no more fields than names"):
         WorkersQuery((), "extra")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="WorkersQuery has no more fields than names"):
