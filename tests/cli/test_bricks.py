@@ -69,7 +69,7 @@ pause()
 """
 
 
-def test_what_launches_did_stands_with_their_times_where_all_of_those_are_known(worker: Start) -> None:
+def test_flops_and_bytes_of_launches_are_shown_only_with_complete_times(worker: Start) -> None:
     started(worker, LAUNCHING)
     rows = {each["name"]: each for each in document("bricks")["bricks"]}
     known = {name: (row["flops"], row["bytes"], row["total_ns"]) for name, row in rows.items()}
@@ -85,7 +85,7 @@ def test_what_launches_did_stands_with_their_times_where_all_of_those_are_known(
     }
 
 
-def test_bricks_say_how_fast_they_compute_and_how_much_on_each_byte_where_they_say_what_they_did(
+def test_bricks_with_flops_and_bytes_show_their_speed_and_intensity(
     worker: Start,
 ) -> None:
     for _ in range(2):
@@ -98,12 +98,12 @@ def test_bricks_say_how_fast_they_compute_and_how_much_on_each_byte_where_they_s
     assert "8.0G          4" in screen[1]
 
 
-def test_where_nobody_says_how_many_operations_it_took_no_column_is_of_them(worker: Start) -> None:
+def test_without_flops_no_column_shows_them(worker: Start) -> None:
     started(worker)
     assert "FLOP" not in brickd("bricks", COLUMNS="300").stdout
 
 
-def test_bricks_are_those_of_status_with_their_share_and_rate(worker: Start) -> None:
+def test_bricks_match_status_and_add_share_and_rate(worker: Start) -> None:
     for slowness, service in enumerate(("api", "api", "batch"), 1):
         started(worker, GIVEN, BRICKD_SERVICE=service, BRICKD_SLOWNESS=str(slowness))
     answer = document("bricks")
@@ -119,7 +119,7 @@ def test_bricks_are_those_of_status_with_their_share_and_rate(worker: Start) -> 
     assert {each["count"] for each in document("bricks", "batch")["bricks"]} == {3, 5}
 
 
-def test_bricks_are_told_apart_by_worker_service_or_layer(worker: Start) -> None:
+def test_bricks_can_be_grouped_by_worker_service_or_layer(worker: Start) -> None:
     for service in ("api", "api", "batch"):
         started(worker, SPANS, BRICKD_SERVICE=service)
     counts: dict[str, dict[object, int]] = {}
@@ -139,7 +139,7 @@ def test_bricks_are_told_apart_by_worker_service_or_layer(worker: Start) -> None
     assert next(row for row in sheet("bricks", "--by", "layer") if row["name"] == "free")["layer"] == ""
 
 
-def test_bricks_come_in_the_order_that_was_asked_for(worker: Start) -> None:
+def test_bricks_are_sorted_by_the_requested_column(worker: Start) -> None:
     for _ in range(2):
         started(worker, SPANS)
     for sort, key in (("self", "self_ns"), ("count", "count"), ("p99", "p99_ns"), ("spread", "spread")):
@@ -148,7 +148,7 @@ def test_bricks_come_in_the_order_that_was_asked_for(worker: Start) -> None:
     assert names(document("bricks", "--sort", "name")) == ["free", "gemm", "norm"]
 
 
-def test_what_top_cuts_off_is_counted(worker: Start) -> None:
+def test_bricks_cut_off_by_top_are_counted(worker: Start) -> None:
     started(worker, SPANS)
     whole, cut = document("bricks"), document("bricks", "--top", "1")
     assert names(cut) == names(whole)[:1]
@@ -162,7 +162,7 @@ def test_what_top_cuts_off_is_counted(worker: Start) -> None:
     assert len(sheet("bricks", "--top", "1")) == 1
 
 
-def test_a_category_is_chosen_and_shares_stay_those_of_all(worker: Start) -> None:
+def test_a_selected_category_keeps_the_shares_of_the_whole(worker: Start) -> None:
     started(worker, GIVEN)
     shares = {each["name"]: each["share_percent"] for each in document("bricks")["bricks"]}
     (gemm,) = document("bricks", "--category", "ffn")["bricks"]
@@ -170,7 +170,7 @@ def test_a_category_is_chosen_and_shares_stay_those_of_all(worker: Start) -> Non
     assert names(document("bricks", "--category", "OTHER")) == ["free"]
 
 
-def test_an_unknown_category_figure_or_group_is_answered_with_what_there_is(worker: Start) -> None:
+def test_an_unknown_category_column_or_group_is_refused_with_the_choices(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     for arguments, near in (
         (["--category", "nrom"], "did you mean norm?"),
@@ -185,7 +185,7 @@ def test_an_unknown_category_figure_or_group_is_answered_with_what_there_is(work
         assert "\x1b" not in ended.stderr
 
 
-def test_the_column_that_sorts_is_on_any_screen_of_24_columns(worker: Start) -> None:
+def test_the_sort_column_is_shown_on_a_screen_of_any_width(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="a service with a long name")
     for sort, title in (
         ("bytes", "BYTES"),
@@ -206,7 +206,7 @@ def test_a_worker_without_spans_has_no_bricks(worker: Start) -> None:
     assert document("bricks")["bricks"] == []
 
 
-def test_a_brick_that_stands_below_itself_has_its_own_time_while_the_outermost_span_is_open(worker: Start) -> None:
+def test_a_recursive_brick_has_its_own_time_while_the_outermost_span_is_open(worker: Start) -> None:
     program = """
 loop = brick.brick("loop")
 with loop:
@@ -222,12 +222,12 @@ with loop:
 
 
 @given(st.lists(programs(whole=False), max_size=4), st.sampled_from([None, "worker", "service", "layer"]))
-def test_no_total_is_less_than_the_self_time(made: list[MadeUp], by: By | None) -> None:
+def test_no_total_time_is_less_than_the_self_time(made: list[MadeUp], by: By | None) -> None:
     assert all(brick.row["total_ns"] >= brick.row["self_ns"] for brick in bricks(named(made), by))
 
 
 @given(st.lists(programs(), max_size=4), st.sampled_from(["worker", "service", "layer"]))
-def test_groups_add_up_to_the_whole(made: list[MadeUp], by: By) -> None:
+def test_the_sum_of_the_groups_is_the_whole(made: list[MadeUp], by: By) -> None:
     workers = named(made)
     counts, times = defaultdict[str, int](int), defaultdict[str, float](float)
     for part in bricks(workers, by):
@@ -240,7 +240,7 @@ def test_groups_add_up_to_the_whole(made: list[MadeUp], by: By) -> None:
 
 
 @given(st.lists(programs(), max_size=4), st.sampled_from(["worker", "service"]))
-def test_a_group_has_the_totals_of_its_workers_alone(made: list[MadeUp], by: By) -> None:
+def test_a_group_has_the_totals_of_its_own_workers(made: list[MadeUp], by: By) -> None:
     workers, attribute = named(made), {"worker": "name", "service": "service"}[by]
     alone = {}
     for group in {getattr(worker, attribute) for worker in workers}:
@@ -253,7 +253,7 @@ def test_a_group_has_the_totals_of_its_workers_alone(made: list[MadeUp], by: By)
 
 
 @given(st.lists(programs(), max_size=5))
-def test_the_places_of_the_last_reading_serve_only_its_like(made: list[MadeUp]) -> None:
+def test_cached_keys_of_a_reading_serve_only_equal_readings(made: list[MadeUp]) -> None:
     shared, own = Fold[str](), Fold[str]()
     for each in [*made, *made]:
         reading = each.reading()

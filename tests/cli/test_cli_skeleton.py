@@ -111,7 +111,7 @@ def ending(endings: dict[str, str]) -> Run:
     return run_ending
 
 
-def test_the_list_of_verbs_imports_none_of_them() -> None:
+def test_the_list_of_verbs_imports_no_verb() -> None:
     code = "from brickd.cli import main; main(); import sys; print(*sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", code, "--help"]
     helped = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True, timeout=60)
@@ -121,11 +121,11 @@ def test_the_list_of_verbs_imports_none_of_them() -> None:
     assert all(verb.help in helped.stdout for verb in VERBS.values())
 
 
-def test_without_arguments_it_says_what_it_can() -> None:
+def test_without_arguments_it_prints_its_help() -> None:
     assert (brickd().returncode, brickd().stdout) == (0, brickd("--help").stdout)
 
 
-def test_an_unknown_verb_names_its_neighbours_and_exits_2() -> None:
+def test_an_unknown_verb_exits_2_and_names_similar_ones() -> None:
     ended = brickd("statsu")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "brickd: no verb 'statsu': did you mean status? (see brickd --help)\n"
@@ -140,7 +140,7 @@ def test_a_wrong_command_line_is_one_line_on_stderr_and_exits_2(arguments: list[
     assert "\x1b" not in ended.stderr
 
 
-def test_version_says_the_same_in_every_format() -> None:
+def test_version_prints_the_same_in_every_format() -> None:
     document = json.loads(brickd("version", "--json").stdout)
     assert list(document) == ["schema_version", "version", "python", "format"]
     assert document["python"] == ".".join(map(str, sys.version_info[:3]))
@@ -167,30 +167,30 @@ def test_an_error_is_one_escaped_line_and_its_exit_code(ending: Run, error: str,
     assert ended.stderr == "brickd: no worker 'a\\x1b[2J\\nb', there are api/0, api/1\n"
 
 
-def test_every_error_has_a_code_that_is_not_an_answer() -> None:
+def test_no_error_exits_with_a_code_that_means_an_answer() -> None:
     tree: list[type[errors.BrickdError]] = [errors.BrickdError]
     for error in tree:
         tree += error.__subclasses__()
     assert not {error.exit_code for error in tree} & {Exit.OK, Exit.DIFFERS}
 
 
-def test_a_refused_segment_names_its_path_and_the_reason(ending: Run) -> None:
+def test_a_refused_segment_is_reported_with_path_and_reason(ending: Run) -> None:
     ended = ending("refused")
     assert (ended.returncode, ended.stderr) == (2, "brickd: /dev/shm/brickd-x: magic 0, wanted 7\n")
 
 
-def test_a_verb_that_found_a_difference_prints_it_and_exits_1(ending: Run) -> None:
+def test_a_verb_that_found_a_difference_exits_1(ending: Run) -> None:
     ended = ending("listing")
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "1 PROBLEM\nwidth None\n", "")
 
 
-def test_a_defect_exits_2_and_not_1_which_would_say_differs(ending: Run) -> None:
+def test_a_defect_exits_2_and_not_1_which_means_a_difference(ending: Run) -> None:
     ended = ending("defect")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert r"ZeroDivisionError: hostile \x1b[2J" in ended.stderr
 
 
-def test_rows_become_lines_of_json(ending: Run) -> None:
+def test_rows_are_printed_as_lines_of_json(ending: Run) -> None:
     document = json.loads(ending("listing", "--json").stdout)
     lines = ending("listing", "-o", "jsonl").stdout.splitlines()
     assert [json.loads(line) for line in lines] == document["rows"]
@@ -198,7 +198,7 @@ def test_rows_become_lines_of_json(ending: Run) -> None:
     assert "".join(lines).isascii()
 
 
-def test_rows_become_csv_that_no_spreadsheet_runs(ending: Run) -> None:
+def test_rows_are_printed_as_csv_without_spreadsheet_formulas(ending: Run) -> None:
     rows = list(csv.reader(io.StringIO(ending("listing", "-o", "csv").stdout)))
     assert rows == [
         ["name", "count", "by", "problem", "ok", "more"],
@@ -220,7 +220,7 @@ def test_an_interrupt_exits_130_without_a_traceback(endings: dict[str, str]) -> 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["version"], ["--help"], ["endless"]])
-def test_a_reader_that_went_away_ends_it_in_silence(
+def test_a_closed_stdout_pipe_ends_a_command_silently(
     endings: dict[str, str], arguments: list[str], unbuffered: str
 ) -> None:
     reader, writer = os.pipe()
@@ -237,7 +237,7 @@ def test_a_reader_that_went_away_ends_it_in_silence(
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
-def test_another_broken_pipe_than_stdout_is_trouble(ending: Run) -> None:
+def test_a_broken_pipe_other_than_stdout_is_an_error(ending: Run) -> None:
     ended = ending("hangup")
     assert (ended.returncode, ended.stderr) == (2, "brickd: [Errno 32] Broken pipe\n")
 
@@ -252,12 +252,12 @@ def test_a_full_disk_is_one_line_and_exits_2() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_it_works_with_stdout_or_stderr_closed(closed: str) -> None:
+def test_a_command_works_with_closed_stdout_or_stderr(closed: str) -> None:
     command = f'"{sys.executable}" -m brickd version {closed}'
     assert subprocess.run(command, shell=True, env=environment(), check=False, timeout=60).returncode == 0
 
 
-def test_an_ascii_locale_shows_escapes_instead_of_failing(ending: Run) -> None:
+def test_an_ascii_locale_prints_escapes_instead_of_failing(ending: Run) -> None:
     ended = ending("name", PYTHONIOENCODING="ascii")
     assert (ended.returncode, ended.stdout) == (0, "gr\\xf6\\xdfe \\u2026\n")
 
@@ -273,14 +273,14 @@ def on_a_terminal(env: dict[str, str], columns: int) -> list[bytes]:
     return printed
 
 
-def test_colours_are_for_terminals_and_no_color_is_honoured(endings: dict[str, str]) -> None:
+def test_only_terminals_get_colours_and_no_color_disables_them(endings: dict[str, str]) -> None:
     painted = b"\x1b[31m1 PROBLEM\x1b[0m"
     printed = {value: on_a_terminal(endings | {"NO_COLOR": value}, 80)[0] for value in ("", "1")}
     assert printed == {"": painted, "1": b"1 PROBLEM"}
 
 
 @pytest.mark.ci
-def test_the_width_is_that_of_the_terminal_unless_columns_says_otherwise(endings: dict[str, str], ending: Run) -> None:
+def test_the_width_is_that_of_the_terminal_unless_columns_is_set(endings: dict[str, str], ending: Run) -> None:
     assert on_a_terminal(endings, 80)[1] == b"width 80"
     assert on_a_terminal(endings, 0)[1] == b"width None"
     assert on_a_terminal(endings | {"COLUMNS": "33"}, 80)[1] == b"width 33"

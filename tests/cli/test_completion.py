@@ -57,14 +57,14 @@ def offered(*line: str) -> list[str]:
     return [word.removeprefix("plain,") for word in reported.stdout.splitlines()]
 
 
-def test_a_tab_offers_verbs() -> None:
+def test_tab_completes_verbs() -> None:
     assert tab("") == list(VERBS)
     assert tab("st") == ["status", "stragglers"]
     assert tab("--v") == ["--version"]
     assert tab("nonsense") == []
 
 
-def test_a_tab_offers_options_and_choices() -> None:
+def test_tab_completes_options_and_choices() -> None:
     assert tab("prune", "--") == ["--dry-run", "--refused", "--output", "--json", "--help"]
     assert tab("version", "-o", "js") == ["json", "jsonl"]
     assert tab("completion", "") == list(SHELLS)
@@ -72,7 +72,7 @@ def test_a_tab_offers_options_and_choices() -> None:
 
 @pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
-def test_a_tab_offers_recordings_where_one_may_be_asked(tmp_path: Path) -> None:
+def test_tab_completes_recordings_where_a_verb_takes_one(tmp_path: Path) -> None:
     for name in ("run.brick", "run.1.brick", "notes.txt", "$(touch owned).brick"):
         (tmp_path / name).touch()
     for verb in ("status", "events", "inspect"):
@@ -81,7 +81,7 @@ def test_a_tab_offers_recordings_where_one_may_be_asked(tmp_path: Path) -> None:
     assert tab("set", "r", at=tmp_path) == []
 
 
-def test_a_tab_in_a_line_that_cannot_be_offers_nothing() -> None:
+def test_tab_completes_nothing_in_an_invalid_line() -> None:
     for line in (["nonsense", ""], ["status", "-o", "xml", "--nope", "x"], ["doctor", ""]):
         assert tab(*line) == []
     behind_version = complete("bash_complete", COMP_WORDS="brickd --version stat", COMP_CWORD="2")
@@ -89,13 +89,13 @@ def test_a_tab_in_a_line_that_cannot_be_offers_nothing() -> None:
     assert tab("stat", first="~/nowhere/brickd") == []
 
 
-def test_brickd_may_be_called_by_a_path_below_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tab_completes_brickd_called_by_a_path_below_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "brickd").symlink_to(Path(sys.executable).parent / "brickd")
     assert tab("stat", first="~/brickd") == ["status"]
 
 
-def test_every_argument_that_names_a_worker_completes_it(worker: Start, prefix: str) -> None:
+def test_tab_completes_workers_for_every_argument_that_takes_one(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     started(worker, BRICKD_SERVICE="batch")
     context = click.Context(group)
@@ -123,7 +123,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_a_name_that_would_not_mean_itself_to_a_shell_is_left_out(tmp_path: Path, prefix: str) -> None:
+def test_a_name_that_needs_quoting_is_not_completed(tmp_path: Path, prefix: str) -> None:
     names = [
         *HOSTILE,
         "a\nb",
@@ -147,7 +147,7 @@ def test_a_name_that_would_not_mean_itself_to_a_shell_is_left_out(tmp_path: Path
 @given(
     st.lists(st.text(min_size=1, max_size=12) | st.text("ab/~%+-.,:*$'\"\\ \n", min_size=1, max_size=6), min_size=20)
 )
-def test_what_is_offered_means_itself_in_bash_unquoted(names: list[str]) -> None:
+def test_every_completion_can_be_used_unquoted_in_bash(names: list[str]) -> None:
     offered = [name for name in [*names, *HOSTILE, "api/0~3fa2c1", "a"] if _means_itself(name)]
     reported = subprocess.run(
         ["bash", "--norc", "-c", f"printf '%s\\0' {' '.join(offered)}"], capture_output=True, text=True, check=True
@@ -159,7 +159,7 @@ def complete(instruction: str, **variables: str) -> subprocess.CompletedProcess[
     return brickd(_BRICKD_COMPLETE=instruction, **variables)
 
 
-def test_where_nothing_can_be_read_a_tab_prints_nothing(prefix: str) -> None:
+def test_tab_prints_nothing_where_nothing_can_be_read(prefix: str) -> None:
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
     assert tab("status", "") == []
     for variables in ({}, {"COMP_WORDS": "brickd"}, {"COMP_WORDS": "brickd st", "COMP_CWORD": "x"}):
@@ -167,7 +167,7 @@ def test_where_nothing_can_be_read_a_tab_prints_nothing(prefix: str) -> None:
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_a_tab_is_silent_where_the_reader_does_not_load() -> None:
+def test_tab_prints_nothing_where_the_reader_does_not_load() -> None:
     code = "import sys; sys.modules['brickd.shm._reader'] = None; from brickd.cli import main; sys.exit(main())"
     result = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False,
@@ -198,7 +198,7 @@ def loaded_at(words: str, cword: int) -> set[str]:
 
 
 @pytest.mark.ci
-def test_a_tab_on_a_verb_loads_no_verb_and_one_behind_it_loads_that_verb_alone() -> None:
+def test_tab_loads_a_verb_only_to_complete_its_arguments() -> None:
     base = ("base", "base.escape", "base.locks", "errors")
     words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.shell_completion", "query", "query.verbs")}
     assert loaded_at("brickd st", 1) == {"brickd"} | words
@@ -207,7 +207,7 @@ def test_a_tab_on_a_verb_loads_no_verb_and_one_behind_it_loads_that_verb_alone()
         assert loaded_at(f"brickd {verb} --", 2) & verbs == {f"brickd.cli.{verb}"}
 
 
-def test_the_script_says_how_to_install_it_and_is_what_click_would_ask_for() -> None:
+def test_the_completion_script_has_instructions_and_equals_that_of_click() -> None:
     for shell in SHELLS:
         reported = script(group, shell)
         assert "# TAB completes" in reported
@@ -218,7 +218,7 @@ def test_the_script_says_how_to_install_it_and_is_what_click_would_ask_for() -> 
 
 
 @pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
-def test_the_script_parses(shell: str, check: str, tmp_path: Path) -> None:
+def test_bash_parses_the_completion_script(shell: str, check: str, tmp_path: Path) -> None:
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"no {shell} here")
@@ -227,6 +227,6 @@ def test_the_script_parses(shell: str, check: str, tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_segments_file_of_a_worker_is_offered(worker: Start, prefix: str) -> None:
+def test_tab_completes_the_segment_file_of_a_worker(worker: Start, prefix: str) -> None:
     started(worker)
     assert tab("inspect", prefix) == [reading(prefix).file]

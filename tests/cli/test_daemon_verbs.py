@@ -37,7 +37,7 @@ from brickd.views.problems import Seen, problems
 # ---- events
 
 
-def test_events_are_shown_each_with_what_to_do_next(daemon: Daemon) -> None:
+def test_each_event_is_shown_with_its_next_command(daemon: Daemon) -> None:
     assert brickd("events").stdout == "nothing has happened yet\n"
     first = daemon.events.add("worker_found", "api/0 was found", service="api", worker="api/0")
     daemon.events.add("worker_died", "api/0 died \x1b[2J", worker="api/0", command="brickd inspect api/0")
@@ -60,7 +60,7 @@ def test_events_are_shown_each_with_what_to_do_next(daemon: Daemon) -> None:
     assert [row["kind"] for row in rows] == ["worker_found", "worker_died"]
 
 
-def test_events_that_are_forgotten_are_told(daemon: Daemon) -> None:
+def test_forgotten_events_are_reported(daemon: Daemon) -> None:
     for number in range(1_003):
         daemon.events.add("tried", str(number))
     assert brickd("events").stderr == "brickd: 3 events before these are forgotten\n"
@@ -99,7 +99,7 @@ def test_events_can_be_followed_until_the_daemon_ends(daemon: Daemon) -> None:
         assert process.wait() == 3
 
 
-def test_what_follows_events_ends_at_an_interrupt(daemon: Daemon) -> None:
+def test_following_events_ends_at_an_interrupt(daemon: Daemon) -> None:
     daemon.events.add("old", "before")
     with running("events", "--follow") as (process, printed):
         assert printed.readline().endswith(b"old  before\n")
@@ -110,7 +110,7 @@ def test_what_follows_events_ends_at_an_interrupt(daemon: Daemon) -> None:
 # ---- set
 
 
-def test_the_workers_of_a_service_are_told_what_to_record(worker: Start, daemon: Daemon) -> None:
+def test_set_changes_what_the_workers_of_a_service_record(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
     assert brickd("set", "api", "--spans", "on", "--recording", "off").stdout == (
         "api: spans on, recording off, fingerprints default, sites all in 1 worker\n"
@@ -126,7 +126,7 @@ def flags() -> int:
     return reading(os.environ["BRICKD_SHM_PREFIX"]).flags
 
 
-def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker: Start, daemon: Daemon) -> None:
+def test_settings_are_shown_by_every_reader_for_living_workers_only(worker: Start, daemon: Daemon) -> None:
     for service in ("api", "api", "-batch", "calm"):
         started(worker, BRICKD_SERVICE=service)
     ended = started(worker, BRICKD_SERVICE="ended")
@@ -160,7 +160,7 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
     assert problems(Seen(survey().workers[3:4])) == [], "of the calm one"
 
 
-def test_how_recording_is_turned_on_again_can_be_pasted(worker: Start, daemon: Daemon) -> None:
+def test_the_command_that_turns_recording_on_again_can_be_pasted(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="-x; touch y")
     daemon.orders.set(Setting("-x; touch y", recording="off"))
     (problem,) = document("status")["problems"]
@@ -169,7 +169,7 @@ def test_how_recording_is_turned_on_again_can_be_pasted(worker: Start, daemon: D
 
 
 @pytest.mark.usefixtures("daemon")
-def test_an_order_that_cannot_be_is_refused() -> None:
+def test_an_invalid_setting_is_refused() -> None:
     for arguments, code, reported in (
         (("nobody", "--spans", "on"), 4, "no service nobody"),
         (("nobody",), 4, "no service nobody"),
@@ -183,7 +183,7 @@ def test_an_order_that_cannot_be_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_without_a_daemon_they_say_so_and_exit_3() -> None:
+def test_verbs_that_need_a_daemon_exit_3_without_one() -> None:
     for arguments in (("events",), ("events", "--follow"), ("set", "api", "--spans", "on")):
         ended = brickd(*arguments)
         assert (ended.returncode, ended.stdout) == (3, "")
@@ -193,7 +193,7 @@ def test_without_a_daemon_they_say_so_and_exit_3() -> None:
 # ---- status --watch
 
 
-def test_a_watched_status_is_a_document_a_line_on_a_pipe(worker: Start, daemon: Daemon) -> None:
+def test_a_watched_status_as_json_is_one_document_per_line(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
     with running("status", "--watch=0.1", "--json") as (process, printed):
         lines = iter(printed.readline, b"")
@@ -205,7 +205,7 @@ def test_a_watched_status_is_a_document_a_line_on_a_pipe(worker: Start, daemon: 
         assert process.wait() == 0, "its reader went away"
 
 
-def test_a_watched_status_is_a_screen_after_the_other_on_a_pipe(worker: Start) -> None:
+def test_a_watched_status_on_a_pipe_prints_screen_after_screen(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api")
     with running("status", "api", "--watch", "0.1") as (process, printed):
         lines = iter(printed.readline, b"")
@@ -215,7 +215,7 @@ def test_a_watched_status_is_a_screen_after_the_other_on_a_pipe(worker: Start) -
         assert process.wait() == 130
 
 
-def test_a_watched_status_is_drawn_over_the_last_one_on_a_terminal(worker: Start, daemon: Daemon, prefix: str) -> None:
+def test_a_watched_status_on_a_terminal_redraws_in_place(worker: Start, daemon: Daemon, prefix: str) -> None:
     program = "for number in range(20):\n    with brick.span(f'brick {number}'): pass\npause()"
     started(worker, program, BRICKD_SERVICE="api")
     with running("status", "--watch=0.1", terminal=True) as (process, printed):
@@ -237,7 +237,7 @@ def test_a_watched_status_is_drawn_over_the_last_one_on_a_terminal(worker: Start
 
 @pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
-def test_what_is_said_beside_a_watched_status_is_said_once() -> None:
+def test_notes_of_a_watched_status_are_printed_once() -> None:
     runtime().checkpoint.write_bytes(b"no checkpoint")
     with running("status", "--watch=0.1", "--json") as (process, printed):
         for _ in range(3):
@@ -248,7 +248,7 @@ def test_what_is_said_beside_a_watched_status_is_said_once() -> None:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_what_cannot_be_watched_is_refused() -> None:
+def test_a_status_that_cannot_be_watched_is_refused() -> None:
     for arguments, reported in (
         (("--watch", "-o", "csv"), "--output is csv, expected table or json with --watch"),
         (("--watch", "0"), "0 is not a duration of 100ms to 1h"),
@@ -269,7 +269,7 @@ def checked(*arguments: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout.removesuffix("\n")
 
 
-def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -> None:
+def test_check_prints_one_line_if_all_is_well(worker: Start, daemon: Daemon) -> None:
     started(worker)
     assert checked() == (
         0, f"healthy: 0 lost, 0 died, 0 quarantined, daemon {os.getpid()}, checkpoint written, no numbers compared,"
@@ -285,7 +285,7 @@ def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -
     )
 
 
-def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, daemon: Daemon, prefix: str) -> None:
+def test_check_prints_each_failed_condition_with_what_is_expected(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker, LOSING, BRICKD_SERVICE="api")
     started(worker, BRICKD_SERVICE="batch").kill()
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
@@ -310,7 +310,7 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_daemon_that_is_gone_is_missed_and_one_that_never_was_only_if_it_is_needed() -> None:
+def test_check_misses_a_stopped_daemon_and_one_that_is_required() -> None:
     assert checked("--allow-empty")[0] == 0
     unhealthy = "unhealthy: no daemon, expected one that answers (brickd up -d)"
     assert checked("--allow-empty", "--need-daemon") == (1, unhealthy)
@@ -356,19 +356,19 @@ SLOW = st.none() | st.lists(st.fixed_dictionaries({"worker": st.sampled_from(["a
 
 
 @pytest.mark.parametrize(("still_ns", "is_healthy"), [(2_000_000_000, True), (11_000_000_000, False)])
-def test_a_daemon_that_answers_and_whose_loop_stands_still_is_unhealthy(still_ns: int, is_healthy: bool) -> None:
+def test_check_fails_for_a_daemon_whose_loop_is_stuck(still_ns: int, is_healthy: bool) -> None:
     facts = {"pid": 7, "checkpoint_problem": None, "loop_still_ns": still_ns}
     judged = conditions({"workers": [], "daemon": facts, **NOBODY}, None, Bounds())[3]
     assert (judged.healthy, "drained nothing for 11.0 s" in judged.seen) == (is_healthy, not is_healthy)
 
 
-def test_of_several_that_are_told_together_each_one_counts() -> None:
+def test_each_problem_in_a_combined_message_counts() -> None:
     dead = {"lost": 0, "together": 3, "state": "died", "set": None}
     reported = {"workers": [dead], "daemon": None, **NOBODY}
     assert conditions(reported, None, Bounds())[1].seen == "3 died"
 
 
-def test_an_alarm_is_unhealthy_by_its_own_condition() -> None:
+def test_an_alarm_fails_its_own_condition() -> None:
     alarm = {"kind": "stuck", "workers": ["api/0", "api/1"], "command": "brickd hang api"}
     answer: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY, "alarms": [alarm]}
     (judged,) = [each for each in conditions(answer, None, Bounds(allow_empty=True)) if not each.healthy]
@@ -380,7 +380,7 @@ def test_an_alarm_is_unhealthy_by_its_own_condition() -> None:
 
 
 @pytest.mark.parametrize(("ended", "command"), [(True, "brickd up -d"), (False, "brickd doctor")])
-def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command: str) -> None:
+def test_up_starts_a_daemon_only_after_the_last_one_has_ended(ended: bool, command: str) -> None:
     answer: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY}
     assert conditions(answer, Missing("it does not answer", ended), Bounds())[3].command == command
 
@@ -390,7 +390,7 @@ def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command:
     st.none() | st.builds(Missing, st.just("it is gone"), st.booleans()),
     st.builds(Bounds, st.integers(0, 9), st.integers(0, 4), st.booleans(), st.lists(st.sampled_from(NAMES)).map(tuple)),
 )  # fmt: skip
-def test_what_is_tolerated_more_is_never_less_healthy(
+def test_more_tolerance_never_fails_more_conditions(
     workers: list[dict[str, Any]],
     facts: dict[str, Any] | None,
     slow: list[dict[str, str]] | None,

@@ -43,7 +43,7 @@ def reported(*workers: Worker, **of: Any) -> list[tuple[str, str]]:
     return [(each.text, each.command) for each in problems(Seen(workers, **of))]
 
 
-def test_each_problem_of_the_daemon_itself_is_told() -> None:
+def test_each_problem_of_the_daemon_is_reported() -> None:
     assert reported(daemon=DAEMON) == []
     assert reported(daemon=DAEMON._replace(checkpoint_problem="no space")) == [
         ("the daemon cannot save its state: no space", "brickd events")
@@ -56,7 +56,7 @@ def test_each_problem_of_the_daemon_itself_is_told() -> None:
     ]
 
 
-def test_recording_that_is_off_is_told_once_of_each_service_and_of_the_living_alone() -> None:
+def test_disabled_recording_is_reported_once_per_service_for_living_workers() -> None:
     off = [made("api/0", flags=OFF), made("api/1", flags=OFF | SPANS), made("b c/0", flags=OFF)]
     ended = made("api/4", flags=OFF, pid=None, counts={"ended": 1})
     assert reported(*off, made("api/2"), made("api/3", flags=SPANS), ended, daemon=DAEMON) == [
@@ -65,7 +65,7 @@ def test_recording_that_is_off_is_told_once_of_each_service_and_of_the_living_al
     ]
 
 
-def test_what_a_killed_reader_left_on_is_told_where_no_daemon_answers() -> None:
+def test_settings_left_by_a_killed_reader_are_reported_without_a_daemon() -> None:
     left = [made(flags=SPANS, drained=False), made(flags=SPANS, drained=False), made(asked_rate=5, drained=False)]
     read = [made(flags=SPANS), made(asked_rate=5), made(drained=False)]
     assert reported(*left, *read) == [
@@ -76,7 +76,7 @@ def test_what_a_killed_reader_left_on_is_told_where_no_daemon_answers() -> None:
     assert reported(*left, daemon=DAEMON) == []
 
 
-def test_the_dead_are_told_of_by_the_first_and_their_number_and_who_ended_is_not_dead() -> None:
+def test_dead_workers_are_reported_by_first_name_and_count_but_not_ended_ones() -> None:
     dead, ended = made("api/3", pid=None), made("api/4", pid=None, counts={"ended": 1})
     assert reported(ended, made()) == []
     assert reported(ended, dead) == [("api/3 died; the totals are kept", "brickd prune")]
@@ -92,11 +92,11 @@ def test_the_dead_are_told_of_by_the_first_and_their_number_and_who_ended_is_not
         (SegmentOverBudget, "brickd doctor"),
     ],
 )
-def test_a_file_is_sent_to_prune_only_where_prune_would_take_it(error: type[SegmentRefused], command: str) -> None:
+def test_prune_is_suggested_only_for_files_that_it_would_remove(error: type[SegmentRefused], command: str) -> None:
     assert reported(refused=[error("/dev/shm/x", "odd")]) == [("/dev/shm/x is quarantined: odd", command)]
 
 
-def test_of_more_refused_files_than_are_listed_the_number_comes_first() -> None:
+def test_more_refused_files_than_are_listed_are_reported_by_count() -> None:
     refused = [SegmentRefused(f"f{number}", "odd") for number in range(1_000 + LISTED_MAX)]
     assert len(reported(refused=refused[:LISTED_MAX])) == LISTED_MAX
     assert reported(refused=refused[: LISTED_MAX + 1])[0] == ("65 files are quarantined", "brickd doctor")
@@ -105,13 +105,13 @@ def test_of_more_refused_files_than_are_listed_the_number_comes_first() -> None:
     assert [text for text, _ in found[1:]] == [f"f{number} is quarantined: odd" for number in range(LISTED_MAX)]
 
 
-def test_what_is_lost_is_told_of_each_worker_with_its_command() -> None:
+def test_losses_are_reported_per_worker_with_a_command() -> None:
     lost = made("a b/0", counts={"no_lane": 1})
     ((text, command),) = reported(lost)
     assert (text.startswith("a b/0: 1 span not recorded"), command) == (True, "brickd inspect 'a b/0'")
 
 
-def test_a_daemon_lists_what_was_seen_lately_and_silenced_problems_apart() -> None:
+def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
     lost, off = made("api/0", counts={"no_lane": 3}), made("api/1", flags=OFF)
     found = problems(Seen([lost, off], daemon=DAEMON))
     living = {"api/0", "api/1"}
@@ -139,7 +139,7 @@ def test_a_daemon_lists_what_was_seen_lately_and_silenced_problems_apart() -> No
     assert listed(T + 9 * ACTIVE_NS, of=seen._replace(book=None)) == ([of_off, of_lost], [])
 
 
-def test_nan_that_was_born_earlier_is_shown_where_older_causes_are_asked_for() -> None:
+def test_earlier_births_of_nan_are_shown_with_a_longer_time() -> None:
     one = made("api/0")
     header: Any = defaultdict(lambda: 64, {**one.reading.header, "uuid": b"1" * 16})
     other = one._replace(name="api/1", reading=replace(one.reading, header=header))
@@ -157,7 +157,7 @@ def test_nan_that_was_born_earlier_is_shown_where_older_causes_are_asked_for() -
     assert [each.mark for each in problems(seen._replace(alarms=[alarm]))] == [3], "its alarm is not another problem"
 
 
-def test_the_times_of_a_problem_are_those_of_the_book_and_without_a_daemon_what_is_known() -> None:
+def test_the_times_of_a_problem_come_from_the_book() -> None:
     lost, off = made("api/0", counts={"no_lane": 3}), made("api/1", flags=OFF)
     book, _ = Book().updated(problems(Seen([lost, off])), {"api/1"}, T)
     later = T + 60 * 10**9
@@ -168,7 +168,7 @@ def test_the_times_of_a_problem_are_those_of_the_book_and_without_a_daemon_what_
     assert times == [(None, rfc3339(later)), (None, None)]
 
 
-def test_a_look_that_is_too_long_ago_judges_nobody() -> None:
+def test_an_outdated_straggler_verdict_is_reported() -> None:
     judged = StragglerVerdict((), (), (), 8, 8, 1, Moment(0, 0), STALE_NS - 1)
     assert reported(slow=judged) == []
     assert reported(slow=replace(judged, age_ns=STALE_NS)) == [
@@ -176,7 +176,7 @@ def test_a_look_that_is_too_long_ago_judges_nobody() -> None:
     ]
 
 
-def test_what_makes_numbers_wrong_leads_and_what_is_only_missing_comes_last() -> None:
+def test_problems_that_falsify_numbers_come_before_missing_ones() -> None:
     lost = made("api/0", flags=OFF, counts={"no_lane": 1})
     counts = WorkerCounts(spans=7)
     found = reported(

@@ -27,20 +27,20 @@ def run(*command: str, by: str = "brickd", **environment: str) -> subprocess.Com
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_command_ends_as_it_would_have(by: str) -> None:
+def test_run_exits_as_its_command_does(by: str) -> None:
     for script, ends in (("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", -signal.SIGTERM)):
         assert run("sh", "-c", script, by=by).returncode == ends
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_command_takes_the_place_of_the_process_that_began_it(by: str) -> None:
+def test_run_replaces_its_process_by_the_command(by: str) -> None:
     process = subprocess.Popen([*BY[by], "--", "sh", "-c", "echo $$"], stdout=subprocess.PIPE, text=True)
     reported, _ = process.communicate(timeout=60)
     assert int(reported) == process.pid
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_command_ignores_and_blocks_the_signals_that_it_would_have(by: str) -> None:
+def test_a_command_inherits_its_ignored_and_blocked_signals(by: str) -> None:
     """Python itself ignores SIGPIPE."""
     command = ("grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
     plain = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
@@ -48,7 +48,7 @@ def test_a_command_ignores_and_blocks_the_signals_that_it_would_have(by: str) ->
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_command_has_the_variables_that_it_would_have_and_ours(by: str) -> None:
+def test_a_command_inherits_its_environment_plus_our_variables(by: str) -> None:
     """In the locale C, Python adds a variable of its own."""
     given = {"PATH": os.environ["PATH"], "HOME": "/"}
     begun = subprocess.run([*BY[by], "--", "env"], capture_output=True, text=True, timeout=60, check=True, env=given)
@@ -58,7 +58,7 @@ def test_a_command_has_the_variables_that_it_would_have_and_ours(by: str) -> Non
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_command_that_cannot_be_begun_is_told(by: str, tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_started_is_reported(by: str, tmp_path: Path) -> None:
     plain, moved = tmp_path / "plain", tmp_path / "moved"
     plain.write_text("nothing")
     moved.write_text("#!/none/bin/python -u\n")
@@ -74,13 +74,13 @@ def test_a_command_that_cannot_be_begun_is_told(by: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_run_of_nothing_is_a_usage_error(by: str) -> None:
+def test_run_without_a_command_is_a_usage_error(by: str) -> None:
     ended = run(by=by)
     assert (ended.returncode, ended.stdout) == (2, "")
 
 
 @pytest.mark.parametrize("by", BY)
-def test_what_is_misspelled_is_no_command(by: str) -> None:
+def test_a_misspelled_option_is_not_taken_for_a_command(by: str) -> None:
     begun = [*BY[by], "--servce", "api", "--", "echo", "begun"]
     ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -88,7 +88,7 @@ def test_what_is_misspelled_is_no_command(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_rate_that_is_none_is_refused_before_anything_is_begun(by: str) -> None:
+def test_an_invalid_rate_is_refused_before_the_command_starts(by: str) -> None:
     """A worker with such a rate would record nothing."""
     begun = [*BY[by], "--fingerprints", "1/0", "--", "echo", "begun"]
     ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
@@ -99,7 +99,7 @@ def test_a_rate_that_is_none_is_refused_before_anything_is_begun(by: str) -> Non
 @pytest.mark.parametrize(
     "words", ["off", "all", "1/1", "1/16", "1/1000000", "1/1000001", "1/0", "1/", "2/3", "", "on", "1/٣"]
 )
-def test_a_command_is_begun_with_the_rates_that_can_be_set(words: str) -> None:
+def test_a_command_starts_with_the_configured_rates(words: str) -> None:
     assert words != DEFAULT
     try:
         reported = launch.environment(("x",), {}, fingerprints=words)["BRICKD_FINGERPRINTS"]
@@ -113,7 +113,7 @@ SEEN = "import sys, os; print([p for p in sys.path if 'launch' in p], 'brick_age
 
 
 @pytest.mark.parametrize("path", [None, "", ":", "/a", "/a:", ":/a", "/a b::/c/../c", launch.SITE + "x"])
-def test_what_a_host_imports_from_is_as_it_was(path: str | None) -> None:
+def test_run_does_not_change_sys_path(path: str | None) -> None:
     given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     given |= {} if path is None else {"PYTHONPATH": path}
     command = (sys.executable, "-c", "import sys; print(sys.path, sys.argv)")
@@ -124,21 +124,21 @@ def test_what_a_host_imports_from_is_as_it_was(path: str | None) -> None:
     assert begun == plain != ""
 
 
-def test_brick_agent_is_told_in_each_process_of_a_family() -> None:
+def test_every_process_of_a_family_imports_brick_agent() -> None:
     source = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SEEN!r}]); {SEEN}"
     assert run(sys.executable, "-c", source).stdout == "[] True\n" * 2
 
 
-def test_without_its_variable_nothing_of_ours_is_imported() -> None:
+def test_without_brickd_in_the_environment_nothing_of_ours_is_imported() -> None:
     assert run("env", "-u", "BRICKD", sys.executable, "-c", SEEN).stdout == "[] False\n"
 
 
-def test_a_host_that_forbids_all_recording_has_its_way() -> None:
+def test_a_host_with_brickd_0_imports_nothing_of_ours() -> None:
     assert run("env", "BRICKD=0", sys.executable, "-c", SEEN).stdout == "[] False\n"
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_command_below_which_recording_is_forbidden_is_begun_as_it_is(by: str) -> None:
+def test_a_command_below_brickd_0_starts_unchanged(by: str) -> None:
     asked = "import os; print(*sorted(os.environ))"
     plain = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=True,
                            env=os.environ | {"BRICKD": "0"})  # fmt: skip
@@ -153,7 +153,7 @@ HOOKS = "import sys; print([type(each).__module__ for each in sys.meta_path].cou
 @pytest.mark.ci
 @pytest.mark.parametrize("inner", BY)
 @pytest.mark.parametrize("outer", BY)
-def test_a_run_within_a_run_is_one(outer: str, inner: str) -> None:
+def test_nested_runs_install_one_hook(outer: str, inner: str) -> None:
     ended = run(*BY[inner], "--", sys.executable, "-c", HOOKS, by=outer)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
 
@@ -167,7 +167,7 @@ def test_a_run_within_a_run_is_one(outer: str, inner: str) -> None:
         ("import nothing_of_this_name", ""),
     ],
 )
-def test_the_hosts_own_sitecustomize_does_what_it_did(tmp_path: Path, own: str, text: str) -> None:
+def test_the_sitecustomize_of_the_host_still_runs(tmp_path: Path, own: str, text: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(own)
     asked = "import sys; print(getattr(sys, 'own', 0), getattr(sys.modules.get('sitecustomize'), '__file__', None))"
     command = (sys.executable, "-c", asked)
@@ -180,7 +180,7 @@ def test_the_hosts_own_sitecustomize_does_what_it_did(tmp_path: Path, own: str, 
     assert begun.stdout.startswith(text)
 
 
-def test_an_interpreter_without_brick_agent_is_told_of_once() -> None:
+def test_an_interpreter_without_brick_agent_is_reported_once() -> None:
     source = f"import subprocess, sys; subprocess.run([{BARE!r}, '-c', 'print(1)'])"
     ended = run(BARE, "-c", source)
     assert (ended.returncode, ended.stdout) == (0, "1\n")
@@ -191,7 +191,7 @@ def test_an_interpreter_without_brick_agent_is_told_of_once() -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("stderr", ["&-", "/dev/full"])
-def test_a_host_with_nobody_to_tell_begins_as_it_would_have(stderr: str, tmp_path: Path) -> None:
+def test_a_host_with_unwritable_stderr_starts_normally(stderr: str, tmp_path: Path) -> None:
     (tmp_path / "brick_agent.py").write_text("raise ValueError('broken')")
     for path in ("", os.fspath(tmp_path)):
         command = f"exec {shlex.quote(BARE)} -c 'print(1)' 2>{stderr}"
@@ -199,7 +199,7 @@ def test_a_host_with_nobody_to_tell_begins_as_it_would_have(stderr: str, tmp_pat
         assert (ended.returncode, ended.stdout) == (0, "1\n")
 
 
-def test_a_home_of_another_python_has_its_own_and_no_brick_agent(tmp_path: Path) -> None:
+def test_another_virtual_environment_keeps_its_sitecustomize_and_has_no_agent(tmp_path: Path) -> None:
     subprocess.run([BARE, "-m", "venv", "--without-pip", tmp_path / "home"], check=True)
     (folder,) = (tmp_path / "home").glob("lib/python*/site-packages")
     (folder / "sitecustomize.py").write_text("print('its own')")
@@ -226,13 +226,13 @@ def test_a_home_of_another_python_has_its_own_and_no_brick_agent(tmp_path: Path)
         (("sh", "start.sh"), "sh"),
     ],
 )
-def test_a_service_without_a_name_is_called_as_what_is_run(words: tuple[str, ...], named: str) -> None:
+def test_a_service_without_a_name_is_named_after_its_program(words: tuple[str, ...], named: str) -> None:
     assert launch.environment(words, {})["BRICKD_SERVICE"] == named
     assert launch.environment(words, {"BRICKD_SERVICE": "own"})["BRICKD_SERVICE"] == "own"
     assert launch.environment(words, {"BRICKD_SERVICE": "own"}, service="api")["BRICKD_SERVICE"] == "api"
 
 
-def test_nothing_more_is_imported_from_where_a_command_happens_to_begin() -> None:
+def test_pythonpath_gains_no_current_directory() -> None:
     """An empty part of PYTHONPATH is the interpreter's current directory; an empty PYTHONPATH is none."""
     for before, path in ((None, [launch.SITE]), ("", [launch.SITE]), ("/a:", [launch.SITE, "/a", ""])):
         given = {} if before is None else {"PYTHONPATH": before}
@@ -257,13 +257,13 @@ def test_nothing_more_is_imported_from_where_a_command_happens_to_begin() -> Non
         (("x.py", "-I"), ""),
     ],
 )
-def test_an_interpreter_that_will_not_look_is_told_of(options: tuple[str, ...], letter: str) -> None:
+def test_an_interpreter_that_ignores_pythonpath_is_reported(options: tuple[str, ...], letter: str) -> None:
     why = launch.obstacle((sys.executable, *options), {})
     assert (why or "").startswith(f"python -{letter} " if letter else "")
     assert (why is None) == (letter == "")
 
 
-def test_a_script_whose_interpreter_will_not_look_is_told_of(tmp_path: Path) -> None:
+def test_a_script_with_an_interpreter_that_ignores_pythonpath_is_reported(tmp_path: Path) -> None:
     script = tmp_path / "serve"
     script.write_text(f"#!{sys.executable} -IS\nprint(1)\n")
     script.chmod(0o700)
@@ -280,10 +280,10 @@ def test_a_script_whose_interpreter_will_not_look_is_told_of(tmp_path: Path) -> 
         (("env", "A=1", "uvicorn", "-i"), None),
     ],
 )
-def test_a_program_that_passes_no_environment_on_is_told_of(command: tuple[str, ...], text: str | None) -> None:
+def test_a_program_that_passes_no_environment_on_is_reported(command: tuple[str, ...], text: str | None) -> None:
     why = launch.obstacle(command, {})
     assert why == (text and f"{text} starts a command with its own environment: put `brickd run` after it")
 
 
-def test_both_distributions_begin_commands_by_the_same_file() -> None:
+def test_both_distributions_share_the_file_that_starts_commands() -> None:
     assert (ROOT / "brickd" / "launch").resolve() == ROOT / "agent" / "brick_agent" / "launch"

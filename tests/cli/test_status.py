@@ -73,7 +73,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     }  # fmt: skip
 
 
-def test_status_can_be_asked_for_some_workers_or_services(worker: Start) -> None:
+def test_status_can_be_limited_to_workers_or_services(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api")
     started(worker, BRICKD_SERVICE="api")
     started(worker, BRICKD_SERVICE="batch")
@@ -81,7 +81,7 @@ def test_status_can_be_asked_for_some_workers_or_services(worker: Start) -> None
     assert [each["name"] for each in status("api/1", "batch")["workers"]] == ["api/1", "batch/0"]
 
 
-def test_declared_numbers_are_kept_and_others_fill_the_gaps(worker: Start) -> None:
+def test_declared_indexes_are_kept_and_others_fill_the_gaps(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     started(worker, BRICKD_SERVICE="api")
     started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0.tp3.pp1")
@@ -89,7 +89,7 @@ def test_declared_numbers_are_kept_and_others_fill_the_gaps(worker: Start) -> No
     assert [each["name"] for each in status()["workers"]] == ["api/0", "api/0.tp3.pp1", "api/1", "api/2"]
 
 
-def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> None:
+def test_a_dead_worker_is_shown_reported_and_pruned(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0").kill()
     live = started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     document = status()
@@ -107,7 +107,7 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
 
 
 @pytest.mark.slow
-def test_prune_removes_the_dead_and_only_them(worker: Start, prefix: str) -> None:
+def test_prune_removes_dead_workers_only(worker: Start, prefix: str) -> None:
     started(worker).kill()
     live = started(worker)
     answer = brickd("prune", "--dry-run", "--json")
@@ -118,7 +118,7 @@ def test_prune_removes_the_dead_and_only_them(worker: Start, prefix: str) -> Non
 
 
 @pytest.mark.slow
-def test_prune_removes_what_only_has_a_segments_name_when_asked(prefix: str) -> None:
+def test_prune_removes_invalid_files_on_request(prefix: str) -> None:
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
     left = brickd("prune", "--json")
     assert json.loads(left.stdout)["refused"][0]["segment"] == f"{prefix}junk"
@@ -127,26 +127,26 @@ def test_prune_removes_what_only_has_a_segments_name_when_asked(prefix: str) -> 
     assert not (SHM / f"{prefix}junk").exists()
 
 
-def test_a_command_that_is_offered_is_safe_to_paste(worker: Start) -> None:
+def test_a_suggested_command_is_safe_to_paste(worker: Start) -> None:
     started(worker, 'brick.init(names=64)\nfor n in range(99):\n    with brick.span(str(n)): pass\npause()',
             BRICKD_SERVICE="x; touch y #")  # fmt: skip
     (problem,) = status()["problems"]
     assert shlex.split(problem["command"]) == ["brickd", "inspect", "x; touch y #/0"]
 
 
-def test_the_demo_wants_a_number_of_seconds() -> None:
+def test_demo_requires_a_number_of_seconds() -> None:
     result = brickd("demo", "--seconds", "nan")
     assert result.returncode == 2
     assert "nan is not a duration of 500ms to 10m (such as 500ms, 3s, 5m, 1h; without a unit: seconds)" in result.stderr
 
 
-def test_prune_has_nothing_to_do_among_the_living(worker: Start) -> None:
+def test_prune_removes_nothing_if_all_workers_live(worker: Start) -> None:
     started(worker)
     result = brickd("prune", "--json")
     assert (result.returncode, json.loads(result.stdout)["removed"]) == (0, [])
 
 
-def test_a_segment_that_is_none_is_quarantined_alone(worker: Start, prefix: str) -> None:
+def test_an_invalid_segment_alone_is_quarantined(worker: Start, prefix: str) -> None:
     started(worker)
     (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
     document = status()
@@ -159,7 +159,7 @@ def test_a_segment_that_is_none_is_quarantined_alone(worker: Start, prefix: str)
     assert "not a segment" in inspected.stderr
 
 
-def test_what_prune_leaves_alone_is_not_sent_to_prune(prefix: str) -> None:
+def test_prune_is_not_suggested_for_files_that_it_keeps(prefix: str) -> None:
     os.mkfifo(SHM / f"{prefix}fifo")
     (SHM / f"{prefix}folder").mkdir()
     (SHM / f"{prefix}link").symlink_to("nowhere")
@@ -171,7 +171,7 @@ def test_what_prune_leaves_alone_is_not_sent_to_prune(prefix: str) -> None:
         assert all(line.endswith(" (brickd doctor says what to do)") for line in left)
 
 
-def test_of_one_span_status_and_inspect_say_no_plural(worker: Start) -> None:
+def test_status_and_inspect_use_the_singular_for_one_span(worker: Start) -> None:
     started(worker, "brick.init(lanes=1)\nwith brick.span('a'): pass\npause()", BRICKD_SERVICE="api")
     assert brickd("status").stdout.startswith("api  1 live  1 span  ")
     assert "  1 lane, " in brickd("inspect").stdout
@@ -195,7 +195,7 @@ def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: s
     assert lines[-1].endswith(" more bricks: brickd bricks")
 
 
-def test_inspect_shows_a_worker_by_name_and_a_segment_by_file(worker: Start, prefix: str) -> None:
+def test_inspect_accepts_a_worker_by_name_and_a_segment_by_file(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     (reading,) = readings(prefix)
     for name in ("api/0", reading.file):
@@ -207,7 +207,7 @@ def test_inspect_shows_a_worker_by_name_and_a_segment_by_file(worker: Start, pre
     assert "SUMMARIZED" in screen
 
 
-def test_inspect_shows_what_the_span_ring_holds(worker: Start, prefix: str) -> None:
+def test_inspect_shows_the_span_ring(worker: Start, prefix: str) -> None:
     process = worker(
         """
         brick.init()
@@ -233,7 +233,7 @@ def test_inspect_shows_what_the_span_ring_holds(worker: Start, prefix: str) -> N
     assert document["ledger"]["details"]["in_ring"] == 5
 
 
-def test_inspect_shows_what_the_event_ring_holds(worker: Start, prefix: str) -> None:
+def test_inspect_shows_the_event_ring(worker: Start, prefix: str) -> None:
     process = worker(
         """
         b = brick.brick("b")
@@ -277,7 +277,7 @@ def turn_on_spans(segment: Path) -> None:
         os.pwrite(file.fileno(), (2).to_bytes(4, "little"), 4096)
 
 
-def test_what_is_open_is_shown_with_its_age(worker: Start) -> None:
+def test_open_spans_are_shown_with_their_age(worker: Start) -> None:
     started(worker, 'with brick.span("all_reduce"):\n    pause()')
     (each,) = status()["workers"]
     (opened,) = each["open"]
@@ -285,7 +285,7 @@ def test_what_is_open_is_shown_with_its_age(worker: Start) -> None:
     assert 0 < opened["since_ns"] < 60e9
 
 
-def test_losses_are_problems_with_a_way_out(worker: Start) -> None:
+def test_losses_are_problems_with_a_fix(worker: Start) -> None:
     started(worker, LOSING)
     texts = " ".join(problem["text"] for problem in status()["problems"])
     assert "BRICKD_LANES" in texts
@@ -293,7 +293,7 @@ def test_losses_are_problems_with_a_way_out(worker: Start) -> None:
 
 
 @pytest.mark.nightly
-def test_the_demo_names_the_damaged_and_the_slow_worker_and_leaves_nothing_behind() -> None:
+def test_the_demo_names_the_damaged_and_the_slow_worker_and_leaves_no_file() -> None:
     before = set(os.listdir(SHM))
     result = brickd("demo", "--seconds", "55")
     assert result.returncode == 0, result.stderr

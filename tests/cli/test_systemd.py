@@ -57,12 +57,12 @@ def analyze(tmp_path: Path) -> Callable[..., str]:
 
 @needs("systemd-analyze")
 @pytest.mark.parametrize(("unit", "manager"), [(SERVICE, "--system"), (USER_SERVICE, "--user")])
-def test_systemd_has_nothing_to_say_about_the_units(analyze: Callable[..., str], unit: Path, manager: str) -> None:
+def test_systemd_analyze_accepts_the_units(analyze: Callable[..., str], unit: Path, manager: str) -> None:
     assert analyze(unit, manager, "verify") == ""
 
 
 @needs("systemd-analyze")
-def test_the_service_is_hardly_exposed(analyze: Callable[..., str]) -> None:
+def test_the_exposure_level_of_the_service_is_low(analyze: Callable[..., str]) -> None:
     reported = analyze(SERVICE, "security", "--offline=yes")
     answer = re.search(r"Overall exposure level for brickd@alice.service: ([\d.]+)", reported)
     assert answer is not None, reported
@@ -70,7 +70,7 @@ def test_the_service_is_hardly_exposed(analyze: Callable[..., str]) -> None:
 
 
 @needs("systemd-analyze")
-def test_the_drop_in_for_a_url_opens_the_network_and_nothing_else(analyze: Callable[..., str]) -> None:
+def test_the_drop_in_for_a_url_opens_only_the_network(analyze: Callable[..., str]) -> None:
     def exposed(**more: Path) -> set[str]:
         reported = analyze(SERVICE, "security", "--offline=yes", "--json=short", **more)
         return {each["json_field"] for each in json.loads(reported) if each["set"] is False}
@@ -82,7 +82,7 @@ def test_the_drop_in_for_a_url_opens_the_network_and_nothing_else(analyze: Calla
     assert analyze(SERVICE, "--system", "verify", drop_in=NOTIFY_URL) == ""
 
 
-def test_the_drop_in_for_a_url_undoes_what_the_unit_forbids_and_starts_the_same_command() -> None:
+def test_the_drop_in_for_a_url_lifts_two_limits_and_starts_the_same_command() -> None:
     unit, drop_in = confined.read(SERVICE.read_text(), "www"), confined.read(NOTIFY_URL.read_text(), "www")
     assert drop_in.pop("PrivateNetwork") == ["no"]
     assert drop_in.pop("RestrictAddressFamilies") == ["AF_INET AF_INET6 AF_NETLINK"], "added to AF_UNIX"
@@ -93,14 +93,14 @@ def test_the_drop_in_for_a_url_undoes_what_the_unit_forbids_and_starts_the_same_
     assert drop_in == {}
 
 
-def test_what_outlives_the_service_is_left_where_it_is() -> None:
+def test_segments_and_the_runtime_directory_outlive_the_service() -> None:
     service = confined.read(SERVICE.read_text(), "alice")
     assert (service["RemoveIPC"], service["RuntimeDirectoryPreserve"]) == (["no"], ["yes"])
     assert confined.read(USER_SERVICE.read_text(), "")["RuntimeDirectoryPreserve"] == ["yes"]
 
 
 @needs("systemd-tmpfiles")
-def test_segments_are_not_cleaned_up_by_age(tmp_path: Path) -> None:
+def test_systemd_does_not_remove_segments_by_age(tmp_path: Path) -> None:
     (tmp_path / "dev/shm").mkdir(parents=True)
     for name in ("brickd-0123", "other"):
         (tmp_path / "dev/shm" / name).touch()
@@ -125,7 +125,7 @@ _RUN = 'mount -t tmpfs none /run && install -d -o "${1%:*}" "${1#*:}" && shift &
         ("root:/run/brickd-nobody", None, "/run/brickd-nobody"),
     ],
 )
-def test_whoever_the_service_runs_for_finds_it_from_a_session_too(
+def test_a_session_of_the_services_user_finds_the_daemon(
     nobody: list[str], made: str, session: str | None, place: str
 ) -> None:
     named = ("BRICKD_RUNTIME_DIR", "XDG_RUNTIME_DIR")
@@ -161,7 +161,7 @@ def place(nobody: list[str], prefix: str) -> Path:
 
 @pytest.mark.slow
 @can_confine
-def test_a_daemon_confined_like_the_service_drains_other_processes_segments_of_its_user(
+def test_a_daemon_confined_like_the_service_drains_its_users_segments(
     place: Path, nobody: list[str], worker: Start, prefix: str
 ) -> None:
     unit = settings()
@@ -206,7 +206,7 @@ def drop_in(title: str) -> str:
 
 @pytest.mark.slow
 @can_confine
-def test_with_its_drop_in_for_a_group_the_service_answers_its_members(
+def test_with_the_drop_in_for_a_group_the_service_answers_members(
     place: Path, nobody: list[str], worker: Start, prefix: str
 ) -> None:
     there = drop_in("members of a group may read")
@@ -223,7 +223,7 @@ def test_with_its_drop_in_for_a_group_the_service_answers_its_members(
 
 @pytest.mark.slow
 @can_confine
-def test_with_its_drop_in_for_a_url_the_service_posts_alarms(place: Path, nobody: list[str], prefix: str) -> None:
+def test_with_the_drop_in_for_a_url_the_service_posts_alarms(place: Path, nobody: list[str], prefix: str) -> None:
     secret = place / "secret"
     secret.touch(0o600)
     secret.write_text("s3cret")
@@ -291,7 +291,7 @@ WALLS = {
 
 @pytest.mark.slow
 @can_confine
-def test_a_process_confined_like_the_service_may_do_what_the_daemon_does_and_nothing_else(
+def test_a_process_confined_like_the_service_can_only_do_what_the_daemon_does(
     place: Path, nobody: list[str], worker: Start
 ) -> None:
     server = worker("pause()", before=tuple(nobody))
@@ -313,7 +313,7 @@ def test_a_process_confined_like_the_service_may_do_what_the_daemon_does_and_not
 
 @pytest.mark.slow
 @can_confine
-def test_a_daemon_that_was_denied_what_it_needs_does_not_come_up(place: Path) -> None:
+def test_a_daemon_without_a_needed_permission_does_not_start(place: Path) -> None:
     denied = settings()
     denied["SystemCallFilter"].append("~@file-system")
     with up(command=confined.command(denied, place)) as daemon:

@@ -37,7 +37,7 @@ def test_a_cell_with_a_newline_stays_one_line() -> None:
     assert table.lines([Column("WORKER")], [["api/0\n\x1b[2J"]]) == ["WORKER", r"api/0\n\x1b[2J"]
 
 
-def test_the_widest_text_is_cut_and_numbers_stay_whole() -> None:
+def test_the_widest_text_is_shortened_and_numbers_stay_whole() -> None:
     columns = [Column("WORKER"), Column("BRICK"), Column("TOTAL", "right")]
     rows = [["api/0", "moe_gemm_grouped_fp8_blockwise", "1,234,567"]]
     assert table.lines(columns, rows, 30) == [
@@ -46,7 +46,7 @@ def test_the_widest_text_is_cut_and_numbers_stay_whole() -> None:
     ]
 
 
-def test_columns_that_can_be_spared_go_before_any_text_is_cut_short() -> None:
+def test_optional_columns_are_dropped_before_text_is_shortened() -> None:
     columns = [Column("WORKER"), Column("AGE", "right", 2), Column("SPANS", "right"), Column("MEMORY", "right", 1)]
     rows = [["a worker of a long name", "17.0 ms", "5", "220K"]]
     titles = {width: table.lines(columns, rows, width)[0].split() for width in (40, 39, 31, 30)}
@@ -72,7 +72,7 @@ def test_no_line_is_wider_than_the_limit(drawn: tuple[list[Column], list[list[st
 
 
 @given(tables())
-def test_without_a_limit_every_cell_is_whole(drawn: tuple[list[Column], list[list[str]]]) -> None:
+def test_without_a_width_limit_every_cell_is_whole(drawn: tuple[list[Column], list[list[str]]]) -> None:
     columns, rows = drawn
     for line, row in zip(table.lines(columns, rows)[1:], rows, strict=True):
         assert all(escape.text(cell).rstrip() in line for cell in row)
@@ -80,12 +80,12 @@ def test_without_a_limit_every_cell_is_whole(drawn: tuple[list[Column], list[lis
 
 @pytest.mark.parametrize("write", [units.duration, units.count, units.size, units.percent])
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_a_dash(write: Callable[[units.Number], str], value: float | None) -> None:
+def test_a_missing_number_is_a_dash(write: Callable[[units.Number], str], value: float | None) -> None:
     assert write(value) == "-"
 
 
 @given(NUMBERS.filter(math.isfinite))
-def test_a_value_and_its_negative_differ_in_the_sign_alone(number: float) -> None:
+def test_a_value_and_its_negative_differ_only_in_the_sign(number: float) -> None:
     for write in (units.duration, units.count, units.size, units.percent):
         one, other = sorted((write(number), write(-number)), key=lambda written: written.startswith("-"))
         assert not one.startswith("-")
@@ -94,14 +94,14 @@ def test_a_value_and_its_negative_differ_in_the_sign_alone(number: float) -> Non
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
-def test_a_longer_duration_is_never_written_shorter(one_ns: int, other_ns: int) -> None:
+def test_a_longer_duration_is_never_formatted_as_a_shorter_one(one_ns: int, other_ns: int) -> None:
     scale = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9, "d": 86400e9}
     short, long = (units.duration(ns).replace(",", "").split() for ns in sorted((one_ns, other_ns)))
     assert float(short[0]) * scale[short[1]] <= float(long[0]) * scale[long[1]] * (1 + 1e-12)
 
 
 @given(st.integers(0, 10**18))
-def test_a_written_duration_is_within_half_of_its_last_digit(ns: int) -> None:
+def test_a_formatted_duration_is_within_half_of_its_last_digit(ns: int) -> None:
     scale = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
     figure, unit = units.duration(ns).replace(",", "").split()
     tenths = int(figure.replace(".", "")) * (1 if "." in figure else 10)

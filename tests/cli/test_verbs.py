@@ -46,7 +46,7 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(each)
 
 
-def test_these_are_the_verbs_that_are_asked_about_workers() -> None:
+def test_these_verbs_take_workers() -> None:
     context = click.Context(group)
     commands = {verb: group.get_command(context, verb) for verb in VERBS}
     arguments = {
@@ -67,7 +67,7 @@ def test_the_verbs_that_take_recordings_are_those_with_a_view_and_roofline() -> 
 
 
 @pytest.mark.parametrize("verb", ASKED)
-def test_hostile_names_are_shown_and_not_obeyed_in_any_format(worker: Start, verb: str) -> None:
+def test_hostile_names_are_escaped_in_every_format(worker: Start, verb: str) -> None:
     started(worker, LOOP, BRICKD_SERVICE="=cmd()\x1b]0;owned\x07")
     lines = brickd(*words(verb)).stdout.removesuffix("\n").split("\n")
     assert len(lines) > 1
@@ -81,7 +81,7 @@ def test_hostile_names_are_shown_and_not_obeyed_in_any_format(worker: Start, ver
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in cells for cell in row.values())
 
 
-def test_h_is_help_for_brickd_and_for_every_verb() -> None:
+def test_h_prints_the_help_of_brickd_and_of_every_verb() -> None:
     assert brickd("-h").stdout == brickd("--help").stdout
     for verb in VERBS:
         helped = brickd(verb, "-h")
@@ -89,7 +89,7 @@ def test_h_is_help_for_brickd_and_for_every_verb() -> None:
         assert helped.stdout.startswith(f"Usage: brickd {verb} ")
 
 
-def test_a_name_that_nobody_has_is_answered_with_those_that_come_near(worker: Start) -> None:
+def test_an_unknown_worker_is_refused_with_similar_names(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api")
     for verb in ASKED:
         missing = brickd(verb, "apo/0")
@@ -98,7 +98,7 @@ def test_a_name_that_nobody_has_is_answered_with_those_that_come_near(worker: St
 
 
 @pytest.mark.usefixtures("prefix")
-def test_where_nobody_is_it_says_what_to_do() -> None:
+def test_without_workers_every_verb_names_the_next_command() -> None:
     for verb, rows in ASKED.items():
         screen = brickd(verb)
         assert (screen.returncode, screen.stdout, screen.stderr) == (0, NOBODY + "\n", "")
@@ -106,7 +106,7 @@ def test_where_nobody_is_it_says_what_to_do() -> None:
         assert brickd(verb, "-o", "csv").stdout == brickd(verb, "-o", "jsonl").stdout == ""
 
 
-def test_what_a_dead_worker_recorded_counts(worker: Start) -> None:
+def test_records_of_a_dead_worker_count(worker: Start) -> None:
     for _ in range(2):
         started(worker).kill()
     for verb in ("status", "bricks", "tree"):
@@ -116,7 +116,7 @@ def test_what_a_dead_worker_recorded_counts(worker: Start) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("verb", ASKED)
-def test_a_reader_that_went_away_ends_it_in_silence(worker: Start, verb: str) -> None:
+def test_a_closed_stdout_pipe_ends_every_verb_silently(worker: Start, verb: str) -> None:
     started(worker)
     reader, writer = os.pipe()
     os.close(reader)

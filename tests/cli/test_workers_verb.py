@@ -30,7 +30,7 @@ with brick.span("waits"), brick.layer(7), brick.span("inside"):
 ONE = 'with brick.span("a"): pass\npause()'
 
 
-def test_a_worker_says_who_it_is_and_what_it_takes(worker: Start, prefix: str) -> None:
+def test_a_worker_is_shown_with_its_identity_and_resources(worker: Start, prefix: str) -> None:
     process = started(worker, ONE, BRICKD_SERVICE="api", BRICKD_WORKER="0.tp3.pp1")
     (each,) = document("workers")["workers"]
     (reading,) = readings(prefix)
@@ -43,7 +43,7 @@ def test_a_worker_says_who_it_is_and_what_it_takes(worker: Start, prefix: str) -
     assert each["lanes"] == {"used": 1, "room": 32}
 
 
-def test_threads_that_record_now_are_told_from_lanes_that_were_ever_used(worker: Start) -> None:
+def test_recording_threads_are_distinguished_from_used_lanes(worker: Start) -> None:
     started(worker, THREADS)
     (each,) = document("workers")["workers"]
     assert (each["threads"], each["lanes"]["used"]) == (2, 3)
@@ -54,14 +54,14 @@ def test_threads_that_record_now_are_told_from_lanes_that_were_ever_used(worker:
     assert row[titles.index("LANES")] == "3/32"
 
 
-def test_the_entries_of_status_and_of_workers_are_one(worker: Start) -> None:
+def test_status_and_workers_print_the_same_entries(worker: Start) -> None:
     started(worker, ONE)
     one, other = (document(verb)["workers"][0] for verb in ("status", "workers"))
     assert one.pop("age_ns") < other.pop("age_ns")
     assert one == other
 
 
-def test_the_dead_and_the_quarantined_have_their_rows(worker: Start, prefix: str) -> None:
+def test_dead_workers_and_quarantined_files_have_rows(worker: Start, prefix: str) -> None:
     started(worker, ONE, BRICKD_SERVICE="api").kill()
     started(worker, ONE, BRICKD_SERVICE="api")
     (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
@@ -77,9 +77,7 @@ def test_the_dead_and_the_quarantined_have_their_rows(worker: Start, prefix: str
     assert [row["state"] for row in sheet("workers")] == [each["state"] for each in answer["workers"]]
 
 
-def test_of_any_number_of_bad_files_a_few_are_listed_and_all_are_counted(
-    worker: Start, daemon: Daemon, prefix: str
-) -> None:
+def test_a_few_invalid_files_are_listed_and_all_are_counted(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker, ONE, BRICKD_SERVICE="api")
     for number in range(LISTED_MAX + 6):
         (SHM / f"{prefix}{number:03}").write_bytes(b"\x01" * 8192)
@@ -99,14 +97,14 @@ def test_of_any_number_of_bad_files_a_few_are_listed_and_all_are_counted(
     assert f"…1 healthy, {LISTED_MAX + 1} in trouble" in brickd("status").stdout, "beside the five that are shown"
 
 
-def test_workers_can_be_asked_for_some_and_what_is_quarantined_is_none_of_them(worker: Start, prefix: str) -> None:
+def test_selected_workers_exclude_quarantined_files(worker: Start, prefix: str) -> None:
     for service in ("api", "api", "batch"):
         started(worker, ONE, BRICKD_SERVICE=service)
     (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
     assert [each["name"] for each in document("workers", "api/1", "batch")["workers"]] == ["api/1", "batch/0"]
 
 
-def test_all_workers_fit_the_width_and_what_is_spared_is_not_what_matters(worker: Start) -> None:
+def test_all_workers_fit_the_width_without_losing_important_columns(worker: Start) -> None:
     program = 'brick.init(names=64, paths=64)\nwith brick.span("b" * 90):\n    pause()'
     for number in range(3):
         started(worker, program, BRICKD_SERVICE="a service with a long name" * 2, BRICKD_WORKER=str(number))
