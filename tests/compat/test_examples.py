@@ -28,12 +28,12 @@ def printed(*program: str | Path, folder: Path | None = None) -> str:
     return ended.stdout
 
 
-def test_the_page_on_porting_shows_each_example() -> None:
+def test_docs_porting_shows_each_example() -> None:
     assert sorted(SHOWN) == EXAMPLES == ["graph.py", "profiler.py", "tiles.py", "traces.py"]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_what_the_page_on_porting_shows_and_makes_no_mistake(prefix: str, name: str) -> None:
+def test_an_example_prints_what_docs_porting_shows_without_a_mistake(prefix: str, name: str) -> None:
     assert printed(ROOT / "agent" / "examples" / name).splitlines() == SHOWN[name].splitlines()
 
 
@@ -50,12 +50,12 @@ def test_the_figures_of_the_example_are_those_of_the_book() -> None:
         assert float(ours[name][4]) == round(float(average))
 
 
-def test_the_tree_and_the_critical_path_of_the_example_are_those_of_the_book() -> None:
+def test_the_tree_and_critical_path_of_the_example_are_those_of_the_book() -> None:
     _, _, shown = SHOWN["graph.py"].partition("\n")
     assert shown == f"{TWO}\n{CRITICAL}"
 
 
-def test_the_program_on_the_page_writes_the_tree_that_the_page_shows(prefix: str, tmp_path: Path) -> None:
+def test_the_program_in_docs_porting_writes_the_tree_shown_there(prefix: str, tmp_path: Path) -> None:
     imports = next(block.text for block in blocks(PAGE) if block.language == "python")
     graph = blocks(PAGE.partition("\n## The graph: ")[2])
     program, tree = (next(block.text for block in graph if block.language == kind) for kind in ("python", "text"))

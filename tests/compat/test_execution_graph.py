@@ -116,7 +116,7 @@ report([p.total_ns(), p.total_tokens(), [each.name for each in p.all_brick_stats
     assert reported(worker, setting + program) == [0, 0, [], True]
 
 
-def test_a_span_in_a_node_is_the_spans_around_it_own_child_and_no_nodes(worker: Start) -> None:
+def test_a_span_inside_a_node_is_a_child_of_the_span_around_the_node(worker: Start) -> None:
     program = """
 p.enable()
 with brick.span("outer"):
@@ -144,7 +144,7 @@ pause()
     process.go()
 
 
-def test_a_time_that_is_given_in_a_node_is_taken_off_the_span_around_it(worker: Start) -> None:
+def test_a_recorded_time_inside_a_node_reduces_the_span_around_it(worker: Start) -> None:
     program = """
 with brick.span("outer"):
     p.graph_push_scope(N.Function("f", "f.py", 1))
@@ -158,7 +158,7 @@ pause()
     process.go()
 
 
-def test_a_time_that_is_stated_in_a_span_is_not_the_spans_own_in_the_tree(worker: Start) -> None:
+def test_a_stated_time_inside_a_span_reduces_its_self_time(worker: Start) -> None:
     process = started(worker, BEGIN + "with brick.span('outer'): p.graph_record_brick('x', 1_000_000_000)\npause()")
     answer = document("tree")
     assert [(node["name"], node["self_ns"]) for node in answer["nodes"]] == [("outer", 0), ("x", 1_000_000_000)]
@@ -166,7 +166,7 @@ def test_a_time_that_is_stated_in_a_span_is_not_the_spans_own_in_the_tree(worker
     process.go()
 
 
-def test_a_timed_kernel_is_in_the_brick_that_launched_it_and_not_added_beside_it(worker: Start) -> None:
+def test_a_timed_kernel_is_part_of_the_brick_that_launched_it(worker: Start) -> None:
     program = """
 p.graph_push_scope(N.Layer(0))
 p.graph_push_scope(N.Brick(B.QkvProjection, 200_000))
@@ -190,7 +190,7 @@ pause()
     process.go()
 
 
-def test_a_function_and_a_task_keep_their_numbers(worker: Start) -> None:
+def test_functions_and_tasks_keep_their_numbers(worker: Start) -> None:
     program = """
 p.graph_push_scope(N.Function("decode", "server.py", 42)); p.graph_pop_scope()
 p.graph_push_scope(N.AsyncTask("t", 7, 3, 5000)); p.graph_pop_scope()
@@ -210,7 +210,7 @@ pause()
     process.go()
 
 
-def test_a_function_without_a_file_is_a_function(worker: Start) -> None:
+def test_a_function_node_needs_no_file(worker: Start) -> None:
     program = """
 p.graph_push_scope(N.Function("decode")); p.graph_pop_scope()
 graph = p.execution_graph()
@@ -272,7 +272,7 @@ p.graph_add_dependency("forward", "drawn")
 
 
 @pytest.mark.parametrize("program", [FORWARD + "forward(2)", PARALLEL, MIXED])
-def test_brickd_has_the_same_nodes_and_the_same_critical_path(worker: Start, program: str) -> None:
+def test_brickd_shows_the_same_nodes_and_critical_path(worker: Start, program: str) -> None:
     report = """
 report([p.execution_graph().nodes, p.critical_path(), list(p.compute_slack().items())])
 pause()
@@ -314,7 +314,7 @@ report({graph.nodes[number]["name"]: distance for number, distance in graph.roof
     assert distances["over"] == 0
 
 
-def test_a_cleared_graph_begins_anew_and_leaves_the_segment(worker: Start) -> None:
+def test_a_cleared_graph_starts_again_and_keeps_the_segment(worker: Start) -> None:
     process = worker(BEGIN + "p.graph_record_brick('old', 5)\np.graph_clear()\np.graph_record_brick('new', 5)\n"
                      "report(p.graph_to_ascii_tree())\npause()")  # fmt: skip
     assert process.next_report() == "new  0.0µs\n"
@@ -323,7 +323,7 @@ def test_a_cleared_graph_begins_anew_and_leaves_the_segment(worker: Start) -> No
     process.go()
 
 
-def test_a_name_is_text_in_the_picture_and_one_line_of_the_tree(worker: Start) -> None:
+def test_a_hostile_name_is_escaped_in_dot_and_in_the_tree(worker: Start) -> None:
     hostile = 'a"]; evil [label="b\n\x1b[2J\\'
     program = f"p.graph_record_brick({hostile!r}, 5)\nreport([p.graph_to_ascii_tree(), p.graph_to_dot()])"
     tree, dot = reported(worker, program)
@@ -333,7 +333,7 @@ def test_a_name_is_text_in_the_picture_and_one_line_of_the_tree(worker: Start) -
     assert dot.startswith("digraph ExecutionGraph {")
 
 
-def test_plain_contradicts_other_forms() -> None:
+def test_plain_excludes_other_formats() -> None:
     for other in (["--dot"], ["--critical"], ["--json"], ["--column", "cv"]):
         refused = brickd("tree", "--plain", *other)
         assert (refused.returncode, refused.stdout) == (2, "")

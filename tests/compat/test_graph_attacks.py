@@ -53,7 +53,7 @@ popped = [scope.end(), scope.end() or scope.name]
 
 
 @pytest.mark.parametrize("other", POPPED_BY_OTHERS)
-def test_a_scope_ends_once_whoever_else_pops_it(worker: Start, prefix: str, other: str) -> None:
+def test_a_scope_popped_by_another_thread_or_task_ends_once(worker: Start, prefix: str, other: str) -> None:
     process = worker(f"{BEGIN}{POPPED_BY_OTHERS[other]}\nreport([popped, p.execution_graph().nodes])\npause()\n")
     popped, nodes = process.next_report()
     process.paused()
@@ -63,7 +63,7 @@ def test_a_scope_ends_once_whoever_else_pops_it(worker: Start, prefix: str, othe
     assert process.end() == 0
 
 
-def test_a_kernel_of_a_new_task_was_not_launched_by_the_last_brick_of_another(worker: Start, prefix: str) -> None:
+def test_a_kernel_in_a_new_task_is_not_launched_by_another_tasks_brick(worker: Start, prefix: str) -> None:
     program = """
 import asyncio
 async def other(): p.graph_record_kernel("k", None, None, None)
@@ -88,7 +88,7 @@ REFUSED_IN_STRICT_MODE = [
 
 
 @pytest.mark.parametrize("node", REFUSED_IN_STRICT_MODE)
-def test_a_node_that_raises_in_strict_mode_leaves_nothing_open(worker: Start, prefix: str, node: str) -> None:
+def test_a_node_that_raises_in_strict_mode_leaves_no_scope_open(worker: Start, prefix: str, node: str) -> None:
     program = f"""
 os.environ["BRICKD_STRICT"] = "1"
 p.graph_record_brick("launcher", 5)
@@ -103,7 +103,7 @@ with brick.span("span"): pass
     assert ("span",) in summaries(got)
 
 
-def test_a_function_in_itself_has_its_time_once(worker: Start) -> None:
+def test_a_recursive_functions_time_counts_once(worker: Start) -> None:
     program = """
 import time
 def walk(depth):
@@ -132,7 +132,7 @@ pause()
     process.go()
 
 
-def test_times_that_no_reader_would_take_are_refused_and_the_worker_stays_readable(worker: Start, prefix: str) -> None:
+def test_times_that_readers_refuse_are_not_recorded(worker: Start, prefix: str) -> None:
     process = worker(BEGIN + "for _ in range(16_386): p.graph_record_brick('x', 2**48)\npause()\n")
     process.paused()
     (node,) = document("tree")["nodes"]
@@ -142,7 +142,7 @@ def test_times_that_no_reader_would_take_are_refused_and_the_worker_stays_readab
 
 
 @pytest.mark.parametrize("needs", [[("a", "a")], [("a", "b"), ("b", "a")], [("a", "in"), ("in", "a")]])
-def test_needs_in_a_circle_end(worker: Start, needs: list[tuple[str, str]]) -> None:
+def test_cyclic_dependencies_terminate(worker: Start, needs: list[tuple[str, str]]) -> None:
     program = f"""
 p.graph_record_brick("a", 1000); p.graph_record_brick("b", 1000)
 p.graph_push_scope(N.Brick("a", timing_ns=500)); p.graph_record_brick("in", 100); p.graph_pop_scope()
@@ -160,7 +160,7 @@ pause()
     process.go()
 
 
-def test_the_bare_tree_of_a_deep_chain_is_short() -> None:
+def test_the_plain_tree_of_a_deep_chain_is_short() -> None:
     node: dict[str, Any] = {"kind": "brick", "total_ns": None, "elements": 0, "count": 1, "definitions": []}
     node |= dict.fromkeys(("kernel", "transfer", "task", "stated"))
     nodes = [{**node, "id": n, "parent": n - 1 if n else None, "name": "a", "order": n} for n in range(20_000)]
@@ -170,7 +170,7 @@ def test_the_bare_tree_of_a_deep_chain_is_short() -> None:
     assert max(map(len, lines)) < 300
 
 
-def test_a_name_that_controls_a_terminal_is_escaped_by_each_report(worker: Start) -> None:
+def test_terminal_escapes_in_a_name_are_escaped_by_each_report(worker: Start) -> None:
     hostile = "\x1b]0;title\x07\u202e\n"
     program = f"""
 p.graph_push_scope(N.Function({hostile!r}, {hostile!r}, 3)); p.graph_record_brick({hostile!r}, 50)

@@ -71,7 +71,7 @@ def figures(nodes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(1, 25))
-def test_a_process_and_brickd_show_the_same_of_a_random_program(worker: Start, seed: int) -> None:
+def test_brickd_shows_the_same_graph_as_the_process_of_a_random_program(worker: Start, seed: int) -> None:
     process = worker(PROGRAM.replace("SEED", str(seed)).join((BEGIN, "")), BRICKD_CLOCK="monotonic")
     nodes, length_ns, slack, tree = process.next_report()
     stats = process.next_report()
@@ -106,7 +106,7 @@ p.graph_add_dependency("f", "x→y")
 
 
 @pytest.mark.parametrize("program", AMBIGUOUS)
-def test_a_name_of_several_nodes_means_the_same_node_in_a_process_and_in_brickd(worker: Start, program: str) -> None:
+def test_a_shared_name_means_the_same_node_in_a_process_and_in_brickd(worker: Start, program: str) -> None:
     process = worker(f"{BEGIN}{AMBIGUOUS[program]}\nreport([p.execution_graph().nodes, p.graph_to_dot()])\npause()\n")
     nodes, dot = process.next_report()
     process.paused()

@@ -49,7 +49,7 @@ def report_of(worker: Start, program: str, **environment: str) -> Any:
 # ---- F101 to F110: `scripts/test -k F106` ----------------------------------------------------------------------------
 
 
-def test_f101_there_are_15_bricks_that_are_known() -> None:
+def test_f101_there_are_15_known_bricks() -> None:
     assert [int(known) for known in BrickId] == list(range(15))
     assert BrickId.COUNT == len(BrickId.ALL) == 15
     assert list(BrickId.ALL) == list(BrickId)
@@ -73,7 +73,7 @@ def test_f101_there_are_15_bricks_that_are_known() -> None:
     assert {alias: known.name for known in BrickId for alias in known.aliases} == ALIASES
 
 
-def test_an_alias_is_its_brick_and_its_case_counts() -> None:
+def test_an_alias_means_its_brick_and_is_case_sensitive() -> None:
     for alias, name in ALIASES.items():
         assert BrickId.from_name(alias) is BrickId[name]
         assert BrickId.from_name(alias.lower()) is BrickId.from_name(alias.upper() + "_") is None
@@ -91,7 +91,7 @@ def test_f102_every_known_brick_has_its_category() -> None:
     )
 
 
-def test_f103_deferred_work_accumulates_until_it_is_finalized(worker: Start, prefix: str) -> None:
+def test_f103_deferred_work_accumulates_until_finalize(worker: Start, prefix: str) -> None:
     pending = report_of(
         worker,
         """
@@ -105,7 +105,7 @@ report([found, p.has_pending(), p.all_brick_stats() == [], brick.pending()])
     assert pending == [[0, 1, 2, 3, 4, 5], True, True, 5]
 
 
-def test_f104_a_finalize_clears_the_queue(worker: Start, prefix: str) -> None:
+def test_f104_finalize_clears_the_queue(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -120,7 +120,7 @@ report([p.has_pending(), p.pending_count(), brick.pending(), of.count, of.bounde
 
 
 @pytest.mark.parametrize("why", ["p.disable()", "p.set_sync_mode('None')"])
-def test_f105_what_is_not_timed_reads_no_clock(
+def test_f105_a_disabled_profiler_reads_no_clock(
     worker: Start, prefix: str, compiled: Callable[..., Path], why: str
 ) -> None:
     preload = compiled("counting.so", (ROOT / "tests/native/counting.c",), "-shared", "-fPIC")
@@ -154,7 +154,7 @@ report([off, work()])
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="counts instructions by the trap flag of x86")
-def test_f106_the_last_of_2000_bricks_is_found_in_as_many_instructions_as_the_first(
+def test_f106_looking_up_the_last_of_2000_bricks_takes_as_many_instructions_as_the_first(
     worker: Start, prefix: str, compiled: Callable[..., Path]
 ) -> None:
     counter = compiled(
@@ -185,7 +185,7 @@ report([first, max(instructions(f"b{{n}}") for n in range(1997, 2000))])
     assert last < first + 600, "neither Python nor C looks through 2,000 names"
 
 
-def test_f107_threads_that_time_at_once_lose_nothing(worker: Start, prefix: str) -> None:
+def test_f107_concurrent_threads_lose_no_time(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -227,7 +227,7 @@ report([size, p.start_brick(0) is p.start("x")])
     assert same, "of what is not timed there is one timer for all"
 
 
-def test_f109_the_time_since_the_epoch_never_goes_back(worker: Start, prefix: str) -> None:
+def test_f109_the_time_since_the_epoch_never_decreases(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -269,7 +269,7 @@ def test_f110_categories_add_up_to_the_total_and_are_in_the_json(worker: Start, 
     assert sum(each["percent"] for each in categories) == pytest.approx(100)
 
 
-def test_a_category_is_known_by_its_name_in_any_case(worker: Start, prefix: str) -> None:
+def test_a_category_name_is_case_insensitive(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -284,7 +284,7 @@ report({each: of.count for each, of in p.category_stats().items()})
 # ---- one way to record -------------------------------------------------------------------------------------------
 
 
-def test_it_records_into_the_lanes_and_reads_its_statistics_from_there(worker: Start, prefix: str) -> None:
+def test_statistics_are_recorded_in_the_lanes_and_read_from_there(worker: Start, prefix: str) -> None:
     process = worker(
         """
 p = brick.BrickProfiler.enabled()
@@ -308,7 +308,7 @@ pause()
     assert process.end() == 0
 
 
-def test_what_is_read_while_a_thread_records_is_of_one_moment(
+def test_statistics_read_during_recording_are_consistent(
     worker: Start, prefix: str, compiled: Callable[..., Path]
 ) -> None:
     flags = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
@@ -337,7 +337,7 @@ report([len({{each[0] for each in found}}), wrong[:3], p.stats("busy").count == 
     assert same
 
 
-def test_a_brick_inside_another_is_in_the_total_once(worker: Start, prefix: str) -> None:
+def test_a_nested_brick_counts_once_in_the_total(worker: Start, prefix: str) -> None:
     outer, outer_self, inner, total = report_of(
         worker,
         """
@@ -350,7 +350,7 @@ report([p.stats("outer").total_ns, p.stats("outer").self_ns, p.stats("inner").to
     assert total == pytest.approx(outer, rel=0.01)
 
 
-def test_a_time_that_is_given_in_a_brick_is_in_the_total_once(worker: Start, prefix: str) -> None:
+def test_a_recorded_time_inside_a_brick_counts_once_in_the_total(worker: Start, prefix: str) -> None:
     outer, given, second, more, total = report_of(
         worker,
         """
@@ -368,7 +368,7 @@ report([[each.total_ns, each.self_ns] for each in stats] + [p.total_ns()])
     assert (given, more, total) == ([1_000_000_000] * 2, [1_000_000_000] * 2, 2_000_000_000)
 
 
-def test_a_stop_that_was_missed_is_told(worker: Start, prefix: str) -> None:
+def test_a_missing_stop_is_counted(worker: Start, prefix: str) -> None:
     lost, names = report_of(
         worker,
         """
@@ -380,7 +380,7 @@ report([json.loads(p.to_json())["not_recorded"], p.brick_names()])
     assert (lost["abandoned"], names) == (1, ["outer"])
 
 
-def test_what_another_thread_stops_is_told(worker: Start, prefix: str) -> None:
+def test_a_stop_by_another_thread_is_counted(worker: Start, prefix: str) -> None:
     lost = report_of(
         worker,
         """
@@ -408,7 +408,7 @@ p.stop(None)
 """
 
 
-def test_a_reset_is_of_everything(worker: Start, prefix: str) -> None:
+def test_reset_clears_all_statistics(worker: Start, prefix: str) -> None:
     process = worker("p = brick.BrickProfiler.enabled()\n" + EVERYTHING + "p.reset(); report(p.to_json())\npause()\n")
     document = json.loads(process.next_report())
     process.paused()
@@ -423,7 +423,7 @@ def test_a_reset_is_of_everything(worker: Start, prefix: str) -> None:
     assert (document["enabled"], document["tile_profiling"]) == (True, True), "settings are kept"
 
 
-def test_after_a_reset_no_old_extreme_is_shown_as_measured(worker: Start, prefix: str) -> None:
+def test_after_a_reset_old_extremes_are_not_shown_as_exact(worker: Start, prefix: str) -> None:
     exact_, bounds, after = report_of(
         worker,
         """
@@ -447,7 +447,7 @@ report([first, second, told()])
     assert after == [4, 5, True, 2_000_000, True]
 
 
-def test_a_new_profiler_begins_with_nothing(worker: Start, prefix: str) -> None:
+def test_a_new_profiler_is_empty(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -460,7 +460,7 @@ report([p.stats("x").total_ns, q.stats("x").total_ns])
     assert found == [150, 50]
 
 
-def test_a_forked_child_begins_with_nothing(worker: Start, prefix: str) -> None:
+def test_a_forked_child_starts_empty(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -478,7 +478,7 @@ report([os.read(read, 99).decode(), p.stats("x").total_ns, p.pending_count()])
     assert found == ["7 0", 100, 1]
 
 
-def test_a_forked_child_has_been_enabled_since_it_was_forked(worker: Start, prefix: str) -> None:
+def test_the_wall_time_of_a_forked_child_starts_at_the_fork(worker: Start, prefix: str) -> None:
     child, parent = report_of(
         worker,
         """
@@ -500,7 +500,7 @@ report([os.read(read, 9).decode(), passed() >= before])
 # ---- figures -----------------------------------------------------------------------------------------------------
 
 
-def test_throughput_is_by_the_time_that_passed_and_the_seeds_stands_beside_it(worker: Start, prefix: str) -> None:
+def test_throughput_by_wall_time_is_shown_next_to_the_seeds(worker: Start, prefix: str) -> None:
     by_wall, text, before, after = report_of(
         worker,
         """
@@ -519,7 +519,7 @@ report([p.total_throughput(), p.to_json(), before, after])
     assert by_wall == document["elements_per_s"] == pytest.approx(1_000 * 1e9 / document["wall_ns"])
 
 
-def test_percentiles_and_the_deviation_are_known(worker: Start, prefix: str) -> None:
+def test_percentiles_and_standard_deviation_are_shown(worker: Start, prefix: str) -> None:
     p50, p99, deviation = report_of(
         worker,
         """
@@ -533,7 +533,7 @@ report([of.percentile_ns(50), of.percentile_ns(99), of.std_ns])
     assert deviation == pytest.approx(29_700)
 
 
-def test_what_cannot_be_divided_is_0() -> None:
+def test_a_division_by_zero_gives_0() -> None:
     of = BrickStats("x")
     for figure in ("avg_ns", "std_ns", "throughput", "gb_per_s", "gflops", "compression_ratio", "avg_cycles"):
         assert getattr(of, figure) == 0
@@ -566,7 +566,7 @@ def test_categories_of_any_bricks_add_up(rows: list[tuple[str, int, int, int]]) 
     assert math.isclose(total, 100) or not any(each.self_ns for each in bricks)
 
 
-def test_bytes_that_are_left_and_cycles_are_kept_by_name(worker: Start, prefix: str) -> None:
+def test_compressed_bytes_and_cycles_are_kept_by_name(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -584,7 +584,7 @@ report([of.count, of.total_ns, of.total_elements, of.total_bytes, of.total_compr
 # ---- messages ----------------------------------------------------------------------------------------------------
 
 
-def test_the_summary_has_bricks_by_their_total_and_categories(worker: Start, prefix: str) -> None:
+def test_the_summary_lists_bricks_by_total_time_and_categories(worker: Start, prefix: str) -> None:
     text = report_of(
         worker,
         """
@@ -611,17 +611,17 @@ report(p.summary())
     [(0, "0 ns"), (999.4, "999 ns"), (999.7, "1 µs"), (999_400, "999 µs"), (999_700, "1 ms"), (1_234_567, "1.23 ms"),
      (999_600_000, "1 s"), (999.4e9, "999 s"), (999.7e9, "1,000 s"), (12_345e9, "12,345 s")],
 )  # fmt: skip
-def test_a_duration_has_three_figures_and_no_exponent(ns: float, text: str) -> None:
+def test_a_duration_has_three_digits_and_no_exponent(ns: float, text: str) -> None:
     assert as_text(ProfilerReport({}, ns, [], {}, [], {}, 0, {})).startswith(f"0 ns in bricks of {text}, ")  # type: ignore[arg-type]
 
 
-def test_equal_bricks_are_told_in_the_same_order_whenever_they_came(worker: Start, prefix: str) -> None:
+def test_bricks_with_equal_times_are_sorted_by_name(worker: Start, prefix: str) -> None:
     names = [f"n{n}" for n in range(20)]
     program = "for name in {}: p.record_elapsed(name, 100)\nreport(p.brick_names())"
     assert report_of(worker, program.format(names)) == report_of(worker, program.format(names[::-1])) == sorted(names)
 
 
-def test_labels_are_told_as_supplied(worker: Start, prefix: str) -> None:
+def test_labels_set_by_the_host_are_shown(worker: Start, prefix: str) -> None:
     text, summary = report_of(
         worker,
         """
@@ -655,7 +655,7 @@ report([p.to_json(), p.summary(), p.brick_names()])
     assert len(summary.split("\n\n")[1].splitlines()) == len(names) + 1
 
 
-def test_a_report_goes_on_where_a_signal_handler_records_in_the_middle_of_it(worker: Start, prefix: str) -> None:
+def test_a_report_survives_a_signal_handler_that_records(worker: Start, prefix: str) -> None:
     count, names = report_of(
         worker,
         """
@@ -681,7 +681,7 @@ report([n, p.brick_names()])
     assert "after" in names
 
 
-def test_importing_the_agent_does_not_load_it(worker: Start, prefix: str) -> None:
+def test_importing_the_agent_does_not_load_the_profiler(worker: Start, prefix: str) -> None:
     process = worker(
         """
 import subprocess
@@ -695,10 +695,10 @@ report(subprocess.run([sys.executable, "-I", "-S", "-c", "import sys; sys.path[:
     assert process.end() == 0
 
 
-def test_the_enumerations_of_labels_have_the_seeds_names() -> None:
+def test_the_label_enumerations_have_the_seeds_names() -> None:
     assert [each.name for each in BrickBottleneck] == ["Unknown", "Memory", "Compute"]
 
 
-def test_it_leaves_the_ledger_exact(worker: Start, prefix: str) -> None:
+def test_the_profiler_leaves_the_ledger_exact(worker: Start, prefix: str) -> None:
     got = record(worker, prefix, "p = brick.BrickProfiler.enabled()\n" + EVERYTHING + NESTED)
     assert exact(got)["begun"] == 3 + 1 + 1 + 20 * 5

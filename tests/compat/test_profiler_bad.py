@@ -41,7 +41,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_a_mistake_is_counted_and_told_and_raises_only_in_strict_mode(worker: Start, prefix: str, call: str) -> None:
+def test_a_mistake_is_counted_and_reported_and_raises_only_in_strict_mode(
+    worker: Start, prefix: str, call: str
+) -> None:
     process = worker(
         f"""
 p = brick.BrickProfiler.enabled()
@@ -65,20 +67,20 @@ except ValueError as error: report(str(error))
     assert len([line for line in process.stderr.splitlines() if line.startswith("brickd: ")]) == 1
 
 
-def test_a_mode_that_is_none_changes_nothing(worker: Start, prefix: str) -> None:
+def test_an_invalid_mode_changes_nothing(worker: Start, prefix: str) -> None:
     assert (
         report_of(worker, "p.set_sync_mode('PerLayer'); p.set_sync_mode('Never'); report(p.sync_mode().name)")
         == "PerLayer"
     )
 
 
-def test_one_kind_of_mistake_is_said_once(worker: Start, prefix: str) -> None:
+def test_a_kind_of_mistake_is_reported_once(worker: Start, prefix: str) -> None:
     process = worker("p = brick.BrickProfiler.enabled()\nfor _ in range(50): p.stop(None); p.reset()\n")
     assert process.end() == 0
     assert len(process.stderr.splitlines()) == 1
 
 
-def test_sizes_of_zero_are_none_and_negative_ones_are_not_taken(worker: Start, prefix: str) -> None:
+def test_a_size_of_zero_is_accepted_and_a_negative_one_ignored(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         LOST
@@ -100,7 +102,7 @@ report([of, p.tile_stats("Macro").total_flops, lost()])
     assert found[2] == {"amounts": 3 * 4 + 2, "rejected": 1}
 
 
-def test_scopes_that_are_not_balanced_are_told(worker: Start, prefix: str) -> None:
+def test_unbalanced_scopes_are_counted(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         LOST
@@ -130,7 +132,7 @@ report([p.pending_count(), p.stats("x").bounded, p.stats("y").count])
 
 
 @pytest.mark.parametrize("name", ["None", "7", "[]", "b'x'", "'\\ud800'", "''", "'x' * 500"])
-def test_a_name_that_is_none_is_harmless(worker: Start, prefix: str, name: str) -> None:
+def test_an_invalid_name_is_harmless(worker: Start, prefix: str, name: str) -> None:
     text = report_of(
         worker,
         f"""
@@ -145,7 +147,7 @@ report(p.summary() and p.to_json())
     assert sum(each["count"] for each in json.loads(text)["bricks"]) == 4
 
 
-def test_names_without_end_are_limited(worker: Start, prefix: str) -> None:
+def test_the_number_of_names_is_limited(worker: Start, prefix: str) -> None:
     kept, count, text = report_of(
         worker,
         """
@@ -161,7 +163,9 @@ report([len(p._local.named), p.stats("other").total_compressed_bytes, p.to_json(
 
 
 @pytest.mark.parametrize("environment", [{"BRICKD": "0"}, {"BRICKD_CLOCK": "sundial"}])
-def test_where_nothing_can_be_recorded_nothing_is_told(worker: Start, prefix: str, environment: dict[str, str]) -> None:
+def test_where_nothing_can_be_recorded_nothing_is_reported(
+    worker: Start, prefix: str, environment: dict[str, str]
+) -> None:
     found = report_of(
         worker,
         """
@@ -206,7 +210,7 @@ values = [Hostile(), Array(), [], {}, None, 2.5, float("nan"), float("inf"), -1,
         "p.enable_graph(); p.graph_push_scope(x)",
     ],
 )
-def test_whatever_a_host_gives_nothing_raises(worker: Start, prefix: str, call: str) -> None:
+def test_no_argument_raises_an_exception(worker: Start, prefix: str, call: str) -> None:
     raised, _ = report_of(
         worker,
         MADE_UP
@@ -226,7 +230,7 @@ report([raised, json.loads(p.to_json())["bricks"] and p.summary().count("\\n")])
 
 
 @pytest.mark.parametrize("stream", ["None", "closed"])
-def test_a_mistake_harms_nobody_where_it_cannot_be_said(worker: Start, prefix: str, stream: str) -> None:
+def test_a_mistake_that_cannot_be_printed_is_counted(worker: Start, prefix: str, stream: str) -> None:
     found = report_of(
         worker,
         LOST
@@ -242,7 +246,7 @@ report(lost())
     assert found == {"timers of others": 1}
 
 
-def test_what_a_host_gave_is_said_on_one_short_line(worker: Start, prefix: str) -> None:
+def test_a_wrong_argument_is_reported_on_one_short_line(worker: Start, prefix: str) -> None:
     process = worker(
         """
 class Loud:
@@ -257,7 +261,7 @@ p.stop(Loud())
     assert len(line) < 300
 
 
-def test_the_base_of_the_profiler_cannot_be_used_before_the_profiler_is_there(worker: Start) -> None:
+def test_the_profilers_base_class_cannot_be_used_alone(worker: Start) -> None:
     process = worker(
         """
 try: _core.Timing().start_brick(1)

@@ -48,7 +48,7 @@ assert f"{ptx:016x}" == "56f3c130e5efd4fa", f"{ptx:016x}"
     }
 
 
-def test_a_kernel_told_behind_a_brick_was_launched_by_it_and_not_beside_it(worker: Start, prefix: str) -> None:
+def test_a_kernel_recorded_after_a_brick_is_launched_by_it(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -131,7 +131,7 @@ assert p.all_brick_stats() == []
     assert ledger_of(got).marks["refused"] == 0
 
 
-def test_what_is_disabled_records_nothing_and_gives_none(worker: Start, prefix: str) -> None:
+def test_a_disabled_graph_records_nothing_and_returns_none(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -152,7 +152,7 @@ brick.init()
     assert (marks(got), sum(lane["begun"] for _, lane, _ in got.lanes)) == ({}, 0)
 
 
-def test_off_times_no_scope_and_launches_are_counted_all_the_same(worker: Start, prefix: str) -> None:
+def test_sync_mode_off_times_no_scope_and_counts_launches(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -192,7 +192,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("call", MISTAKES)
-def test_a_mistake_is_counted_and_told_and_raises_only_in_strict_mode(worker: Start, prefix: str, call: str) -> None:
+def test_a_mistake_is_counted_and_reported_and_raises_only_in_strict_mode(
+    worker: Start, prefix: str, call: str
+) -> None:
     process = worker(
         BEGIN
         + f"""
@@ -222,7 +224,7 @@ report(raised)
     assert "brickd: " in process.stderr
 
 
-def test_numbers_that_cannot_be_are_counted_and_never_raise(worker: Start, prefix: str) -> None:
+def test_impossible_numbers_are_counted_and_never_raise(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -247,7 +249,7 @@ p.graph_record_transfer(1, None, 5, T.D2H)
     assert sum(lane["amounts"] for _, lane, _ in got.lanes) >= 5
 
 
-def test_a_scope_that_is_left_open_keeps_what_is_in_it_and_its_late_pop_is_counted(worker: Start, prefix: str) -> None:
+def test_a_scope_left_open_keeps_its_children_and_its_late_pop_is_counted(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -274,7 +276,7 @@ with brick.span("after"): brick.kernel("k")
     assert sum(lane["unmatched"] for lane in lanes) == 1
 
 
-def test_tasks_and_profilers_have_scopes_of_their_own(worker: Start, prefix: str) -> None:
+def test_each_task_and_each_profiler_has_its_own_scopes(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -312,7 +314,7 @@ assert asyncio.run(main()) == [True, True]
     assert sum(lane["unmatched"] + lane["abandoned"] for _, lane, _ in got.lanes) == 0
 
 
-def test_a_forked_child_has_none_of_its_parents_scopes(worker: Start, prefix: str) -> None:
+def test_a_forked_child_has_no_scopes_of_its_parent(worker: Start, prefix: str) -> None:
     process = worker(
         BEGIN
         + """
@@ -328,7 +330,7 @@ report([status, p.graph_pop_scope()])
     assert process.end() == 0
 
 
-def test_ends_that_are_no_texts_harm_nobody(worker: Start, prefix: str) -> None:
+def test_arguments_of_wrong_types_are_harmless(worker: Start, prefix: str) -> None:
     recorded(
         worker,
         prefix,

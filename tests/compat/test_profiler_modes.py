@@ -102,7 +102,7 @@ report([syncs, p.brick_names(), p.pending_count(), p.sync_mode().name])
     assert found == [[], [], 0, "Off"]
 
 
-def test_without_a_sync_function_the_host_is_timed(worker: Start, prefix: str) -> None:
+def test_without_a_sync_function_host_time_is_recorded(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -115,7 +115,7 @@ report([p.stats("x").count, p.stats("x").bounded, p.pending_count()])
     assert found == [3, 0, 0]
 
 
-def test_n_bricks_that_are_finalized_together_have_the_time_that_passed_once(worker: Start, prefix: str) -> None:
+def test_bricks_finalized_together_share_the_elapsed_time_once(worker: Start, prefix: str) -> None:
     parts, latencies, end = report_of(
         worker,
         """
@@ -133,7 +133,7 @@ report([[p.stats(f"k{n}").total_ns for n in range(10)],
     assert end == 15_000
 
 
-def test_a_bound_is_never_told_as_a_measurement(worker: Start, prefix: str) -> None:
+def test_a_bound_is_not_reported_as_a_measurement(worker: Start, prefix: str) -> None:
     text, summary = report_of(
         worker,
         """
@@ -147,7 +147,7 @@ report([p.to_json(), p.summary()])
     assert "bounded 1" in summary
 
 
-def test_an_epoch_that_is_reset_between_start_and_finalize_loses_no_time(worker: Start, prefix: str) -> None:
+def test_resetting_the_epoch_before_finalize_loses_no_time(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -166,7 +166,7 @@ report([*refused, p.stats("k").total_ns >= 50_000, p.stats("late") is None])
     assert found == [1, 1, True, True]
 
 
-def test_what_is_deferred_is_an_event_with_its_start_and_in_no_summary(worker: Start, prefix: str) -> None:
+def test_deferred_work_is_an_event_with_its_start_and_in_no_summary(worker: Start, prefix: str) -> None:
     process = worker(
         DEVICE
         + """
@@ -194,7 +194,7 @@ pause()
     assert process.end() == 0
 
 
-def test_a_start_is_told_with_the_tick_of_its_time(worker: Start, prefix: str) -> None:
+def test_a_deferred_start_is_recorded_with_the_tick_of_its_time(worker: Start, prefix: str) -> None:
     process = worker(
         """
 p = brick.BrickProfiler.enabled()
@@ -213,7 +213,7 @@ pause()
     assert process.end() == 0
 
 
-def test_a_start_that_can_have_been_is_told_to_the_tick_and_any_other_is_now(
+def test_a_possible_start_is_recorded_exactly_and_an_impossible_one_as_now(
     compiled: Callable[..., Path], prefix: str
 ) -> None:
     binary = compiled("since", (ROOT / "tests/native/since.c", *WRITER))
@@ -226,7 +226,7 @@ def test_a_start_that_can_have_been_is_told_to_the_tick_and_any_other_is_now(
     assert [each["bytes"] for each in logged] == [2] * 11 + [0], "too large an amount is none"
 
 
-def test_of_two_profilers_each_finalizes_its_own(worker: Start, prefix: str) -> None:
+def test_each_profiler_finalizes_its_own_work(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -239,7 +239,7 @@ report([p.pending_count(), q.pending_count(), brick.pending()])
     assert found == [0, 1, 2]
 
 
-def test_a_sync_that_fails_ends_nothing_and_is_told(worker: Start, prefix: str) -> None:
+def test_a_sync_function_that_raises_is_reported_and_ends_nothing(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -256,7 +256,7 @@ report([pending, p.stats("k").count, json.loads(p.to_json())["not_recorded"]["sy
     assert found == [1, 1, 2]
 
 
-def test_what_was_started_in_one_mode_ends_in_it(worker: Start, prefix: str) -> None:
+def test_a_brick_ends_in_the_mode_in_which_it_started(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -272,7 +272,7 @@ report([p.stats("a").bounded, p.stats("a").count, p.stats("b").bounded])
     assert found == [0, 1, 1]
 
 
-def test_what_was_started_waiting_for_the_device_is_stopped_so(worker: Start, prefix: str) -> None:
+def test_a_brick_that_started_with_a_sync_stops_with_one(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -289,7 +289,7 @@ report([before, len(syncs), p.stats("k").count, p.stats("k").bounded])
     assert found == [4, 4, 4, 0]
 
 
-def test_a_tile_waits_for_no_device(worker: Start, prefix: str) -> None:
+def test_a_tile_never_waits_for_the_device(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -325,7 +325,7 @@ report([len(calls), p.stats("waits").count, p.pending_count(), json.loads(p.to_j
     assert not any(lost.values())
 
 
-def test_a_sync_that_is_interrupted_interrupts_the_host_and_loses_nothing(worker: Start, prefix: str) -> None:
+def test_an_interrupted_sync_interrupts_the_host_and_loses_nothing(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -350,7 +350,7 @@ starts = st.lists(st.integers(0, 1000), max_size=12)
 
 
 @given(st.lists(st.tuples(starts, st.integers(0, 1000)), max_size=6))
-def test_parts_never_add_up_to_more_than_the_time_that_passed(rounds: list[tuple[list[int], int]]) -> None:
+def test_parts_never_exceed_the_elapsed_time(rounds: list[tuple[list[int], int]]) -> None:
     waiting, reported, last = Waiting(), 0, 0
     settled: list[tuple[str, int, int, int]] = []
     for at, end in rounds:
@@ -365,14 +365,14 @@ def test_parts_never_add_up_to_more_than_the_time_that_passed(rounds: list[tuple
 
 
 @given(starts.filter(len), st.integers(1000, 2000))
-def test_the_parts_of_one_sync_are_the_time_from_the_first_start(at: list[int], end: int) -> None:
+def test_the_parts_of_one_sync_add_up_to_the_time_since_the_first_start(at: list[int], end: int) -> None:
     waiting = Waiting()
     for start in at:
         waiting.add((start, "k", 1))
     assert sum(part for _, part, _, _ in waiting.settle(end)) == end - min(at)
 
 
-def test_what_waits_is_limited() -> None:
+def test_the_queue_of_deferred_work_is_limited() -> None:
     waiting = Waiting()
     assert all(waiting.add((n, "k", 1)) for n in range(WAITING_MAX))
     assert not waiting.add((0, "k", 1))
@@ -406,7 +406,7 @@ def settled_with_an_interruption(at: int) -> tuple[int, Waiting, list[tuple[str,
     return count, waiting, settled + within
 
 
-def test_a_sync_in_the_middle_of_another_as_a_signal_handlers_loses_nothing() -> None:
+def test_a_sync_nested_in_another_loses_nothing() -> None:
     instructions, _, _ = settled_with_an_interruption(0)
     assert instructions > 50
     for at in range(1, instructions + 1):

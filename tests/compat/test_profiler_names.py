@@ -34,7 +34,7 @@ def of(name: str) -> ProfilerReport:
 # ---- a profiler's names ----------------------------------------------------------------------------------------------
 
 
-def test_a_profiler_has_a_name_in_its_repr_and_its_reports(worker: Start, prefix: str) -> None:
+def test_a_profilers_name_is_in_its_repr_and_reports(worker: Start, prefix: str) -> None:
     shown, lines, name, wrong = report_of(
         worker,
         """
@@ -55,7 +55,7 @@ report([[shown, repr(q)], [p.report().splitlines()[0], p.summary() == p.report("
     assert (name, wrong) == ("prefill", "")
 
 
-def test_a_category_is_found_by_its_enumeration_its_number_and_its_name() -> None:
+def test_a_category_is_found_by_enumeration_number_and_name() -> None:
     cats = by_category([BrickStats("q", "Attention", count=3)], ("Norm", "Attention", "FFN", "Other"))
     assert cats[BrickCategory.Attention] is cats[1] is cats["Attention"]
     assert cats[1].count == 3
@@ -65,13 +65,13 @@ def test_a_category_is_found_by_its_enumeration_its_number_and_its_name() -> Non
             cats[wrong]
 
 
-def test_the_average_is_in_microseconds_and_over_a_budget() -> None:
+def test_the_average_is_in_microseconds_and_over_budget_is_reported() -> None:
     stats = BrickStats("q", count=4, total_ns=10_000)
     assert stats.avg_us() == 2.5
     assert (stats.gap_factor(2.0), stats.gap_factor(0), BrickStats("none").gap_factor(1)) == (1.25, 0, 0)
 
 
-def test_the_coefficient_of_variation_is_of_what_was_measured() -> None:
+def test_the_coefficient_of_variation_uses_measured_times_only() -> None:
     stats = BrickStats("q", count=3, total_ns=1300, squares=50_000.0, bounded=1, bounded_ns=1000)
     assert stats.cv == pytest.approx(50 / 150)
     assert BrickStats("none").cv == 0
@@ -83,7 +83,7 @@ def test_the_statistics_of_an_id_have_two_names(worker: Start, prefix: str) -> N
     ) == [1, 1]
 
 
-def test_true_is_no_brick_and_a_timer_shows_its_state(worker: Start, prefix: str) -> None:
+def test_true_is_not_a_brick_and_a_timer_shows_its_state(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -100,9 +100,7 @@ report([*shown, repr(none), p.brick_stats(1).count])
     ]
 
 
-def test_a_subclass_may_have_its_own_start_and_one_of_timing_alone_gets_the_fast_methods(
-    worker: Start, prefix: str
-) -> None:
+def test_a_subclass_may_override_start_and_the_profiler_has_the_fast_methods(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -118,7 +116,7 @@ report([own.brick_stats(2).count, refused, "start_brick" in vars(brick.BrickProf
     assert found == [1, True, True]
 
 
-def test_a_timer_ends_where_the_sync_function_raises_what_nothing_catches(worker: Start, prefix: str) -> None:
+def test_a_timer_ends_although_its_sync_function_is_interrupted(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -133,7 +131,7 @@ report([p.brick_stats(0).count, p.brick_stats(0).total_elements])
     assert found == [1, 7]
 
 
-def test_more_timers_than_are_kept_are_all_different(worker: Start, prefix: str) -> None:
+def test_more_timers_than_are_pooled_are_distinct(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -152,7 +150,7 @@ report([len(set(names)), sum(p.brick_stats(n).count for n in range(15)), p.total
 # ---- reports ---------------------------------------------------------------------------------------------------------
 
 
-def test_p95_and_variation_are_columns_on_request_and_always_in_the_json(worker: Start, prefix: str) -> None:
+def test_p95_and_variation_are_optional_columns_and_always_in_the_json(worker: Start, prefix: str) -> None:
     plain, more, cv = report_of(
         worker,
         """
@@ -207,7 +205,7 @@ report([p.report(columns=["p95", "cv"]), json.loads(p.report("json")), p.stats("
         "p.report(columns=[[]])",
     ],
 )
-def test_an_unknown_format_or_column_is_refused_and_the_text_is_shown(worker: Start, prefix: str, call: str) -> None:
+def test_an_unknown_format_or_column_is_refused_and_text_is_printed(worker: Start, prefix: str, call: str) -> None:
     text, mistakes = report_of(worker, f"text = {call}\nreport([text, p._local.mistakes])\n")
     assert " in bricks of " in text
     assert list(mistakes.values()) == [1]
@@ -242,7 +240,7 @@ def test_a_hostile_name_is_text_in_markdown() -> None:
     assert "<" not in text.replace("\\<", "")
 
 
-def test_each_format_is_of_the_same_report() -> None:
+def test_all_formats_show_the_same_report() -> None:
     assert list(FORMATS) == ["text", "markdown", "html", "json"]
     assert json.loads(FORMATS["json"](of("gemm")))["bricks"][0]["name"] == "gemm"
     assert "| gemm | Other | 2 |" in as_markdown(of("gemm"))
@@ -261,7 +259,7 @@ def run() -> TraceRun:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda of: pickle.loads(pickle.dumps(of))])
-def test_a_copy_of_a_run_has_all_of_it_and_shares_nothing(copied: object) -> None:
+def test_a_copy_of_a_run_is_complete_and_independent(copied: object) -> None:
     original = run()
     other = copied(original)  # type: ignore[operator]
     assert other.to_json() == original.to_json()
@@ -271,7 +269,7 @@ def test_a_copy_of_a_run_has_all_of_it_and_shares_nothing(copied: object) -> Non
     assert (len(original.traces), original.is_diverged()) == (1, True)
 
 
-def test_a_run_shows_its_id_its_traces_and_whether_it_diverged() -> None:
+def test_a_runs_repr_shows_id_traces_and_divergence() -> None:
     assert repr(run()) == "TraceRun('new', 1 trace, diverged)"
     assert repr(TraceRun("base")) == "TraceRun('base', 0 traces)"
 
@@ -310,7 +308,7 @@ def test_the_backend_is_the_widest_vector_unit(machine: str, cpuinfo: str, backe
     assert processor_backend(machine, cpuinfo) == backend
 
 
-def test_the_backend_is_the_device_where_torch_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backend_is_the_device_if_torch_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     processor = brick.detect_backend()
     for is_available, backend in ((lambda: True, "cuda"), (lambda: False, processor)):
         monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=is_available)))

@@ -222,16 +222,12 @@ def report_of(worker: Start, setup: str, program: str) -> Any:
 
 
 @pytest.mark.parametrize("what", PROFILER)
-def test_f107_a_thread_that_comes_while_a_profiler_is_changed_or_read_finds_and_leaves_it_whole(
-    worker: Start, what: str
-) -> None:
+def test_f107_a_profiler_survives_a_thread_switch_at_any_instruction(worker: Start, what: str) -> None:
     program, wanted = PROFILER[what]
     assert report_of(worker, "", program) == wanted
 
 
 @pytest.mark.parametrize("what", RUNS)
-def test_f107_a_thread_that_comes_while_a_run_is_changed_or_read_finds_and_leaves_it_whole(
-    worker: Start, what: str
-) -> None:
+def test_f107_a_run_survives_a_thread_switch_at_any_instruction(worker: Start, what: str) -> None:
     program, wanted = RUNS[what]
     assert report_of(worker, 'run = brick.TraceRun("base")\nkept = watched(run._local)\n', program) == wanted

@@ -52,7 +52,7 @@ report([off, [[t.level.name, t.count, t.total_elements, t.total_flops, 0 < t.min
     assert names == [], "a tile is no brick"
 
 
-def test_a_tiles_time_is_the_own_time_of_its_brick(worker: Start, prefix: str) -> None:
+def test_a_tiles_time_is_the_self_time_of_its_brick(worker: Start, prefix: str) -> None:
     gemm, gemm_self, inner, total, share = report_of(
         worker,
         """
@@ -71,7 +71,7 @@ report([p.stats("gemm").total_ns, p.stats("gemm").self_ns, p.stats("inner").tota
     assert share == pytest.approx(gemm_self, rel=0.01)
 
 
-def test_tiles_begin_anew_alone(worker: Start, prefix: str) -> None:
+def test_a_reset_of_tiles_keeps_the_bricks(worker: Start, prefix: str) -> None:
     found = report_of(
         worker,
         """
@@ -85,7 +85,7 @@ report([p.tile_stats("Midi").count, p.stats("b").count, abs(p.total_ns() - befor
     assert found == [0, 1, True]
 
 
-def test_tiles_are_told(worker: Start, prefix: str) -> None:
+def test_tiles_are_reported(worker: Start, prefix: str) -> None:
     text, summary = report_of(
         worker,
         """
@@ -107,7 +107,7 @@ report([p.to_json(), p.summary()])
     assert "unknown" in table[2], "an intensity of 0 is none that is known"
 
 
-def test_a_tiles_bytes_are_those_of_its_numbers_if_so_many_can_be_recorded(worker: Start, prefix: str) -> None:
+def test_a_tiles_bytes_follow_from_its_elements_if_they_fit(worker: Start, prefix: str) -> None:
     sizes, lost = report_of(
         worker,
         """

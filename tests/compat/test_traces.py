@@ -29,7 +29,7 @@ def report_of(worker: Start, program: str, **environment: str) -> tuple[Any, str
 # ---- a trace ---------------------------------------------------------------------------------------------------------
 
 
-def test_it_has_cbtops_fields_and_is_built_as_there(worker: Start) -> None:
+def test_a_trace_has_the_fields_and_builders_of_cbtop(worker: Start) -> None:
     found, _ = report_of(
         worker,
         """
@@ -44,12 +44,12 @@ report([t is same, t.kernel_name, t.layer_idx, t.position, t.backend, t.input_ch
     assert found == [True, "rope_neox", 3, 17, "cuda", *checksums, '{"dim":64}', 12.5, "rope_neox", 3, 12_500]
 
 
-def test_what_a_trace_was_not_given_is_none() -> None:
+def test_a_value_not_given_to_a_trace_is_none() -> None:
     trace = brick.KernelTrace("k")
     assert (trace.params, trace.time_us, trace.input_checksum, trace.output_checksum) == (None, None, None, None)
 
 
-def test_the_seeds_checksum_is_shown_beside_ours() -> None:
+def test_the_seeds_checksum_is_shown_next_to_ours() -> None:
     trace = trace_of(T(output=[1, 2, 3]))
     assert (trace.fnv1a, trace.output_checksum) == ("1de40d89811fe258", "78bae40d05ce2a1b")
 
@@ -64,25 +64,25 @@ def test_the_seeds_checksum_is_shown_beside_ours() -> None:
         (np.zeros(0, "f"), np.zeros(0, "d")),
     ],
 )
-def test_a_checksum_is_of_every_element_the_length_and_the_dtype(one: Any, other: Any) -> None:
+def test_a_checksum_covers_every_element_the_length_and_the_dtype(one: Any, other: Any) -> None:
     a, b = (trace_of(T(output=brick_input)) for brick_input in (one, other))
     assert a.output_checksum != b.output_checksum
 
 
-def test_several_inputs_are_each_kept() -> None:
+def test_each_of_several_inputs_is_kept() -> None:
     trace = trace_of(T(inputs=([1], [2, 3])))
     assert [each.elements for each in trace.inputs] == [1, 2]
     assert trace.input_checksum == "+".join(print_of(each).checksum for each in ([1], [2, 3]))
     assert trace_of(T()).input_checksum is None
 
 
-def test_the_order_of_params_is_none_and_a_text_is_what_it_says() -> None:
+def test_params_are_compared_without_order_and_text_is_parsed_as_json() -> None:
     texts = {trace_of(T(params=each)).params for each in ('{"b": [1, null], "a": 2}', {"a": 2, "b": (1, None)})}
     assert texts == {'{"a":2,"b":[1,null]}'}
     assert brick.KernelTrace("k").with_params(None).params is brick.KernelTrace("k").with_params("null").params is None
 
 
-def test_a_tensor_is_read_when_it_is_given_and_not_kept(worker: Start) -> None:
+def test_a_tensor_is_read_at_once_and_not_kept(worker: Start) -> None:
     found, _ = report_of(
         worker,
         """
@@ -112,14 +112,14 @@ report([t.output.nan, t.output.elements, t.shape, t.valid, [each.elements for ea
     assert found == [0, 4, [3, 2], 2, [4, 8, 4]]
 
 
-def test_a_trace_of_another_key_says_so_and_not_which() -> None:
+def test_a_trace_shows_that_its_key_differs_without_revealing_it() -> None:
     secret = 0x1234_5678_9ABC_DEF0
     trace = brick.KernelTrace("k", key=secret)
     assert trace.key != brick.KernelTrace("k").key
     assert f"{secret:x}" not in trace.key + repr(trace)
 
 
-def test_its_tensors_are_fingerprinted_under_its_key(worker: Start) -> None:
+def test_tensors_of_a_trace_are_fingerprinted_with_its_key(worker: Start) -> None:
     program = "report(brick.KernelTrace('k', key=7).with_output_checksum(b'abc').output_checksum)"
     assert report_of(worker, program)[0] == brick.fingerprint(b"abc", key=7).checksum
 
@@ -173,7 +173,7 @@ class Hostile:
 """
 
 
-def test_a_mistake_is_left_out_told_and_never_raised(worker: Start, prefix: str) -> None:
+def test_a_mistake_is_left_out_and_reported_and_never_raised(worker: Start, prefix: str) -> None:
     found, stderr = report_of(
         worker,
         ODD
@@ -190,7 +190,7 @@ report([found, brick.TraceRun.from_json(run.to_json()).to_json() == run.to_json(
     assert len([line for line in stderr.splitlines() if line.startswith("brickd: ")]) == len(set(MISTAKES.values()))
 
 
-def test_what_is_refused_is_no_more_once_it_was_given_rightly() -> None:
+def test_a_refused_value_can_be_replaced_by_a_valid_one() -> None:
     trace = brick.KernelTrace("k").with_params("no").with_time_us(-1).with_output_checksum(5).with_input_checksum(5)
     assert set(trace.refused) == {"params", "time", "output", "inputs"}
     trace.with_params("{}").with_time_us(1).with_output_checksum(print_of([1])).with_input_checksum(print_of([1]))
@@ -198,7 +198,7 @@ def test_what_is_refused_is_no_more_once_it_was_given_rightly() -> None:
 
 
 @pytest.mark.parametrize("mistake", [*MISTAKES, "brick.TraceRun('r').add_trace(None)", "brick.TraceRun(None)"])
-def test_in_strict_mode_it_raises(worker: Start, prefix: str, mistake: str) -> None:
+def test_strict_mode_raises_mistakes(worker: Start, prefix: str, mistake: str) -> None:
     found, _ = report_of(
         worker,
         ODD
@@ -214,7 +214,7 @@ except ValueError as error:
     assert "BRICKD_STRICT=1" in found
 
 
-def test_a_run_counts_what_it_was_given_wrongly(worker: Start) -> None:
+def test_a_run_counts_its_refused_values(worker: Start) -> None:
     found, stderr = report_of(
         worker,
         """
@@ -228,14 +228,14 @@ report([run.mistakes, len(run.traces), other.mistakes, other.run_id, json.loads(
     assert stderr.count("add_trace takes a KernelTrace, not a str") == 1
 
 
-def test_there_is_no_more_in_a_trace_than_is_bounded() -> None:
+def test_the_size_of_a_trace_is_bounded() -> None:
     assert brick.KernelTrace("k" * TEXT_MAX).kernel == "k" * TEXT_MAX
     assert len(trace_of(T(inputs=[[1]] * INPUTS_MAX)).inputs) == INPUTS_MAX
     assert trace_of(T(inputs=[[1]] * (INPUTS_MAX + 1))).inputs == ()
 
 
 @given(st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.lists(st.integers(), max_size=3)))
-def test_whatever_stands_in_its_place_nothing_raises_and_json_holds_it(anything: Any) -> None:
+def test_no_argument_raises_an_exception_or_breaks_the_json(anything: Any) -> None:
     run = brick.TraceRun(anything)
     trace = brick.KernelTrace(anything, anything, anything, anything)
     run.add_trace(trace.with_params(anything).with_time_us(anything))
@@ -254,7 +254,7 @@ def test_traces_are_found_by_kernel_and_by_layer() -> None:
     assert run.traces_for_kernel("c") == run.traces_for_layer(7) == []
 
 
-def test_the_time_of_a_run_is_that_of_its_traces() -> None:
+def test_the_time_of_a_run_is_the_sum_of_its_traces() -> None:
     run = brick.TraceRun("r")
     for us in (1, 2.5, None):
         trace = brick.KernelTrace("k")
@@ -262,14 +262,14 @@ def test_the_time_of_a_run_is_that_of_its_traces() -> None:
     assert run.total_time_us == 3.5
 
 
-def test_what_was_added_is_not_changed_by_who_added_it() -> None:
+def test_a_trace_changed_after_it_was_added_leaves_the_run_unchanged() -> None:
     run, trace = brick.TraceRun("r"), trace_of(T(output=[1]))
     run.add_trace(trace)
     trace.with_output_checksum(print_of([2])).with_time_us(5)
     assert (run.traces[0].output, run.traces[0].time_ns) == (print_of([1]), None)
 
 
-def test_what_finds_no_room_is_counted_and_makes_no_run_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_above_the_limit_are_counted_and_prevent_equality(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_run, "TRACES_MAX", 5)
     run, trace = brick.TraceRun("r"), trace_of(T(output=[1]))
     for position in range(5 + 2):
@@ -283,7 +283,7 @@ def test_what_finds_no_room_is_counted_and_makes_no_run_equal(monkeypatch: pytes
     assert (len(again.traces), again.traces_dropped) == (5, 2)
 
 
-def test_a_clear_is_of_everything_but_the_id() -> None:
+def test_clear_removes_everything_but_the_id() -> None:
     base, run = run_of("base", [T(output=[1])]), run_of("new", [T(output=[2])])
     run.add_trace("trace")  # type: ignore[arg-type]
     run.compare_and_mark(base)
@@ -292,7 +292,7 @@ def test_a_clear_is_of_everything_but_the_id() -> None:
     assert run.to_json() == brick.TraceRun("new").to_json()
 
 
-def test_threads_that_add_at_once_lose_nothing(worker: Start) -> None:
+def test_concurrent_threads_lose_no_trace(worker: Start) -> None:
     found, _ = report_of(
         worker,
         """
@@ -310,7 +310,7 @@ report([len(run.traces), [len(run.traces_for_kernel(f"k{n}")) for n in range(4)]
     assert found == [800, [200] * 4]
 
 
-def test_a_forked_child_adds_to_its_own(worker: Start) -> None:
+def test_a_forked_child_adds_to_its_own_run(worker: Start) -> None:
     found, _ = report_of(
         worker,
         """
@@ -329,7 +329,7 @@ report([os.read(read, 9).decode(), len(run.traces)])
     assert found == ["2", 1]
 
 
-def test_importing_the_agent_does_not_load_it(worker: Start, prefix: str) -> None:
+def test_importing_the_agent_does_not_load_traces(worker: Start, prefix: str) -> None:
     found, _ = report_of(
         worker,
         """
@@ -344,7 +344,7 @@ report(subprocess.run([sys.executable, "-I", "-S", "-c", "import sys; sys.path[:
     assert found == ["False", "True", "False"]
 
 
-def test_it_leaves_the_ledger_exact(worker: Start, prefix: str) -> None:
+def test_traces_leave_the_ledger_exact(worker: Start, prefix: str) -> None:
     program = """
 run = brick.TraceRun("r")
 for n in range(20):
@@ -353,7 +353,7 @@ for n in range(20):
     assert exact(record(worker, prefix, program))["begun"] == 20
 
 
-def test_its_documents_have_units_and_hexadecimal_checksums() -> None:
+def test_documents_of_traces_have_units_and_hexadecimal_checksums() -> None:
     document = json.loads(run_of("r", [T(output=[1, 2], inputs=([3],), params={"a": 1})]).to_json())
     assert (document["schema_version"], document["source"], document["run_id"]) == (1, "process", "r")
     (trace,) = document["traces"]

@@ -31,7 +31,7 @@ def reasons(report: brick.TraceReport) -> list[str | None]:
 # ---- what is equal ---------------------------------------------------------------------------------------------------
 
 
-def test_two_runs_of_the_same_are_identical() -> None:
+def test_two_equal_runs_are_identical() -> None:
     report = compared(SOME, SOME)
     assert (report.verdict, report.matched, report.kernels_compared) == ("identical", True, 3)
     assert (report.first_divergent_kernel, report.expected_trace, report.actual_trace) == (None, None, None)
@@ -39,14 +39,14 @@ def test_two_runs_of_the_same_are_identical() -> None:
 
 
 @pytest.mark.parametrize(("new", "base"), [([], []), ([], SOME), (SOME, []), (SOME[:1], SOME[1:])])
-def test_runs_that_have_nothing_in_common_never_match(new: list[T], base: list[T]) -> None:
+def test_runs_without_a_common_trace_never_match(new: list[T], base: list[T]) -> None:
     report = compared(new, base)
     assert (report.verdict, report.matched, report.kernels_compared) == ("not_comparable", False, 0)
     assert (len(report.missing), len(report.extra)) == (len(base), len(new))
     assert report.diagnosis.startswith("nothing is comparable in new and base: ")
 
 
-def test_what_only_one_run_has_is_listed_and_no_match() -> None:
+def test_traces_of_only_one_run_are_listed_and_prevent_a_match() -> None:
     report = compared([*SOME[:2], T("gate", 1, 9, [7])], SOME)
     assert (report.verdict, report.matched, report.kernels_compared) == ("incomplete", False, 2)
     assert [(each.kernel, each.layer) for each in report.missing] == [("mlp", 1)]
@@ -58,7 +58,7 @@ def test_what_only_one_run_has_is_listed_and_no_match() -> None:
 
 
 @pytest.mark.parametrize(("new", "base"), [(None, None), ([1], None), (None, [1])])
-def test_what_has_no_output_checksum_is_never_equal(new: Any, base: Any) -> None:
+def test_traces_without_an_output_checksum_are_never_equal(new: Any, base: Any) -> None:
     report = compared([T(output=new)], [T(output=base)])
     assert (report.verdict, report.kernels_compared, reasons(report)) == ("not_comparable", 0, ["unchecked"])
     report = compared([*SOME, T(output=new)], [*SOME, T(output=base)])
@@ -66,7 +66,7 @@ def test_what_has_no_output_checksum_is_never_equal(new: Any, base: Any) -> None
     assert "without an output checksum" in report.diagnosis
 
 
-def test_empty_tensors_and_nan_are_equal_to_their_like_alone() -> None:
+def test_empty_tensors_and_nan_equal_only_themselves() -> None:
     nan, other = np.array([np.nan], "f"), np.array([0xFFC00001], "u4").view("f")
     assert compared([T(output=[])], [T(output=[])]).matched
     assert compared([T(output=nan)], [T(output=nan)]).matched
@@ -77,7 +77,7 @@ def test_empty_tensors_and_nan_are_equal_to_their_like_alone() -> None:
 # ---- what differs ----------------------------------------------------------------------------------------------------
 
 
-def test_a_difference_behind_the_first_64_numbers_is_found() -> None:
+def test_a_difference_after_the_first_64_elements_is_found() -> None:
     a, b = np.ones(4096, "f"), np.ones(4096, "f")
     b[-1] += 1
     report = compared([T(output=b)], [T(output=a)])
@@ -87,13 +87,13 @@ def test_a_difference_behind_the_first_64_numbers_is_found() -> None:
     assert pair.relative_error == pytest.approx(1 / 64, rel=0.5)
 
 
-def test_as_many_ones_of_another_length_are_not_the_same() -> None:
+def test_ones_of_another_length_differ() -> None:
     report = compared([T(output=[1] * 65)], [T(output=[1] * 64)])
     assert (report.verdict, reasons(report)) == ("not_comparable", ["shape"])
     assert "(k, layer 0, position 0: 64 elements in base, 65 elements in new)" in report.diagnosis
 
 
-def test_expected_is_the_references_and_actual_ours() -> None:
+def test_expected_is_the_references_value_and_actual_ours() -> None:
     report = compared([T("rope", 3, 17, [2, 4, 6.5])], [T("rope", 3, 17, [2, 4, 6])])
     wanted, found = print_of([2, 4, 6]).checksum, print_of([2, 4, 6.5]).checksum
     assert report.expected_trace is not None
@@ -103,7 +103,7 @@ def test_expected_is_the_references_and_actual_ours() -> None:
     assert f"first at rope, layer 3, position 17: expected {wanted} (base), actual {found} (new)" in report.diagnosis
 
 
-def test_with_equal_inputs_it_was_born_there_and_else_passed_on_from_there() -> None:
+def test_a_divergence_is_born_with_equal_inputs_and_propagated_otherwise() -> None:
     base = [T("a", 0, 0, [1], ([9],)), T("b", 0, 0, [2], ([1],)), T("c", 0, 0, [3], ([2], [9])), T("d", 0, 0, [4])]
     new = [T("a", 0, 0, [1], ([9],)), T("b", 0, 0, [7], ([1],)), T("c", 0, 0, [8], ([7], [9])), T("d", 0, 0, [5])]
     b, c, d = compared(new, base).divergences
@@ -120,7 +120,7 @@ def test_with_equal_inputs_it_was_born_there_and_else_passed_on_from_there() -> 
     assert "born there, or in a state that no input shows: its inputs were equal" in compared(new, base).diagnosis
 
 
-def test_of_several_that_were_born_the_first_one_is_named_behind_them() -> None:
+def test_propagated_divergences_name_the_first_birth() -> None:
     base = [T("k", n, 0, [1], ([1],)) for n in range(4)]
     new = [T("k", n, 0, [2], ([1 + n % 2],)) for n in range(4)]
     pairs = compared(new, base).divergences
@@ -128,7 +128,7 @@ def test_of_several_that_were_born_the_first_one_is_named_behind_them() -> None:
     assert [each.born for each in pairs] == [None, pairs[0]] * 2
 
 
-def test_inputs_that_are_within_the_tolerance_neither_explain_nor_acquit() -> None:
+def test_inputs_within_the_tolerance_prove_nothing() -> None:
     base, new = [T(output=[1.0], inputs=([1.0],))], [T(output=[2.0], inputs=([1.001],))]
     report = compared(new, base, rtol=0.01)
     assert report.divergences[0].blame == "unknown"
@@ -138,26 +138,26 @@ def test_inputs_that_are_within_the_tolerance_neither_explain_nor_acquit() -> No
     assert compared(*zeros).divergences[0].blame == "propagated", "though no sketch shows how"
 
 
-def test_inputs_that_differ_in_their_number_explain_nothing() -> None:
+def test_a_different_number_of_inputs_explains_nothing() -> None:
     (pair,) = compared([T(output=[1], inputs=([1],))], [T(output=[2], inputs=([1], [2]))]).divergences
     assert pair.blame == "unknown"
 
 
-def test_of_the_same_kernel_layer_and_position_every_occurrence_is_compared() -> None:
+def test_every_occurrence_of_a_kernel_layer_and_position_is_compared() -> None:
     report = compared([T(output=[9]), T(output=[2]), T(output=[3])], [T(output=[1]), T(output=[2]), T(output=[3])])
     assert (report.kernels_compared, [each.occurrence for each in report.divergences]) == (3, [0])
     report = compared([T(output=[1]), T(output=[9])], [T(output=[1]), T(output=[2])])
     assert "position 0, occurrence 1: expected" in report.diagnosis
 
 
-def test_what_ran_more_often_in_one_is_not_called_different_for_it() -> None:
+def test_additional_occurrences_are_not_divergences() -> None:
     base = [T(output=[n]) for n in range(4)]
     report = compared([base[0], *base[2:]], base)
     assert (report.verdict, report.kernels_compared, len(report.missing)) == ("incomplete", 1, 1)
     assert reasons(report) == ["repeats", "repeats"]
 
 
-def test_all_that_differ_are_listed_in_the_order_in_which_they_ran() -> None:
+def test_divergences_are_listed_in_execution_order() -> None:
     base = [T("k", n, 0, [n]) for n in range(20)]
     new = [T("k", n, 0, [n + n % 2]) for n in range(20)]
     report = compared(new, base)
@@ -182,7 +182,7 @@ report([report_.diagnosis, [repr(each) for each in report_.divergences], runs[1]
 
 
 @pytest.mark.interpreter
-def test_the_same_runs_give_the_same_report_whatever_a_hash_is(worker: Start) -> None:
+def test_the_report_does_not_depend_on_the_hash_seed(worker: Start) -> None:
     def run_with_seed(seed: str) -> Any:
         process: Worker = worker(PROGRAM, PYTHONHASHSEED=seed)
         reported = process.next_report()
@@ -195,7 +195,7 @@ def test_the_same_runs_give_the_same_report_whatever_a_hash_is(worker: Start) ->
 # ---- how far ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_nearly_the_same_is_within_the_tolerance_that_was_asked_for() -> None:
+def test_nearly_equal_outputs_are_within_the_requested_tolerance() -> None:
     base, new = [T(output=[1.0, 2.0])], [T(output=[1.0, 2.001])]
     assert compared(new, base).verdict == "diverged"
     report = compared(new, base, rtol=1e-2)
@@ -204,12 +204,12 @@ def test_what_is_nearly_the_same_is_within_the_tolerance_that_was_asked_for() ->
     assert compared(new, base, rtol=1e-6).verdict == "diverged"
 
 
-def test_no_whole_number_is_within_a_tolerance() -> None:
+def test_integers_have_no_tolerance() -> None:
     base, new = [T(output=np.array([1000]))], [T(output=np.array([1001]))]
     assert compared(new, base, rtol=0.5).verdict == "diverged"
 
 
-def test_another_float_is_compared_and_told_and_another_type_is_not() -> None:
+def test_other_float_types_are_compared_with_a_note_and_other_types_are_not() -> None:
     wide, narrow, whole = (np.array([1.0, 2.0], dtype) for dtype in ("d", "f", "i4"))
     report = compared([T(output=narrow)], [T(output=wide)])
     assert report.verdict == "diverged"
@@ -220,7 +220,7 @@ def test_another_float_is_compared_and_told_and_another_type_is_not() -> None:
     assert "float64 in base, int32 in new" in report.diagnosis
 
 
-def test_another_backend_is_compared_and_told() -> None:
+def test_other_backends_are_compared_with_a_note() -> None:
     assert compared([T(output=[1], backend="cuda")], [T(output=[1], backend="cpu")]).matched
     diagnosis = compared([T(output=[2], backend="cuda")], [T(output=[1])]).diagnosis
     assert "(base, on an unknown backend)" in diagnosis
@@ -234,7 +234,7 @@ def test_other_params_are_not_compared() -> None:
     assert compared([T(output=[1], params='{"a":1, "b":2}')], [T(output=[1], params={"b": 2, "a": 1})]).matched
 
 
-def test_another_shape_or_other_valid_rows_are_not_compared() -> None:
+def test_other_shapes_or_valid_rows_are_not_compared() -> None:
     runs = [run_of(name, [T(output=[1] * 6)]) for name in ("base", "new")]
     for run, shape in zip(runs, ((2, 3), (3, 2)), strict=True):
         run.traces[0].shape = shape
@@ -255,7 +255,7 @@ def test_fingerprints_of_another_key_are_not_compared() -> None:
     assert reasons(runs[1].compare(runs[0])) == ["key"]
 
 
-def test_nan_is_born_where_the_inputs_had_none_and_else_passed_on() -> None:
+def test_nan_is_born_where_the_inputs_have_none_and_propagated_otherwise() -> None:
     base, new = [T("a", 0, 0, [1], ([1],)), T("b", 0, 0, [1], ([1],)), T("c", 0, 0, [1])], list[T]()
     nan = [math.nan]
     new = [T("a", 0, 0, nan, ([1],)), T("b", 0, 0, nan, (nan,)), T("c", 0, 0, nan)]
@@ -288,7 +288,7 @@ def test_the_error_is_estimated_from_the_sketches(elements: int, by: float, seed
 # ---- marking, refusals -----------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_marked_with_what_was_found() -> None:
+def test_a_run_is_marked_with_its_divergence() -> None:
     base, new = run_of("base", [T(output=[1])]), run_of("new", [T(output=[2])])
     report = new.compare_and_mark(base)
     assert (new.diverged, new.divergence_diagnosis) == (True, report.diagnosis)
@@ -301,7 +301,7 @@ def test_a_run_is_marked_with_what_was_found() -> None:
     assert not new.diverged
 
 
-def test_runs_of_one_name_are_told_apart() -> None:
+def test_runs_of_the_same_name_are_told_apart() -> None:
     diagnosis = run_of("r", [T(output=[2])]).compare(run_of("r", [T(output=[1])])).diagnosis
     assert "r (this run) differs from r (the reference)" in diagnosis
     assert (
@@ -310,7 +310,7 @@ def test_runs_of_one_name_are_told_apart() -> None:
     )
 
 
-def test_a_diagnosis_is_one_line_whatever_the_names_hold() -> None:
+def test_a_diagnosis_is_one_line_whatever_the_names_contain() -> None:
     hostile = "\x1b[31m\n\u202e\ud800"
     base = run_of("base" + hostile, [T(hostile, 0, hostile, [1], backend=hostile), T("p", output=[1])])
     base.traces[1].params = hostile  # as from_json accepts it
@@ -320,12 +320,12 @@ def test_a_diagnosis_is_one_line_whatever_the_names_hold() -> None:
 
 
 @pytest.mark.parametrize("rtol", [-1e-9, math.nan, math.inf])
-def test_a_tolerance_that_is_none_is_refused(rtol: float) -> None:
+def test_an_invalid_tolerance_is_refused(rtol: float) -> None:
     with pytest.raises(ValueError, match="expected a number of 0 or more"):
         brick.TraceRun().compare(brick.TraceRun(), rtol=rtol)
 
 
-def test_a_reference_that_is_no_run_is_refused() -> None:
+def test_a_reference_that_is_not_a_run_is_refused() -> None:
     with pytest.raises(TypeError, match="takes a TraceRun, not a str"):
         brick.TraceRun().compare("base")  # type: ignore[arg-type]
 
@@ -381,7 +381,7 @@ def oracle(new: list[T], base: list[T]) -> tuple[list[tuple[Any, ...]], int, int
 
 
 @given(TRACES, TRACES)
-def test_two_runs_come_to_what_they_should(new: list[T], base: list[T]) -> None:
+def test_random_runs_get_the_verdict_of_the_oracle(new: list[T], base: list[T]) -> None:
     differ, _, total, apart, alone, verdict = oracle(new, base)
     report = compared(new, base)
     found = [(each.actual.kernel, each.actual.layer, each.actual.position, each.occurrence, each.blame)
@@ -407,13 +407,13 @@ def test_the_two_sides_are_never_swapped(new: list[T], base: list[T]) -> None:
 
 
 @given(TRACES)
-def test_a_run_never_differs_from_itself_and_matches_where_all_is_checked(traces: list[T]) -> None:
+def test_a_run_never_differs_from_itself(traces: list[T]) -> None:
     report = compared(traces, traces)
     assert (report.divergences, report.missing, report.extra) == ((), (), ())
     assert report.matched == (bool(traces) and all(each.output is not None for each in traces))
 
 
-def test_a_trace_of_these_tests_is_what_it_says() -> None:
+def test_the_made_up_trace_has_the_given_values() -> None:
     trace = trace_of(T("k", 1, "p", [1], ([2], [3]), "cpu", {"a": 1}))
     assert (trace.kernel, trace.layer, trace.position, trace.backend, trace.params) == ("k", 1, "p", "cpu", '{"a":1}')
     assert (trace.output, trace.inputs) == (print_of([1]), (print_of([2]), print_of([3])))

@@ -56,7 +56,7 @@ def done(worker: Start, number: int, bad: float = 0) -> brick.TraceRun:
     return run_of(process)
 
 
-def test_brickd_diff_finds_where_two_workers_differ_what_their_runs_find(worker: Start) -> None:
+def test_brickd_diff_finds_the_divergence_that_the_runs_find(worker: Start) -> None:
     base, new = (done(worker, number, 0.5 * number) for number in range(2))
     report = new.compare(base)
     reported = brickd.diff("api/0", "api/1")
@@ -80,13 +80,13 @@ def test_brickd_diff_finds_where_two_workers_differ_what_their_runs_find(worker:
     assert report.divergences[1].born is first
 
 
-def test_of_three_workers_the_majority_names_the_one_that_is_wrong(worker: Start) -> None:
+def test_the_majority_of_three_workers_names_the_outlier(worker: Start) -> None:
     runs = [done(worker, number, 0.5 * (number == 1)) for number in range(3)]
     assert brickd.diff("api").outlier == "api/1"
     assert [run.compare(runs[0]).verdict for run in runs] == ["identical", "diverged", "identical"]
 
 
-def test_recordings_of_two_runs_of_another_backend_are_compared_as_the_runs_are(worker: Start, tmp_path: Path) -> None:
+def test_recordings_of_different_backends_are_compared_as_runs_are(worker: Start, tmp_path: Path) -> None:
     names, runs = [], []
     for number, backend in enumerate(("cpu", "cuda")):
         file = str(tmp_path / f"{backend}.brick")
@@ -121,7 +121,7 @@ reported, report = [report.first_divergent_kernel, report.divergences[0].blame],
     assert recorded(worker, prefix, source).reported == ["rope", "culprit"]
 
 
-def test_a_trace_is_recorded_once_with_its_place_its_inputs_and_what_else_decides(worker: Start, prefix: str) -> None:
+def test_a_trace_is_recorded_once_with_its_position_inputs_and_context(worker: Start, prefix: str) -> None:
     source = """
 run, other = brick.TraceRun("r"), brick.TraceRun("s")
 t = brick.KernelTrace("mlp", 2, 17, "cuda").with_input_checksum([x, x]).with_params('{"by": 2}').with_output_checksum(y)
@@ -147,9 +147,7 @@ reported = len(run.traces)
     assert left.events[2]["step"] == 9
 
 
-def test_what_was_given_as_a_fingerprint_is_compared_here_alone_and_what_was_taken_there(
-    worker: Start, prefix: str
-) -> None:
+def test_given_fingerprints_are_compared_in_process_only(worker: Start, prefix: str) -> None:
     source = """
 run = brick.TraceRun("r")
 run.add_trace(brick.KernelTrace("here").with_output_checksum(brick.fingerprint(y)))
@@ -167,7 +165,7 @@ reported = [[each.output_checksum is not None, len(each.inputs)] for each in run
 
 
 @pytest.mark.parametrize(("environment", "seen"), [({}, 0), ({"BRICKD_SENSITIVE": "1"}, 1)])
-def test_of_sensitive_kernels_the_segment_has_nothing_and_the_run_what_its_host_gave_it(
+def test_a_sensitive_kernel_is_in_the_run_and_not_in_the_segment(
     worker: Start, prefix: str, environment: dict[str, str], seen: int
 ) -> None:
     source = """
@@ -181,7 +179,7 @@ reported = run.traces[0].output_checksum
 
 
 @pytest.mark.parametrize("how", ["BRICKD=0", "disable", "shutdown"])
-def test_where_nothing_is_recorded_a_run_compares_all_the_same(worker: Start, how: str) -> None:
+def test_runs_are_compared_even_if_nothing_is_recorded(worker: Start, how: str) -> None:
     process = worker(
         ("" if "=" in how else f"brick.{how}()\n")
         + """
@@ -195,7 +193,7 @@ report([run.compare(run).verdict, run.traces[0].output_checksum])
     assert process.end() == 0
 
 
-def test_a_full_ring_costs_the_run_nothing(worker: Start, prefix: str) -> None:
+def test_a_full_ring_does_not_affect_the_run(worker: Start, prefix: str) -> None:
     source = """
 run = brick.TraceRun("r")
 for n in range(200):
@@ -207,7 +205,7 @@ reported = [len(run.traces), all(each.output_checksum for each in run.traces)]
     assert 0 < len(left.events) < 64
 
 
-def test_what_a_run_finds_no_room_for_is_recorded_all_the_same(worker: Start, prefix: str) -> None:
+def test_a_trace_above_the_limit_of_a_run_is_still_recorded(worker: Start, prefix: str) -> None:
     source = """
 run = brick.TraceRun("r")
 for n in range(16_384): run.add_trace(brick.KernelTrace("k", 0, n))
@@ -219,7 +217,7 @@ reported = [len(run.traces), run.traces_dropped]
     assert [left.sites[each["site"]] for each in left.events] == [("late", -1, False)]
 
 
-def test_a_name_that_no_segment_takes_costs_nothing_but_its_record(worker: Start, prefix: str) -> None:
+def test_a_name_that_no_segment_accepts_loses_only_its_record(worker: Start, prefix: str) -> None:
     source = """
 run = brick.TraceRun("r")
 for name in ("\\ud800", "", "k" * 4096):

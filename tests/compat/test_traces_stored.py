@@ -66,7 +66,7 @@ FIELDS = ("kernel", "layer", "position", "backend", "key", "inputs", "output", "
 
 
 @given(st.lists(traces(), max_size=4), TEXTS)
-def test_what_was_written_comes_back_as_it_was(many: list[brick.KernelTrace], run_id: str) -> None:
+def test_a_run_survives_encoding_and_decoding(many: list[brick.KernelTrace], run_id: str) -> None:
     run = brick.TraceRun(run_id)
     for each in many:
         run.add_trace(each)
@@ -80,7 +80,7 @@ def test_what_was_written_comes_back_as_it_was(many: list[brick.KernelTrace], ru
     assert run.compare(again).diagnosis == run.compare(run).diagnosis
 
 
-def test_a_mark_comes_back_too_and_so_does_what_is_compared() -> None:
+def test_a_mark_and_the_comparison_survive_encoding_and_decoding() -> None:
     base, new = run_of("base", [T(output=[1], inputs=([1],))]), run_of("new", [T(output=[2], inputs=([1],))])
     report = new.compare_and_mark(base)
     again = brick.TraceRun.from_json(new.to_json())
@@ -156,7 +156,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("path", "value", "text"), WRONG)
-def test_a_document_in_which_anything_is_wrong_is_refused(path: str, value: Any, text: str) -> None:
+def test_a_document_with_any_invalid_value_is_refused(path: str, value: Any, text: str) -> None:
     with pytest.raises(ValueError, match=r"^brick_agent: ") as refused:
         brick.TraceRun.from_json(changed(path, value))
     assert text in str(refused.value)
@@ -167,12 +167,12 @@ def test_a_document_in_which_anything_is_wrong_is_refused(path: str, value: Any,
     "text",
     ["", "null", "[]", "{", "no JSON", "[" * 100_000, '{"schema_version": NaN}', b"\xff\xfe\x00", "1" * 5000, None, 7],
 )
-def test_what_is_no_document_is_refused(text: Any) -> None:
+def test_an_invalid_document_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match=r"^brick_agent: "):
         brick.TraceRun.from_json(text)
 
 
-def test_more_traces_than_a_run_may_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_too_many_traces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_run, "TRACES_MAX", 5)
     answer = document()
     answer["traces"] *= 6
@@ -180,7 +180,7 @@ def test_more_traces_than_a_run_may_have_are_refused(monkeypatch: pytest.MonkeyP
         brick.TraceRun.from_json(json.dumps(answer))
 
 
-def test_what_a_later_version_adds_is_passed_over() -> None:
+def test_unknown_keys_of_a_later_version_are_ignored() -> None:
     answer = document()
     plain = brick.TraceRun.from_json(json.dumps(answer)).to_json()
     answer["more"] = answer["traces"][0]["more"] = answer["traces"][0]["output"]["more"] = [1]
@@ -200,7 +200,7 @@ def paths(of: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.sampled_from(paths(document())), ANYTHING)
-def test_whatever_stands_anywhere_it_is_refused_or_read_and_never_in_another_way(way: Any, value: Any) -> None:
+def test_a_changed_document_is_refused_or_read_unambiguously(way: Any, value: Any) -> None:
     reported = copy.deepcopy(document())
     at: Any = reported
     for part in way[:-1]:
