@@ -33,20 +33,20 @@ def test_each_test_that_a_page_names_exists(page: Path) -> None:
     assert missing(page.read_text()) == []
 
 
-def test_a_test_that_does_not_exist_is_found() -> None:
-    text = "`test_docs.py::test_a_test_that_does_not_exist_is_found` `test_docs.py::test_no` `test_none.py`"
+def test_a_missing_test_is_found() -> None:
+    text = "`test_docs.py::test_a_missing_test_is_found` `test_docs.py::test_no` `test_none.py`"
     assert missing(text) == ["test_docs.py::test_no", "test_none.py::"]
 
 
 @pytest.mark.parametrize("heading", ["Who can do what", "Attacks"])
-def test_each_row_of_the_page_on_security_names_a_test(heading: str) -> None:
+def test_each_row_of_the_security_page_names_a_test(heading: str) -> None:
     _, _, section = (ROOT / "docs" / "security.md").read_text().partition(f"\n## {heading}\n")
     _, *rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
     assert len(rows) >= 8
     assert [row for row in rows if not named(row) and "as above" not in row.rpartition("| ")[0]] == []
 
 
-def test_the_page_of_the_gaps_has_fifty_rows_and_a_test_in_each() -> None:
+def test_the_porting_status_page_has_fifty_rows_with_a_test_each() -> None:
     _, *rows = re.findall(r"^\| (?!---)(.*) \|$", (ROOT / "docs" / "porting-status.md").read_text(), re.MULTILINE)
     assert len(rows) == 50
     assert [row for row in rows if not named(row.rpartition(" | ")[2])] == []
@@ -54,7 +54,7 @@ def test_the_page_of_the_gaps_has_fifty_rows_and_a_test_in_each() -> None:
     assert statuses == {"works", "other name", "mended", "replaced", "not here"}
 
 
-def test_each_old_protocol_has_a_test_of_its_number() -> None:
+def test_each_protocol_of_the_seed_has_a_test_with_its_number() -> None:
     texts = [path.read_text() for path in (ROOT / "tests" / "compat").glob("*.py")]
     numbers = {int(number) for text in texts for number in re.findall(r"^def test_f(\d+)_", text, re.MULTILINE)}
     assert numbers == set(range(101, 111))
@@ -63,7 +63,7 @@ def test_each_old_protocol_has_a_test_of_its_number() -> None:
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 
-def test_what_the_map_of_the_code_names_exists() -> None:
+def test_paths_and_tests_in_contributing_exist() -> None:
     paths = re.findall(r"`((?:agent|brickd|tests|scripts|docs)/[\w./]+)`", CONTRIBUTING)
     assert len(paths) > 25
     assert [path for path in paths if not (ROOT / path).exists()] == []
@@ -72,12 +72,12 @@ def test_what_the_map_of_the_code_names_exists() -> None:
     assert [name for name in tests if not list((ROOT / "tests").glob(f"*/{name}.py"))] == []
 
 
-def test_the_map_of_the_code_lists_the_rooms_in_their_order() -> None:
+def test_contributing_lists_the_rooms_in_import_order() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", CONTRIBUTING, re.MULTILINE)
     assert tuple(rows) == ROOMS
 
 
-def test_the_functions_on_the_walks_exist() -> None:
+def test_functions_in_the_walks_of_contributing_exist() -> None:
     walks = re.findall(r"`((?:agent|brickd)/[\w./]+)`(?::|\n   )\s*`([\w.]+)`", CONTRIBUTING)
     assert len(walks) >= 8
     for path, function in walks:

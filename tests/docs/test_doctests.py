@@ -28,13 +28,13 @@ EXAMPLES = dict(documented())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_public_name_is_documented_with_an_example(name: str) -> None:
+def test_each_public_name_is_documented_with_an_example(name: str) -> None:
     text = inspect.getdoc(EXAMPLES[name])
     assert text
     assert doctest.DocTestParser().get_examples(text)
 
 
-def test_what_a_brick_is_called_with_is_explained() -> None:
+def test_the_arguments_of_a_brick_are_explained() -> None:
     text = inspect.getdoc(brick_agent.Brick)
     assert text
     assert all(f"{keyword}: " in text for keyword in ("elements", "bytes", "step"))
@@ -82,6 +82,6 @@ def modules() -> list[str]:
 
 
 @pytest.mark.parametrize("name", modules())
-def test_the_examples_of_a_module_of_brickd_hold(name: str) -> None:
+def test_the_examples_of_a_brickd_module_pass(name: str) -> None:
     failed, attempted = doctest.testmod(importlib.import_module(name))
     assert (failed, attempted > 0) == (0, True)

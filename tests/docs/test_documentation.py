@@ -29,7 +29,7 @@ def wrong(folder: Path, text: str) -> list[str]:
     return links.broken(folder)
 
 
-def test_every_link_of_the_documentation_leads_somewhere() -> None:
+def test_every_link_of_the_documentation_has_a_target() -> None:
     assert links.broken(ROOT) == []
 
 
@@ -46,7 +46,7 @@ def test_the_navigation_has_every_page_once() -> None:
         "<!-- [later](none.md) -->\n",
     ],
 )
-def test_a_link_that_leads_somewhere_and_one_in_code_pass(tmp_path: Path, text: str) -> None:
+def test_valid_links_and_links_inside_code_pass(tmp_path: Path, text: str) -> None:
     assert wrong(tmp_path, text) == []
 
 
@@ -61,7 +61,7 @@ def test_a_link_that_leads_somewhere_and_one_in_code_pass(tmp_path: Path, text: 
         ("# Two\n## `Two`\n", "README.md: two headings have the anchor #two"),
     ],
 )
-def test_a_link_that_leads_nowhere_is_found(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_broken_link_is_found(tmp_path: Path, text: str, reason: str) -> None:
     assert wrong(tmp_path, text) == [reason]
 
 
@@ -98,7 +98,7 @@ def test_a_warning_of_mkdocs_fails_the_build(tmp_path: Path, added: str, whole: 
     assert site.build(tmp_path) is whole
 
 
-def test_there_is_a_manual_page_of_brickd_and_of_each_verb(tmp_path: Path) -> None:
+def test_brickd_and_each_verb_have_a_manual_page(tmp_path: Path) -> None:
     written = manual.write(tmp_path / "man1", "1.2")
     assert [path.name for path in written] == ["brickd.1", *(f"brickd-{verb}.1" for verb in VERBS)]
     page = (tmp_path / "man1" / "brickd-diff.1").read_text()
@@ -106,14 +106,14 @@ def test_there_is_a_manual_page_of_brickd_and_of_each_verb(tmp_path: Path) -> No
     assert r"\fB\-\-rtol ERROR\fR" in page
 
 
-def test_roff_has_nothing_to_complain_of_in_a_manual_page(tmp_path: Path) -> None:
+def test_groff_formats_each_manual_page_without_a_warning(tmp_path: Path) -> None:
     if shutil.which("groff") is None:
         pytest.skip("no groff here")
     command = ["groff", "-man", "-Tutf8", "-ww", *(str(page) for page in manual.write(tmp_path, "1.2"))]
     assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr == ""
 
 
-def test_a_line_that_roff_would_read_as_a_request_is_text() -> None:
+def test_a_line_that_looks_like_a_roff_request_is_text() -> None:
     assert manual._text(".so /etc/passwd") == r"\&.so /etc/passwd"
     assert manual._text("'x") == r"\&'x"
 
@@ -128,11 +128,11 @@ def test_each_option_has_a_help_text() -> None:
     assert [(command.name, names) for command in commands() for names, text in command.options if not text] == []
 
 
-def test_the_list_of_verbs_says_what_the_help_of_each_verb_says_first() -> None:
+def test_the_list_of_verbs_shows_the_first_sentence_of_each_help_text() -> None:
     reported = {command.name.removeprefix("brickd "): command.summary for command in commands()}
     assert {name: f"{reported[name]}." for name in VERBS} == {name: verb.help for name, verb in VERBS.items()}
 
 
-def test_the_examples_in_the_builder_of_the_pages_are_true() -> None:
+def test_the_doctests_of_the_page_builder_pass() -> None:
     assert sum(doctest.testmod(module).attempted for module in (commands_module, hooks, links, manual)) >= 4
     assert [doctest.testmod(module).failed for module in (commands_module, hooks, links, manual)] == [0] * 4

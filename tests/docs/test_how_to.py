@@ -33,7 +33,7 @@ def text(page: str) -> str:
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=pytest.mark.ci if page in QUICK else pytest.mark.slow) for page in RUN]
 )
-def test_a_reader_who_types_what_a_page_says_sees_what_it_shows(page: str, prefix: str, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_print_what_it_shows(page: str, prefix: str, tmp_path: Path) -> None:
     for module in NEEDS.get(page, ()):
         pytest.importorskip(module, reason=f"{module} is not installed: .ci/run does it")
     if shutil.which("curl") is None:
@@ -43,7 +43,7 @@ def test_a_reader_who_types_what_a_page_says_sees_what_it_shows(page: str, prefi
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_python_of_a_page_compiles(page: str) -> None:
+def test_the_python_on_a_page_compiles(page: str) -> None:
     for block in blocks(text(page)):
         if block.language == "python":
             compile(block.text, page, "exec")
@@ -68,7 +68,7 @@ SNIPPETS = [
 
 
 @pytest.mark.parametrize(("page", "snippet"), SNIPPETS, ids=[f"{page}-{n}" for n, (page, _) in enumerate(SNIPPETS)])
-def test_a_snippet_runs_and_nothing_in_it_is_wrong(worker: Start, page: str, snippet: str) -> None:
+def test_a_snippet_runs_without_a_mistake(worker: Start, page: str, snippet: str) -> None:
     program = worker(f"{GIVEN}\n{snippet}\nreport('done')\n", BRICKD_STRICT="1")
     assert program.next_report() == "done"
     assert (program.end(), program.stderr) == (0, "")
@@ -99,7 +99,7 @@ def test_every_verb_and_option_of_a_page_exists(page: str) -> None:
             assert not [option for option in _OPTION.findall(part) if option not in known], line
 
 
-def test_the_recipes_for_containers_agree_with_themselves() -> None:
+def test_the_container_recipes_use_one_user_and_shared_mounts() -> None:
     kinds = {block.title or block.language: block.text for block in blocks(text("containers"))}
     image, docker, pod = kinds["Dockerfile"], text("containers"), kinds["server.yaml"]
     users = re.findall(r"(?:--user |runAsUser: |install -d -o )(\d+)", docker)
@@ -109,7 +109,7 @@ def test_the_recipes_for_containers_agree_with_themselves() -> None:
     assert pod.count("mountPath: /dev/shm") == 2
 
 
-def test_the_manifest_for_kubernetes_is_yaml_and_both_containers_share_the_memory() -> None:
+def test_the_kubernetes_manifest_is_yaml_and_both_containers_share_the_memory() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: the docs extra does it")
     (manifest,) = (block.text for block in blocks(text("containers")) if block.title == "server.yaml")
     pod = yaml.safe_load(manifest)["spec"]["template"]["spec"]
@@ -121,7 +121,7 @@ def test_the_manifest_for_kubernetes_is_yaml_and_both_containers_share_the_memor
     assert own.startswith(mounts[1]["runtime"] + "/")
 
 
-def test_the_drop_ins_of_the_page_are_those_of_the_unit() -> None:
+def test_the_drop_ins_on_the_page_are_those_of_the_unit() -> None:
     unit = (ROOT / "systemd" / "brickd@.service").read_text()
     copied = [block.text for block in blocks(text("systemd")) if block.text.startswith("[Service]")]
     assert len(copied) == 2

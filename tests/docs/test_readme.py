@@ -61,12 +61,12 @@ def reader(prefix: str, tmp_path: Path) -> Iterator[Typist]:
         one.leave()
 
 
-def test_the_readme_has_its_parts_in_order_and_at_most_200_lines() -> None:
+def test_the_readme_has_its_sections_in_order_and_at_most_200_lines() -> None:
     assert re.findall(r"^## (.*)$", README, re.MULTILINE) == PARTS
     assert len(README.splitlines()) <= LINES_MAX
 
 
-def test_the_quick_start_of_the_readme_shows_what_it_says(reader: Typist) -> None:
+def test_the_quick_start_of_the_readme_prints_what_it_shows(reader: Typist) -> None:
     text = section(README, "Quick start")
     (program,) = [block for block in blocks(text) if block.title]
     assert len(program.text.splitlines()) == 6
@@ -75,14 +75,14 @@ def test_the_quick_start_of_the_readme_shows_what_it_says(reader: Typist) -> Non
 
 
 @pytest.mark.ci
-def test_the_example_of_a_kill_in_the_middle_of_a_span_shows_what_it_says(reader: Typist) -> None:
+def test_the_example_of_a_killed_worker_prints_what_it_shows(reader: Typist) -> None:
     _, _, text = (ROOT / "docs" / "explanation" / "how-it-works.md").read_text().partition("\nTry it with a worker")
     assert "kill -9 %1" in text
     reader.follow(text)
 
 
 @pytest.mark.slow
-def test_the_tutorial_shows_what_it_says(reader: Typist) -> None:
+def test_the_tutorial_prints_what_it_shows(reader: Typist) -> None:
     before, after = TUTORIAL.partition("\n## 1. Install\n")[0::2]
     reader.follow(before + after.partition("\n## 2. ")[2])
 
@@ -112,7 +112,7 @@ def test_the_readme_works_in_a_bare_environment(prefix: str, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_demo_finds_what_the_readme_says() -> None:
+def test_the_demo_finds_what_the_readme_shows() -> None:
     text = section(README, "What the demo finds")
     wide = os.environ | {"COLUMNS": "160"}
     shown = subprocess.run(["scripts/demo"], cwd=ROOT, env=wide, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -126,7 +126,7 @@ def test_the_demo_finds_what_the_readme_says() -> None:
     assert re.search(differs, shown, re.MULTILINE), shown
 
 
-def test_the_scripts_that_the_readme_names_exist() -> None:
+def test_the_scripts_named_in_the_readme_exist() -> None:
     named = set(re.findall(r"\bscripts/\w+", "".join(page.read_text() for page in PAGES)))
     assert {"scripts/demo", "scripts/test"} <= set(re.findall(r"\bscripts/\w+", README))
     assert [name for name in sorted(named) if not os.access(ROOT / name, os.X_OK)] == []
@@ -142,7 +142,7 @@ def test_the_picture_of_a_screen_has_every_line_and_is_well_formed() -> None:
     assert [each.text for each in ElementTree.fromstring(drawn.stdout)[1:]] == screen.splitlines()
 
 
-def test_the_table_of_questions_and_the_line_below_name_every_command() -> None:
+def test_the_section_on_questions_names_every_command() -> None:
     text = section(README, "Which command answers which question")
     table, _, below = text.partition("\nEvery command that reads")
     named = set(re.findall(r"brickd ([a-z]+)", table)) | set(re.findall(r"`([a-z]+)`", below))
@@ -150,12 +150,12 @@ def test_the_table_of_questions_and_the_line_below_name_every_command() -> None:
 
 
 @pytest.mark.parametrize("of", [brick.BrickProfiler, brick.KernelTrace, brick.TraceRun, brick.TraceReport])
-def test_the_page_on_porting_has_each_name_of_the_port(of: type) -> None:
+def test_docs_porting_has_each_public_name_of_the_port(of: type) -> None:
     page = (ROOT / "docs" / "porting.md").read_text()
     assert [name for name in dir(of) if not name.startswith("_") and not re.search(rf"\b{name}\b", page)] == []
 
 
-def test_what_the_page_on_porting_calls_the_same_exists() -> None:
+def test_names_that_docs_porting_calls_the_same_exist() -> None:
     page = (ROOT / "docs" / "porting.md").read_text()
     rows = re.findall(r"^\| (.*?) \| the same\b", page, re.MULTILINE)
     old = {name for row in rows for name in re.findall(r"`([a-z]\w+)", row)}
@@ -167,7 +167,7 @@ def test_what_the_page_on_porting_calls_the_same_exists() -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name != "security.md"], ids=lambda page: str(page.name)
 )
-def test_the_python_of_a_page_is_python(page: Path) -> None:
+def test_the_python_on_a_page_compiles(page: Path) -> None:
     for block in blocks(page.read_text()):
         if block.language == "python":
             compile(block.text, str(page), "exec")

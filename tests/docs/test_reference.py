@@ -125,7 +125,7 @@ def test_the_section_of_a_verb_has_each_option_and_choice(verb: str) -> None:
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))], ids=lambda p: p.name)
-def test_a_page_names_no_verb_and_no_option_that_does_not_exist(path: Path) -> None:
+def test_a_page_names_only_existing_verbs_and_options(path: Path) -> None:
     assert unknown(path.read_text()) == []
 
 
@@ -140,11 +140,11 @@ def test_a_page_names_no_verb_and_no_option_that_does_not_exist(path: Path) -> N
         ("\n`brickd down && brickd up -d && brickd stat -q`\n", ["brickd stat"]),
     ],
 )
-def test_a_command_that_does_not_exist_is_found(text: str, reported: list[str]) -> None:
+def test_an_unknown_command_is_found(text: str, reported: list[str]) -> None:
     assert unknown(text) == reported
 
 
-def test_the_examples_in_help_texts_name_only_what_exists() -> None:
+def test_the_examples_in_help_texts_name_only_existing_verbs_and_options() -> None:
     lines = [line.strip() for command in help_texts() for each in command.paragraphs for line in each.text.splitlines()]
     assert sum(line.startswith("brickd ") for line in lines) > 20
     assert unknown_in([line for line in lines if line.startswith("brickd ")]) == []
@@ -173,19 +173,19 @@ def variables_read() -> set[str]:
     return {name for text in texts for name in re.findall(r'"(BRICKD(?:_[A-Z]+)*)"', text)}
 
 
-def test_the_variables_are_those_that_are_read() -> None:
+def test_the_documented_variables_are_those_that_the_code_reads() -> None:
     named = [span for span in first_spans(page("configuration")) if "BRICKD" in span]
     assert sorted(named) == sorted(variables_read())
 
 
-def test_the_fields_of_brick_config_are_those_of_the_header() -> None:
+def test_the_documented_fields_of_brick_config_are_those_of_the_header() -> None:
     header = (ROOT / "agent" / "include" / "brick_agent.h").read_text()
     _, _, body = header.partition("struct brick_config {")
     fields = re.findall(r"^    [\w ]+[ *](\w+);", body.partition("};")[0], re.MULTILINE)
     assert first_spans(section(page("configuration"), "Configuration in C")) == fields
 
 
-def test_the_options_of_the_daemon_are_those_of_up() -> None:
+def test_the_documented_options_of_the_daemon_are_those_of_up() -> None:
     reported = {
         word for span in first_spans(section(page("configuration"), "Options of the daemon")) for word in span.split()
     }
@@ -205,7 +205,7 @@ def endpoints(text: str) -> dict[str, set[str]]:
     }
 
 
-def test_the_paths_and_parameters_are_those_of_the_api(daemon: Daemon) -> None:
+def test_the_documented_paths_and_parameters_are_those_of_the_api(daemon: Daemon) -> None:
     index = ask(runtime().socket, "/v1").document
     found = {
         f"{each['method']} {each['path'].replace(':path', '')}": set(each["parameters"]) for each in index["endpoints"]
@@ -225,11 +225,11 @@ def kinds() -> set[str]:
     return {error.kind for error in reported} | set(error_responses._KINDS.values()) | literal | {"stranger"}
 
 
-def test_the_kinds_of_errors_are_those_that_the_api_sends() -> None:
+def test_the_documented_error_kinds_are_those_of_the_api() -> None:
     assert set(first_spans(section(page("http-api"), "Errors"))) == kinds()
 
 
-def test_the_events_of_streams_are_those_that_are_sent() -> None:
+def test_the_documented_stream_events_are_those_that_are_sent() -> None:
     streams = (ROOT / "brickd" / "api" / "event_stream.py").read_text()
     sent = set(re.findall(r'_event\("(\w+)"', streams)) | {"status"}
     assert set(first_spans(section(page("http-api"), "Streams"))) == sent
@@ -257,14 +257,14 @@ def asked(command: str, lines: int | None = None) -> str:
 
 
 @pytest.mark.parametrize("example", [line for line in EXAMPLES if ENDLESS not in line])
-def test_an_example_is_answered_with_a_document(worker: Start, daemon: Daemon, example: str) -> None:
+def test_each_example_request_returns_a_document(worker: Start, daemon: Daemon, example: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     document = json.loads(asked(example))
     assert (document["schema_version"], document["source"]) == (1, "daemon")
 
 
 @pytest.mark.parametrize("example", [line for line in EXAMPLES if ENDLESS in line])
-def test_an_example_of_a_stream_sends_events(worker: Start, daemon: Daemon, example: str) -> None:
+def test_each_example_request_of_a_stream_returns_events(worker: Start, daemon: Daemon, example: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     daemon.events.add("worker_found", "api/0 was found", service="api", worker="api/0")
     lines = asked(example, lines=4).splitlines()
@@ -273,7 +273,7 @@ def test_an_example_of_a_stream_sends_events(worker: Start, daemon: Daemon, exam
     assert any(line.startswith("event: ") for line in lines)
 
 
-def test_there_are_examples_of_documents_and_of_streams() -> None:
+def test_the_page_has_examples_of_documents_and_streams() -> None:
     assert len(EXAMPLES) >= 8
     assert sum(ENDLESS in example for example in EXAMPLES) == 2
 
@@ -420,7 +420,7 @@ def test_the_keys_of_a_verbs_document_are_those_of_its_section(
     assert set(json.loads(result.stdout)) - BEGUN == top(title), result.stderr
 
 
-def test_the_keys_of_an_order_are_those_of_its_section(worker: Start, daemon: Daemon) -> None:
+def test_the_keys_of_a_set_document_are_those_of_its_section(worker: Start, daemon: Daemon) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     assert set(ask(runtime().socket, "/v1/set", b"service=api").document) - BEGUN == top("set") - BEGUN
 
@@ -428,7 +428,7 @@ def test_the_keys_of_an_order_are_those_of_its_section(worker: Start, daemon: Da
 # ---- exit codes
 
 
-def test_the_exit_codes_are_those_of_the_code() -> None:
+def test_the_documented_exit_codes_are_those_of_the_code() -> None:
     text = page("exit-codes").partition("\n## ")[0]
     codes = {int(first): _CODE.findall(kind) for first, _, kind in rows(text) if first.isdigit()}
     assert sorted(codes) == [*map(int, Exit), 130]
@@ -440,7 +440,7 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
     }
 
 
-def test_the_verbs_that_exit_1_are_those_that_say_so() -> None:
+def test_the_verbs_documented_to_exit_1_are_those_that_do() -> None:
     named = {span.split()[1] for span in first_spans(section(page("exit-codes"), "Verbs that exit 1"))}
     modules = {name: importlib.import_module(f"brickd.cli.{name}") for name in VERBS}
     assert named == {name for name, module in modules.items() if "Exit.DIFFERS" in inspect.getsource(module)} | {
@@ -448,11 +448,11 @@ def test_the_verbs_that_exit_1_are_those_that_say_so() -> None:
     }
 
 
-def test_the_conditions_are_those_that_are_checked() -> None:
+def test_the_documented_health_conditions_are_those_that_are_checked() -> None:
     assert first_spans(section(page("exit-codes"), "Health conditions")) == list(health.NAMES)
 
 
-def test_the_codes_in_the_help_text_are_those_of_the_page() -> None:
+def test_the_exit_codes_in_the_help_text_are_those_of_the_code() -> None:
     (text,) = [each.text for each in next(help_texts()).paragraphs if each.text.startswith("Exit codes")]
     assert [int(number) for number in re.findall(r"^ +(\d+) ", text, re.MULTILINE)] == list(map(int, Exit))
 
@@ -496,7 +496,7 @@ def test_each_function_of_the_headers_is_documented() -> None:
     assert sorted(named) == sorted(declared)
 
 
-def test_the_examples_in_python_run(prefix: str, tmp_path: Path) -> None:
+def test_the_python_examples_run(prefix: str, tmp_path: Path) -> None:
     blocks = [block for language, block in _BLOCK.findall(page("python-api")) if language == "python"]
     assert len(blocks) == 3
     environment = os.environ | {"BRICKD_STRICT": "1", "BRICKD_STATE_DIR": str(tmp_path)}
@@ -514,7 +514,7 @@ def number(path: str, name: str) -> int:
     return int(found[1])
 
 
-def test_the_versions_of_the_formats_are_those_of_the_code() -> None:
+def test_the_documented_format_versions_are_those_of_the_code() -> None:
     shm, recording = "agent/include/brick_shm.h", "brickd/reader/core/recording_format.h"
     minor = number(shm, "BRICK_MINOR")
     versions = [row[2] for row in rows(page("formats")) if len(row) == 4]
@@ -530,7 +530,7 @@ def test_the_versions_of_the_formats_are_those_of_the_code() -> None:
     ]
 
 
-def test_the_chunks_of_a_recording_are_those_of_the_header() -> None:
+def test_the_documented_chunks_of_a_recording_are_those_of_the_header() -> None:
     header = (ROOT / "brickd" / "reader" / "core" / "recording_format.h").read_text()
     kinds = set(re.findall(r"^    BRICK_CHUNK_(\w+) = \d+", header, re.MULTILINE))
     assert set(first_spans(section(page("formats"), "Recordings"))) == kinds

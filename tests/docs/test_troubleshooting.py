@@ -44,7 +44,7 @@ def findings(text: str) -> set[str]:
     }
 
 
-def test_every_finding_of_the_doctor_has_its_place_and_no_other_has(prefix: str) -> None:
+def test_every_finding_of_doctor_is_documented_and_no_other(prefix: str) -> None:
     exist = {finding.name for finding in examine()} | {f"loss-{kind}" for kind in get_args(Kind)}
     assert findings(section("Findings of `brickd doctor`")) == exist
 
@@ -92,7 +92,7 @@ def sources() -> str:
     return "\0".join(found)
 
 
-def test_every_message_of_the_page_is_one_that_is_printed() -> None:
+def test_every_documented_message_is_printed_by_the_code() -> None:
     every = sources()
     assert [message for message in quoted() if not parts(message)] == []
     assert [message for message in quoted() if not all(part in every for part in parts(message))] == []
@@ -119,7 +119,7 @@ def reasons() -> Iterator[tuple[str, str]]:
             yield f"{path.name}: {text}", text
 
 
-def test_every_refusal_is_on_the_page() -> None:
+def test_every_refusal_is_documented() -> None:
     known = [parts(message) for message in (*quoted(), *filter(_SENTENCE.search, _CODE.findall(PAGE)))]
     every = [*refusals(), *reasons()]
     assert len(every) > 100
