@@ -84,7 +84,7 @@ def inside(process: Worker) -> int:
 
 
 @pytest.mark.parametrize("mode", [pytest.param(0o1777, id="Docker"), pytest.param(0o777, id="Kubernetes")])
-def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
+def test_a_daemon_next_to_a_server_drains_it_and_knows_which_workers_live(
     daemon: Running, serve: Serve, shm: Path, prefix: str, mode: int
 ) -> None:
     shm.chmod(mode)
@@ -119,7 +119,7 @@ def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
     assert lives.end() == 0
 
 
-def test_a_server_of_torch_models_that_brick_agent_begins_is_process_1_and_is_seen(
+def test_a_torch_server_started_by_brick_agent_is_process_1_and_is_seen(
     daemon: Running, serve: Serve, shm: Path
 ) -> None:
     pytest.importorskip("torch", reason="torch is not installed: .ci/run does it")
@@ -138,9 +138,7 @@ def test_a_server_of_torch_models_that_brick_agent_begins_is_process_1_and_is_se
     assert one.stderr.endswith("set BRICKD_STATE_DIR (BRICKD_KEY_FILE)\n"), "its user has no home"
 
 
-def test_a_daemon_in_a_container_records_and_a_recording_is_fetched_from_it(
-    daemon: Running, serve: Serve, tmp_path: Path
-) -> None:
+def test_a_recording_made_in_a_container_can_be_fetched(daemon: Running, serve: Serve, tmp_path: Path) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
     closed(daemon, STARTS)
     recorded = brickd("record", "--duration", "0.01", "-o", f"{tmp_path}/night.brick")
@@ -177,7 +175,7 @@ report([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 """
 
 
-def test_sixteen_workers_have_room_in_the_64_mib_of_a_container(daemon: Running, serve: Serve, shm: Path) -> None:
+def test_sixteen_workers_fit_into_the_64_mib_of_a_container(daemon: Running, serve: Serve, shm: Path) -> None:
     one = serve(SIXTEEN)
     assert sorted(str(one.next_report()) for _ in range(17)) == ["None"] * 16 + ["paused"]
     workers = daemon.once("/workers", lambda answer: len(answer["workers"]) == 16)["workers"]
@@ -202,7 +200,7 @@ def logged(daemon: Running, begun: int) -> dict[str, Any]:
     return dict(entry)
 
 
-def test_a_memory_group_that_is_full_kills_nobody_and_what_was_lost_is_told(
+def test_a_full_memory_cgroup_kills_no_process_and_losses_are_reported(
     daemon: Running, serve: Serve, group: Path
 ) -> None:
     one = serve(f"brick.init()\n{FILLING}\nfill(4 << 20)\n{greedy(30)}", cgroup=os.fspath(group))
@@ -215,9 +213,7 @@ def test_a_memory_group_that_is_full_kills_nobody_and_what_was_lost_is_told(
     assert one.stderr == ""
 
 
-def test_a_dev_shm_that_is_full_kills_nobody_and_what_was_lost_is_told(
-    daemon: Running, serve: Serve, shm: Path
-) -> None:
+def test_a_full_dev_shm_kills_no_process_and_losses_are_reported(daemon: Running, serve: Serve, shm: Path) -> None:
     one = serve("brick.init()\npause()\n" + greedy(30))
     one.paused()
     with (shm / "somebody else's").open("wb") as file:
@@ -242,7 +238,7 @@ def examined(container: Container) -> dict[str, tuple[str, str, str | None]]:
     return {each["name"]: (each["state"], each["seen"], each["fix"]) for each in json.loads(done.stdout)["findings"]}
 
 
-def test_a_container_with_a_dev_shm_of_its_own_is_told_how_to_share_it(serve: Serve) -> None:
+def test_a_container_with_its_own_dev_shm_is_told_how_to_share_it(serve: Serve) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
     state, seen, fix = examined(Container(SERVER))["shm-namespace"]
     assert (state, seen.startswith("no segment and no worker here, in kubernetes")) == ("advice", True)
@@ -250,7 +246,7 @@ def test_a_container_with_a_dev_shm_of_its_own_is_told_how_to_share_it(serve: Se
     assert "mountPath: /dev/shm" in fix
 
 
-def test_a_container_of_another_user_learns_whose_the_segments_are(serve: Serve, shm: Path) -> None:
+def test_a_container_of_another_user_is_told_who_owns_the_segments(serve: Serve, shm: Path) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
     state, seen, _ = examined(Container(STRANGER, [], os.fspath(shm)))["segments-foreign"]
     assert state == "ok"
@@ -258,7 +254,7 @@ def test_a_container_of_another_user_learns_whose_the_segments_are(serve: Serve,
     assert f"securityContext: {{runAsUser: {SERVER}}}" in seen
 
 
-def test_where_the_recipe_was_followed_nothing_is_wrong(daemon: Running, serve: Serve, shm: Path) -> None:
+def test_doctor_finds_nothing_wrong_where_the_recipe_was_followed(daemon: Running, serve: Serve, shm: Path) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
     closed(daemon, STARTS)
     shm.chmod(0o777)  # the mode that Kubernetes uses
@@ -269,7 +265,7 @@ def test_where_the_recipe_was_followed_nothing_is_wrong(daemon: Running, serve: 
     assert found["shm-access"][0] == "ok"
 
 
-def test_a_dev_shm_that_is_nearly_full_is_told(serve: Serve, shm: Path) -> None:
+def test_a_nearly_full_dev_shm_is_reported(serve: Serve, shm: Path) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
 
     def room(free: int) -> tuple[str, str, str | None]:

@@ -52,7 +52,7 @@ def processes(*found: Process, closed: int = 0, left: int = 0) -> Processes:
     return Processes(found, 80, closed, left)
 
 
-def test_what_is_fine_has_no_fix_and_what_is_not_has_one() -> None:
+def test_a_check_result_has_a_fix_unless_it_is_ok() -> None:
     with pytest.raises(ValueError, match="a fix belongs"):
         CheckResult("x", "ok", "seen", "wanted", "fix")
     with pytest.raises(ValueError, match="a fix belongs"):
@@ -74,13 +74,13 @@ def facts() -> MachineFacts:
     )
 
 
-def test_a_machine_in_good_health_needs_nothing() -> None:
+def test_a_healthy_machine_needs_no_fix() -> None:
     found = judge(facts())
     assert {one.state for one in found} == {"ok"}
     assert len({one.name for one in found}) == len(found)
 
 
-def test_the_worst_comes_first_and_one_fault_touches_no_other_finding() -> None:
+def test_the_worst_finding_comes_first_and_a_fault_affects_no_other_finding() -> None:
     sick = replace(facts(), shm=replace(SHM, read_only=True), clock=replace(TSC, current="hpet"))
     found = judge(sick)
     assert [STATES.index(one.state) for one in found] == sorted(STATES.index(one.state) for one in found)
@@ -100,7 +100,7 @@ def test_the_worst_comes_first_and_one_fault_touches_no_other_finding() -> None:
         (replace(SHM, filesystem="unknown"), "ok", None),
     ],
 )
-def test_dev_shm_is_a_tmpfs_that_can_be_written_to(shm: ShmFacts, state: str, fix: str | None) -> None:
+def test_dev_shm_must_be_a_writable_tmpfs(shm: ShmFacts, state: str, fix: str | None) -> None:
     found = shared_memory.judge_place(shm)
     assert (found.state, found.fix) == (state, fix)
 
@@ -115,7 +115,7 @@ def test_dev_shm_is_a_tmpfs_that_can_be_written_to(shm: ShmFacts, state: str, fi
         (replace(SHM, read_only=True, usable=False), []),
     ],
 )
-def test_everybody_may_make_files_there(shm: ShmFacts, states: list[str]) -> None:
+def test_every_user_must_be_able_to_create_files_in_dev_shm(shm: ShmFacts, states: list[str]) -> None:
     found = shared_memory.judge_access(shm, HOST)
     assert [one.state for one in found] == states
     assert {one.fix for one in found} <= {None, "chmod 1777 /dev/shm"}
@@ -137,12 +137,14 @@ def test_a_volume_of_a_pod_needs_no_sticky_bit(mode: int, state: str) -> None:
         (0, [], "broken"),
     ],
 )
-def test_there_is_room_for_what_workers_may_still_take(free: int, workers: list[Demand], state: str) -> None:
+def test_free_space_must_suffice_for_the_memory_that_workers_may_still_use(
+    free: int, workers: list[Demand], state: str
+) -> None:
     (found,) = shared_memory.judge_room(replace(SHM, free_bytes=free), workers, HOST)
     assert found.state == state
 
 
-def test_no_limit_on_size_or_files_is_no_want_of_room() -> None:
+def test_without_a_size_limit_space_suffices_but_inodes_may_not() -> None:
     (found,) = shared_memory.judge_room(replace(SHM, size_bytes=0, free_bytes=0), [], HOST)
     assert found.state == "ok"
     (found,) = shared_memory.judge_room(replace(SHM, more_files=False), [], HOST)
@@ -158,19 +160,19 @@ def test_no_limit_on_size_or_files_is_no_want_of_room() -> None:
         (POD, "medium: Memory, sizeLimit: 1Gi"),
     ],
 )
-def test_room_is_made_in_the_way_of_the_place_and_the_place_is_told(where: Container, fix: str) -> None:
+def test_the_fix_for_missing_space_depends_on_the_container(where: Container, fix: str) -> None:
     (found,) = shared_memory.judge_room(replace(SHM, free_bytes=0), [], where)
     assert fix in (found.fix or "")
     assert where.evidence in found.seen or where.kind is None
 
 
-def test_the_size_that_is_asked_for_holds_what_is_there_twice() -> None:
+def test_the_suggested_size_holds_the_present_content_twice() -> None:
     full = replace(SHM, size_bytes=3 << 30, free_bytes=0)
     (found,) = shared_memory.judge_room(full, [], HOST)
     assert found.fix == "mount -o remount,size=7G /dev/shm"
 
 
-def test_the_mount_on_top_says_what_dev_shm_is(tmp_path: Path) -> None:
+def test_the_topmost_mount_determines_what_dev_shm_is(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
         "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
@@ -191,7 +193,7 @@ def test_the_mount_on_top_says_what_dev_shm_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "kind"), [(".dockerenv", "docker"), ("run/.containerenv", "podman"), ("run/systemd/container", "other")]
 )
-def test_a_container_is_known_by_what_its_runtime_leaves(tmp_path: Path, file: str, kind: str) -> None:
+def test_a_container_is_recognized_by_files_of_its_runtime(tmp_path: Path, file: str, kind: str) -> None:
     assert container.observe({}, tmp_path).kind is None
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text("lxc\n")
@@ -254,7 +256,7 @@ def test_settings_are_read_in_systemds_order(tmp_path: Path, files: dict[str, st
     assert (seen.running, seen.remove_ipc, seen.source) == (True, removes, source)
 
 
-def test_users_are_told_apart_by_number_and_by_the_file_of_lingering(tmp_path: Path) -> None:
+def test_system_and_lingering_users_are_recognized(tmp_path: Path) -> None:
     (tmp_path / "run/systemd/system").mkdir(parents=True)
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/login.defs").write_text("#SYS_UID_MAX 5\nSYS_UID_MAX\t 499\n")
@@ -286,7 +288,7 @@ def test_a_machine_without_systemd_has_no_logind(tmp_path: Path) -> None:
         (replace(TSC, current=None), "advice", "mount -t sysfs"),
     ],
 )  # fmt: skip
-def test_the_kernel_trusts_the_processors_counter(seen: KernelClock, state: str, fix: str | None) -> None:
+def test_the_kernel_must_trust_the_tsc(seen: KernelClock, state: str, fix: str | None) -> None:
     found = clock.judge_source(seen)
     assert found.state == state
     assert (fix or "") in (found.fix or "")
@@ -302,14 +304,14 @@ def test_the_kernel_trusts_the_processors_counter(seen: KernelClock, state: str,
         (TSC, {}, "ok", ()),
     ],
 )
-def test_workers_took_the_clock_that_they_should(
+def test_workers_must_use_the_expected_clock(
     seen: KernelClock, counters: dict[str, bool], state: str, about: tuple[str, ...]
 ) -> None:
     found = clock.judge_choice(seen, counters)
     assert (found.state, found.about) == (state, about)
 
 
-def test_the_clock_is_read_as_the_kernel_writes_it(tmp_path: Path) -> None:
+def test_the_clock_is_parsed_as_the_kernel_prints_it(tmp_path: Path) -> None:
     folder = tmp_path / "sys/devices/system/clocksource/clocksource0"
     folder.mkdir(parents=True)
     (folder / "current_clocksource").write_text("kvm-clock\n")
@@ -337,7 +339,7 @@ GROUP = "/sys/fs/cgroup/a/memory.max"
         (Limit(GROUP, 1024 * MIB, 2048 * MIB), POD, "resources: {limits: {memory: 2048Mi}}"),
     ],
 )  # fmt: skip
-def test_a_control_group_leaves_room_for_a_worker(limit: Limit | None, where: Container, fix: str | None) -> None:
+def test_a_cgroup_must_have_memory_for_a_worker(limit: Limit | None, where: Container, fix: str | None) -> None:
     found = shared_memory.judge_group(limit, where)
     assert (found.state, found.fix) == ("advice" if fix else "ok", fix)
 
@@ -353,7 +355,7 @@ V2 = ("memory.max", "memory.current", "inactive_file")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
-def test_the_tightest_of_all_groups_above_binds(tmp_path: Path) -> None:
+def test_the_tightest_limit_of_all_parent_cgroups_counts(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/a/b\n")
     group(tmp_path / "sys/fs/cgroup/a/b", "max", 10, 0, V2)
@@ -364,7 +366,7 @@ def test_the_tightest_of_all_groups_above_binds(tmp_path: Path) -> None:
     assert cgroups.observe(tmp_path) == Limit(GROUP, 100, 90)
 
 
-def test_version_1_and_paths_outside_of_what_is_mounted_are_understood(tmp_path: Path) -> None:
+def test_cgroup_v1_and_paths_outside_of_the_mount_are_understood(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("4:cpu,memory:/docker/0123\n0::/\n1:name=systemd:/x\njunk\n")
     assert cgroups.observe(tmp_path) is None
@@ -385,7 +387,7 @@ def test_dead_segments_are_counted_with_their_memory() -> None:
     assert segments.judge_dead(ALIVE).state == "ok"
 
 
-def test_refused_files_with_one_fix_are_told_together() -> None:
+def test_refused_files_with_the_same_fix_are_reported_together() -> None:
     refused = (
         RefusedSegment("brickd-a", "magic"),
         RefusedSegment("brickd-b", "magic"),
@@ -417,7 +419,7 @@ def test_segments_of_other_users_are_counted_per_owner_and_change_no_state() -> 
     assert segments.judge_foreign(ALIVE, HOST).seen == "no other user has any"
 
 
-def test_segments_that_others_may_open_are_named_with_their_fix() -> None:
+def test_segments_that_others_may_open_are_named_with_a_fix() -> None:
     found = segments.judge_shared(Segments(workers=(API,), shared=("brickd-a", "brickd-b c")))
     assert (found.state, found.fix) == ("advice", "chmod 600 /dev/shm/brickd-a '/dev/shm/brickd-b c'")
     assert segments.judge_shared(ALIVE).state == "ok"
@@ -431,11 +433,11 @@ def test_segments_that_others_may_open_are_named_with_their_fix() -> None:
         (Container("podman", "x"), "podman run --user 1234 IMAGE"),
     ],
 )
-def test_in_a_container_brickd_becomes_another_user_in_the_containers_way(where: Container, fix: str) -> None:
+def test_the_command_that_changes_the_user_fits_the_container(where: Container, fix: str) -> None:
     assert fix in segments.judge_foreign(Segments(foreign={1234: 1}), where).seen
 
 
-def test_each_cause_of_loss_is_told_once_with_a_setting_for_all() -> None:
+def test_each_cause_of_loss_is_reported_once_with_one_setting_for_all() -> None:
     def lost(name: str, *found: Loss) -> ReadSegment:
         return ReadSegment(name, name, losses=found)
 
@@ -456,7 +458,7 @@ def test_each_cause_of_loss_is_told_once_with_a_setting_for_all() -> None:
 # ---- processes
 
 
-def test_what_could_not_be_looked_into_is_counted() -> None:
+def test_processes_that_could_not_be_inspected_are_counted() -> None:
     found = namespaces.judge_search(processes(closed=3, left=1000))
     assert (found.state, found.seen) == (
         "ok",
@@ -474,7 +476,7 @@ def test_a_worker_with_another_dev_shm_is_told_how_to_share_it(where: Container)
 
 
 @pytest.mark.parametrize("where", [DOCKER, POD, Container("podman", "x")])
-def test_a_container_in_which_there_is_nothing_at_all_has_a_dev_shm_of_its_own(where: Container) -> None:
+def test_a_container_without_any_segment_has_its_own_dev_shm(where: Container) -> None:
     found = namespaces.judge_mounts(processes(), Segments(), where)
     assert (found.state, found.fix) == ("advice", container.shared(where))
     assert namespaces.judge_mounts(processes(), Segments(), HOST).state == "ok"
@@ -482,7 +484,7 @@ def test_a_container_in_which_there_is_nothing_at_all_has_a_dev_shm_of_its_own(w
     assert namespaces.judge_mounts(processes(Process(9, "python")), Segments(), where).state == "ok"
 
 
-def test_a_segment_that_only_is_mapped_is_its_parents_business() -> None:
+def test_a_child_that_only_maps_its_parents_segment_is_ok() -> None:
     for place in ("here", "elsewhere", "removed"):
         child = processes(Process(9, "python", (Mapped("x-" + FILE, place, False),)))
         found = [
@@ -495,7 +497,7 @@ def test_a_segment_that_only_is_mapped_is_its_parents_business() -> None:
         assert {one.state for one in found} == {"ok"}
 
 
-def test_each_foreign_prefix_is_told_with_the_variable_to_set() -> None:
+def test_each_foreign_prefix_is_reported_with_the_variable_to_set() -> None:
     around = processes(
         Process(1, "a", (OWN,)),
         Process(2, "b", (OWN._replace(file="x y" + FILE),)),
@@ -509,14 +511,14 @@ def test_each_foreign_prefix_is_told_with_the_variable_to_set() -> None:
     ]
 
 
-def test_a_removed_segment_matters_until_there_is_another() -> None:
+def test_a_removed_segment_is_reported_until_its_worker_has_another() -> None:
     gone = OWN._replace(place="removed")
     lost, found_again, ended = Process(1, "a", (gone,)), Process(2, "b", (gone, OWN)), gone._replace(owned=False)
     found = namespaces.judge_removed(processes(lost, found_again, Process(3, "c", (ended,))))
     assert (found.state, found.about) == ("advice", ("1",))
 
 
-def test_a_lost_lock_is_told_of_the_worker_whose_segment_it_is() -> None:
+def test_a_lost_lock_is_reported_for_the_worker_of_the_segment() -> None:
     mapped = OWN._replace(file="brickd-0", owned=False)
     around = processes(Process(7, "python", (mapped,)), Process(8, "child", (mapped,)))
     for pid in (0, None):
@@ -525,7 +527,7 @@ def test_a_lost_lock_is_told_of_the_worker_whose_segment_it_is() -> None:
     assert namespaces.judge_locks(around, ALIVE).state == "ok"
 
 
-def test_processes_without_a_segment_are_told_by_their_reason() -> None:
+def test_processes_without_a_segment_are_reported_by_their_reason() -> None:
     around = processes(
         Process(1, "a", settings={"BRICKD": "0"}),
         Process(2, "b", settings={"BRICKD": "0"}),
@@ -544,19 +546,19 @@ def test_processes_without_a_segment_are_told_by_their_reason() -> None:
 
 
 @pytest.mark.parametrize(("our_time", "about"), [(True, ()), (None, ()), (False, ("7",))])
-def test_another_time_namespace_is_well_and_said(our_time: bool | None, about: tuple[str, ...]) -> None:
+def test_another_time_namespace_is_ok_and_mentioned(our_time: bool | None, about: tuple[str, ...]) -> None:
     found = namespaces.judge_time(processes(Process(7, "python", (OWN,), our_time=our_time)))
     assert (found.state, found.about) == ("ok", about)
 
 
-def test_another_pid_namespace_is_well_and_said() -> None:
+def test_another_pid_namespace_is_ok_and_mentioned() -> None:
     found = namespaces.judge_pids(
         Segments(workers=(API, API._replace(name="api/1", pid=0), API._replace(name="x", pid=None)))
     )
     assert (found.state, found.seen, found.about) == ("ok", "api/1 in another", ("api/1",))
 
 
-def test_the_observer_of_processes_survives_a_machine_without_proc(tmp_path: Path) -> None:
+def test_processes_can_be_observed_without_proc(tmp_path: Path) -> None:
     from brickd.doctor.processes import observe
 
     assert observe("/dev/shm", tmp_path / "nothing") == Processes((), 0, 0, 0)
@@ -575,11 +577,11 @@ def of_daemon(seen: DaemonFacts) -> dict[str, CheckResult]:
     return {one.name: one for one in daemon.judge(seen)}
 
 
-def test_no_daemon_is_no_fault() -> None:
+def test_a_missing_daemon_is_ok() -> None:
     assert {one.state for one in daemon.judge(DaemonFacts("/run/brickd-ops"))} == {"ok"}
 
 
-def test_a_daemon_that_does_not_answer_is_broken_and_started_again() -> None:
+def test_a_daemon_that_does_not_answer_is_broken_and_must_be_restarted() -> None:
     found = of_daemon(DaemonFacts("/run/x", pid=7, silence="nobody listens"))["daemon"]
     assert (found.state, found.fix) == ("broken", "brickd down && brickd up -d")
     assert "process 7 runs and does not answer: nobody listens" in found.seen
@@ -587,24 +589,24 @@ def test_a_daemon_that_does_not_answer_is_broken_and_started_again() -> None:
     assert of_daemon(DaemonFacts("/run/x", pid=0))["daemon"].seen == "a process of another pid namespace answers"
 
 
-def test_a_daemon_that_was_killed_is_advice_to_start_one() -> None:
+def test_after_a_killed_daemon_the_advice_is_to_start_one() -> None:
     found = of_daemon(DaemonFacts("/run/x", ended="/run/x/socket"))["daemon"]
     assert (found.state, found.fix) == ("advice", "brickd up -d")
     assert found.seen == "no process listens at /run/x/socket: its daemon was killed"
 
 
-def test_a_directory_that_others_may_change_is_closed_to_them() -> None:
+def test_a_directory_writable_by_others_is_reported_with_chmod() -> None:
     found = of_daemon(DaemonFacts("/run/a b", wrong="drwxrwxrwx of user 0"))["daemon-directory"]
     assert (found.state, found.fix) == ("broken", "chmod 700 '/run/a b'")
 
 
-def test_a_directory_that_cannot_be_made_is_advice() -> None:
+def test_a_directory_that_cannot_be_created_is_advice() -> None:
     found = of_daemon(DaemonFacts("/run/x", missing="this user cannot write to /run"))["daemon-directory"]
     assert (found.state, "BRICKD_RUNTIME_DIR" in str(found.fix)) == ("advice", True)
 
 
 @pytest.mark.parametrize(("free", "state"), [(31 * MIB, "advice"), (32 * MIB, "ok")])
-def test_little_room_for_a_checkpoint_is_told(free: int, state: str) -> None:
+def test_too_little_space_for_a_checkpoint_is_reported(free: int, state: str) -> None:
     assert of_daemon(DaemonFacts("/run/x", free_bytes=free))["daemon-directory"].state == state
 
 
@@ -635,7 +637,7 @@ def of_keys(*given: int | None, service: str = "api") -> tuple[ReadSegment, ...]
         ((7, 0, 9), "another key in api/1, api/2 than in api/0", ("api/1", "api/2")),
     ],
 )
-def test_who_has_another_key_than_most_of_its_service_is_told(
+def test_workers_with_another_key_than_most_of_their_service_are_reported(
     given: tuple[int | None, ...], seen: str, about: tuple[str, ...]
 ) -> None:
     (found,) = checksum_keys.judge(Segments(of_keys(*given) + of_keys(8, 8, service="batch")), "/s/a key")
@@ -643,7 +645,7 @@ def test_who_has_another_key_than_most_of_its_service_is_told(
     assert found.fix == "BRICKD_KEY_FILE='/s/a key'"
 
 
-def test_one_key_or_none_and_those_of_the_dead_and_of_other_services_are_well() -> None:
+def test_differing_keys_of_dead_workers_and_other_services_are_ok() -> None:
     dead = of_keys(7, 9)[1]._replace(pid=None)
     for workers in (
         of_keys(7, 7),
@@ -660,7 +662,7 @@ def test_one_key_or_none_and_those_of_the_dead_and_of_other_services_are_well() 
 # ---- tensors that workers could not read
 
 
-def test_a_window_that_is_too_small_for_what_comes_is_told_with_one_that_is_not() -> None:
+def test_a_window_that_is_too_small_is_reported_with_a_sufficient_size() -> None:
     found = numerics.judge(numerics.HeldFingerprints(64 * MIB, 7 * SECOND, 1_000, 20))
     assert found.state == "advice"
     assert found.seen == "the last 7.0 s in 64 MiB: 20 of 1,000 (2.0 %) were dropped before another worker had the same"
@@ -677,7 +679,7 @@ def test_a_window_that_is_too_small_for_what_comes_is_told_with_one_that_is_not(
 # ---- recordings, spans in detail
 
 
-def test_recordings_that_nobody_fetched_are_told_with_the_way_to_the_newest() -> None:
+def test_unfetched_recordings_are_reported_with_the_path_of_the_newest() -> None:
     found = unfetched_recordings.judge(
         (UnfetchedRecording("aa", "/s/recordings", 3 * MIB), UnfetchedRecording("bb", "/s/recordings", 9 * MIB))
     )
@@ -686,7 +688,7 @@ def test_recordings_that_nobody_fetched_are_told_with_the_way_to_the_newest() ->
     assert unfetched_recordings.judge(()).state == "ok"
 
 
-def test_spans_in_detail_that_nobody_reads_are_told_with_their_workers() -> None:
+def test_detailed_spans_without_a_reader_are_reported_with_their_workers() -> None:
     found = segments.judge_unread(Segments((API, API._replace(name="api/1", unread=True))))
     assert (found.state, found.seen, found.fix, found.about) == ("advice", "set in api/1", "brickd up -d", ("api/1",))
     assert segments.judge_unread(ALIVE).state == "ok"

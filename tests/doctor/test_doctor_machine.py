@@ -40,7 +40,7 @@ def about(findings: list[Finding], name: str, what: object) -> Finding:
     return found
 
 
-def test_a_machine_with_a_worker_in_good_health_needs_nothing(worker: Start) -> None:
+def test_a_machine_with_a_healthy_worker_needs_no_fix(worker: Start) -> None:
     process = started(worker, BRICKD_SERVICE="api")
     findings = examined()
     assert "broken" not in {finding["state"] for finding in findings}
@@ -53,14 +53,14 @@ def test_a_machine_with_a_worker_in_good_health_needs_nothing(worker: Start) -> 
     assert unwanted == []
 
 
-def test_a_dead_workers_segment_is_told_with_its_size_and_prune(worker: Start, prefix: str) -> None:
+def test_a_dead_workers_segment_is_reported_with_its_size_and_prune(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api").kill()
     finding = about(examined(), "segments-dead", reading(prefix).file)
     assert (finding["state"], finding["fix"]) == ("advice", "brickd prune")
     assert "1 segment of workers that ended or died (api/0), " in finding["seen"]
 
 
-def test_a_worker_with_another_key_than_its_service_is_told(worker: Start, tmp_path: Path) -> None:
+def test_a_worker_with_another_key_than_its_service_is_reported(worker: Start, tmp_path: Path) -> None:
     other, bad = tmp_path / "other", tmp_path / "bad"
     for file, mode in ((other, 0o600), (bad, 0o644)):
         file.write_text("0123456789abcdef" * 3)
@@ -81,7 +81,7 @@ def test_a_worker_with_another_key_than_its_service_is_told(worker: Start, tmp_p
     assert finding["fix"] == f"BRICKD_KEY_FILE={os.environ['BRICKD_STATE_DIR']}/key"
 
 
-def test_a_refused_file_is_told_with_its_reason(worker: Start, prefix: str) -> None:
+def test_a_refused_file_is_reported_with_its_reason(worker: Start, prefix: str) -> None:
     started(worker)
     (SHM / f"{prefix}junk").write_bytes(b"\1" * 8192)
     (SHM / f"{prefix}link").symlink_to("/etc/passwd")
@@ -95,7 +95,7 @@ def test_a_refused_file_is_told_with_its_reason(worker: Start, prefix: str) -> N
     assert link["fix"] == f"rm -r -- /dev/shm/{prefix}link"
 
 
-def test_a_live_segment_that_nobody_can_read_is_broken(worker: Start, prefix: str) -> None:
+def test_a_live_segment_of_an_unreadable_format_is_broken(worker: Start, prefix: str) -> None:
     started(worker)
     file = reading(prefix).file
     with (SHM / file).open("r+b", buffering=0) as opened:
@@ -121,7 +121,7 @@ def test_a_worker_with_another_prefix_is_found_and_the_prefix_named(worker: Star
             file.unlink()
 
 
-def test_another_prefix_is_only_advice_beside_workers_that_are_seen(worker: Start, prefix: str) -> None:
+def test_another_prefix_is_only_advice_if_workers_are_visible(worker: Start, prefix: str) -> None:
     started(worker)
     other = started(worker, BRICKD_SHM_PREFIX=f"x{prefix}")
     try:
@@ -132,14 +132,14 @@ def test_another_prefix_is_only_advice_beside_workers_that_are_seen(worker: Star
             file.unlink()
 
 
-def test_a_worker_whose_file_was_removed_is_told_until_it_has_another(worker: Start, prefix: str) -> None:
+def test_a_worker_with_a_removed_file_is_reported(worker: Start, prefix: str) -> None:
     process = started(worker)
     (SHM / reading(prefix).file).unlink()
     finding = about(examined(), "removed", process.pid)
     assert (finding["state"], "RemoveIPC" in finding["why"]) == ("advice", True)
 
 
-def test_a_child_that_only_has_its_parents_segment_is_well(worker: Start) -> None:
+def test_a_child_that_only_has_its_parents_segment_is_ok(worker: Start) -> None:
     process = worker(
         """
         with brick.span("b"): pass
@@ -172,7 +172,7 @@ def test_a_child_that_only_has_its_parents_segment_is_well(worker: Start) -> Non
         ("BRICKD_WORKER", "3", "has recorded nothing yet"),
     ],
 )
-def test_a_process_that_loads_the_agent_and_has_no_segment_is_told_why(
+def test_a_process_with_the_agent_and_no_segment_is_reported_with_the_reason(
     worker: Start, variable: str, value: str, why: str
 ) -> None:
     program = "brick.init()\npause()" if variable != "BRICKD_WORKER" else "pause()"
@@ -183,7 +183,7 @@ def test_a_process_that_loads_the_agent_and_has_no_segment_is_told_why(
     assert finding["fix"] == ("brick.init()" if variable == "BRICKD_WORKER" else f"unset {variable}")
 
 
-def test_a_worker_whose_host_closed_its_descriptor_is_told(worker: Start) -> None:
+def test_a_worker_whose_host_closed_its_descriptor_is_reported(worker: Start) -> None:
     process = started(worker, "brick.init()\nos.close(_core._segment_fd())\npause()")
     finding = about(examined(), "lock", process.pid)
     assert (finding["state"], finding["fix"]) == ("advice", "brick.init()")
@@ -197,7 +197,7 @@ def test_losses_are_broken_or_advice_with_the_value_to_set(worker: Start) -> Non
     assert (tables["state"], tables["fix"]) == ("advice", "BRICKD_NAMES=128")
 
 
-def test_hostile_names_stay_harmless(worker: Start, prefix: str) -> None:
+def test_hostile_names_are_harmless(worker: Start, prefix: str) -> None:
     program = """
     import ctypes
     ctypes.CDLL(None).prctl(15, b"\\x1b[2J\\n$(reboot)")
@@ -219,7 +219,7 @@ def test_hostile_names_stay_harmless(worker: Start, prefix: str) -> None:
     assert about(findings, "processes", process.pid)
 
 
-def test_what_needs_a_fix_comes_first_each_with_its_fix_and_the_rest_is_counted(worker: Start, prefix: str) -> None:
+def test_findings_with_a_fix_come_first_and_the_others_are_counted(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api").kill()
     *lines, last = brickd("doctor", COLUMNS="60").stdout.splitlines()
     reported = lines.index(next(line for line in lines if line.startswith("advice  segments-dead")))
@@ -234,7 +234,7 @@ def test_what_needs_a_fix_comes_first_each_with_its_fix_and_the_rest_is_counted(
     assert states == sorted(states, key=["broken", "advice", "ok"].index)
 
 
-def test_it_answers_where_the_reader_does_not_load(tmp_path: Path, prefix: str) -> None:
+def test_doctor_reports_a_reader_that_does_not_load(tmp_path: Path, prefix: str) -> None:
     (tmp_path / "broken.py").write_text(
         "import sys\nsys.modules['brickd.shm._reader'] = None\n"
         "from brickd.cli import main\nsys.argv = ['brickd', 'doctor', '--json']\nsys.exit(main())\n"
@@ -298,7 +298,7 @@ def test_a_dev_shm_that_workers_cannot_use_is_broken(worker: Start, mounted: str
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_dev_shm_that_may_not_even_be_listed_is_broken(worker: Start, nobody: list[str]) -> None:
+def test_a_dev_shm_that_cannot_be_listed_is_broken(worker: Start, nobody: list[str]) -> None:
     mounted = 'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=0700")'
     process = worker(f"{PRIVATE}{mounted}\n{INSIDE}\nexamine(*{nobody!r})")
     code, findings = process.next_report()
@@ -309,7 +309,7 @@ def test_a_dev_shm_that_may_not_even_be_listed_is_broken(worker: Start, nobody: 
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_dev_shm_without_a_limit_is_well(worker: Start) -> None:
+def test_a_dev_shm_without_a_limit_is_ok(worker: Start) -> None:
     process = worker(f'{PRIVATE}mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=0,nr_inodes=0")\n{INSIDE}\nexamine()')
     _, findings = process.next_report()
     (room,) = [finding for finding in findings if finding["name"] == "shm-room"]
@@ -318,7 +318,7 @@ def test_a_dev_shm_without_a_limit_is_well(worker: Start) -> None:
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_worker_in_another_pid_namespace_is_well(worker: Start, prefix: str) -> None:
+def test_a_worker_in_another_pid_namespace_is_ok(worker: Start, prefix: str) -> None:
     unshare = ["unshare", "-p", "-f", "--kill-child", sys.executable, "-c"]
     program = "import brick_agent as brick\nwith brick.span('b'): pass\nprint('x', flush=True)\ninput()"
     environment = os.environ | {"BRICKD_SERVICE": "api"}
@@ -334,7 +334,7 @@ def test_a_worker_in_another_pid_namespace_is_well(worker: Start, prefix: str) -
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_worker_in_another_time_namespace_is_well_and_said(worker: Start, prefix: str) -> None:
+def test_a_worker_in_another_time_namespace_is_ok_and_mentioned(worker: Start, prefix: str) -> None:
     unshare = ["unshare", "-T", "--monotonic", "1000", sys.executable, "-c"]
     program = "import brick_agent as brick\nwith brick.span('b'): pass\nprint('x', flush=True)\ninput()"
     environment = os.environ | {"BRICKD_CLOCK": "monotonic"}
