@@ -47,12 +47,12 @@ def test_64_workers_of_256_paths_and_32_threads_stay_below_half_of_each_limit() 
     assert each.kept + each.detail < SEGMENT.kept / 2
 
 
-def test_a_worker_that_uses_all_the_paths_there_can_be_is_read() -> None:
+def test_a_worker_that_uses_all_possible_paths_can_be_read() -> None:
     cost = cost_of(Extent(lines=8, lanes=8, names=65472, paths=65472, sites=2048, blocks=8 * 1023))
     assert Budget().ration(ME, cost) == (Ration.WHOLE, "")
 
 
-def test_a_segment_that_is_over_a_limit_loses_its_detail_then_how_often_it_is_read_then_itself() -> None:
+def test_a_segment_over_a_limit_loses_detail_then_frequency_then_everything() -> None:
     def gets(cost: Cost) -> Ration:
         return Budget().ration(ME, cost)[0]
 
@@ -66,11 +66,11 @@ def test_a_segment_that_is_over_a_limit_loses_its_detail_then_how_often_it_is_re
     assert gets(Cost(0, SEGMENT.kept + 1)) is Ration.NOTHING
 
 
-def test_where_there_is_one_look_alone_nothing_is_read_seldom() -> None:
+def test_a_single_look_reads_a_segment_at_once_or_not_at_all() -> None:
     assert Budget(1).ration(ME, Cost(SEGMENT.read + 1, 0))[0] is Ration.NOTHING
 
 
-def test_the_reason_has_the_figure_and_the_limit() -> None:
+def test_the_reason_names_the_figure_and_the_limit() -> None:
     spent = Budget()
     assert spent.ration(ME, Cost(0, SEGMENT.kept + MIB)) == (
         Ration.NOTHING,
@@ -94,7 +94,7 @@ COST = st.builds(
 
 
 @given(st.lists(st.tuples(st.sampled_from([ME, OTHER]), COST), max_size=12))
-def test_what_a_user_gets_is_never_more_than_the_limit_and_nothing_of_anothers(asked: list[tuple[int, Cost]]) -> None:
+def test_no_user_gets_more_than_the_limit_or_anything_from_another_users_share(asked: list[tuple[int, Cost]]) -> None:
     together, alone = Budget(), {owner: Budget() for owner in (ME, OTHER)}
     read, kept = {ME: 0, OTHER: 0}, {ME: 0, OTHER: 0}
     for owner, cost in asked:
@@ -130,7 +130,7 @@ def image(paths: int = 64, lanes: int = 1, used: int = 1, names: int = 2) -> byt
 
 
 @given(st.integers(1, 300), st.integers(1, 5), st.integers(0, 300), st.integers(2, 900))
-def test_no_more_is_read_of_a_segment_than_it_was_said_to_cost(paths: int, lanes: int, used: int, names: int) -> None:
+def test_reading_a_segment_costs_no_more_than_predicted(paths: int, lanes: int, used: int, names: int) -> None:
     with file(image(paths, lanes, min(paths, used), names), holes=True) as fd:
         segment = Segment("made", fd)
         before = segment.fetched
@@ -139,7 +139,7 @@ def test_no_more_is_read_of_a_segment_than_it_was_said_to_cost(paths: int, lanes
         assert segment.fetched - before <= cost.read + 16 * forge.PAGE
 
 
-def test_deferred_work_that_waits_and_detail_that_is_kept_cost_something() -> None:
+def test_waiting_deferred_work_and_retained_detail_have_a_cost() -> None:
     extent = Extent(1, 1, 0, 0, 0, 0)
     nothing, more = cost_of(extent), cost_of(extent, pending=1000, detail=77)
     assert (more.read, more.kept - nothing.kept, more.detail) == (nothing.read, 200_000, 77)
@@ -156,7 +156,7 @@ def begun(reading: Reading) -> int:
     return sum(lane["begun"] for _, lane, _ in reading.lanes)
 
 
-def test_totals_that_are_read_seldom_stay_as_they_were_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rarely_read_totals_stay_unchanged_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     with rings(lanes=64) as r:
         r.move(0, "span", 0)
         segment, account = Segment("seldom", r.fd), Account()
@@ -175,7 +175,7 @@ def test_totals_that_are_read_seldom_stay_as_they_were_for_a_minute(monkeypatch:
     assert SELDOM * EVERY_NS == SELDOM_NS
 
 
-def test_who_has_lost_its_detail_stays_without_and_who_has_lost_more_has_it_again(
+def test_a_segment_without_detail_stays_so_and_a_more_limited_one_gets_detail_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     detail = 1000
@@ -198,7 +198,7 @@ def test_who_has_lost_its_detail_stays_without_and_who_has_lost_more_has_it_agai
         assert gets() is Ration.NO_DETAIL
 
 
-def test_readings_are_kept_in_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readings_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with file(image(paths=4096, used=64), holes=True) as fd:
         segment, account = Segment("large", fd), Account()
         whole, one = segment.read(), account.read(segment, Budget(), 0)
@@ -209,7 +209,7 @@ def test_readings_are_kept_in_little_room(monkeypatch: pytest.MonkeyPatch) -> No
             assert packed_size(reading.summaries) < len(whole.summaries) // 100
 
 
-def test_a_segment_that_grows_while_it_is_read_gets_no_more_than_it_was_said_to_cost(
+def test_a_segment_that_grows_while_read_gets_no_more_than_predicted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = image(paths=4096, used=64)
@@ -233,7 +233,7 @@ def test_a_segment_that_grows_while_it_is_read_gets_no_more_than_it_was_said_to_
         assert len(account.read(segment, Budget(), 0).paths) == 8, "what there is room for is read"
 
 
-def test_what_grew_counts_against_those_that_are_read_after_it() -> None:
+def test_growth_of_a_segment_counts_against_later_ones() -> None:
     spent, half = Budget(), OWNER.kept // 2
     assert spent.ration(ME, Cost(0, 1000))[0] is Ration.WHOLE
     assert spent.grown(ME, 1000, half) == ""
@@ -245,7 +245,7 @@ def test_what_grew_counts_against_those_that_are_read_after_it() -> None:
     assert spent.ration(ME, Cost(0, 1))[0] is Ration.NOTHING
 
 
-def test_who_gets_nothing_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_without_a_share_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with file(image(paths=4096, used=64), holes=True) as fd:
         segment, account = Segment("large", fd), Account()
         limited(monkeypatch, kept=MIB)
@@ -273,7 +273,7 @@ def placed(prefix: str, name: str, content: bytes) -> Segment:
 
 
 @pytest.mark.parametrize("names", ["abc", "cba"], ids=["the costly one last", "the costly one first"])
-def test_the_costly_one_is_left_out_whatever_it_is_called(
+def test_the_most_expensive_segment_is_left_out_whatever_its_name(
     prefix: str, monkeypatch: pytest.MonkeyPatch, names: str
 ) -> None:
     for name, used in zip(names, (1, 65, 700), strict=True):
@@ -286,9 +286,7 @@ def test_the_costly_one_is_left_out_whatever_it_is_called(
     assert sorted(worker.reading.file for worker in found.workers) == sorted(f"{prefix}{name}" for name in names[:2])
 
 
-def test_what_is_drained_may_be_read_seldom_and_one_look_alone_may_not(
-    prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_drained_segment_may_be_read_rarely(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with placed(prefix, "0", image(paths=704, used=700)) as segment:
         account = Account()
         limited(monkeypatch, read=cost_of(segment.extent()).read - 1)

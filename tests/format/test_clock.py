@@ -28,7 +28,7 @@ def clocks(compiled: Compile) -> Path:
     return program(compiled, "clocks")
 
 
-def test_the_length_of_a_tick_is_measured_until_a_segment_is_a_second_old_and_stays_from_then_on(
+def test_the_length_of_a_tick_is_measured_until_a_segment_is_a_second_old(
     compiled: Compile,
 ) -> None:
     """So the times of the same spans stay the same."""
@@ -46,7 +46,7 @@ def test_the_length_of_a_tick_is_measured_until_a_segment_is_a_second_old_and_st
 
 
 @pytest.mark.parametrize("text", ["hpet\n", "acpi_pm\n", "", "tsc", "tsc\nhpet\n", "\0" * 40, None])
-def test_a_counter_that_the_kernel_does_not_trust_is_not_used(
+def test_a_tsc_that_the_kernel_does_not_trust_is_not_used(
     compiled: Compile, prefix: str, tmp_path: Path, text: str | None
 ) -> None:
     source = tmp_path / "current_clocksource"
@@ -66,7 +66,7 @@ def test_a_counter_that_the_kernel_does_not_trust_is_not_used(
 @pytest.mark.skipif(
     not KERNEL.exists() or KERNEL.read_text().strip() != TRUSTED, reason=f"the kernel distrusts {TRUSTED}"
 )
-def test_the_counter_that_the_kernel_trusts_is_used(compiled: Compile, prefix: str) -> None:
+def test_a_tsc_that_the_kernel_trusts_is_used(compiled: Compile, prefix: str) -> None:
     with native(clocks(compiled), str(KERNEL)) as process:
         process.next_report()
         got = reading(prefix)
@@ -77,7 +77,7 @@ def test_the_counter_that_the_kernel_trusts_is_used(compiled: Compile, prefix: s
         assert process.end() == 0
 
 
-def test_a_span_that_would_end_before_it_began_is_rejected_and_counted(compiled: Compile, prefix: str) -> None:
+def test_a_span_that_would_end_before_its_start_is_rejected_and_counted(compiled: Compile, prefix: str) -> None:
     with native(clocks(compiled), "back") as process:
         process.next_report()
         got = reading(prefix)
@@ -89,7 +89,7 @@ def test_a_span_that_would_end_before_it_began_is_rejected_and_counted(compiled:
         assert process.end() == 0
 
 
-def test_the_monotonic_clock_can_be_asked_for(worker: Start, prefix: str) -> None:
+def test_the_monotonic_clock_can_be_configured(worker: Start, prefix: str) -> None:
     got = record(worker, prefix, BUSY, BRICKD_CLOCK="monotonic")
     assert got.header["clock"] == _reader.CLOCK_MONOTONIC
     assert exact(got) == {"begun": 1, "summarized": 1}
@@ -108,7 +108,7 @@ def test_the_monotonic_clock_can_be_asked_for(worker: Start, prefix: str) -> Non
         ("BRICKD_EVENTS", "-1"),
     ],
 )
-def test_a_setting_that_cannot_be_gives_one_warning_and_an_unharmed_host(
+def test_an_invalid_setting_gives_one_warning_and_does_not_affect_the_host(
     worker: Start, prefix: str, variable: str, value: str
 ) -> None:
     process = worker(
@@ -132,7 +132,7 @@ def test_a_setting_that_cannot_be_gives_one_warning_and_an_unharmed_host(
 @needs_namespaces
 @pytest.mark.parametrize("offset", ["1000000", "-100"])
 @pytest.mark.parametrize("clock", ["tsc", "monotonic"])
-def test_the_clock_of_another_time_namespace_measures_the_same(
+def test_a_worker_in_another_time_namespace_measures_the_same(
     worker: Start, prefix: str, clock: str, offset: str
 ) -> None:
     process = worker(

@@ -52,7 +52,7 @@ def lived_in(file: Path) -> Iterator[None]:
         yield
 
 
-def test_a_file_that_stays_unpublished_is_looked_at_as_often_as_the_others(prefix: str) -> None:
+def test_a_file_that_stays_unpublished_is_checked_less_often(prefix: str) -> None:
     looks = Looks(prefix)
     with lived_in(SHM / f"{prefix}0"):
         for second in range(5):
@@ -73,7 +73,7 @@ def test_a_file_that_stays_unpublished_is_looked_at_as_often_as_the_others(prefi
     assert (looks.logged, looks.directory.quarantined) == ([], {})
 
 
-def test_a_file_that_is_removed_after_it_was_listed_is_not_told(prefix: str) -> None:
+def test_a_file_removed_after_it_was_listed_is_not_reported(prefix: str) -> None:
     reported: list[str] = []
     directory = Directory(prefix, lambda kind, text, **_: reported.append(f"{kind}: {text}"), STILL_NS)
     file = SHM / f"{prefix}0"
@@ -87,7 +87,7 @@ def test_a_file_that_is_removed_after_it_was_listed_is_not_told(prefix: str) -> 
     assert (reported, directory.quarantined) == ([], {})
 
 
-def test_the_loop_rests_beside_a_file_that_stays_unpublished(prefix: str) -> None:
+def test_the_loop_rests_while_a_file_stays_unpublished(prefix: str) -> None:
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
     try:
         with lived_in(SHM / f"{prefix}0"):
@@ -99,7 +99,7 @@ def test_the_loop_rests_beside_a_file_that_stays_unpublished(prefix: str) -> Non
         loop.end(STILL_NS + LOOK_NS)
 
 
-def test_another_file_of_the_same_name_has_its_own_time(prefix: str) -> None:
+def test_a_new_file_of_the_same_name_gets_its_own_time(prefix: str) -> None:
     looks, file = Looks(prefix), SHM / f"{prefix}0"
     file.write_bytes(bytes(64))
     looks.at(0)
@@ -112,7 +112,7 @@ def test_another_file_of_the_same_name_has_its_own_time(prefix: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
-def test_a_file_of_another_user_is_looked_at_once(prefix: str) -> None:
+def test_the_owner_of_a_file_is_looked_up_once(prefix: str) -> None:
     looks, file = Looks(prefix), SHM / f"{prefix}0"
     file.touch(0o600)
     os.chown(file, NOBODY, -1)
@@ -128,7 +128,7 @@ def test_a_file_of_another_user_is_looked_at_once(prefix: str) -> None:
     assert (looks.directory.others, len(looks.opened)) == ({}, 1), "another file has its name"
 
 
-def test_the_next_look_waits_for_fifty_times_as_long_as_the_last_one_took(prefix: str) -> None:
+def test_the_next_listing_waits_fifty_times_as_long_as_the_last_one_took(prefix: str) -> None:
     took_ns = SECOND // 100
     times = iter(range(0, 100 * SECOND, took_ns))  # each reading of the clock is took_ns after the one before
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))

@@ -93,7 +93,7 @@ def put_file(prefix: str) -> Callable[[bytes], str]:
 
 
 @pytest.mark.parametrize("minor", forge.MINORS)
-def test_the_golden_segment_says_what_it_always_said(put_file: Callable[[bytes], str], minor: str) -> None:
+def test_the_golden_segment_has_its_recorded_content(put_file: Callable[[bytes], str], minor: str) -> None:
     wanted = json.loads((forge.GOLDEN / f"segment-{minor}.json").read_text())
     with open_segment(put_file(golden(minor))) as segment:
         seen = forge.document(segment)
@@ -109,7 +109,7 @@ def test_the_golden_segment_says_what_it_always_said(put_file: Callable[[bytes],
     assert seen == wanted
 
 
-def test_the_golden_segment_adds_up() -> None:
+def test_the_golden_segment_has_an_exact_ledger() -> None:
     with segment_of(golden()) as segment:
         reading = digest(segment)
         assert reading is not None
@@ -129,7 +129,7 @@ def test_the_golden_segment_adds_up() -> None:
     assert ("\x1b[31m模", 0) in reading.names
 
 
-def test_the_tables_of_a_segment_are_its_own_whichever_was_read_before_it() -> None:
+def test_cached_tables_belong_to_their_segment_only() -> None:
     other = bytearray(golden())
     put(other, "name", {"text": b"another name"}, index=2)
     wanted = None
@@ -145,7 +145,7 @@ def test_the_tables_of_a_segment_are_its_own_whichever_was_read_before_it() -> N
         assert (differ, reported[1]) == ([2] if image is other else [], wanted[1])
 
 
-def test_steps_and_given_times_came_with_format_1_1() -> None:
+def test_steps_and_given_times_are_read_from_format_1_1() -> None:
     with segment_of(golden("1.1")) as segment:
         reading = segment.read()
         _, slots = segment.ring(0, events=False)
@@ -160,7 +160,7 @@ def test_steps_and_given_times_came_with_format_1_1() -> None:
     assert (summary["elements"], summary["bytes"]) == (30, 0), "rows that are padding are no work"
 
 
-def test_deferred_work_came_with_format_1_2() -> None:
+def test_deferred_work_is_read_from_format_1_2() -> None:
     with segment_of(golden("1.2")) as segment:
         reading = segment.read()
         first, slots = segment.ring(0, events=True)
@@ -188,7 +188,7 @@ def test_deferred_work_came_with_format_1_2() -> None:
     assert ledger["spans"]["unmatched"] == 2
 
 
-def test_floating_point_operations_and_a_rate_of_its_own_came_with_format_1_5() -> None:
+def test_flops_and_a_segments_own_rate_are_read_from_format_1_5() -> None:
     with segment_of(golden("1.5")) as segment:
         reading = segment.read()
     found = {}
@@ -284,14 +284,14 @@ def test_every_word_replaced_by_an_extreme_one_gives_data_or_a_refusal() -> None
             judged(seal(changed) if word < PAGE else bytes(changed))
 
 
-def test_a_segment_cut_at_any_length_is_refused() -> None:
+def test_a_segment_truncated_at_any_length_is_refused() -> None:
     image = golden()
     lengths = {0, 1, 7, 8, 9, PAGE - 1, PAGE, PAGE + 1, len(image) - 1, *range(0, len(image), 1499)}
     for length in sorted(lengths):
         assert judged(image[:length]) is None, length
 
 
-def test_a_segment_that_is_longer_than_it_says_is_refused() -> None:
+def test_a_segment_longer_than_its_header_says_is_refused() -> None:
     assert "bytes, its header says" in refusal(golden() + b"\0")
 
 
@@ -310,7 +310,7 @@ FIELDS = (*COUNTS, *PAGED, "clock", "minor", "index", "uid", "pid", "endian")
 
 @given(st.dictionaries(st.sampled_from(FIELDS), WORD, min_size=1))
 @SETTINGS
-def test_a_header_that_lies_with_the_right_checksum_gives_data_or_a_refusal(values: dict[str, int]) -> None:
+def test_a_wrong_header_with_a_valid_checksum_gives_data_or_a_refusal(values: dict[str, int]) -> None:
     limits = {"minor": 2**16 - 1, "index": 2**31 - 1}
     values = {name: min(value, limits.get(name, U64)) for name, value in values.items()}
     reading = judged(with_header(**values))
@@ -325,7 +325,7 @@ def test_a_header_that_lies_with_the_right_checksum_gives_data_or_a_refusal(valu
 
 @given(*(st.integers(0, 2**64 - 1) for _ in range(4)), st.sampled_from([1, 3]))
 @SETTINGS
-def test_clocks_and_dates_that_lie_give_data(ticks: int, ns: int, started: int, process: int, clock: int) -> None:
+def test_wrong_clocks_and_dates_give_data(ticks: int, ns: int, started: int, process: int, clock: int) -> None:
     reading = judged(
         with_header(anchor_ticks=ticks, anchor_ns=ns, started_ns=started, process_start=process, clock=clock)
     )
@@ -333,14 +333,14 @@ def test_clocks_and_dates_that_lie_give_data(ticks: int, ns: int, started: int, 
     assert 0.05 <= reading.tick_ns <= 50
 
 
-def test_counts_that_make_another_size_are_refused_though_each_is_possible() -> None:
+def test_counts_that_contradict_the_size_are_refused() -> None:
     image = bytearray(golden())
     put(image, "header", {"lanes": 1024, "paths": 65472, "span_slots": 2**24})
     put(image, "header", {"size": forge.regions(image)["size"]})
     assert "the file has 204800 bytes" in refusal(seal(image))
 
 
-def test_a_sparse_segment_of_the_size_that_its_counts_make_is_read_without_taking_its_memory() -> None:
+def test_a_sparse_segment_is_read_without_allocating_its_holes() -> None:
     image = bytearray(golden()[:PAGE])
     put(image, "header", {"lanes": 64, "paths": 65472, "names": 65472, "span_slots": 2**16})
     size = forge.regions(image)["size"]
@@ -357,12 +357,12 @@ def test_a_sparse_segment_of_the_size_that_its_counts_make_is_read_without_takin
         os.close(fd)
 
 
-def test_another_major_is_refused_by_its_number() -> None:
+def test_another_major_version_is_refused_by_its_number() -> None:
     for major in (0, 2, 65535):
         assert f"format {major}." in refusal(with_header(major=major))
 
 
-def test_a_layout_that_changed_within_a_major_is_refused() -> None:
+def test_a_layout_that_changed_within_a_major_version_is_refused() -> None:
     assert "layout 00000001 of format 1.0" in refusal(with_header(layout_crc=1))
 
 
@@ -370,7 +370,7 @@ def test_another_byte_order_is_refused() -> None:
     assert "another byte order" in refusal(with_header(endian=0x04030201))
 
 
-def test_a_newer_minor_is_read_and_what_it_added_is_skipped() -> None:
+def test_a_newer_minor_version_is_read_without_its_additions() -> None:
     image = bytearray(golden())
     put(image, "header", {"minor": 9, "reserved": b"\xaa" * 3824, "reserved0": 7})
     put(image, "control", {"reserved": (5,) * 253, "flags": 1 << 20})
@@ -402,14 +402,14 @@ def test_a_newer_minor_is_read_and_what_it_added_is_skipped() -> None:
 # ---- inside
 
 
-def test_paths_that_run_in_a_circle_are_refused() -> None:
+def test_cyclic_paths_are_refused() -> None:
     for parent in (3, 4, 5, 63, 64, 0xFFFE):
         image = bytearray(golden())
         struct.pack_into("<Q", image, place(image, "path", 3), 1 << 63 | 1 << 16 | parent)
         assert f"path 3 is below path {parent}" in refusal(bytes(image))
 
 
-def test_a_path_of_a_name_that_cannot_be_is_refused() -> None:
+def test_a_path_with_an_invalid_name_is_refused() -> None:
     image = bytearray(golden())
     struct.pack_into("<Q", image, place(image, "path", 3), 1 << 63 | 64 << 16 | 0xFFFF)
     assert "path 3 has name 64 of 64" in refusal(bytes(image))
@@ -417,7 +417,7 @@ def test_a_path_of_a_name_that_cannot_be_is_refused() -> None:
 
 @given(st.integers(0, 0xFFFF), st.binary(min_size=120, max_size=120), st.booleans(), st.integers(0, 2**32 - 1))
 @SETTINGS
-def test_a_name_of_any_bytes_is_capped_and_stays_data(length: int, text: bytes, ready: bool, category: int) -> None:
+def test_a_name_of_any_bytes_is_shortened_and_stays_data(length: int, text: bytes, ready: bool, category: int) -> None:
     image = bytearray(golden())
     put(image, "name", {"word": ready << 31 | length, "category": category, "text": text}, 2)
     reading = judged(bytes(image))
@@ -457,7 +457,7 @@ ENTRY = st.fixed_dictionaries(
 
 @given(ENTRY, ENTRY, st.integers(0, 127), EXTREME, EXTREME)
 @SETTINGS
-def test_totals_that_cannot_be_are_refused_and_others_finite(
+def test_impossible_totals_are_refused_and_others_are_finite(
     one: dict[str, Any], other: dict[str, Any], bucket: int, spans: int, sequence: int
 ) -> None:
     image = bytearray(golden())
@@ -494,7 +494,7 @@ def test_totals_that_cannot_be_are_refused_and_others_finite(
         ({"again": 1001}, "are impossible"),
     ],
 )
-def test_a_total_that_cannot_be_is_refused_with_its_reason(entry: dict[str, Any], why: str) -> None:
+def test_an_impossible_total_is_refused_with_its_reason(entry: dict[str, Any], why: str) -> None:
     image = bytearray(golden())
     put(image, "summary", entry, 2)  # one span of 1,000 ticks
     assert why in refusal(bytes(image))
@@ -504,7 +504,7 @@ LIMITS = dict.fromkeys(("count", "total", "child", "again", "min", "max"), 2**62
 
 
 @pytest.mark.parametrize("beyond", [None, *LIMITS])
-def test_totals_reach_up_to_their_limits_and_not_beyond(beyond: str | None) -> None:
+def test_totals_are_valid_up_to_their_exact_limits(beyond: str | None) -> None:
     image = bytearray(golden())
     entry = LIMITS | (
         {beyond: math.nextafter(2.0**124, math.inf) if beyond == "squares" else 2**62 + 1} if beyond else {}
@@ -517,13 +517,13 @@ def test_totals_reach_up_to_their_limits_and_not_beyond(beyond: str | None) -> N
 
 
 @pytest.mark.parametrize("buckets", [(2**62,) * 4, (2**62, 2**62, 2**62, 2**62 - 5, 5)])
-def test_buckets_whose_sum_wraps_to_the_right_count_are_refused(buckets: tuple[int, ...]) -> None:
+def test_buckets_whose_sum_overflows_to_the_right_count_are_refused(buckets: tuple[int, ...]) -> None:
     image = bytearray(golden())
     put(image, "summary", {"count": 0, "histogram": buckets + (0,) * (128 - len(buckets))}, 2)
     assert "histogram" in refusal(bytes(image))
 
 
-def test_an_entry_whose_writer_died_in_it_is_read_and_marked() -> None:
+def test_an_entry_whose_writer_died_inside_is_read_and_marked() -> None:
     with segment_of(golden()) as segment:
         reading = segment.read()
     dead = dtypes.summaries(reading.summaries)[13]
@@ -553,7 +553,7 @@ def test_heads_and_tails_of_any_value_give_records_or_a_refusal(
 
 @given(st.integers(0, 20), st.lists(st.tuples(st.integers(0, 65535), st.integers(0, 65535)), min_size=8, max_size=8))
 @SETTINGS
-def test_records_of_unknown_kinds_and_sizes_give_the_spans_among_them(head: int, heads: list[tuple[int, int]]) -> None:
+def test_spans_are_found_among_records_of_unknown_kinds_and_sizes(head: int, heads: list[tuple[int, int]]) -> None:
     image = bytearray(golden())
     for index, (kind, slots) in enumerate(heads):
         put(image, "span_ring", {"kind": kind % 3, "slots": slots % 4}, index, kind="record")
@@ -573,7 +573,7 @@ def test_counters_of_any_value_give_data(lane: list[tuple[int, int]], process: l
     assert judged(bytes(image)) is not None
 
 
-def test_what_a_worker_writes_into_the_consumers_lines_moves_no_total() -> None:
+def test_values_in_the_consumers_lines_change_no_total() -> None:
     image = bytearray(golden())
     for lane in range(2):
         put(image, "consumer", {"span": (U64, 0), "event": (7, 7), "spans_lost": 5, "events_read": U64}, lane)
@@ -603,7 +603,7 @@ def odd_files(prefix: str) -> dict[str, str]:
     return names
 
 
-def test_what_is_no_plain_file_is_refused_and_nobody_waits(odd_files: dict[str, str], prefix: str) -> None:
+def test_anything_but_a_regular_file_is_refused_without_blocking(odd_files: dict[str, str], prefix: str) -> None:
     assert set(find(prefix)) == set(odd_files.values())
     for kind, name in odd_files.items():
         if kind in ("real", "hard"):
@@ -620,7 +620,7 @@ def test_a_file_with_two_names_is_one_worker(odd_files: dict[str, str], prefix: 
 
 
 @pytest.mark.parametrize("name", ["gone", "", ".", "..", "/", "a/b", "x" * 300, "nul\0nul", "\udcff"])
-def test_a_name_that_leads_nowhere_is_refused(prefix: str, name: str) -> None:
+def test_a_dangling_link_is_refused(prefix: str, name: str) -> None:
     with pytest.raises((SegmentRefused, NotPermitted)):
         open_segment(name if name in ("", ".", "..", "/") else prefix + name)
 
@@ -647,7 +647,7 @@ def test_a_file_of_an_exbibyte_is_refused_by_its_size(put_file: Callable[[bytes]
 
 
 @pytest.mark.parametrize("value", [1, 2**63, U64])
-def test_whatever_stands_in_the_consumers_lines_no_term_of_the_ledger_is_negative(value: int) -> None:
+def test_no_term_of_the_ledger_is_negative_for_any_consumer_line(value: int) -> None:
     image = bytearray(golden())
     lanes = forge.header_value(image, "lanes")
     for lane in range(lanes):
@@ -689,7 +689,7 @@ def bounded(seconds_of_work: int, change: Callable[[int], None], look: Callable[
     assert not failed
 
 
-def test_a_segment_that_is_truncated_while_it_is_read_gives_data_or_a_refusal(
+def test_a_segment_truncated_while_it_is_read_gives_data_or_a_refusal(
     put_file: Callable[[bytes], str],
 ) -> None:
     name, image = put_file(golden()), golden()
@@ -715,7 +715,7 @@ def test_a_segment_that_is_truncated_while_it_is_read_gives_data_or_a_refusal(
     assert sum(seen.values()) > 1
 
 
-def test_a_segment_that_is_truncated_after_it_was_opened_is_refused(put_file: Callable[[bytes], str]) -> None:
+def test_a_segment_truncated_after_it_was_opened_is_refused(put_file: Callable[[bytes], str]) -> None:
     name = put_file(golden())
     with open_segment(name) as segment:
         for length in (130_000, 30_000, PAGE, 0):
@@ -736,7 +736,7 @@ def test_a_header_is_copied_once(put_file: Callable[[bytes], str]) -> None:
         assert after.summaries == before.summaries
 
 
-def test_a_segment_that_is_scribbled_over_while_it_is_read_gives_data_or_a_refusal(
+def test_a_segment_overwritten_while_it_is_read_gives_data_or_a_refusal(
     put_file: Callable[[bytes], str],
 ) -> None:
     name, image = put_file(golden()), golden()
@@ -761,7 +761,7 @@ def test_a_segment_that_is_scribbled_over_while_it_is_read_gives_data_or_a_refus
     os.close(fd)
 
 
-def test_a_name_that_leads_to_another_file_by_now_is_noticed_and_not_unlinked(put_file: Callable[[bytes], str]) -> None:
+def test_a_file_replaced_under_its_name_is_noticed_and_not_unlinked(put_file: Callable[[bytes], str]) -> None:
     name = put_file(golden())
     with open_segment(name) as segment:
         assert segment.same_file()
@@ -776,7 +776,7 @@ def test_a_name_that_leads_to_another_file_by_now_is_noticed_and_not_unlinked(pu
         assert not segment.unlink()
 
 
-def test_a_name_that_is_renamed_all_the_time_leads_to_one_whole_file_or_none(prefix: str) -> None:
+def test_a_constantly_replaced_name_opens_one_whole_file_or_none(prefix: str) -> None:
     images = [with_header(index=n) for n in (1, 2)]
     reasons: set[str] = set()
     name = f"{prefix}name"

@@ -22,14 +22,14 @@ def rows(worker: int) -> list[tuple[str, int] | None]:
     return [Compared(("other", 0)), None, Compared((f"of {worker} alone", 0))]
 
 
-def test_the_same_rows_are_one() -> None:
+def test_equal_rows_are_stored_once() -> None:
     first = shared(rows(0))
     assert shared(rows(0)) is first is shared(first)
     assert shared(rows(1)) is not first
     assert shared(rows(1)) == rows(1)
 
 
-def test_rows_are_compared_with_those_alone_that_may_be_the_same() -> None:
+def test_looking_up_rows_compares_them_only_with_equal_hashes() -> None:
     kept = [shared(rows(worker)) for worker in range(100)]
     Compared.times = 0
     assert all(shared(rows(worker)) is each for worker, each in enumerate(kept))

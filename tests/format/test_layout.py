@@ -40,11 +40,11 @@ def of(record: str) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("record", STRUCTS)
-def test_a_struct_is_laid_out_as_format_1_0_froze_it(record: str) -> None:
+def test_a_struct_has_the_frozen_layout_of_format_1_0(record: str) -> None:
     assert of(record) == FROZEN["fields"][record], WHAT_TO_DO
 
 
-def test_no_struct_has_come_or_gone_in_format_1() -> None:
+def test_format_1_has_the_same_structs_as_at_its_freeze() -> None:
     assert list(dict.fromkeys(row[0] for row in _reader.layout())) == list(STRUCTS), WHAT_TO_DO
     assert _reader.FORMAT.split(".")[0] == FROZEN["format"].split(".")[0], WHAT_TO_DO
 
@@ -77,7 +77,7 @@ def places(record: str) -> dict[str, tuple[int, int]]:
 EVENTS = [struct for _, _, struct, is_event in _reader.KINDS if is_event]
 
 
-def test_each_kind_of_records_has_its_number_its_constant_and_a_name_of_its_own() -> None:
+def test_each_record_kind_has_a_unique_number_constant_and_name() -> None:
     names = [name for _, name, _, _ in _reader.KINDS]
     assert [number for number, *_ in _reader.KINDS] == list(range(1, len(names) + 1))
     assert [getattr(_reader, f"KIND_{name.upper()}") for name in names] == list(range(1, len(names) + 1))
@@ -99,7 +99,7 @@ def test_the_golden_segments_have_a_record_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("record", EVENTS)
-def test_a_kind_of_records_that_a_minor_added_has_the_head_of_all(record: str) -> None:
+def test_a_record_kind_of_a_later_minor_has_the_common_head(record: str) -> None:
     fields = places(record)
     head = {row[0]: (row[1], struct.calcsize(f"<{row[3]}")) for row in of("record")[:4]}
     assert {name: fields[name] for name in ("sequence", "slots", "kind")} == {
@@ -108,14 +108,14 @@ def test_a_kind_of_records_that_a_minor_added_has_the_head_of_all(record: str) -
 
 
 @pytest.mark.parametrize("record", [*EVENTS, "output", "tensor_sums", "tensor_sketch"])
-def test_the_table_covers_every_byte_of_a_slot_that_a_minor_added(record: str) -> None:
+def test_the_table_covers_every_byte_of_a_slot_of_a_later_minor(record: str) -> None:
     fields = places(record)
     ends = [offset + size for offset, size in fields.values()]
     assert [offset for offset, _ in fields.values()] == [0, *ends[:-1]]
     assert ends[-1] == dtypes.dtype(record).itemsize == records.SLOT_BYTES
 
 
-def test_a_name_that_a_minor_gave_to_what_was_reserved_lies_within_it() -> None:
+def test_fields_of_later_minors_are_inside_reserved_bytes() -> None:
     named = [row[1:] for row in _reader.later() if row[0] == "process"]
     ((start, words),) = [(row[1], row[2]) for row in of("process") if row[0] == "reserved"]
     names = ("ended", "took", "sites_refused", "tensors_refused", "key", "weights", "scans", "rate")
@@ -148,19 +148,19 @@ def test_numpy_sees_a_struct_as_the_compiler_does(record: str) -> None:
         np.testing.assert_array_equal(np.atleast_1d(seen[name]), wanted)
 
 
-def test_a_struct_that_is_none_has_no_dtype() -> None:
+def test_an_unknown_struct_has_no_dtype() -> None:
     with pytest.raises(KeyError, match="brick"):
         dtypes.dtype("brick")
 
 
-def test_the_sizes_that_the_format_names_hold() -> None:
+def test_the_sizes_in_the_format_description_are_correct() -> None:
     assert (FROZEN["sizes"]["header"], FROZEN["sizes"]["control"]) == (4096, 4096)
     assert (FROZEN["sizes"]["consumer"], FROZEN["sizes"]["record"], FROZEN["sizes"]["span"]) == (64, 64, 64)
     assert FROZEN["sizes"]["summary"] == _reader.SUMMARY_BYTES
     assert 64 * FROZEN["sizes"]["summary"] % 4096 == 0
 
 
-def test_the_counts_of_a_header_give_the_size_of_its_file() -> None:
+def test_the_counts_of_a_header_determine_the_size_of_its_file() -> None:
     assert forge.regions(forge.golden())["size"] == len(forge.golden()) == forge.header_value(forge.golden(), "size")
 
 
@@ -199,7 +199,7 @@ def exact_bucket(ticks: int) -> int:
     return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
 
 
-def test_every_border_of_a_bucket_lies_where_the_format_says(bucket: Callable[[int], int]) -> None:
+def test_every_bucket_boundary_is_where_the_format_says(bucket: Callable[[int], int]) -> None:
     for i in range(1, 4 * 59):
         # The least integer that is at least 2^(5 + i/4).
         low, high = 0, 2**64
@@ -212,7 +212,7 @@ def test_every_border_of_a_bucket_lies_where_the_format_says(bucket: Callable[[i
 
 
 @given(st.integers(0, 63).flatmap(lambda bits: st.integers(2**bits - 1, 2 ** (bits + 1) - 1)))
-def test_any_duration_falls_into_its_bucket(bucket: Callable[[int], int], ticks: int) -> None:
+def test_any_duration_is_in_its_bucket(bucket: Callable[[int], int], ticks: int) -> None:
     assert bucket(ticks) == exact_bucket(ticks)
 
 
@@ -226,13 +226,13 @@ def slot(sequence: int, kind: int = _reader.KIND_SPAN, slots: int = 1, **values:
     return image.tobytes()
 
 
-def test_span_records_are_decoded_whole() -> None:
+def test_span_records_are_decoded_completely() -> None:
     (span,) = dtypes.span_records(slot(1, path=2, start=3, duration=4, child=5, step=6, elements=7, bytes=2**64 - 1))
     assert span.item() == (1, 2, 1, _reader.KIND_SPAN, 3, 4, 5, 6, 7, 2**64 - 1)
     assert dtypes.span_records(b"").shape == (0,)
 
 
-def test_records_of_other_kinds_are_left_out_whole() -> None:
+def test_records_of_other_kinds_are_skipped_completely() -> None:
     payload = slot(99)
     slots = slot(1) + slot(2, kind=7, slots=3) + payload + payload + slot(3, kind=9) + slot(4)
     assert dtypes.span_records(slots)["sequence"].tolist() == [1, 4]
@@ -247,7 +247,7 @@ def test_arrays_and_dictionaries_hold_the_same_spans(heads: list[tuple[int, int]
     assert len(dtypes.records(slots)) == len(found) + others.total() - others["unreadable"]
 
 
-def test_the_writer_is_clean_under_strict_warnings_and_the_headers_are_cpp_too() -> None:
+def test_the_writer_compiles_under_strict_warnings_and_the_headers_as_cpp() -> None:
     strict = ("-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-fsyntax-only", *INCLUDES)
     alone = ("-Wno-unused-variable", "-x", "c", "-")  # a header defines constants that a reader may not use
     commands = [(("gcc", "-std=c11", *strict, *map(str, WRITER)), "")]
@@ -267,7 +267,7 @@ def test_the_writer_is_clean_under_strict_warnings_and_the_headers_are_cpp_too()
     kept("strict", (repr(commands).encode(), *tools, *contents((*headers, *WRITER))), check)
 
 
-def test_each_number_that_the_module_is_said_to_have_is_there() -> None:
+def test_each_number_in_the_stub_exists_in_the_module() -> None:
     declared = ast.parse((Path(_reader.__file__).parent / "_reader.pyi").read_text()).body
     names = {
         each.target.id: each.annotation.id

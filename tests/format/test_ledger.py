@@ -72,18 +72,18 @@ def test_each_counter_of_a_dead_worker_is_in_one_term() -> None:
     assert ledger_of(reading(LANE, no_lane=4)).document() == account(no_lane=4)
 
 
-def test_what_a_live_worker_has_open_is_not_abandoned() -> None:
+def test_open_spans_of_a_live_worker_are_not_abandoned() -> None:
     assert ledger_of(replace(reading(LANE), pid=1)).document() == account(alive=True)
 
 
-def test_lanes_that_are_alike_count_as_many_times_as_there_are() -> None:
+def test_equal_lanes_count_as_often_as_they_occur() -> None:
     found = reading(*2 * [LANE], *(LANES - 2) * [LANE | {"unmatched": 8}])
     wanted = account(times=LANES)
     wanted["spans"]["unmatched"] += LANES - 2
     assert ledger_of(found).document() == wanted
 
 
-def test_spans_are_refused_for_the_reason_that_their_lane_says() -> None:
+def test_spans_are_refused_for_the_reason_that_their_lane_records() -> None:
     found = ledger_of(reading(LANE, LANE))
     assert (found.rejected, found.details_dropped) == ({"clock": 200, "room": 400}, {"full": 200, "memory": 400})
 
@@ -102,29 +102,29 @@ def test_spans_are_refused_for_the_reason_that_their_lane_says() -> None:
         ((50, 50), 0),
     ],
 )
-def test_a_span_ring_was_consumed_up_to_a_tail_that_can_be(tail: tuple[int, int], consumed: int) -> None:
+def test_a_span_ring_is_consumed_up_to_a_valid_tail(tail: tuple[int, int], consumed: int) -> None:
     details = ledger_of(reading(LANE, tails={"span": tail, "spans_lost": 0})).details
     assert details == {"consumed": consumed, "in_ring": 60 - consumed, "lost_with_daemon": 0}
 
 
 @pytest.mark.parametrize(("given", "lost"), [(49, 49), (50, 50), (51, 0), (U64, 0)])
-def test_no_more_details_went_with_a_daemon_than_were_consumed(given: int, lost: int) -> None:
+def test_details_lost_with_a_daemon_never_exceed_consumed_ones(given: int, lost: int) -> None:
     details = ledger_of(reading(LANE, tails={"spans_lost": given})).details
     assert details == {"consumed": 50 - lost, "in_ring": 10, "lost_with_daemon": lost}
 
 
 @pytest.mark.parametrize(("given", "read"), [(0, 0), (59, 59), (60, 60), (61, 0), (U64, 0)])
-def test_no_more_events_were_read_than_were_recorded(given: int, read: int) -> None:
+def test_events_read_never_exceed_recorded_ones(given: int, read: int) -> None:
     events = ledger_of(reading(LANE, tails={"events_read": given})).events
     assert events == {"consumed": read, "in_ring": 60 - read}
 
 
-def test_what_is_lost_was_wanted_and_is_nowhere() -> None:
+def test_losses_are_the_records_that_no_ring_and_total_has() -> None:
     found = ledger_of(reading(LANE, LANE, no_lane=4))
     assert found.lost() == 2 * (300 + 3 + 300 + 20 + sum(EVENTS)) + 4
 
 
-def test_a_record_of_a_worker_counts_what_it_had_wanted() -> None:
+def test_a_removal_record_counts_everything_its_worker_recorded() -> None:
     found = ledger_of(reading(LANE, LANE, no_lane=4))
     counts = WorkerCounts(spans=222_620, details=2 * 360, events=2 * (60 + sum(EVENTS)), marks=18, lost=found.lost())
     assert found.counts() == counts
@@ -135,7 +135,7 @@ def test_a_record_of_a_worker_counts_what_it_had_wanted() -> None:
     assert removed.lost() == 0
 
 
-def test_a_sum_of_accounts_has_every_term_of_both() -> None:
+def test_merged_ledgers_have_every_term_of_both() -> None:
     one, other = ledger_of(reading(LANE, no_lane=4)), ledger_of(reading(LANE, no_lane=4))
     one.add(other)
     wanted = account(times=2, no_lane=8)
@@ -143,7 +143,7 @@ def test_a_sum_of_accounts_has_every_term_of_both() -> None:
     assert one.rejected == {"clock": 200, "room": 400}
 
 
-def test_a_segment_adds_up_what_all_of_its_lanes_have_counted() -> None:
+def test_a_segment_adds_up_the_counts_of_all_its_lanes() -> None:
     with segment_of(image(LANE | {"event_attempts": 5}, LANE | {"event_attempts": 6})) as segment:
         assert segment.activity() == 2 * (111_310 + 10) + 11
         assert segment.spans() == 20

@@ -34,7 +34,7 @@ def lost(
     return losses(reading, ledger_of(reading))
 
 
-def test_a_worker_that_lost_nothing_is_told_nothing() -> None:
+def test_a_worker_without_losses_has_no_message() -> None:
     assert lost() == []
 
 
@@ -58,7 +58,7 @@ def test_a_worker_that_lost_nothing_is_told_nothing() -> None:
         ({"lane": {"event_dropped": (0, 3, *14 * (0,))}}, "events", ()),
     ],
 )
-def test_each_counter_has_its_cause_and_what_to_raise(
+def test_each_counter_has_its_cause_and_a_setting_to_raise(
     counted: dict[str, Any], kind: str, settings: tuple[str, ...]
 ) -> None:
     (loss,) = lost(**counted)
@@ -68,7 +68,7 @@ def test_each_counter_has_its_cause_and_what_to_raise(
     assert loss.spans == (kind in ("lanes", "opening", "memory", "clock", "nesting"))
 
 
-def test_a_ring_that_is_read_and_full_all_the_same_wants_more_slots() -> None:
+def test_a_full_ring_that_is_drained_needs_more_slots() -> None:
     (unread,) = lost(lane={"event_dropped": (0, 3, *14 * (0,))})
     assert "until a daemon reads them" in unread.text
     (read,) = lost(lane={"event_dropped": (0, 3, *14 * (0,))}, drained=True)
@@ -76,7 +76,7 @@ def test_a_ring_that_is_read_and_full_all_the_same_wants_more_slots() -> None:
     assert "brickd up" not in str(read)
 
 
-def test_what_cost_nothing_is_no_loss() -> None:
+def test_counters_without_a_lost_record_are_no_loss() -> None:
     assert lost(lane={"unmatched": 5}, names_cut=5) == []
 
 
@@ -91,12 +91,12 @@ def test_what_cost_nothing_is_no_loss() -> None:
         ({"lane": {"nested": 1}}, "1 call from signal handlers "),
     ],
 )
-def test_of_one_thing_nothing_is_said_in_the_plural(counted: dict[str, Any], text: str) -> None:
+def test_a_loss_of_one_uses_the_singular(counted: dict[str, Any], text: str) -> None:
     (loss,) = lost(**counted)
     assert loss.text.startswith(text)
 
 
-def test_a_checksum_without_a_site_is_no_event_for_which_a_ring_had_no_room() -> None:
+def test_a_checksum_without_a_site_is_not_counted_as_a_dropped_event() -> None:
     dropped = {"event_dropped": (*6 * (0,), 9, *9 * (0,))}
     kinds = {loss.kind: loss.text for loss in lost(lane=dropped, sites=SITES, sites_refused=7)}
     assert kinds == {
@@ -105,13 +105,13 @@ def test_a_checksum_without_a_site_is_no_event_for_which_a_ring_had_no_room() ->
     }
 
 
-def test_dropped_events_are_told_by_kind_with_the_room_there_is_and_who_would_make_more() -> None:
+def test_dropped_events_are_reported_by_kind_with_the_ring_size_and_a_command() -> None:
     (loss,) = lost(lane={"event_dropped": (1, 0, 0, 1_700, 2, 3, *10 * (0,))})
     room = "a thread's ring holds 4 until a daemon reads them (brickd up)"
     assert str(loss) == f"1,706 events dropped (1,700 defer, 2 finalize, 3 measured, 1 other): {room}"
 
 
-def test_threads_without_a_lane_for_want_of_memory_ask_for_no_more_lanes() -> None:
+def test_threads_without_lane_memory_do_not_ask_for_more_lanes() -> None:
     lanes, memory = lost(no_lane=9, blocks_refused=1)
     assert (lanes.kind, lanes.settings, memory.kind) == ("lane-memory", (), "memory")
     assert "no memory" in lanes.text

@@ -59,7 +59,7 @@ def marks(of: Reading) -> dict[tuple[str, ...], int]:
     }
 
 
-def test_launches_are_counted_by_place_and_by_shape(worker: Start, prefix: str) -> None:
+def test_launches_are_counted_by_path_and_shape(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -85,7 +85,7 @@ for n in range(3):
     assert got.category(next(n for n, name in enumerate(got.names) if name and name[0] == "gemm")) == "kernel"
 
 
-def test_a_launch_whose_time_is_given_is_counted_once_as_such_and_once_as_a_launch(worker: Start, prefix: str) -> None:
+def test_a_launch_with_a_given_time_counts_once_as_time_and_once_as_launch(worker: Start, prefix: str) -> None:
     got = recorded(worker, prefix, "brick.kernel('gemm', elapsed_ns=1500, flops=2e6)\nbrick.kernel('gemm', flops=1e6)")
     assert marks(got) == {("gemm:launched",): 2}
     (given_row,) = [n for n, path in enumerate(got.paths) if path is not None and path.unit == _reader.UNIT_NS]
@@ -93,7 +93,7 @@ def test_a_launch_whose_time_is_given_is_counted_once_as_such_and_once_as_a_laun
     assert (row["count"], row["total"]) == (1, 1500)
 
 
-def test_no_mark_is_a_row_of_a_fold_or_part_of_a_time(worker: Start, prefix: str) -> None:
+def test_marks_are_neither_rows_of_a_fold_nor_part_of_a_time(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -106,7 +106,7 @@ def test_no_mark_is_a_row_of_a_fold_or_part_of_a_time(worker: Start, prefix: str
     assert rows["norm"]["self_ns"] == rows["norm"]["total_ns"] > 0
 
 
-def test_no_mark_is_among_the_statistics_of_a_profiler(worker: Start, prefix: str) -> None:
+def test_marks_are_not_in_the_statistics_of_a_profiler(worker: Start, prefix: str) -> None:
     process = worker("""
 profiler = brick.BrickProfiler.enabled()
 timer = profiler.start("norm")
@@ -120,7 +120,7 @@ report([each.name for each in profiler.all_brick_stats()])
     assert process.end() == 0
 
 
-def test_what_is_moved_back_is_counted_as_returned_once(worker: Start, prefix: str) -> None:
+def test_a_transfer_in_the_opposite_direction_counts_once_as_returned(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -147,7 +147,7 @@ brick.transfer("D2D", 4096, src="gpu0", dst="tokens")    # not to the host
     assert sum(int(n) for n in moved) == 8 * 4096 - 1 + 2 * 4096
 
 
-def test_what_is_needed_stands_below_what_needs_it(worker: Start, prefix: str) -> None:
+def test_a_dependency_is_recorded_below_the_brick_that_needs_it(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -183,26 +183,26 @@ brick.needs("nobody's")
         "(2**64, 1)",
     ],
 )
-def test_a_shape_that_cannot_be_is_counted_and_its_launch_too(worker: Start, prefix: str, bad: str) -> None:
+def test_an_invalid_shape_is_counted_and_so_is_its_launch(worker: Start, prefix: str, bad: str) -> None:
     got = recorded(worker, prefix, f"brick.kernel('k', grid={bad}, block=32)\nbrick.kernel('k', 32, {bad})")
     assert marks(got) == {("k:launched",): 2}
     assert sum(lane["amounts"] for _, lane, _ in got.lanes) == 2
 
 
 @pytest.mark.parametrize("bad", ["-1", "2**64", "1.5", "b'ptx'", "object()"])
-def test_a_source_that_is_none_is_counted_and_its_launch_too(worker: Start, prefix: str, bad: str) -> None:
+def test_an_invalid_source_is_counted_and_so_is_its_launch(worker: Start, prefix: str, bad: str) -> None:
     got = recorded(worker, prefix, f"brick.kernel('k', 16, 256, source={bad})\nbrick.kernel('k', source={bad})")
     assert marks(got) == {("k:launched",): 2}
     assert sum(lane["amounts"] for _, lane, _ in got.lanes) == 2
 
 
-def test_a_grid_without_a_block_is_no_shape(worker: Start, prefix: str) -> None:
+def test_a_grid_without_a_block_is_not_a_shape(worker: Start, prefix: str) -> None:
     got = recorded(worker, prefix, "brick.kernel('k', grid=4)\nbrick.kernel('k', shared_mem=2**40)")
     assert marks(got) == {("k:launched",): 2}
     assert sum(lane["amounts"] for _, lane, _ in got.lanes) == 2
 
 
-def test_bad_marks_raise_where_that_was_asked_for(worker: Start, prefix: str) -> None:
+def test_invalid_marks_raise_in_strict_mode(worker: Start, prefix: str) -> None:
     source = """
 brick.init()
 tries = ["kernel('k', 0, 1)", "kernel('k', source=1.5)", "transfer('UP', 1)", "transfer('H2D', -1)",
@@ -218,7 +218,7 @@ for tried in tries:
     recorded(worker, prefix, source, BRICKD_STRICT="1")
 
 
-def test_a_million_kinds_of_launches_take_no_more_than_the_half_of_the_tables(worker: Start, prefix: str) -> None:
+def test_a_million_kinds_of_launches_use_at_most_half_of_the_tables(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -247,14 +247,12 @@ for n in range(400):
 
 
 @given(st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1))
-def test_the_longest_shape_is_no_longer_than_a_name(a: int, b: int, c: int) -> None:
+def test_the_longest_shape_fits_into_a_name(a: int, b: int, c: int) -> None:
     text = f"<<<{a}x{b}x{c},{a},{b},{c}>>> smem={2**32 - 1}B @{2**64 - 1:016x}"
     assert len(text) <= 120
 
 
-def test_kernels_and_buffers_of_any_number_leave_the_half_of_the_names_to_what_has_a_time(
-    worker: Start, prefix: str
-) -> None:
+def test_kernels_and_buffers_leave_half_of_the_names_for_timed_bricks(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -282,9 +280,7 @@ brick.kernel("kernel0", 1, 32)
     assert "of marks beyond half of its 128 names" in loss.text
 
 
-def test_bricks_that_only_need_others_leave_the_half_of_the_paths_to_what_has_a_time(
-    worker: Start, prefix: str
-) -> None:
+def test_dependencies_leave_half_of_the_paths_for_timed_bricks(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -301,7 +297,7 @@ for n in range(60):
     assert ledger_of(got).marks["wanted"] == 500
 
 
-def test_a_kernel_without_a_name_of_its_own_is_nobody_elses(worker: Start, prefix: str) -> None:
+def test_a_kernel_without_a_name_of_its_own_shares_no_counter(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -312,7 +308,7 @@ def test_a_kernel_without_a_name_of_its_own_is_nobody_elses(worker: Start, prefi
     assert "kernel" not in [got.category(n) for n, name in enumerate(got.names) if name and name[0] == "other"]
 
 
-def test_what_one_thread_moved_another_one_in_its_lane_does_not_return(worker: Start, prefix: str) -> None:
+def test_a_transfer_of_one_thread_is_not_returned_by_another_in_its_lane(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -329,7 +325,7 @@ for way, ends in (("H2D", ("a", "b")), ("D2H", ("b", "a"))):
     assert sum(1 for _, lane, _ in got.lanes if lane["opened"]) == 1
 
 
-def test_what_was_refused_is_not_there_to_be_returned(worker: Start, prefix: str) -> None:
+def test_a_refused_transfer_cannot_be_returned(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -346,7 +342,7 @@ brick.transfer("D2H", 64, src="", dst="", elapsed_ns=5)
     assert sum(lane["rejected"][0] + lane["rejected"][1] for _, lane, _ in got.lanes) == 2, "two times had no place"
 
 
-def test_a_shape_that_is_known_goes_on_where_new_ones_find_no_room(worker: Start, prefix: str) -> None:
+def test_a_known_shape_is_counted_after_the_tables_are_full(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -390,7 +386,7 @@ thread.join()
         "needs('a', 'b', 'c')",
     ],
 )
-def test_a_call_that_cannot_be_meant_is_a_type_error_as_elsewhere(worker: Start, prefix: str, call: str) -> None:
+def test_an_impossible_call_is_a_type_error(worker: Start, prefix: str, call: str) -> None:
     recorded(
         worker,
         prefix,
@@ -399,7 +395,7 @@ def test_a_call_that_cannot_be_meant_is_a_type_error_as_elsewhere(worker: Start,
     )
 
 
-def test_keywords_that_were_made_up_at_run_time_are_known(worker: Start, prefix: str) -> None:
+def test_keywords_built_at_run_time_are_recognized(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -411,7 +407,7 @@ for _ in range(2):
     assert marks(got) == {("k:launched",): 2, ("k:launched", "<<<4,2,2>>> smem=0B:shaped"): 2}
 
 
-def test_launches_of_more_shapes_than_are_remembered_are_counted_by_their_own(worker: Start, prefix: str) -> None:
+def test_launches_of_more_shapes_than_are_cached_are_counted_separately(worker: Start, prefix: str) -> None:
     got = recorded(worker, prefix, "for n in 2 * [*range(1, 201)]: brick.kernel('k', 1, n)")
     counted = {path[-1]: count for path, count in marks(got).items() if path[-1] != "k:launched"}
     assert len(counted) == 200

@@ -14,7 +14,7 @@ SOURCES = (NATIVE / "names.c", READER / "core" / "segment_copy.c", READER / "cor
 
 @pytest.mark.parametrize("number", [0, 255, 256, 1023])
 @pytest.mark.parametrize("read", [1, 2])
-def test_a_name_whose_text_is_copied_before_its_word_is_not_torn(compiled: Compile, number: int, read: int) -> None:
+def test_a_name_read_while_it_is_written_is_complete_or_not_ready(compiled: Compile, number: int, read: int) -> None:
     program = compiled("names", SOURCES, "-I", str(READER))
     ended = subprocess.run([program, str(number), str(read)], check=True, capture_output=True)
     assert ended.stdout in (b"late", b"not ready")

@@ -46,7 +46,7 @@ def worker(reading: Reading) -> Worker:
     return Worker("made/0", reading, ledger_of(reading))
 
 
-def test_a_bound_is_a_row_beside_what_was_measured() -> None:
+def test_a_bound_is_a_row_of_its_own_next_to_measured_times() -> None:
     rows = {(brick.name, brick.bounded): brick for brick in bricks([worker(device())])}
     assert sorted(rows) == [("forward", False), ("gemm", False), ("gemm", True)]
     both = rows["gemm", False].row, rows["gemm", True].row
@@ -57,13 +57,13 @@ def test_a_bound_is_a_row_beside_what_was_measured() -> None:
     assert rows["gemm", True].row["elements"] == 5
 
 
-def test_what_the_device_took_is_not_the_own_time_of_what_stands_around_it() -> None:
+def test_device_time_is_not_the_self_time_of_the_surrounding_span() -> None:
     rows = {(brick.name, brick.bounded): brick.row["self_ns"] for brick in bricks([worker(device())])}
     assert rows["forward", False] == 950 - 70 - 200
     assert sum(rows.values()) == 1000
 
 
-def test_the_tree_keeps_what_is_bounded_apart() -> None:
+def test_the_tree_shows_bounds_separately() -> None:
     nodes = tree([worker(device())], layers=False).nodes
     assert [(n.place.name, n.depth, n.place.given, n.place.bounded, n.place.total_ns) for n in nodes] == [
         ("forward", 0, False, False, 1000),
@@ -73,13 +73,13 @@ def test_the_tree_keeps_what_is_bounded_apart() -> None:
     ]
 
 
-def test_what_is_still_pending_is_in_the_ledger_alone() -> None:
+def test_pending_work_is_in_the_ledger_only() -> None:
     ledger = worker(device()).ledger.document()["deferred"]
     others = dict.fromkeys(("orphaned", "late", "unmatched", "refused"), 0)
     assert ledger == {"started": 4, "measured": 1, "bounded": 2, "pending": 1} | others
 
 
-def test_a_path_of_the_hosts_own_is_not_written_over() -> None:
+def test_deferred_work_on_a_host_path_does_not_overwrite_its_time() -> None:
     lies = laid_over(host(), overlay(passes(defer(0, path=1, id=1) + defer(0, path=99, id=2) + finalize(400))))
     rows = {brick.name: brick.row["total_ns"] for brick in bricks([worker(lies)])}
     assert rows == {"forward": 1000, "gemm": 50}

@@ -40,7 +40,7 @@ def unpacked(form: bytes) -> bytes | None:
 
 
 @given(SPARSE)
-def test_what_was_packed_comes_back_as_it_was(words: dict[int, int]) -> None:
+def test_packed_bytes_survive_unpacking(words: dict[int, int]) -> None:
     given = rows(words)
     small = Packed(given)
     assert bytes(small) == given == unpacked(small.form())
@@ -52,7 +52,7 @@ def test_what_was_packed_comes_back_as_it_was(words: dict[int, int]) -> None:
 @given(
     st.binary(max_size=400) | st.builds(lambda words, cut: Packed(rows(words)).form()[:cut], SPARSE, st.integers(0, 99))
 )
-def test_bytes_are_believed_where_they_are_a_form_and_refused_else(form: bytes) -> None:
+def test_only_bytes_of_a_valid_packed_form_are_accepted(form: bytes) -> None:
     wanted = unpacked(form)
     if wanted is None:
         with pytest.raises(ValueError, match=r"not the form of at most"):
@@ -61,7 +61,7 @@ def test_bytes_are_believed_where_they_are_a_form_and_refused_else(form: bytes) 
         assert bytes(Packed.of(form)) == wanted
 
 
-def test_a_form_that_says_how_much_it_is_in_few_bytes_is_no_bomb() -> None:
+def test_a_short_form_cannot_expand_beyond_the_limit() -> None:
     row = b"\0" + bytes([WORDS - 1])
     assert len(Packed.of(row * ROWS_MAX)) == ROWS_MAX * _reader.SUMMARY_BYTES
     with pytest.raises(ValueError, match=f"at most {ROWS_MAX} summaries"):
@@ -71,18 +71,18 @@ def test_a_form_that_says_how_much_it_is_in_few_bytes_is_no_bomb() -> None:
 
 
 @pytest.mark.parametrize("text", ["A", "AAA", "AAAA AAAA", "\n", "é", "AI8=="])
-def test_text_that_nobody_made_is_refused(text: str) -> None:
+def test_invalid_packed_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (two messages are possible)
         segment_codec.packed(text)
 
 
 @pytest.mark.parametrize("bytes_", [1, _reader.SUMMARY_BYTES - 1, _reader.SUMMARY_BYTES + 1])
-def test_bytes_that_are_no_summaries_are_not_packed(bytes_: int) -> None:
+def test_bytes_that_are_not_summaries_are_not_packed(bytes_: int) -> None:
     with pytest.raises(ValueError, match=r"no array of summaries"):
         Packed(bytes(bytes_))
 
 
-def test_nothing_is_packed_as_nothing() -> None:
+def test_empty_summaries_are_packed_as_nothing() -> None:
     assert (Packed(b"").form(), len(Packed(b"")), bytes(Packed.of(b"")), segment_codec.packed_text(Packed(b""))) == (
         b"",
         0,
@@ -92,7 +92,7 @@ def test_nothing_is_packed_as_nothing() -> None:
     assert not Packed(b"")
 
 
-def test_whoever_looks_keeps_what_is_seen() -> None:
+def test_a_memoryview_keeps_the_unpacked_bytes_alive() -> None:
     given = rows({3: 7, 200: 2**63})
     seen = memoryview(Packed(given))
     gc.collect()
@@ -100,7 +100,7 @@ def test_whoever_looks_keeps_what_is_seen() -> None:
     assert seen.readonly
 
 
-def test_summaries_are_packed_anew_when_something_was_added_and_only_then() -> None:
+def test_summaries_are_packed_again_only_after_an_addition() -> None:
     ours = Summaries()
     ours.add(3, 9, 1, 2)
     first = ours.packed()

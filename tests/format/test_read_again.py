@@ -81,9 +81,7 @@ def between(compiled: Compile) -> Iterator[Between]:
 
 
 @pytest.mark.parametrize("path", [0, 63, 64, 127])
-def test_a_span_that_ends_while_its_summary_is_copied_is_in_the_copy_whole_or_not_at_all(
-    between: Between, path: int
-) -> None:
+def test_a_span_that_ends_during_the_copy_is_copied_completely_or_not_at_all(between: Between, path: int) -> None:
     for enters in range(1, 11):
         for leaves in range(enters, 12):
             between.sequence(path, 2)
@@ -105,7 +103,7 @@ def test_a_span_that_ends_while_its_summary_is_copied_is_in_the_copy_whole_or_no
             assert int(copy["count"].sum()) == row["count"]
 
 
-def test_a_summary_that_changes_during_each_try_is_taken_as_it_is_and_told_to_move(between: Between) -> None:
+def test_a_summary_that_changes_at_each_try_is_taken_and_marked_as_moving(between: Between) -> None:
     between.sequence(5, 2)
     between.entry(5, 1)
     copy, doubt = between.summaries(lambda read: between.sequence(5, 2 * read))
@@ -113,7 +111,7 @@ def test_a_summary_that_changes_during_each_try_is_taken_as_it_is_and_told_to_mo
     assert (doubt, between.reads) == ((0, 1), 3 + 3 * TRIES)
 
 
-def test_a_summary_whose_writer_stays_inside_is_taken_as_it_is_and_told_to_be_odd(between: Between) -> None:
+def test_a_summary_whose_writer_never_leaves_is_taken_and_marked_as_odd(between: Between) -> None:
     between.sequence(5, 3)
     between.entry(5, 1)
     copy, doubt = between.summaries(lambda _: None)
@@ -121,7 +119,7 @@ def test_a_summary_whose_writer_stays_inside_is_taken_as_it_is_and_told_to_be_od
     assert (doubt, between.reads) == ((1, 0), 3 + 3 * TRIES)
 
 
-def test_a_summary_that_is_still_at_the_last_try_is_sure(between: Between) -> None:
+def test_a_summary_unchanged_at_the_last_try_is_reliable(between: Between) -> None:
     between.entry(5, 1)
     copy, doubt = between.summaries(lambda read: between.sequence(5, 2 * min(read, 3 * TRIES + 1)))
     assert copy is not None
@@ -132,7 +130,7 @@ def test_a_summary_that_is_still_at_the_last_try_is_sure(between: Between) -> No
     ("before", "after", "ended"),
     [(2, 4, 1), (2, 3, 1), (3, 3, 1), (3, 4, 1), (3, 5, 2), (3, 6, 2), (2, 6, 2), (2, 5, 2)],
 )
-def test_a_summary_that_moves_may_be_off_by_the_spans_that_ended_meanwhile_and_no_more(
+def test_a_moving_summary_may_differ_only_by_the_spans_that_ended_meanwhile(
     between: Between, before: int, after: int, ended: int
 ) -> None:
     def writer(read: int) -> None:
@@ -189,7 +187,7 @@ def own(compiled: Compile) -> Own:
     return Own(ctypes.CDLL(str(compiled("totals.so", (NATIVE / "totals.c",), *flags))))
 
 
-def test_a_process_reads_its_own_summary_whole_whatever_a_thread_does_meanwhile(own: Own) -> None:
+def test_a_process_reads_its_own_summary_consistently_despite_other_threads(own: Own) -> None:
     for enters in (1, 2, 70, 71, 72, 142, 143, 144, 145):
         for leaves in range(enters, enters + 300, 13):
             before = own.words[-1]
@@ -207,7 +205,7 @@ def test_a_process_reads_its_own_summary_whole_whatever_a_thread_does_meanwhile(
                 own.leave()
 
 
-def test_a_process_that_finds_its_own_summary_changed_at_each_try_says_so(own: Own) -> None:
+def test_a_process_reports_its_own_summary_as_moving_if_it_changes_at_each_try(own: Own) -> None:
     own.enter()
     once = WORDS - 1  # the squares are loaded without a call; the sequence is loaded again only if it was even
     assert own.copy(lambda _: None)[0] is False
@@ -233,7 +231,7 @@ def fill(between: Between, ring: str, until: int) -> None:
         between.rings.add(0, ring, make({"sequence": number + 1}))
 
 
-def test_a_ring_that_was_copied_whole_is_given_whatever_of_the_file_was_cut_behind_it(between: Between) -> None:
+def test_a_copied_ring_is_valid_although_the_file_was_truncated_after_it(between: Between) -> None:
     fill(between, "span", 5)
     end = forge.place(between.rings.page, "event_ring")
     assert between.ring(lambda _: os.ftruncate(between.rings.fd, end)) == (0, [1, 2, 3, 4, 5])
@@ -241,9 +239,7 @@ def test_a_ring_that_was_copied_whole_is_given_whatever_of_the_file_was_cut_behi
 
 @pytest.mark.parametrize("ring", ["span", "event"])
 @pytest.mark.parametrize("tail", [0, 5, 15])
-def test_slots_that_are_given_back_and_written_anew_while_a_ring_is_copied_are_not_in_the_copy(
-    between: Between, ring: str, tail: int
-) -> None:
+def test_slots_overwritten_while_a_ring_is_copied_are_not_in_the_copy(between: Between, ring: str, tail: int) -> None:
     seen = set()
     for read in range(1, 7):
         for given in (0, 1, 7, SLOTS - 1, SLOTS):
@@ -266,7 +262,7 @@ def test_slots_that_are_given_back_and_written_anew_while_a_ring_is_copied_are_n
     assert {(0, SLOTS), (7, 9), (SLOTS - 1, 1), (SLOTS, 0), (7, SLOTS)} <= seen
 
 
-def test_a_tail_that_goes_back_while_a_ring_is_copied_has_it_copied_again(between: Between) -> None:
+def test_a_tail_that_goes_back_during_the_copy_repeats_it(between: Between) -> None:
     fill(between, "span", 10)
     between.rings.tail(0, "span", 7)
     calm = between.ring(lambda _: None)
@@ -277,7 +273,7 @@ def test_a_tail_that_goes_back_while_a_ring_is_copied_has_it_copied_again(betwee
 
 
 @pytest.mark.parametrize("read", [2, 4])
-def test_a_tail_that_is_half_written_while_a_ring_is_copied_is_read_again(between: Between, read: int) -> None:
+def test_a_torn_tail_is_read_again(between: Between, read: int) -> None:
     fill(between, "span", 10)
     between.rings.tail(0, "span", 7)
 
@@ -290,7 +286,7 @@ def test_a_tail_that_is_half_written_while_a_ring_is_copied_is_read_again(betwee
     assert between.ring(writer) == (8, [9, 10])
 
 
-def test_a_ring_whose_tail_cannot_be_at_any_try_is_refused(between: Between) -> None:
+def test_a_ring_with_an_impossible_tail_at_each_try_is_refused(between: Between) -> None:
     fill(between, "span", 10)
     between.rings.tail(0, "span", 11)
     assert between.ring(lambda _: None) is None
@@ -304,7 +300,7 @@ def test_a_ring_whose_tail_cannot_be_at_any_try_is_refused(between: Between) -> 
     assert between.ring(lambda _: None) is None, "a slot that the tail still holds is overwritten"
 
 
-def test_a_tail_that_is_right_at_the_last_try_is_believed(between: Between) -> None:
+def test_a_tail_valid_at_the_last_try_is_accepted(between: Between) -> None:
     fill(between, "span", 10)
     last = 2 * TRIES
     assert between.ring(lambda read: between.rings.tail(0, "span", 9 if read >= last else 11)) == (9, [10])

@@ -42,16 +42,14 @@ def with_control(minor: str, **values: Any) -> bytes:
         (golden()[:PAGE], SegmentRefused, "its header says"),
     ],
 )
-def test_what_is_not_believed_costs_no_descriptor(
-    prefix: str, image: bytes, kind: type[SegmentRefused], why: str
-) -> None:
+def test_a_refused_segment_leaks_no_descriptor(prefix: str, image: bytes, kind: type[SegmentRefused], why: str) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(SegmentRefused, match=why) as refused, opened(prefix, image):
         pass
     assert (type(refused.value), len(os.listdir("/proc/self/fd"))) == (kind, before)
 
 
-def test_what_is_asked_already_is_not_written(prefix: str) -> None:
+def test_an_unchanged_setting_is_not_written(prefix: str) -> None:
     asked = {"flags": 2, "fingerprint_rate": 7, "attached": 1, "sites": b""}
     with opened(prefix, with_control("1.7", **asked), os.O_RDONLY) as segment:
         segment.command(2, 7)
@@ -67,7 +65,7 @@ def test_what_is_asked_already_is_not_written(prefix: str) -> None:
 
 
 @pytest.mark.parametrize(("minor", "has_epochs"), [("1.7", False), ("1.8", True)])
-def test_an_epoch_is_written_where_its_worker_draws_by_it(prefix: str, minor: str, has_epochs: bool) -> None:
+def test_an_epoch_is_written_only_for_workers_that_sample_by_it(prefix: str, minor: str, has_epochs: bool) -> None:
     with opened(prefix, golden(minor)) as segment:
         assert segment.has_epochs == has_epochs
         assert segment.control()["epoch"] == has_epochs * (1_700_000_020 << 32 | 340_000_000)
@@ -77,7 +75,7 @@ def test_an_epoch_is_written_where_its_worker_draws_by_it(prefix: str, minor: st
 
 
 @pytest.mark.parametrize(("minor", "thins"), [("1.3", False), ("1.4", True), ("1.8", True)])
-def test_of_which_steps_checksums_are_is_asked_of_those_who_know_of_it(prefix: str, minor: str, thins: bool) -> None:
+def test_the_checksum_rate_is_written_only_for_workers_that_support_it(prefix: str, minor: str, thins: bool) -> None:
     with opened(prefix, golden(minor)) as segment:
         assert segment.thins == thins
         segment.command(2, 7, 0b101)
@@ -86,13 +84,13 @@ def test_of_which_steps_checksums_are_is_asked_of_those_who_know_of_it(prefix: s
     assert (reading.flags, reading.asked_rate, reading.left_out) == (2, 7 * thins, 0b101 * thins)
 
 
-def test_what_an_older_worker_has_where_newer_ones_are_asked_is_nothing_that_is_asked(prefix: str) -> None:
+def test_settings_of_older_workers_that_lack_the_fields_are_ignored(prefix: str) -> None:
     with opened(prefix, with_control("1.3", fingerprint_rate=7, sites=(1,))) as segment:
         reading = segment.read()
     assert (reading.asked_rate, reading.left_out) == (0, 0)
 
 
-def test_the_number_of_scans_that_are_wanted_begins_anew_after_the_greatest(prefix: str) -> None:
+def test_the_number_of_requested_scans_wraps_around(prefix: str) -> None:
     with opened(prefix, with_control("1.7", weights=U64 - 1)) as segment:
         for wanted in (U64, 0, 1):
             segment.rescan()
@@ -115,7 +113,7 @@ class Changed:
 
 
 @pytest.mark.parametrize("more", [1, -1])
-def test_a_reading_has_as_many_summaries_as_paths_however_many_come_or_go_meanwhile(
+def test_a_reading_has_as_many_summaries_as_paths_while_paths_are_added(
     prefix: str, monkeypatch: pytest.MonkeyPatch, more: int
 ) -> None:
     image = golden("1.7")
@@ -133,7 +131,7 @@ def test_a_reading_has_as_many_summaries_as_paths_however_many_come_or_go_meanwh
     assert len(reading.summaries) == len(reading.paths) * _reader.SUMMARY_BYTES
 
 
-def test_the_summaries_of_a_lane_are_those_of_its_thread_and_of_one_without_a_thread_there_are_none() -> None:
+def test_a_lane_without_a_thread_has_no_summaries() -> None:
     with rings(lanes=3, paths=64) as r:
         r.path(0, _reader.UNIT_TICKS)
         r.put("process", 0, paths=1)
@@ -148,7 +146,7 @@ def test_the_summaries_of_a_lane_are_those_of_its_thread_and_of_one_without_a_th
     assert totals == [[300], [100], [200], [0]]
 
 
-def test_a_path_of_a_unit_that_no_worker_writes_is_refused(prefix: str) -> None:
+def test_a_path_with_an_unknown_unit_is_refused(prefix: str) -> None:
     image = bytearray(golden("1.7"))
     at = forge.place(image, "path", 1)
     (key,) = struct.unpack_from("<Q", image, at)
@@ -158,7 +156,7 @@ def test_a_path_of_a_unit_that_no_worker_writes_is_refused(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["path", "site"])
-def test_a_table_that_was_cut_since_is_refused(prefix: str, table: str) -> None:
+def test_a_table_truncated_since_it_was_opened_is_refused(prefix: str, table: str) -> None:
     image = golden("1.7")
     with opened(prefix, image) as segment:
         copier = _reader.Segment(segment.fd)

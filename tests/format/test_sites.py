@@ -9,7 +9,7 @@ from brickd.shm import sites as module
 from brickd.shm.sites import Site, Sites
 
 
-def test_a_site_is_known_by_its_number_until_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sites_are_known_by_number_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SITES_MAX", 2)
     known = Sites()
     first, second, third = (Site("k", layer, "mlp") for layer in range(3))
@@ -18,7 +18,7 @@ def test_a_site_is_known_by_its_number_until_there_are_too_many(monkeypatch: pyt
     assert known.number(third) == numbers[2]
 
 
-def test_a_number_stands_for_one_site_by_whatever_it_was_called_first() -> None:
+def test_a_site_number_keeps_the_first_position_recorded_for_it() -> None:
     known = Sites()
     number = known.number(Site("k", 1, "mlp"))
     assert known.number(Site("k", 1, "norm")) == number
@@ -26,7 +26,7 @@ def test_a_number_stands_for_one_site_by_whatever_it_was_called_first() -> None:
     assert known[number ^ _reader.SITE_STATEFUL] == Site("k", 1, "mlp")
 
 
-def test_of_a_copy_others_may_be_heard() -> None:
+def test_adding_to_a_copy_leaves_the_original_unchanged() -> None:
     known = Sites()
     number = known.number(Site("k", 1, "mlp"))
     copy = known.copy()

@@ -48,7 +48,7 @@ def counts_of(reading: Reading) -> dict[str, Any]:
     }
 
 
-def test_a_segment_that_claims_all_it_may_costs_what_it_holds() -> None:
+def test_a_segment_costs_what_it_contains_whatever_it_claims() -> None:
     with file() as fd:
         forge.sparse(fd)
         held = os.fstat(fd).st_blocks * 512
@@ -63,7 +63,7 @@ def test_a_segment_that_claims_all_it_may_costs_what_it_holds() -> None:
 
 
 @pytest.mark.parametrize("last", [None, 0, 31, 32, 1023])
-def test_of_a_table_as_many_rows_count_as_lie_up_to_the_end_of_the_last_page_that_is_there(last: int | None) -> None:
+def test_a_table_ends_with_its_last_allocated_page(last: int | None) -> None:
     with rings(names=1024, paths=2048, sites=2048) as r:
         r.put("process", 0, names=1024, paths=2048, sites=2048)
         for table, size in (("name", 128), ("path", 8), ("site", 8)) if last is not None else ():
@@ -75,7 +75,7 @@ def test_of_a_table_as_many_rows_count_as_lie_up_to_the_end_of_the_last_page_tha
 
 
 @pytest.mark.parametrize("record", ["lane", "consumer"])
-def test_lanes_of_which_either_line_differs_cost_something_each(record: str) -> None:
+def test_lanes_that_differ_in_either_line_are_counted_separately(record: str) -> None:
     with rings(lanes=64) as r:
         for lane in range(64):
             r.put("lane", lane, opened=1)
@@ -91,9 +91,7 @@ def test_lanes_of_which_either_line_differs_cost_something_each(record: str) -> 
     st.dictionaries(st.tuples(st.integers(0, 1), st.integers(0, 191)), st.integers(38, 44), max_size=6),
     st.sets(st.integers(1, 63), max_size=4),
 )
-def test_a_segment_with_holes_reads_as_the_same_bytes_without_any(
-    totals: dict[tuple[int, int], int], named: set[int]
-) -> None:
+def test_a_segment_with_holes_reads_like_one_without(totals: dict[tuple[int, int], int], named: set[int]) -> None:
     image = bytearray(forge.empty(lanes=2, paths=192, names=64, sites=64))
     image += bytes(forge.header_value(image, "size") - len(image))
     put(image, "process", {"names": 64, "paths": 192, "sites": 64})
@@ -119,7 +117,7 @@ def test_a_segment_with_holes_reads_as_the_same_bytes_without_any(
 
 
 @pytest.mark.ci
-def test_blocks_of_summaries_that_are_holes_are_not_read() -> None:
+def test_summary_blocks_that_are_holes_are_not_read() -> None:
     image = bytearray(forge.empty(lanes=1, paths=65472, names=64, sites=64))
     image += bytes(forge.regions(image)["size"] - len(image))
     put(image, "process", {"names": 1, "paths": 65472})
@@ -138,7 +136,7 @@ def test_blocks_of_summaries_that_are_holes_are_not_read() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=5))
-def test_lanes_that_are_alike_are_counted_each(runs: list[tuple[int, int]]) -> None:
+def test_equal_lanes_are_each_counted(runs: list[tuple[int, int]]) -> None:
     with segment_of(golden()) as segment:
         reading = segment.read()
     (_, one, consumer), (_, other, _) = reading.lanes
@@ -152,7 +150,7 @@ def test_lanes_that_are_alike_are_counted_each(runs: list[tuple[int, int]]) -> N
     assert losses(shared, ledger_of(shared)) == losses(apart, ledger_of(apart))
 
 
-def test_tables_of_many_rows_are_not_remembered_after_their_segments() -> None:
+def test_large_tables_are_not_cached_beyond_their_segment() -> None:
     for rows, remembered in ((4096, 1), (4097, 0)):
         image = bytearray(forge.empty(lanes=1, paths=8192, names=64, sites=64))
         image += bytes(forge.regions(image)["size"] - len(image))
@@ -164,7 +162,7 @@ def test_tables_of_many_rows_are_not_remembered_after_their_segments() -> None:
         assert _shared_paths.cache_info().misses - before == remembered
 
 
-def test_names_that_are_in_a_hole_are_not_read() -> None:
+def test_names_in_a_hole_are_not_read() -> None:
     image = bytearray(forge.empty(lanes=1, paths=64, names=65472, sites=64))
     image += bytes(forge.regions(image)["size"] - len(image))
     put(image, "process", {"names": 65472})
@@ -177,7 +175,7 @@ def test_names_that_are_in_a_hole_are_not_read() -> None:
     assert {number: name for number, name in enumerate(names) if name is not None} == {1: ("ab", 0), 65471: ("ab", 0)}
 
 
-def test_a_file_that_was_cut_is_refused_though_its_end_looks_like_a_hole() -> None:
+def test_a_truncated_file_is_refused_although_its_end_looks_like_a_hole() -> None:
     with file(golden(), holes=True) as fd:
         segment = Segment("cut", fd)
         segment.read()
@@ -187,7 +185,7 @@ def test_a_file_that_was_cut_is_refused_though_its_end_looks_like_a_hole() -> No
 
 
 @pytest.mark.parametrize("ring", ["span", "event"])
-def test_a_ring_that_is_a_hole_holds_nothing_whatever_its_head_claims(ring: str) -> None:
+def test_a_ring_that_is_a_hole_is_empty_whatever_its_head_claims(ring: str) -> None:
     with rings(**{f"{ring}_slots": 1 << 20}) as r:
         r.move(0, ring, 1 << 20)
         segment = Segment("sparse", r.fd)

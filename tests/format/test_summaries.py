@@ -38,7 +38,7 @@ def test_spans_are_added_as_their_own_thread_adds_them(each: list[dict[str, int]
 
 
 @given(st.lists(SPAN, max_size=20), st.lists(SPAN, max_size=20), st.permutations(range(-1, 7)))
-def test_merging_is_adding_all_spans_of_both(
+def test_merging_adds_all_spans_of_both(
     ours: list[dict[str, int]], others: list[dict[str, int]], order: list[int]
 ) -> None:
     merged = _reader.Summaries(folded(spans(*ours)).tobytes())
@@ -56,7 +56,7 @@ def test_merging_is_adding_all_spans_of_both(
 
 
 @given(st.integers(0, 2**48), st.integers(0, 2**48))
-def test_floating_point_operations_are_merged_and_taken_away_like_all_else(one: int, other: int) -> None:
+def test_flops_are_merged_and_subtracted_like_other_sums(one: int, other: int) -> None:
     def summary(flops: int) -> bytes:
         entry = folded(spans({"path": 0, "duration": 5, "elements": 1, "bytes": 1}))
         entry["reserved"][0, 0] = np.float64(flops).view(np.uint64)
@@ -70,7 +70,7 @@ def test_floating_point_operations_are_merged_and_taken_away_like_all_else(one: 
 
 
 @given(st.lists(SPAN, max_size=30), st.lists(SPAN, max_size=30))
-def test_what_was_added_since_is_what_is_left_of_a_sum(
+def test_subtracting_earlier_totals_gives_what_was_added_since(
     before: list[dict[str, int]], later: list[dict[str, int]]
 ) -> None:
     then, wanted = folded(spans(*before)), folded(spans(*later))
@@ -94,7 +94,7 @@ def test_what_was_added_since_is_what_is_left_of_a_sum(
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=6, max_size=6), st.lists(st.integers(1, 2**40), min_size=6, max_size=6))
-def test_each_sum_is_taken_away_by_itself_and_one_that_went_back_is_zero(ours: list[int], then: list[int]) -> None:
+def test_each_sum_is_subtracted_separately_and_never_below_zero(ours: list[int], then: list[int]) -> None:
     names = ("total", "child", "again", "elements", "bytes", "squares")
     one, other = np.zeros(1, dtypes.dtype("summary")), np.zeros(1, dtypes.dtype("summary"))
     for name, whole, before in zip(names, ours, then, strict=True):
@@ -109,14 +109,14 @@ def test_each_sum_is_taken_away_by_itself_and_one_that_went_back_is_zero(ours: l
     assert of(since).tobytes() == got.tobytes()
 
 
-def test_of_sums_that_went_back_nothing_is_left() -> None:
+def test_totals_that_went_back_leave_nothing() -> None:
     then = folded(spans(*[{"path": 0, "duration": 5, "elements": 1, "bytes": 1}] * 3))
     since = _reader.Summaries(folded(spans({"path": 0, "duration": 5, "elements": 9, "bytes": 9})).tobytes())
     since.subtract(then.tobytes(), rows(0))
     assert not any(since.tobytes())
 
 
-def test_rows_that_are_not_there_take_nothing() -> None:
+def test_missing_rows_subtract_nothing() -> None:
     then = folded(spans({"path": 0, "duration": 5, "elements": 1, "bytes": 1}))
     since = _reader.Summaries(then.tobytes())
     since.subtract(then.tobytes(), rows(-1))
@@ -127,7 +127,7 @@ def test_rows_that_are_not_there_take_nothing() -> None:
 
 
 @given(st.lists(SPAN, min_size=1, max_size=20), st.sampled_from([0.5, 2.0, 4.0, 0.3846153846153846, 1.9]))
-def test_a_factor_makes_nanoseconds_of_ticks(each: list[dict[str, int]], factor: float) -> None:
+def test_a_factor_converts_ticks_to_nanoseconds(each: list[dict[str, int]], factor: float) -> None:
     merged, ticks = _reader.Summaries(), folded(spans(*each))
     merged.merge(ticks.tobytes(), rows(*range(len(ticks))), factor)
     ns = of(merged)
@@ -143,7 +143,7 @@ def test_a_factor_makes_nanoseconds_of_ticks(each: list[dict[str, int]], factor:
         np.testing.assert_array_equal(mine, wanted)
 
 
-def test_sums_of_what_lies_stop_at_the_greatest_number() -> None:
+def test_merged_sums_of_corrupt_summaries_saturate() -> None:
     most: dtypes.Array = np.zeros(1, dtypes.dtype("summary"))
     for name in ("count", "total", "child", "again", "elements", "bytes", "max", "histogram"):
         most[name] = U64
@@ -155,7 +155,7 @@ def test_sums_of_what_lies_stop_at_the_greatest_number() -> None:
     assert (of(merged)["histogram"] == U64).all()
 
 
-def test_sums_of_spans_that_cannot_be_stop_there_too() -> None:
+def test_sums_of_impossible_spans_saturate() -> None:
     ours = _reader.Summaries()
     for _ in range(3):
         ours.add(0, 2**63, 2**63, 2**63)
@@ -165,7 +165,7 @@ def test_sums_of_spans_that_cannot_be_stop_there_too() -> None:
     assert row["squares"] == 3 * 2.0**126
 
 
-def test_what_counts_nothing_is_zeros_whatever_else_it_says() -> None:
+def test_a_row_with_count_zero_is_all_zeros() -> None:
     empty: dtypes.Array = np.zeros(1, dtypes.dtype("summary"))
     empty["min"] = 7
     ours = _reader.Summaries(empty.tobytes())
@@ -174,7 +174,7 @@ def test_what_counts_nothing_is_zeros_whatever_else_it_says() -> None:
     assert (of(ours)["min"][0], of(ours)["max"][0]) == (9, 9)
 
 
-def test_a_row_that_is_given_away_stays_what_it_was() -> None:
+def test_an_exported_row_never_changes() -> None:
     ours = _reader.Summaries()
     ours.add(0, 5, 1, 2)
     before = ours.tobytes()
@@ -183,7 +183,7 @@ def test_a_row_that_is_given_away_stays_what_it_was() -> None:
 
 
 @pytest.mark.parametrize("bytes_", [1, _reader.SUMMARY_BYTES - 1, _reader.SUMMARY_BYTES + 1])
-def test_bytes_that_are_no_summaries_are_refused(bytes_: int) -> None:
+def test_bytes_that_are_not_summaries_are_refused(bytes_: int) -> None:
     with pytest.raises(ValueError, match=r"no array of summaries, which have 1152 each$"):
         _reader.Summaries(bytes(bytes_))
     with pytest.raises(ValueError, match=r"no array of summaries"):
@@ -191,30 +191,30 @@ def test_bytes_that_are_no_summaries_are_refused(bytes_: int) -> None:
 
 
 @pytest.mark.parametrize("many", [0, 1, 3])
-def test_rows_that_do_not_fit_the_summaries_are_refused(many: int) -> None:
+def test_rows_beyond_the_summaries_are_refused(many: int) -> None:
     with pytest.raises(ValueError, match=r"^2 summaries need as many rows \(int32\)$"):
         _reader.Summaries().merge(bytes(2 * _reader.SUMMARY_BYTES), rows(*[0] * many))
 
 
-def test_rows_of_no_summaries_are_refused() -> None:
+def test_rows_without_summaries_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^0 summaries need as many rows \(int32\)$"):
         _reader.Summaries().merge(b"", rows(0))
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_factor_that_is_none_is_refused(factor: float) -> None:
+def test_an_invalid_factor_is_refused(factor: float) -> None:
     with pytest.raises(ValueError, match=r"factor"):
         _reader.Summaries().merge(b"", b"", factor)
 
 
 @pytest.mark.parametrize("path", [-1, 65472])
-def test_a_path_that_is_none_is_refused(path: int) -> None:
+def test_an_invalid_path_is_refused(path: int) -> None:
     with pytest.raises(IndexError, match=rf"^path is {path}, expected 0 to 65471$"):
         _reader.Summaries().add(path, 1, 1, 1)
 
 
 @pytest.mark.parametrize("amount", [-1, 2**64])
-def test_amounts_are_numbers_of_64_bits(amount: int) -> None:
+def test_amounts_must_fit_into_64_bits(amount: int) -> None:
     for amounts in ((amount, 0, 0), (0, amount, 0), (0, 0, amount)):
         with pytest.raises((OverflowError, ValueError)):
             _reader.Summaries().add(0, *amounts)

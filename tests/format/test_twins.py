@@ -95,9 +95,7 @@ def held(worker: Start, prefix: str) -> Hold:
     return hold
 
 
-def test_the_file_that_the_checkpoint_knows_wins_whatever_comes_first_in_order(
-    life: Life, prefix: str, held: Hold
-) -> None:
+def test_the_file_known_to_the_checkpoint_wins_in_any_order(life: Life, prefix: str, held: Hold) -> None:
     place(prefix, "b")
     held("b")
     life.look()
@@ -115,9 +113,7 @@ def test_the_file_that_the_checkpoint_knows_wins_whatever_comes_first_in_order(
     assert known.file == identifier_of(f"{prefix}b")
 
 
-def test_without_a_checkpoint_neither_of_two_that_live_is_read_until_one_ends(
-    life: Life, prefix: str, held: Hold
-) -> None:
+def test_without_a_checkpoint_two_live_copies_are_read_after_one_ends(life: Life, prefix: str, held: Hold) -> None:
     place(prefix, "a", "b")
     held("a")
     ends = held("b")
@@ -134,7 +130,7 @@ def test_without_a_checkpoint_neither_of_two_that_live_is_read_until_one_ends(
 
 
 @pytest.mark.parametrize("alive", ["a", "b"])
-def test_without_a_checkpoint_the_only_one_that_lives_wins(life: Life, prefix: str, held: Hold, alive: str) -> None:
+def test_without_a_checkpoint_the_only_live_copy_wins(life: Life, prefix: str, held: Hold, alive: str) -> None:
     place(prefix, "a", "b")
     held(alive)
     for _ in range(2):
@@ -143,14 +139,14 @@ def test_without_a_checkpoint_the_only_one_that_lives_wins(life: Life, prefix: s
     assert life.shown()[0] == [alive]
 
 
-def test_of_two_that_nobody_lives_in_one_counts(life: Life, prefix: str) -> None:
+def test_one_of_two_dead_copies_counts(life: Life, prefix: str) -> None:
     place(prefix, "a", "b")
     life.look()
     shown, refused = life.shown()
     assert (shown, list(refused)) == (["a"], ["b"])
 
 
-def test_of_two_that_nobody_lives_in_the_one_with_more_spans_counts(life: Life, prefix: str) -> None:
+def test_of_two_dead_copies_the_one_with_more_spans_counts(life: Life, prefix: str) -> None:
     for name, spans in (("a", 5), ("b", 9), ("c", 7)):
         place_dead(prefix, name, spans)
     (alone,) = survey(prefix).workers
@@ -161,7 +157,7 @@ def test_of_two_that_nobody_lives_in_the_one_with_more_spans_counts(life: Life, 
         assert [each.ledger.spans["begun"] for each in found.workers] == [9]
 
 
-def test_a_record_counts_what_an_earlier_copy_of_the_segment_does_not_show(life: Life, prefix: str) -> None:
+def test_a_record_adds_what_an_earlier_copy_of_the_segment_lacks(life: Life, prefix: str) -> None:
     place_dead(prefix, "copy", 5)
     assert _reader.append_removed(prefix, record_of(UUID, 9))
     for _ in range(10):
@@ -175,7 +171,7 @@ def test_a_record_counts_what_an_earlier_copy_of_the_segment_does_not_show(life:
     assert sum(each.counts.spans for each in survey(prefix, background).removed) == 4
 
 
-def test_a_copy_in_the_place_of_a_drained_copy_waits_until_that_one_is_gone(life: Life, prefix: str) -> None:
+def test_a_copy_that_replaces_a_drained_one_waits_until_it_is_gone(life: Life, prefix: str) -> None:
     place_dead(prefix, "a", 5)
     place_dead(prefix, "b", 5)
     life.look()
@@ -187,7 +183,7 @@ def test_a_copy_in_the_place_of_a_drained_copy_waits_until_that_one_is_gone(life
     assert not list(SHM.glob(f"{prefix}*"))
 
 
-def test_without_a_daemon_the_same_rules_hold(prefix: str, held: Hold) -> None:
+def test_the_same_rules_apply_without_a_daemon(prefix: str, held: Hold) -> None:
     def shown() -> list[str]:
         return [each.reading.file.removeprefix(prefix) for each in SharedMemory().survey().workers]
 

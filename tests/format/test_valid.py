@@ -11,17 +11,17 @@ from brickd.base import json_values
 
 
 @pytest.mark.parametrize("body", ["NaN", "[Infinity]", '{"a": -Infinity}'])
-def test_what_python_reads_and_is_no_json_is_refused(body: str) -> None:
+def test_nan_and_infinity_are_refused_in_json(body: str) -> None:
     with pytest.raises(ValueError, match=r"expected a number, found -?(NaN|Infinity)"):
         json_values.parsed(body)
 
 
-def test_what_is_too_large_for_a_number_is_none() -> None:
+def test_a_number_that_is_too_large_is_refused() -> None:
     with pytest.raises(ValueError, match="expected a number, found inf"):
         json_values.number(json_values.parsed("1e999"))
 
 
-def test_a_document_is_limited_in_bytes_and_in_what_it_takes_in_memory() -> None:
+def test_a_document_is_limited_in_bytes_and_in_memory() -> None:
     assert json_values.document(b"[1]", 3) == [1]
     with pytest.raises(ValueError, match="expected at most 2 bytes, found 3"):
         json_values.document(b"[1]", 2)
@@ -32,12 +32,12 @@ def test_a_document_is_limited_in_bytes_and_in_what_it_takes_in_memory() -> None
 @pytest.mark.parametrize(
     "error", [ValueError("x"), KeyError("x"), TypeError("x"), ZeroDivisionError("x"), MemoryError("x"), zlib.error("x")]
 )
-def test_whatever_is_raised_while_a_file_is_decoded_is_one_kind_of_error(error: Exception) -> None:
+def test_any_exception_while_decoding_a_file_becomes_one_error(error: Exception) -> None:
     with pytest.raises(ValueError, match=r"^has an invalid structure: .*x"), json_values.validating():
         raise error
 
 
-def test_a_depth_without_end_is_said_as_such_and_an_interrupt_is_let_through() -> None:
+def test_unlimited_depth_is_reported_and_an_interrupt_passes() -> None:
     with pytest.raises(ValueError, match="nested too deeply"), json_values.validating():
         json_values.parsed(100_000 * "[")
     with pytest.raises(KeyboardInterrupt), json_values.validating():
@@ -45,7 +45,7 @@ def test_a_depth_without_end_is_said_as_such_and_an_interrupt_is_let_through() -
 
 
 @pytest.mark.parametrize("value", [10**400, "x" * 10_000, [[]] * 1_000])
-def test_what_is_quoted_of_a_value_is_short(value: Any) -> None:
+def test_a_quoted_value_is_short(value: Any) -> None:
     with pytest.raises(ValueError, match="expected") as error:
         json_values.whole(value)
     assert len(str(error.value)) < 200
