@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from brickd.model.calltree.critical_path import Critical, Piece, critical
 
 
-def test_of_nothing_it_is_empty() -> None:
+def test_the_critical_path_of_no_work_is_empty() -> None:
     assert critical([]) == Critical()
 
 
@@ -21,12 +21,12 @@ def test_a_parent_and_its_children_count_once() -> None:
     assert found.slack_ns == [0, 0, 0, 0]
 
 
-def test_what_one_thread_did_is_done_one_after_another() -> None:
+def test_the_work_of_one_thread_is_sequential() -> None:
     found = critical([Piece(None, 10), Piece(None, 20), Piece(None, 30)])
     assert (found.length_ns, found.path, found.slack_ns) == (60, [0, 1, 2], [0, 0, 0])
 
 
-def test_work_that_is_told_to_be_parallel_takes_as_long_as_its_longest_branch() -> None:
+def test_parallel_work_takes_as_long_as_its_longest_branch() -> None:
     # qkv -> (score, gate) -> down
     found = critical(
         [Piece(None, 10), Piece(None, 40, needs=(0,)), Piece(None, 25, needs=(0,)), Piece(None, 5, needs=(1, 2))]
@@ -35,7 +35,7 @@ def test_work_that_is_told_to_be_parallel_takes_as_long_as_its_longest_branch() 
     assert found.slack_ns == [0, 0, 15, 0]
 
 
-def test_a_devices_work_runs_beside_the_host() -> None:
+def test_device_work_runs_parallel_to_the_host() -> None:
     found = critical([Piece(None, 10), Piece(0, 20), Piece(0, 12, aside=True), Piece(0, 13, aside=True)])
     assert (found.length_ns, found.path) == (30, [0, 1])
     assert found.slack_ns == [0, 0, 5, 5]
@@ -44,7 +44,7 @@ def test_a_devices_work_runs_beside_the_host() -> None:
     assert longer.slack_ns == [15, 15, 0, 0]
 
 
-def test_needs_hold_between_what_stands_beside_each_other() -> None:
+def test_a_dependency_between_children_orders_their_parents() -> None:
     # A piece in the second block needs one in the first, so the second block comes after the first.
     deep = [Piece(None, 1), Piece(0, 10), Piece(None, 2), Piece(2, 20, needs=(1,)), Piece(None, 50, needs=(0,))]
     found = critical(deep)
@@ -53,13 +53,13 @@ def test_needs_hold_between_what_stands_beside_each_other() -> None:
 
 
 @pytest.mark.parametrize("needs", [((1,), (0,)), ((0,), ()), ((1,), (0, 1))])
-def test_a_circle_is_told_and_ends(needs: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def test_a_cycle_is_reported_and_terminates(needs: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     found = critical([Piece(None, 10, needs=needs[0]), Piece(None, 20, needs=needs[1])])
     assert found.length_ns == 30
     assert found.cycles == ([[0, 1]] if needs[0] == (1,) else [[0]])
 
 
-def test_a_circle_through_others_is_one_piece_of_all_their_time() -> None:
+def test_a_cycle_through_others_is_one_piece_with_their_total_time() -> None:
     found = critical(
         [
             Piece(None, 10),
@@ -73,13 +73,13 @@ def test_a_circle_through_others_is_one_piece_of_all_their_time() -> None:
     assert (found.length_ns, found.path) == (66, [0, 1, 2, 3, 4])
 
 
-def test_what_needs_what_it_stands_in_waits_for_nothing() -> None:
+def test_a_dependency_between_parent_and_child_is_ignored() -> None:
     found = critical([Piece(None, 10, needs=(1,)), Piece(0, 20, needs=(0,))])
     assert (found.length_ns, found.cycles) == (30, [])
 
 
 @pytest.mark.ci
-def test_neither_depth_nor_length_is_too_much() -> None:
+def test_thousands_of_nested_or_chained_pieces_are_supported() -> None:
     deep = [Piece(None, 1), *(Piece(n, 1) for n in range(10_000))]
     assert critical(deep).length_ns == 10_001
     long = [Piece(None, 1), *(Piece(None, 1, needs=(n,)) for n in range(10_000))]
@@ -87,7 +87,7 @@ def test_neither_depth_nor_length_is_too_much() -> None:
 
 
 @pytest.mark.ci
-def test_needs_of_what_stands_deep_in_others_are_found_in_few_steps() -> None:
+def test_dependencies_of_deeply_nested_pieces_are_found_in_few_steps() -> None:
     # Two parallel chains: a step for each ancestor would take 10^8 steps.
     one = [Piece(None, 1), *(Piece(n, 1) for n in range(10_000))]
     last = len(one) - 1
@@ -160,7 +160,7 @@ def plainly(pieces: list[Piece]) -> float:
 
 
 @given(works())
-def test_it_is_as_long_as_the_longest_of_all_chains(pieces: list[Piece]) -> None:
+def test_the_critical_path_is_the_longest_of_all_chains(pieces: list[Piece]) -> None:
     found = critical(pieces)
     assert found.length_ns == plainly(pieces)
     assert sum(pieces[number].own_ns for number in found.path) == found.length_ns
@@ -168,7 +168,7 @@ def test_it_is_as_long_as_the_longest_of_all_chains(pieces: list[Piece]) -> None
 
 
 @given(works())
-def test_a_piece_may_grow_by_its_slack_and_by_no_more(pieces: list[Piece]) -> None:
+def test_a_piece_can_grow_by_exactly_its_slack(pieces: list[Piece]) -> None:
     found = critical(pieces)
     for number, slack in enumerate(found.slack_ns):
         assert slack >= 0
@@ -180,12 +180,12 @@ def test_a_piece_may_grow_by_its_slack_and_by_no_more(pieces: list[Piece]) -> No
 
 
 @given(works())
-def test_nothing_on_the_path_has_slack(pieces: list[Piece]) -> None:
+def test_pieces_on_the_critical_path_have_no_slack(pieces: list[Piece]) -> None:
     found = critical(pieces)
     assert all(found.slack_ns[number] == 0 for number in found.path)
 
 
 @given(works(circles=False))
-def test_where_nothing_waits_in_a_circle_none_is_told(pieces: list[Piece]) -> None:
+def test_acyclic_work_reports_no_cycle(pieces: list[Piece]) -> None:
     forward = [piece._replace(parent=None) for piece in pieces]
     assert critical(forward).cycles == []

@@ -62,14 +62,14 @@ def account(work: Deferred) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 100])
-def test_bricks_that_are_finalized_together_sum_to_the_time_that_passed(count: int) -> None:
+def test_bricks_finalized_together_sum_to_the_elapsed_time(count: int) -> None:
     work = passes(b"".join(defer(100 + 10 * n, id=n + 1) for n in range(count)) + finalize(5000))
     assert total(work.bound) == (count, 4900)
     assert total(work.latency) == (count, sum(4900 - 10 * n for n in range(count)))
     assert account(work) == (0, count, 0, 0)
 
 
-def test_a_measurement_is_the_duration_and_no_bound() -> None:
+def test_a_measurement_is_a_duration_and_not_a_bound() -> None:
     work = passes(defer(100, id=1) + defer(200, id=2) + measured(1, 17) + finalize(300))
     assert (total(work.measured), total(work.bound)) == ((1, 17), (1, 100))
 
@@ -91,7 +91,7 @@ SECOND = 10**9
     ],
 )
 @pytest.mark.parametrize("first", ["start", "measurement"])
-def test_a_measurement_that_is_longer_than_its_start_is_ago_is_counted_and_the_start_is_bounded(
+def test_a_measurement_longer_than_possible_is_counted_and_its_start_bounded(
     now: Now, ns: int, counts: bool, first: str
 ) -> None:
     reported = [defer(100, id=1), measured(1, ns)]
@@ -106,18 +106,18 @@ def test_a_measurement_that_is_longer_than_its_start_is_ago_is_counted_and_the_s
     assert (total(work.measured), total(work.bound)) == (((1, ns), (0, 0)) if counts else ((0, 0), (1, 200)))
 
 
-def test_what_was_measured_still_ends_what_started_before_it() -> None:
+def test_a_measured_brick_still_ends_the_starts_before_it() -> None:
     work = passes(defer(100, id=1) + defer(150, id=2) + measured(2, 40) + finalize(300))
     assert (total(work.measured), total(work.bound)) == ((1, 40), (1, 50))
 
 
-def test_a_finalize_of_one_stream_leaves_the_others_waiting() -> None:
+def test_a_finalize_of_one_stream_leaves_other_streams_waiting() -> None:
     work = passes(defer(100, 1, id=1) + defer(100, 2, id=2) + finalize(200, 1))
     assert account(work) == (0, 1, 0, 1)
     assert account(passes(defer(100, 1, id=1) + defer(100, 2, id=2) + finalize(200))) == (0, 2, 0, 0)
 
 
-def test_a_start_after_the_finalize_waits_for_the_next() -> None:
+def test_a_start_after_the_finalize_waits_for_the_next_one() -> None:
     work = passes(defer(100, id=1) + finalize(200) + defer(250, id=2))
     assert account(work) == (0, 1, 0, 1)
     work = passes(defer(100, id=1) + finalize(200) + defer(250, id=2) + finalize(270))
@@ -130,24 +130,24 @@ def test_a_finalize_that_is_read_before_its_starts_closes_them() -> None:
     assert not work.counts["late"]
 
 
-def test_an_earlier_finalize_that_is_read_later_closes_what_is_its_own() -> None:
+def test_an_earlier_finalize_that_is_read_later_closes_its_own_starts() -> None:
     assert total(passes(defer(100, id=1) + finalize(500), finalize(200)).bound) == (1, 100)
 
 
-def test_a_start_that_comes_after_its_time_was_given_away_is_counted_and_takes_none() -> None:
+def test_a_late_start_after_its_finalize_settled_is_counted_without_time() -> None:
     work = passes(defer(100, id=1) + finalize(500), b"", b"", defer(300, id=2))
     assert total(work.bound) == (2, 400)
     assert work.counts["late"] == 1
     assert account(work) == (0, 2, 0, 0)
 
 
-def test_finalizing_twice_or_with_nothing_there_changes_nothing() -> None:
+def test_a_repeated_or_unneeded_finalize_changes_nothing() -> None:
     work = passes(finalize(50) + defer(100, id=1) + finalize(200) + finalize(200), finalize(300), finalize(1, 9))
     assert total(work.bound) == (1, 100)
     assert account(work) == (0, 1, 0, 0)
 
 
-def test_thousands_of_finalizes_of_all_streams_close_what_waits_and_every_idle_stream() -> None:
+def test_thousands_of_finalizes_close_every_waiting_start_and_idle_stream() -> None:
     streams, few = deferred.STREAMS_MAX, range(0, deferred.STREAMS_MAX, 64)
     idle = b"".join(finalize(1, n) for n in range(streams))
     starts = b"".join(defer(100, n, id=n + 1) for n in few)
@@ -160,7 +160,7 @@ def test_thousands_of_finalizes_of_all_streams_close_what_waits_and_every_idle_s
     assert total(work.latency) == (2 * len(few), (4_900 + 4_999) * len(few))
 
 
-def test_a_measurement_of_nothing_that_waits_is_counted() -> None:
+def test_a_measurement_without_a_start_is_counted() -> None:
     work = passes(measured(5, 10), defer(100, id=1) + finalize(200), b"", measured(1, 10))
     assert (work.counts["unmatched"], account(work)) == (2, (0, 1, 0, 0))
 
@@ -169,18 +169,18 @@ def test_a_measurement_that_is_read_before_its_start_counts() -> None:
     assert total(passes(measured(1, 10) + finalize(200), defer(100, id=1)).measured) == (1, 10)
 
 
-def test_what_waits_when_its_worker_dies_is_orphaned() -> None:
+def test_waiting_work_of_a_dead_worker_is_orphaned() -> None:
     work = passes(defer(100, id=1) + defer(200, id=2) + measured(2, 5))
     work.orphan()
     assert account(work) == (1, 0, 1, 0)
 
 
-def test_an_id_that_is_given_twice_is_refused() -> None:
+def test_a_repeated_id_is_refused() -> None:
     work = passes(defer(100, id=1) + defer(120, id=1) + finalize(200))
     assert (total(work.bound), work.counts["refused"]) == ((1, 100), 1)
 
 
-def test_what_waits_is_limited_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_work_is_limited_and_the_oldest_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred, "WAITING_MAX", 64)
     monkeypatch.setattr(deferred, "STREAMS_MAX", 16)
     work = Deferred()
@@ -197,7 +197,7 @@ def test_what_waits_is_limited_and_the_oldest_goes_first(monkeypatch: pytest.Mon
     assert total(work.latency)[1] == sum(2000 - n for n in range(1000 - waiting, 1000))
 
 
-def test_a_tick_has_its_length() -> None:
+def test_ticks_are_converted_by_their_length() -> None:
     work = Deferred()
     work.take(defer(100, id=1) + finalize(300), long_ago)
     for _ in range(2):
@@ -205,7 +205,7 @@ def test_a_tick_has_its_length() -> None:
     assert (total(work.bound), total(work.latency)) == ((1, 80), (1, 80))
 
 
-def test_times_that_cannot_be_come_to_the_greatest_number_and_no_further() -> None:
+def test_impossible_times_saturate() -> None:
     work = Deferred()
     work.take(defer(0, id=1) + defer(0, 1, id=2) + finalize(2**63 - 1), long_ago)
     for _ in range(2):
@@ -213,7 +213,7 @@ def test_times_that_cannot_be_come_to_the_greatest_number_and_no_further() -> No
     assert (total(work.bound), total(work.latency)) == ((2, 2**64 - 1), (2, 2**64 - 1))
 
 
-def test_what_another_segment_of_the_process_said_goes_on_in_this_one() -> None:
+def test_deferred_work_of_another_segment_of_the_process_continues() -> None:
     lost, here = Deferred(), Deferred()
     lost.take(
         defer(100, 3, id=1) + defer(150, 3, id=2) + measured(2, 9) + defer(10, 4, id=4) + finalize(20, 4), long_ago
@@ -327,11 +327,11 @@ def judge(seed: int, *, slow: bool, restarts: bool) -> None:
 
 
 @given(st.integers(0, 2**64), st.booleans(), st.booleans())
-def test_any_history_read_in_any_order_comes_to_the_same(seed: int, slow: bool, restarts: bool) -> None:
+def test_any_history_gives_the_same_result_in_any_reading_order(seed: int, slow: bool, restarts: bool) -> None:
     judge(seed, slow=slow, restarts=restarts)
 
 
-def test_daemons_that_live_for_one_pass_each_settle_what_they_read() -> None:
+def test_daemons_that_run_one_pass_each_settle_what_they_read() -> None:
     work = Deferred()
     for n in range(20):
         work.take(defer(10 * n, id=n + 1) + finalize(10 * n + 5), long_ago)
@@ -340,7 +340,7 @@ def test_daemons_that_live_for_one_pass_each_settle_what_they_read() -> None:
         assert account(work) == (0, n, 0, 1), "all but what came last"
 
 
-def test_a_finalize_that_settles_without_another_pass_over_the_lanes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_detects_a_finalize_that_settles_one_pass_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     settle = Deferred.settle
 
     def hasty(self: Deferred, tick_ns: float, *, complete: bool) -> None:

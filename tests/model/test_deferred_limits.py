@@ -29,7 +29,7 @@ def restarted(work: Deferred) -> Deferred:
 
 
 @pytest.mark.parametrize("passed", [(), (False,), (False,) * 9, (True,), (True, False), (False, True, False)])
-def test_a_finalize_settles_with_the_second_complete_pass_and_not_before(passed: tuple[bool, ...]) -> None:
+def test_a_finalize_settles_with_the_second_complete_pass_and_not_earlier(passed: tuple[bool, ...]) -> None:
     work = after(defer(100, id=1) + finalize(200), *passed)
     assert (account(work), work.settled) == ((0, 0, 0, 1), False)
     assert (work.counts["finalized"], total(work.bound)) == (0, (0, 0))
@@ -53,7 +53,7 @@ def test_a_measurement_waits_for_its_start_until_the_second_complete_pass(passed
     assert account(work) == (0, 0, 0, 1)
 
 
-def test_a_start_at_the_very_time_up_to_which_its_stream_is_closed_is_closed_with_it() -> None:
+def test_a_start_at_the_time_of_its_finalize_is_closed_by_it() -> None:
     for stream in (3, None):
         work = passes(defer(100, 3, id=1) + finalize(500, stream), b"", b"", defer(500, 3, id=2) + defer(501, 3, id=3))
         assert (account(work), work.counts["late"], work.counts["finalized"]) == ((0, 2, 0, 1), 0, 1)
@@ -61,12 +61,12 @@ def test_a_start_at_the_very_time_up_to_which_its_stream_is_closed_is_closed_wit
 
 
 @pytest.mark.parametrize("stream", [3, None])
-def test_an_earlier_finalize_that_settles_later_opens_nothing_again(stream: int | None) -> None:
+def test_an_earlier_finalize_that_settles_later_reopens_nothing(stream: int | None) -> None:
     work = passes(finalize(500, stream), b"", b"", finalize(300, stream), b"", b"", defer(400, 3, id=1))
     assert (account(work), work.counts["late"], total(work.latency)) == ((0, 1, 0, 0), 1, (1, 100))
 
 
-def test_what_comes_late_takes_no_time_at_all_and_has_its_own_path_told_so() -> None:
+def test_a_late_start_adds_no_time_to_its_own_path() -> None:
     work = passes(defer(100, id=1) + finalize(500), b"", b"", defer(499, id=2, path=2, elements=7, amount=9))
     assert (total(work.bound, 2), total(work.latency, 2), work.counts["late"]) == ((1, 0), (1, 1), 1)
 
@@ -74,7 +74,7 @@ def test_what_comes_late_takes_no_time_at_all_and_has_its_own_path_told_so() -> 
 # ---- limits
 
 
-def test_a_pass_that_is_never_complete_settles_all_when_too_much_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_complete_passes_everything_settles_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred, "WAITING_MAX", 8)
     work = after(b"".join(defer(n, id=n + 1) + finalize(n) for n in range(8)), False, False, False)
     once = after(b"", True, work=restarted(work))
@@ -86,7 +86,7 @@ def test_a_pass_that_is_never_complete_settles_all_when_too_much_waits_for_it(mo
 
 
 @pytest.mark.parametrize("wait", [15, 16, 17, 18, 40])
-def test_of_too_many_that_wait_an_eighth_more_than_must_is_orphaned_the_oldest_first(
+def test_too_many_waiting_starts_orphan_the_oldest_and_an_eighth_more(
     monkeypatch: pytest.MonkeyPatch, wait: int
 ) -> None:
     monkeypatch.setattr(deferred, "WAITING_MAX", 16)
@@ -97,14 +97,14 @@ def test_of_too_many_that_wait_an_eighth_more_than_must_is_orphaned_the_oldest_f
     assert total(work.latency) == (stay, sum(1_000 + n for n in range(stay)))
 
 
-def test_what_is_measured_waits_too_and_is_never_orphaned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_starts_wait_too_and_are_never_orphaned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred, "WAITING_MAX", 16)
     starts = b"".join(defer(n, id=n + 1) + measured(n + 1, 5) for n in range(17))
     work = after(starts + defer(100, id=100), False)
     assert account(work) == (17, 0, 0, 1)
 
 
-def test_of_too_many_streams_those_are_forgotten_that_have_been_idle_for_longest(
+def test_over_the_limit_the_longest_idle_streams_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(deferred, "STREAMS_MAX", 4)
@@ -119,7 +119,7 @@ def test_of_too_many_streams_those_are_forgotten_that_have_been_idle_for_longest
 # ---- another segment of the process
 
 
-def test_ids_that_both_segments_say_are_counted_once_and_the_others_go_on() -> None:
+def test_ids_in_both_segments_count_once_and_others_continue() -> None:
     lost, here = Deferred(), Deferred()
     lost.take(defer(100, 3, id=1) + defer(110, 3, id=2) + defer(115, 3, id=5) + measured(5, 7), long_ago)
     here.take(defer(200, 3, id=2) + defer(210, 4, id=3) + defer(220, 4, id=5), long_ago)
@@ -134,7 +134,7 @@ def test_ids_that_both_segments_say_are_counted_once_and_the_others_go_on() -> N
 
 @pytest.mark.parametrize("stream", [3, None])
 @pytest.mark.parametrize("first", ["lost", "here"])
-def test_until_when_all_is_closed_is_what_either_segment_said_last(stream: int | None, first: str) -> None:
+def test_the_later_finalize_of_both_segments_applies(stream: int | None, first: str) -> None:
     ends = {"lost": 500, "here": 700} if first == "lost" else {"lost": 700, "here": 500}
     lost, here = (after(finalize(ends[which], stream), True, True) for which in ("lost", "here"))
     here.absorb(lost)
@@ -143,7 +143,7 @@ def test_until_when_all_is_closed_is_what_either_segment_said_last(stream: int |
 
 
 @pytest.mark.parametrize("passed", [(), (True,)])
-def test_what_the_other_segment_had_yet_to_settle_settles_here_after_two_passes(passed: tuple[bool, ...]) -> None:
+def test_unsettled_work_of_the_other_segment_settles_after_two_passes(passed: tuple[bool, ...]) -> None:
     lost = after(measured(8, 5) + finalize(300, 3) + measured(9, 6), *passed)
     here = after(defer(100, 3, id=7) + finalize(50, 3), True)
     here.absorb(lost)
@@ -156,7 +156,7 @@ def test_what_the_other_segment_had_yet_to_settle_settles_here_after_two_passes(
     assert total(here.bound) == (1, 200)
 
 
-def test_the_clock_is_asked_only_about_what_is_long() -> None:
+def test_the_clock_is_read_only_for_long_measurements() -> None:
     asked: list[int] = []
 
     def now() -> Now:

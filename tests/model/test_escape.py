@@ -18,15 +18,15 @@ ATTACKS = (
 HOSTILE = st.text(st.one_of(st.sampled_from(ATTACKS + "=+-@\\\"',;ab模é\u0301"), st.characters(codec=None)))
 
 
-def test_a_terminal_escape_in_a_name_is_shown_not_obeyed() -> None:
+def test_a_terminal_escape_in_a_name_is_escaped() -> None:
     assert escape.text("\x1b]0;owned\x07rope\x9b2J") == r"\x1b]0;owned\x07rope\x9b2J"
 
 
-def test_a_bidi_override_is_shown_not_obeyed() -> None:
+def test_a_bidi_override_is_escaped() -> None:
     assert escape.text("a\u202eb\u2066c\u200fd") == r"a\u202eb\u2066c\u200fd"
 
 
-def test_a_newline_in_a_name_makes_no_second_line() -> None:
+def test_a_newline_in_a_name_starts_no_second_line() -> None:
     assert escape.text("rope\r\n! all is well\t\u2028") == r"rope\r\n! all is well\t\u2028"
 
 
@@ -37,30 +37,30 @@ def test_a_lone_surrogate_is_shown_and_can_be_encoded() -> None:
 @pytest.mark.parametrize(
     "char", "\u200b\u200d\u2060\ufeff\u00ad\u034f\u3164\uffa0\ufe0f\U000e0100\U000e0041\u180e\u17b4"
 )
-def test_two_names_never_differ_by_something_unseen(char: str) -> None:
+def test_two_names_never_differ_only_invisibly(char: str) -> None:
     assert escape.text("api" + char) == "api" + char.encode("unicode_escape").decode()
 
 
-def test_ordinary_unicode_stays() -> None:
+def test_ordinary_unicode_is_unchanged() -> None:
     name = "größe 模型 αβγ नमस्ते 🙂 e\u0301 µs …"
     assert escape.text(name) == name
 
 
-def test_the_width_is_that_of_the_cells_on_the_screen() -> None:
+def test_the_width_is_counted_in_terminal_cells() -> None:
     assert [escape.width(name) for name in ("", "rope", "模型", "e\u0301", "🙂", "ｱ")] == [0, 4, 4, 1, 2, 1]
 
 
-def test_a_cut_says_that_it_cut() -> None:
+def test_shortened_text_ends_with_an_ellipsis() -> None:
     assert [escape.text("rope_neox", limit) for limit in (9, 8, 2, 1, 0)] == ["rope_neox", "rope_ne…", "r…", "…", ""]
 
 
-def test_a_cut_splits_neither_an_escape_nor_a_wide_character() -> None:
+def test_shortening_splits_neither_an_escape_nor_a_wide_character() -> None:
     assert escape.text("ab\x1bcd", 6) == "ab…"
     assert escape.text("模型模型", 4) == "模…"
 
 
 @given(HOSTILE)
-def test_what_is_shown_has_no_control_and_nothing_invisible(value: str) -> None:
+def test_shown_text_has_no_control_or_invisible_character(value: str) -> None:
     shown = escape.text(value)
     assert not {unicodedata.category(char) for char in shown} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     assert not set(shown) & set(ATTACKS)
@@ -68,7 +68,7 @@ def test_what_is_shown_has_no_control_and_nothing_invisible(value: str) -> None:
 
 
 @given(HOSTILE, st.integers(0, 30))
-def test_a_cut_never_exceeds_its_limit_and_keeps_what_fits(value: str, limit: int) -> None:
+def test_shortened_text_fits_the_limit_and_keeps_all_that_fits(value: str, limit: int) -> None:
     whole, cut = escape.text(value), escape.text(value, limit)
     assert escape.width(cut) <= limit
     assert cut == whole or (escape.width(whole) > limit and whole.startswith(cut.removesuffix("…")))
@@ -80,7 +80,7 @@ def test_a_formula_in_a_csv_cell_is_text(value: str) -> None:
 
 
 @given(st.lists(HOSTILE, min_size=1, max_size=5))
-def test_a_csv_round_trip_keeps_cells_and_never_begins_with_a_formula_sign(values: list[str]) -> None:
+def test_a_csv_round_trip_keeps_cells_and_no_cell_begins_with_a_formula_sign(values: list[str]) -> None:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerow([escape.csv_cell(value) for value in values])
     file.seek(0)

@@ -19,7 +19,7 @@ def filled(events: int, *, newest: int = 0, kept: int = 5) -> Log:
 
 
 @given(st.integers(0, 12), st.integers(0, 9), st.integers(0, 30))
-def test_what_a_reader_missed_and_what_it_reads_are_all_there_was(events: int, before: int, since: int) -> None:
+def test_missed_events_plus_read_events_are_all_events(events: int, before: int, since: int) -> None:
     page = filled(events, newest=before).since(since)
     numbers = [event.number for event in page.events]
     assert page.newest == before + events
@@ -28,7 +28,7 @@ def test_what_a_reader_missed_and_what_it_reads_are_all_there_was(events: int, b
     assert len(numbers) == min(5, events, max(0, page.newest - since))
 
 
-def test_an_event_says_when_what_and_about_whom() -> None:
+def test_an_event_has_its_time_kind_and_workers() -> None:
     event = Log().add("worker_died", "api/3 died", service="api", worker="api/3", command="brickd inspect api/3")
     document = event.document()
     assert document.pop("time").endswith("Z")
@@ -42,7 +42,7 @@ def test_an_event_says_when_what_and_about_whom() -> None:
     }
 
 
-def test_whoever_watches_is_woken_by_each_event_and_no_longer_than_it_watches() -> None:
+def test_a_watcher_is_woken_by_each_event_only_while_it_watches() -> None:
     log, woken = Log(), []
     with log.watched(lambda: woken.append(log.since(0).newest)):
         log.add("one", "")

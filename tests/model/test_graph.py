@@ -56,12 +56,12 @@ def launches(merged: Tree) -> int:
 
 
 @given(SHAPES)
-def test_a_shape_is_read_as_it_is_written(known: Shape) -> None:
+def test_a_shape_survives_formatting_and_parsing(known: Shape) -> None:
     assert shape(str(known)) == known
 
 
 @given(st.text() | st.from_regex(r"<<<[0-9x,]{1,30}>>> smem=[0-9]{1,12}B( @[0-9a-f]{16})?", fullmatch=True))
-def test_a_text_is_a_shape_only_if_that_is_written_so(text: str) -> None:
+def test_only_text_in_the_exact_form_of_a_shape_is_a_shape(text: str) -> None:
     known = shape(text)
     assert known is None or str(known) == text
 
@@ -86,7 +86,7 @@ def test_a_text_is_a_shape_only_if_that_is_written_so(text: str) -> None:
         HOSTILE,
     ],
 )
-def test_a_shape_that_cannot_be_is_told_as_the_text_that_it_is(text: str) -> None:
+def test_an_impossible_shape_is_shown_as_its_text(text: str) -> None:
     assert shape(text) is None
     made = MadeUp()
     made.begin("norm")
@@ -99,7 +99,7 @@ def test_a_shape_that_cannot_be_is_told_as_the_text_that_it_is(text: str) -> Non
 
 
 @given(st.text(), st.text())
-def test_ends_are_told_apart_only_where_one_arrow_stands_between_them(one: str, other: str) -> None:
+def test_transfer_ends_are_parsed_only_with_exactly_one_arrow(one: str, other: str) -> None:
     known = ends(f"{one}→{other}")
     assert known == ((one, other) if one and other and "→" not in one + other else None)
 
@@ -149,7 +149,7 @@ def test_marks_change_no_time(made: list[MadeUp], layers: bool) -> None:
 
 
 @given(st.lists(programs(marks=True, given=False, whole=False), max_size=3), st.booleans())
-def test_on_the_critical_path_no_time_stands_twice(made: list[MadeUp], layers: bool) -> None:
+def test_no_time_counts_twice_on_the_critical_path(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
     steps = merged.graph.critical.path
     assert len(set(steps)) == len(steps)
@@ -176,7 +176,7 @@ def impossible(draw: st.DrawFn) -> MadeUp:
 
 
 @given(st.lists(impossible(), max_size=3), st.booleans(), st.none() | st.integers(1, 3))
-def test_whatever_stands_where_is_shown_and_counted(made: list[MadeUp], layers: bool, depth: int | None) -> None:
+def test_impossible_paths_are_shown_and_counted(made: list[MadeUp], layers: bool, depth: int | None) -> None:
     merged = tree(named(made), layers=layers)
     marked: Counter[int] = Counter()
     for each in made:
@@ -203,7 +203,7 @@ def forged(image: bytes) -> dict[str, Any]:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["path", "name", "summary"]), st.integers(0, 4000), st.integers(0, 255))))
-def test_a_segment_that_lies_has_a_tree_or_is_refused(changes: list[tuple[str, int, int]]) -> None:
+def test_a_corrupt_segment_has_a_tree_or_is_refused(changes: list[tuple[str, int, int]]) -> None:
     image = bytearray(golden("1.6"))
     for table, at, value in changes:
         image[place(image, table) + at] = value
@@ -211,7 +211,7 @@ def test_a_segment_that_lies_has_a_tree_or_is_refused(changes: list[tuple[str, i
         forged(bytes(image))
 
 
-def test_a_shape_that_a_writer_lies_about_is_told_as_it_is() -> None:
+def test_a_corrupt_shape_is_shown_as_its_text() -> None:
     image = bytearray(golden("1.6"))
     at = image.index(b"<<<16,256,1>>> smem=1024B")
     lie = b'<<<-1,0,1>>>\x1b[2J"\\N]; evil'[:25]
@@ -221,7 +221,7 @@ def test_a_shape_that_a_writer_lies_about_is_told_as_it_is() -> None:
     assert shapes == {lie.decode(): None, "<<<16x4,32,8,2>>> smem=0B @fd931f27c2d26fa5": [16, 4, 1]}
 
 
-def test_a_mark_below_nothing_that_it_could_belong_to_is_counted() -> None:
+def test_a_mark_without_an_owner_is_counted() -> None:
     made = MadeUp()
     made.mark("smem=0B", SHAPED)
     made.mark("x", NEEDS, count=2)
@@ -232,7 +232,7 @@ def test_a_mark_below_nothing_that_it_could_belong_to_is_counted() -> None:
     assert "4 marks not shown: no place that they could belong to" in render(document, Screen(None, False))
 
 
-def test_below_a_mark_no_time_passes_and_a_launch_counts() -> None:
+def test_below_a_mark_no_time_counts_but_launches_do() -> None:
     made = MadeUp()
     for path in (
         CallPath(-1, made._name("k"), -1, LAUNCHED),
@@ -245,7 +245,7 @@ def test_below_a_mark_no_time_passes_and_a_launch_counts() -> None:
     assert (launches(merged), merged.recorded_ns, [node.place.name for node in merged.nodes]) == (2, 0, ["k"])
 
 
-def test_of_many_shapes_the_most_frequent_are_told_and_the_rest_counted() -> None:
+def test_only_the_most_frequent_shapes_are_listed_and_the_rest_counted() -> None:
     made = MadeUp()
     made.begin("norm")
     for number in range(1, 101):
@@ -269,7 +269,7 @@ def test_of_many_shapes_the_most_frequent_are_told_and_the_rest_counted() -> Non
 # ---- times
 
 
-def test_a_kernel_of_which_no_time_is_known_has_none() -> None:
+def test_a_kernel_without_a_known_time_has_none() -> None:
     made = MadeUp()
     made.begin("norm")
     made.spend(100)
@@ -286,7 +286,7 @@ def test_a_kernel_of_which_no_time_is_known_has_none() -> None:
     assert line.split() == ["-", "-", "-", "1", "-", "-", "`--", "k"]
 
 
-def test_a_picture_has_the_most_frequent_shape_and_counts_the_others() -> None:
+def test_a_picture_shows_the_most_frequent_shape_and_counts_the_others() -> None:
     made = MadeUp()
     for number in (1, 2, 2, *range(3, SHOWN_MAX + 10)):
         made.launch("k", f"<<<{number},32,1>>> smem=0B")
@@ -294,7 +294,7 @@ def test_a_picture_has_the_most_frequent_shape_and_counts_the_others() -> None:
     assert rf'label="k\n{SHOWN_MAX + 10} launches\n<<<2,32,1>>> smem=0B\n…{SHOWN_MAX + 8} more shapes"' in reported
 
 
-def test_the_slowest_kernel_says_where_its_source_is() -> None:
+def test_the_slowest_kernel_is_shown_with_its_source() -> None:
     made = MadeUp()
     made.begin("norm")
     made.spend(100)
@@ -306,7 +306,7 @@ def test_the_slowest_kernel_says_where_its_source_is() -> None:
     assert render(document, Screen(80, False))[-1] == "its source: brickd source 000000000000000b"
 
 
-def test_a_shape_is_whole_before_figures_that_can_be_spared() -> None:
+def test_a_shape_is_shown_completely_before_optional_figures() -> None:
     made = MadeUp()
     made.begin("decode")
     for layer in range(4):
@@ -323,7 +323,7 @@ def test_a_shape_is_whole_before_figures_that_can_be_spared() -> None:
     assert render(document, Screen(90, False))[0].split() == ["TOTAL", "SHARE", "SELF", "COUNT", "LAYERS", "BRICK"]
 
 
-def test_a_shape_that_finds_no_room_costs_no_figure() -> None:
+def test_a_shape_that_does_not_fit_removes_no_figure() -> None:
     made = MadeUp()
     made.begin("decode")
     made.spend(100)
@@ -333,7 +333,7 @@ def test_a_shape_that_finds_no_room_costs_no_figure() -> None:
     assert titles == ["TOTAL", "SHARE", "SELF", "COUNT", "MEDIAN", "P99", "BRICK"]
 
 
-def test_a_time_stands_with_the_mark_that_says_what_took_it() -> None:
+def test_a_given_time_is_shown_with_its_launch() -> None:
     made = MadeUp()
     made.begin("norm")
     made.spend(100)
@@ -348,7 +348,7 @@ def test_a_time_stands_with_the_mark_that_says_what_took_it() -> None:
     assert "slowest kernel: k in norm, 30 ns in 1 of 2 launches" in render(document, Screen(None, False))
 
 
-def test_a_time_that_is_a_bound_is_marked_as_one_and_gives_no_rate() -> None:
+def test_a_bound_is_marked_and_gives_no_rate() -> None:
     made = MadeUp()
     made.begin("norm")
     made.spend(100)
@@ -363,7 +363,7 @@ def test_a_time_that_is_a_bound_is_marked_as_one_and_gives_no_rate() -> None:
     assert "slowest kernel: k in norm, ≤ 30 ns in 1 launch" in lines
 
 
-def test_a_time_that_two_marks_could_have_taken_stands_alone() -> None:
+def test_an_ambiguous_given_time_has_a_row_of_its_own() -> None:
     made = MadeUp()
     made.begin("norm")
     for unit in (_reader.UNIT_H2D, _reader.UNIT_D2D):
@@ -378,7 +378,7 @@ def test_a_time_that_two_marks_could_have_taken_stands_alone() -> None:
     ]
 
 
-def test_what_is_said_of_a_path_is_said_of_the_one_beside_it_that_differs_in_its_unit() -> None:
+def test_a_dependency_applies_to_all_paths_of_the_same_name() -> None:
     made = MadeUp()
     made.begin("block")
     made.spend(10)
@@ -394,7 +394,7 @@ def test_what_is_said_of_a_path_is_said_of_the_one_beside_it_that_differs_in_its
     ]
 
 
-def test_least_time_leaves_out_nothing_of_which_no_time_is_known() -> None:
+def test_a_minimum_share_hides_no_node_without_a_known_time() -> None:
     made = MadeUp()
     made.begin("norm")
     made.spend(100)
@@ -411,7 +411,7 @@ def test_least_time_leaves_out_nothing_of_which_no_time_is_known() -> None:
 # ---- functions, tasks, transfers
 
 
-def test_functions_say_where_they_are_defined_and_tasks_how_often_they_went_on() -> None:
+def test_functions_show_their_definition_and_tasks_their_polls() -> None:
     made = MadeUp()
     for _ in range(5):
         made.begin("serve")
@@ -428,7 +428,7 @@ def test_functions_say_where_they_are_defined_and_tasks_how_often_they_went_on()
     assert render(document, Screen(None, False))[1].endswith("serve (app.py:42)  5 polls, 3 yields")
 
 
-def test_what_was_moved_back_is_told_below_the_tree() -> None:
+def test_returned_transfers_are_reported_below_the_tree() -> None:
     made = MadeUp()
     made.begin("decode")
     made.mark("tokens→gpu0", _reader.UNIT_H2D, count=400, size_bytes=4096 * 400)
@@ -456,7 +456,7 @@ def needed(of: Tree, name: str) -> list[tuple[str | None, str]]:
     return found
 
 
-def test_a_name_that_is_needed_means_the_nearest() -> None:
+def test_a_needed_name_means_the_nearest_node() -> None:
     made = MadeUp()
     for block in ("first", "second"):
         made.begin(block)
@@ -495,7 +495,7 @@ def test_a_name_that_is_needed_means_the_nearest() -> None:
     assert [(each["name"], each["needs"]) for each in document["unresolved_needs"]] == [("gemm", "nobody")] * 2
 
 
-def test_of_several_layers_the_own_one_is_nearest() -> None:
+def test_a_needed_name_prefers_the_same_layer() -> None:
     made = MadeUp()
     for layer in range(3):
         for name, time in (("norm", 10 - layer), ("mlp", 5)):
@@ -510,7 +510,7 @@ def test_of_several_layers_the_own_one_is_nearest() -> None:
             assert merged.nodes[need["id"]].layer == node.layer
 
 
-def test_what_needs_itself_in_a_circle_is_told_and_ends() -> None:
+def test_cyclic_dependencies_are_reported_and_terminate() -> None:
     made = MadeUp()
     for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
         made.begin(name)
@@ -525,7 +525,7 @@ def test_what_needs_itself_in_a_circle_is_told_and_ends() -> None:
     assert lines[-1] == "need each other in a circle, and count as one: a, b, c"
 
 
-def test_what_a_brick_needs_is_told_behind_its_name() -> None:
+def test_dependencies_are_shown_after_the_name_of_a_brick() -> None:
     made = MadeUp()
     made.begin("b")
     for name in ("w", "x", "y", "z", "\x1b[2J"):
@@ -535,7 +535,7 @@ def test_what_a_brick_needs_is_told_behind_its_name() -> None:
     assert line.endswith(r" b  needs \x1b[2J, w, x, …2 more")
 
 
-def test_what_only_needs_something_is_there_for_that() -> None:
+def test_a_node_with_only_a_dependency_is_shown() -> None:
     made = MadeUp()
     made.begin("block")
     made.spend(5)
@@ -551,7 +551,7 @@ def test_what_only_needs_something_is_there_for_that() -> None:
 # ---- the critical path
 
 
-def test_branches_that_only_need_the_same_run_beside_each_other() -> None:
+def test_branches_with_the_same_dependency_run_in_parallel() -> None:
     made = MadeUp()
     for name, need, time in (("qkv", None, 10), ("score", "qkv", 40), ("gate", "qkv", 25), ("down", "score", 5)):
         made.begin(name)
@@ -580,7 +580,7 @@ def test_branches_that_only_need_the_same_run_beside_each_other() -> None:
     ]
 
 
-def test_a_devices_time_is_not_taken_off_the_hosts() -> None:
+def test_device_time_is_not_subtracted_from_host_time() -> None:
     made = MadeUp()
     made.begin("forward")
     made.spend(100)
@@ -595,7 +595,7 @@ def test_a_devices_time_is_not_taken_off_the_hosts() -> None:
     ]
 
 
-def test_a_path_over_several_workers_is_told_to_be_a_sum_of_theirs() -> None:
+def test_a_path_over_several_workers_is_marked_as_their_sum() -> None:
     made = MadeUp()
     made.begin("brick")
     made.spend(10)
@@ -606,7 +606,7 @@ def test_a_path_over_several_workers_is_told_to_be_a_sum_of_theirs() -> None:
     )
 
 
-def test_a_long_path_is_cut_and_counted() -> None:
+def test_a_long_path_is_shortened_and_its_rest_counted() -> None:
     made = MadeUp()
     for number in range(30):
         made.begin(f"brick {number:02}")
@@ -617,7 +617,7 @@ def test_a_long_path_is_cut_and_counted() -> None:
     assert "…10 more: 55 ns" in lines
 
 
-def test_of_equals_the_order_is_that_of_their_names() -> None:
+def test_equal_nodes_are_sorted_by_name() -> None:
     made, again = MadeUp(), MadeUp()
     for number in range(50):
         for each, name in ((made, number), (again, 49 - number)):
@@ -632,7 +632,7 @@ def test_of_equals_the_order_is_that_of_their_names() -> None:
 # ---- the slowest kernel
 
 
-def test_where_no_kernel_has_a_time_the_slowest_is_that_of_the_slowest_brick() -> None:
+def test_without_kernel_times_the_slowest_kernel_is_in_the_slowest_brick() -> None:
     made = MadeUp()
     for name, kernel, time in (("norm", "k1", 10), ("mlp", "k2", 90)):
         made.begin(name)
@@ -647,7 +647,7 @@ def test_where_no_kernel_has_a_time_the_slowest_is_that_of_the_slowest_brick() -
     )
 
 
-def test_a_kernel_without_a_scope_stands_alone_and_has_no_time() -> None:
+def test_a_kernel_outside_of_a_scope_has_a_row_and_no_time() -> None:
     made = MadeUp()
     made.launch("alone")
     document = whole(tree(named([made]), layers=False))

@@ -13,7 +13,7 @@ from brickd.model.worker_names import near
 from brickd.model.workers import identities, select, survey
 
 
-def test_the_headers_alone_name_everybody_as_a_survey_does(worker: Start, prefix: str) -> None:
+def test_names_from_headers_are_those_of_a_survey(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0").kill()
     for number in ("0", "0.tp3.pp1", ""):
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=number)
@@ -25,7 +25,7 @@ def test_the_headers_alone_name_everybody_as_a_survey_does(worker: Start, prefix
     assert [name.split("~")[0] for name, _, _ in named] == ["api/0", "api/0.tp3.pp1", "api/0", "api/1", "batch/0"]
 
 
-def test_of_dead_workers_that_had_one_name_the_last_keeps_it(worker: Start, prefix: str) -> None:
+def test_the_last_of_dead_workers_with_one_name_keeps_it(worker: Start, prefix: str) -> None:
     lives = [started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0") for _ in range(3)]
     for each in lives[:2]:
         each.kill()
@@ -35,7 +35,7 @@ def test_of_dead_workers_that_had_one_name_the_last_keeps_it(worker: Start, pref
     assert dict(while_one_lives)["api/0"] == lives[2].pid
 
 
-def test_one_that_is_started_again_has_the_name_that_the_dead_are_remembered_by(worker: Start, prefix: str) -> None:
+def test_a_restarted_worker_gets_the_name_of_its_dead_predecessors(worker: Start, prefix: str) -> None:
     for _ in range(2):
         started(worker, BRICKD_SERVICE="api").kill()
     dead = [who for _, who in identities()]
@@ -46,7 +46,7 @@ def test_one_that_is_started_again_has_the_name_that_the_dead_are_remembered_by(
     assert {name for name, _ in given} == {"api/0", *(f"api/0~{who.uuid[:6]}" for who in dead)}
 
 
-def test_a_worker_without_its_lock_that_still_records_is_alive_to_both(
+def test_a_recording_worker_without_its_lock_is_alive_in_headers_and_survey(
     worker: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "_WATCH_SECONDS", 60.0)  # on a busy machine the worker may wait long for a processor
@@ -71,7 +71,7 @@ def test_a_worker_without_its_lock_that_still_records_is_alive_to_both(
     process.end()
 
 
-def test_what_was_typed_finds_what_holds_it_before_what_is_spelled_nearly_so() -> None:
+def test_suggestions_list_substrings_before_similar_spellings() -> None:
     known = ["api/1", "api/10", "apo/1", "brickd-00aa11", "batch/0"]
     assert near("AA11", known) == ["brickd-00aa11"]
     assert near("api/1x", known) == ["api/1", "api/10", "apo/1"]
@@ -79,7 +79,7 @@ def test_what_was_typed_finds_what_holds_it_before_what_is_spelled_nearly_so() -
     assert near("api", [f"api/{n}" for n in range(9)]) == ["api/0", "api/1", "api/2"]
 
 
-def test_a_name_that_nobody_has_is_answered_with_those_that_come_near(worker: Start, prefix: str) -> None:
+def test_an_unknown_name_is_answered_with_similar_names(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     (reading,) = readings(prefix)
     for verb, typed, meant in (
@@ -95,14 +95,14 @@ def test_a_name_that_nobody_has_is_answered_with_those_that_come_near(worker: St
         assert answer.stderr.count("\n") == 1
 
 
-def test_a_segment_that_was_refused_is_offered_by_its_file(prefix: str) -> None:
+def test_a_refused_segment_is_suggested_by_its_file(prefix: str) -> None:
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
     answer = brickd("inspect", f"{prefix}jumk")
     assert (answer.returncode, f"did you mean {prefix}junk?" in answer.stderr) == (4, True)
     assert "nothing is recorded here" in brickd("status", "api").stderr
 
 
-def test_names_of_both_sides_are_escaped_in_the_answer(worker: Start, prefix: str) -> None:
+def test_names_are_escaped_in_the_suggestion(worker: Start, prefix: str) -> None:
     started(worker, SPANS, BRICKD_SERVICE="a\u202e$(reboot)")
     answer = brickd("inspect", "a\x1b[2J\n$(reboot)")
     assert answer.returncode == 4
@@ -111,13 +111,13 @@ def test_names_of_both_sides_are_escaped_in_the_answer(worker: Start, prefix: st
     assert r"\u202e$(reboot)" in answer.stderr
 
 
-def test_where_we_have_no_worker_a_name_may_be_one_of_another_users() -> None:
+def test_without_own_workers_the_message_mentions_other_users() -> None:
     with pytest.raises(NoSuchWorker, match=r"no worker or service api: .*#4321 has 2 segments \("):
         select([], ["api"], foreign={4321: 2})
     with pytest.raises(NoSuchWorker, match=r"there are b \(brickd status lists them\)$"):
         select([], ["api"], segments=["b"], foreign={4321: 2})
 
 
-def test_the_rest_is_counted_where_nothing_comes_near() -> None:
+def test_without_similar_names_the_workers_are_counted() -> None:
     with pytest.raises(NoSuchWorker, match=r"there are b0, b1, b2 and 5 more"):
         select([], ["zzz"], segments=[f"b{number}" for number in range(8)])

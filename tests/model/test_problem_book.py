@@ -47,7 +47,7 @@ def states(changes: list[Change]) -> list[tuple[str, str]]:
 # ---- ids and merging
 
 
-def test_an_id_depends_on_kind_service_and_subject_alone() -> None:
+def test_an_id_depends_only_on_kind_service_and_subject() -> None:
     assert OFF._replace(workers=("x",), text="y", command="z", mark=7).id == OFF.id
     others = [
         OFF._replace(kind="lost"),
@@ -58,7 +58,7 @@ def test_an_id_depends_on_kind_service_and_subject_alone() -> None:
     assert len({each.id for each in (OFF, *others, OFF._replace(service=""))}) == 6
 
 
-def test_workers_of_a_service_with_one_kind_of_problem_have_one_that_names_the_worst_and_counts_the_others() -> None:
+def test_problems_of_one_kind_and_service_are_merged_under_the_worst_worker() -> None:
     alike = [LOST._replace(workers=(f"api/{n}",), text=f"api/{n}: raise BRICKD_EVENTS", mark=10 - n) for n in range(6)]
     (one,) = merged(alike)
     assert one.text == "api/0: raise BRICKD_EVENTS (and 5 more workers: api/1, api/2, api/3 and 2 more)"
@@ -66,7 +66,7 @@ def test_workers_of_a_service_with_one_kind_of_problem_have_one_that_names_the_w
     assert len(merged([*alike, LOST._replace(service="b"), LOST._replace(subject="lanes")])) == 3
 
 
-def test_a_merged_problem_has_the_first_and_the_last_time_and_no_mark_if_one_condition_holds_now() -> None:
+def test_a_merged_problem_has_the_first_and_the_last_time() -> None:
     one, other = LOST._replace(first_ns=5, last_ns=6), LOST._replace(workers=("api/1",), first_ns=3, last_ns=9)
     (both,) = merged([one, other])
     assert (both.first_ns, both.last_ns, both.mark) == (3, 9, 18)
@@ -74,7 +74,7 @@ def test_a_merged_problem_has_the_first_and_the_last_time_and_no_mark_if_one_con
     assert (both.first_ns, both.last_ns, both.mark) == (None, 9, None)
 
 
-def test_counters_that_add_up_to_more_than_64_bits_are_kept_in_a_book_all_the_same() -> None:
+def test_counters_whose_sum_exceeds_64_bits_are_kept_in_the_book() -> None:
     most = 2**64 - 1
     (one,) = merged([LOST._replace(mark=most), LOST._replace(workers=("api/1",), mark=most)])
     assert one.mark == most
@@ -101,7 +101,7 @@ def test_a_condition_is_seen_at_each_look_and_begins_once() -> None:
     assert (entry.since_ns, entry.seen_ns, entry.ended_ns) == (T, T + 1990 * SECOND, None)
 
 
-def test_a_condition_that_is_away_for_less_than_two_minutes_has_not_ended() -> None:
+def test_a_condition_that_is_absent_for_less_than_two_minutes_has_not_ended() -> None:
     book, changes = lived((0, [OFF]), (AWAY_NS - 1, []))
     assert changes == []
     assert states(book.updated([], LIVING, T + AWAY_NS)[1]) == [("recovered", GONE)]
@@ -109,27 +109,27 @@ def test_a_condition_that_is_away_for_less_than_two_minutes_has_not_ended() -> N
     assert (changes, again.entries[OFF.id].since_ns) == ([], T)
 
 
-def test_a_problem_that_was_seen_before_the_clock_was_set_back_ends_as_any_other() -> None:
+def test_a_problem_seen_before_the_clock_went_back_ends_normally() -> None:
     back = -86_400 * SECOND
     book, changes = lived((0, [OFF]), (back, []), (back + AWAY_NS - 1, []))
     assert changes == []
     assert states(book.updated([], LIVING, T + back + AWAY_NS)[1]) == [("recovered", GONE)]
 
 
-def test_a_problem_that_comes_back_after_its_end_begins_anew() -> None:
+def test_a_problem_that_returns_after_its_end_begins_again() -> None:
     book, changes = lived((0, [OFF]), (AWAY_NS, []), (AWAY_NS + 7, [OFF]))
     assert states(changes) == [("began", "")]
     assert book.entries[OFF.id].since_ns == T + AWAY_NS + 7
 
 
 @pytest.mark.parametrize("problem", [DIED, LOST])
-def test_a_counter_that_begins_anew_after_its_problem_had_gone_is_a_new_problem(problem: Problem) -> None:
+def test_a_counter_that_restarts_after_its_problem_ended_is_a_new_problem(problem: Problem) -> None:
     gone_ns = ACTIVE_NS + 2 * SECOND
     _, changes = lived((0, [problem]), (ACTIVE_NS + SECOND, [problem]), (gone_ns, []), (gone_ns + SECOND, [problem]))
     assert states(changes) == [("began", "")]
 
 
-def test_a_loss_is_seen_when_its_counter_grows_and_ends_ten_minutes_after() -> None:
+def test_a_loss_is_seen_when_its_counter_grows_and_ends_ten_minutes_later() -> None:
     grown = LOST._replace(mark=10)
     book, changes = lived((0, [LOST]), (60 * SECOND, [grown]), (60 * SECOND + ACTIVE_NS, [grown]))
     assert (changes, book.entries[LOST.id].seen_ns) == ([], T + 60 * SECOND)
@@ -149,14 +149,14 @@ def test_a_problem_is_active_for_the_time_of_its_book() -> None:
     ]
 
 
-def test_a_counter_that_falls_is_not_seen_again_and_one_that_grows_from_there_is() -> None:
+def test_a_falling_counter_is_not_a_new_loss_but_its_next_growth_is() -> None:
     book, _ = lived((0, [LOST]), (SECOND, [LOST._replace(mark=4)]))
     assert book.entries[LOST.id].seen_ns == T
     book, _ = book.updated([LOST._replace(mark=5)], LIVING, T + 2 * SECOND)
     assert book.entries[LOST.id].seen_ns == T + 2 * SECOND
 
 
-def test_a_cause_that_is_older_than_ten_minutes_at_the_first_look_is_history_without_an_event() -> None:
+def test_a_cause_older_than_ten_minutes_at_the_first_look_sends_no_event() -> None:
     old = LOST._replace(last_ns=T - ACTIVE_NS - 1)
     book, changes = lived((0, [old]))
     assert (changes, book.entries[LOST.id].ended_ns) == ([], T - ACTIVE_NS - 1)
@@ -166,7 +166,7 @@ def test_a_cause_that_is_older_than_ten_minutes_at_the_first_look_is_history_wit
     assert (states(changes), entry.since_ns, entry.seen_ns) == ([("began", "")], T - 9 * SECOND, T - SECOND)
 
 
-def test_a_problem_of_what_a_worker_does_ends_with_the_last_of_its_workers_and_has_not_recovered() -> None:
+def test_a_behaviour_problem_ends_without_recovery_with_its_last_worker() -> None:
     both = ODD._replace(workers=("api/1", "api/2"))
     book, _ = lived((0, [both]))
     assert book.updated([both], {"api/0", "api/2"}, T + 1)[1] == []
@@ -175,19 +175,19 @@ def test_a_problem_of_what_a_worker_does_ends_with_the_last_of_its_workers_and_h
     assert over.updated([both], {"api/0"}, T + 2)[1] == []
 
 
-def test_a_worker_that_died_or_ended_is_still_a_problem_for_ten_minutes_if_it_is_about_what_it_left() -> None:
+def test_losses_of_a_dead_worker_stay_a_problem_for_ten_minutes() -> None:
     book, changes = lived((0, [DIED, LOST]), (ACTIVE_NS, [DIED, LOST]), living=frozenset())
     assert (changes, len(book.entries)) == ([], 2)
     assert [each.state for each in book.updated([DIED, LOST], (), T + ACTIVE_NS + 1)[1]] == ["recovered"] * 2
 
 
-def test_weights_have_recovered_only_if_they_are_equal_to_a_replicas() -> None:
+def test_weights_recover_only_when_equal_to_a_replica() -> None:
     book, _ = lived((0, [ODD]))
     assert states(book.updated([], LIVING, T + AWAY_NS)[1]) == [("ended", INCOMPARABLE)]
     assert states(book.updated([], LIVING, T + AWAY_NS, equal={"api/1", "api/2"})[1]) == [("recovered", GONE)]
 
 
-def test_a_clock_that_is_set_back_ends_nothing_and_no_cause_is_seen_in_the_future() -> None:
+def test_a_clock_that_goes_back_ends_no_problem() -> None:
     book, _ = lived((0, [LOST]))
     book, changes = book.updated([LOST], LIVING, T - 86_400 * SECOND)
     assert (changes, book.entries[LOST.id].seen_ns) == ([], T - 86_400 * SECOND)
@@ -196,7 +196,7 @@ def test_a_clock_that_is_set_back_ends_nothing_and_no_cause_is_seen_in_the_futur
 # ---- what is sent
 
 
-def test_a_begin_is_sent_once_and_the_end_of_what_was_sent() -> None:
+def test_a_begin_is_sent_once_and_its_end_only_if_the_begin_was_sent() -> None:
     book, changes = lived((0, [OFF, LOST]), sends=True)
     assert [each.send for each in changes] == [True, True]
     book, changes = book.updated([OFF, LOST._replace(mark=10)], LIVING, T + 1, sends=True)
@@ -207,7 +207,7 @@ def test_a_begin_is_sent_once_and_the_end_of_what_was_sent() -> None:
     assert [(each.state, each.send) for each in changes] == [("recovered", False)]
 
 
-def test_what_began_while_nothing_was_sent_is_sent_later_and_is_no_news() -> None:
+def test_a_problem_that_began_without_a_target_is_sent_later_and_is_no_news() -> None:
     book, _ = lived((0, [OFF]))
     book, (change,) = book.updated([OFF], LIVING, T + 1, sends=True)
     assert (change.state, change.send, change.news) == ("began", True, False)
@@ -217,7 +217,7 @@ def test_what_began_while_nothing_was_sent_is_sent_later_and_is_no_news() -> Non
 # ---- silences
 
 
-def test_a_silenced_problem_is_not_sent_and_its_begin_is_when_the_silence_is_over() -> None:
+def test_a_silenced_problem_is_sent_when_its_silence_is_over() -> None:
     book, _ = lived((0, [OFF]))
     book = book.silenced(OFF.id, T + 100)
     book, changes = book.updated([OFF], LIVING, T + 99, sends=True)
@@ -236,7 +236,7 @@ def test_the_end_of_a_silenced_problem_is_not_sent() -> None:
     assert [(each.state, each.send) for each in changes] == [("recovered", False)]
 
 
-def test_a_silence_covers_the_wrong_workers_of_its_time_and_ends_at_another() -> None:
+def test_a_silence_covers_the_workers_of_its_time_and_ends_for_another() -> None:
     book, _ = lived((0, [ODD]))
     book = book.silenced(ODD.id, T + KEPT_NS)
     both = ODD._replace(workers=("api/2", "api/1"))
@@ -248,7 +248,7 @@ def test_a_silence_covers_the_wrong_workers_of_its_time_and_ends_at_another() ->
     assert lost.updated([LOST._replace(workers=("api/1",), mark=10)], LIVING, T + 1)[1] == []
 
 
-def test_a_silence_is_lifted_and_an_unknown_id_is_refused() -> None:
+def test_a_silence_can_be_lifted_and_an_unknown_id_is_refused() -> None:
     book, _ = lived((0, [OFF]))
     silenced = book.silenced(OFF.id, T + 100)
     assert silenced.entries[OFF.id].silenced(T + 99)
@@ -260,7 +260,7 @@ def test_a_silence_is_lifted_and_an_unknown_id_is_refused() -> None:
 # ---- bounds and storage
 
 
-def test_an_ended_problem_leaves_the_book_after_an_hour_unless_it_is_found_or_silenced() -> None:
+def test_an_ended_problem_leaves_the_book_after_an_hour() -> None:
     book, _ = lived((0, [OFF, ODD, LOST]), (AWAY_NS, [LOST]))
     book = book.silenced(ODD.id, T + 10 * KEPT_NS)
     assert len(book.updated([LOST], LIVING, T + AWAY_NS + KEPT_NS)[0].entries) == 3
@@ -268,7 +268,7 @@ def test_an_ended_problem_leaves_the_book_after_an_hour_unless_it_is_found_or_si
     assert set(later.entries) == {LOST.id, ODD.id}
 
 
-def test_the_book_is_bounded_and_what_ended_first_makes_room() -> None:
+def test_the_book_is_bounded_and_drops_the_first_ended_problem() -> None:
     many = [OFF._replace(subject=str(n)) for n in range(ENTRIES_MAX + 5)]
     book, changes = lived((0, many))
     assert (len(book.entries), book.unkept, len(changes)) == (ENTRIES_MAX, 5, ENTRIES_MAX)
@@ -293,7 +293,7 @@ LOOKS = st.lists(st.tuples(st.integers(0, 2 * ACTIVE_NS), st.lists(PROBLEMS, max
 
 
 @given(LOOKS, st.booleans())
-def test_a_book_comes_back_as_it_was_and_every_begin_has_at_most_one_end(
+def test_a_book_survives_encoding_and_every_begin_has_at_most_one_end(
     looks: list[tuple[int, list[Problem]]], sends: bool
 ) -> None:
     book, now_ns, sent = Book(), T, dict[str, int]()
@@ -310,7 +310,7 @@ def test_a_book_comes_back_as_it_was_and_every_begin_has_at_most_one_end(
 
 
 @pytest.mark.parametrize("at", range(15))
-def test_a_stored_book_with_a_wrong_value_is_refused(at: int) -> None:
+def test_a_saved_book_with_an_invalid_value_is_refused(at: int) -> None:
     (row,) = parsed(plain(lived((0, [LOST._replace(first_ns=1, last_ns=2)]))[0].rows()))
     assert Book.of([row]).entries
     wrongs: tuple[Any, ...] = ({}, -1)

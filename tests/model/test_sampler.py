@@ -38,7 +38,7 @@ def sampled(survey: Survey | Exception, *takers: Taker) -> list[str]:
     return failed
 
 
-def test_the_first_snapshot_is_there_as_soon_as_it_has_started() -> None:
+def test_the_first_snapshot_is_taken_at_the_start() -> None:
     taker = Taker()
     assert sampled(Survey([], [], {7: 3}), taker) == []
     (snapshot,) = taker.taken
@@ -46,31 +46,31 @@ def test_the_first_snapshot_is_there_as_soon_as_it_has_started() -> None:
     assert snapshot.at_ns > 1_700_000_000 * 10**9
 
 
-def test_who_cannot_take_one_keeps_nobody_else_from_it() -> None:
+def test_a_taker_that_fails_does_not_affect_the_others() -> None:
     bad, good = Taker(fails=True), Taker()
     assert sampled(Survey([], []), bad, good) == ["no room"]
     assert len(good.taken) == 1
 
 
-def test_a_survey_that_fails_is_told_and_gives_no_snapshot() -> None:
+def test_a_failing_survey_is_reported_and_gives_no_snapshot() -> None:
     taker = Taker()
     assert sampled(ValueError("a defect"), taker) == ["a defect"]
     assert taker.taken == []
 
 
-def test_that_nothing_can_be_listed_is_no_defect_of_it() -> None:
+def test_an_unlistable_directory_is_not_a_defect_of_the_sampler() -> None:
     taker = Taker()
     assert sampled(PermissionError(13, "no"), taker) == []
     assert taker.taken == []
 
 
-def test_a_daemon_that_ends_is_no_defect_of_it() -> None:
+def test_a_daemon_that_ends_is_not_a_defect_of_the_sampler() -> None:
     taker = Taker()
     assert sampled(DaemonEnds("the daemon is stopping"), taker) == []
     assert taker.taken == []
 
 
-def test_who_is_to_end_gives_the_last_snapshot_to_nobody_else() -> None:
+def test_a_sampler_that_ends_gives_its_snapshot_to_no_further_taker() -> None:
     class Last(Taker):
         def take(self, snapshot: Snapshot) -> None:
             super().take(snapshot)

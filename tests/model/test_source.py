@@ -89,7 +89,7 @@ def until_known(daemon: Any, known: int = 1) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 39, 40, 41, 100_000])
-def test_a_text_comes_out_as_it_was_told_with_a_daemon_and_without(worker: Start, length: int) -> None:
+def test_a_source_is_printed_unchanged_with_and_without_a_daemon(worker: Start, length: int) -> None:
     process, text = sender(worker, length), text_of(length)
     known = fnv1a(text)
     assert shown(known) == text, "out of the ring"
@@ -104,7 +104,7 @@ def test_a_text_comes_out_as_it_was_told_with_a_daemon_and_without(worker: Start
     assert (entry["kernels"], entry["workers"]) == ([{"name": "gemm_kernel", "launches": 1}], ["api/0"])
 
 
-def test_the_longest_text_is_told_as_there_is_room_and_a_daemon_may_come_late(worker: Start) -> None:
+def test_the_longest_source_is_sent_in_parts_and_a_daemon_may_start_late(worker: Start) -> None:
     process, text = sender(worker, MEBIBYTE), text_of(MEBIBYTE)
     known = _reader.source_hash(text)
     assert not more(process), "its ring is full, and nobody reads it"
@@ -125,7 +125,7 @@ def _account(process: Worker) -> tuple[Any, Any]:
     return got, ledger_of(got)
 
 
-def test_a_text_that_is_too_long_is_counted_as_that_and_no_ring_is_blamed(worker: Start) -> None:
+def test_a_source_that_is_too_long_is_counted_without_blaming_a_ring(worker: Start) -> None:
     process, text = sender(worker, MEBIBYTE + 1), text_of(MEBIBYTE + 1)
     (loss,) = losses(*_account(process))
     assert (loss.kind, str(loss)) == ("sources", f"1 source not sent: {TOO_LONG}")
@@ -134,7 +134,7 @@ def test_a_text_that_is_too_long_is_counted_as_that_and_no_ring_is_blamed(worker
     assert missing.stderr.endswith("kernels refer to it, and no worker has sent its text yet\n")
 
 
-def test_a_ring_full_of_other_events_keeps_a_text_waiting_and_loses_none_of_it(worker: Start) -> None:
+def test_a_full_ring_delays_a_source_and_loses_nothing(worker: Start) -> None:
     process = worker(
         """
 kernel = brick.brick("kernel")
@@ -163,7 +163,7 @@ pause()
         assert terms["deferred"]["started"] + terms["events"]["dropped"].get("defer", 0) == 5_000
 
 
-def test_eight_workers_with_one_text_have_one_file(worker: Start) -> None:
+def test_eight_workers_with_one_source_have_one_file(worker: Start) -> None:
     for number in range(8):
         sender(worker, 30_000, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
     with running() as daemon:
@@ -175,7 +175,7 @@ def test_eight_workers_with_one_text_have_one_file(worker: Start) -> None:
     assert [path.name for path in runtime().sources.iterdir()] == [entry["hash"]]
 
 
-def test_who_is_forked_while_a_text_is_told_tells_it_as_well(worker: Start) -> None:
+def test_a_child_forked_while_a_source_is_sent_sends_it_too(worker: Start) -> None:
     process = worker(
         TELLS.format(text=f"'x' * {MEBIBYTE // 2}").replace(
             "while os.read", "if os.fork(): os.wait(); pause()\nwhile os.read"
@@ -195,9 +195,7 @@ KILLS = ("kill-before", "kill-after", "kill-half")
 
 
 @pytest.mark.slow
-def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
-    worker: Start, prefix: str, compiled: Compile
-) -> None:
+def test_daemons_killed_at_any_step_lose_no_source(worker: Start, prefix: str, compiled: Compile) -> None:
     checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
     # After each part the worker also defers and finalizes work, so that daemons have something to do.
     busy = TELLS.replace("    ptx.send()\n", "    ptx.send()\n    brick.brick('k').defer()\n    brick.finalize()\n")
@@ -227,7 +225,7 @@ def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("kill", KILLS)
-def test_a_daemon_that_is_killed_while_it_writes_a_text_leaves_it_to_the_next(
+def test_a_daemon_killed_while_writing_a_source_leaves_it_to_the_next(
     worker: Start, prefix: str, compiled: Compile, kill: str
 ) -> None:
     checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
@@ -246,7 +244,7 @@ def test_a_daemon_that_is_killed_while_it_writes_a_text_leaves_it_to_the_next(
 
 
 @pytest.mark.parametrize("by", ["the daemon", "itself"])
-def test_a_recording_has_the_texts_that_were_told_before_it_began(worker: Start, tmp_path: Path, by: str) -> None:
+def test_a_recording_has_the_sources_sent_before_it_began(worker: Start, tmp_path: Path, by: str) -> None:
     process, file, known = sender(worker, 5_000), str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
     with running() as daemon:
         until_known(daemon)
@@ -260,7 +258,7 @@ def test_a_recording_has_the_texts_that_were_told_before_it_began(worker: Start,
     assert (entry["name"], entry["path"], entry["workers"]) == ("gemm", "gemm.ptx", ["api/0"])
 
 
-def test_a_recording_has_the_texts_that_are_told_while_it_is_made(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_has_the_sources_sent_while_it_is_made(worker: Start, tmp_path: Path) -> None:
     process = worker(
         'brick.init()\npause()\nbrick.kernel("k", 1, 1, source=brick.source("late"))\npause()', BRICKD_SERVICE="api"
     )
@@ -277,7 +275,7 @@ def test_a_recording_has_the_texts_that_are_told_while_it_is_made(worker: Start,
     assert shown(fnv1a(b"late"), file) == b"late"
 
 
-def test_a_redacted_recording_has_no_texts_and_says_so(worker: Start, tmp_path: Path) -> None:
+def test_a_redacted_recording_has_no_sources_and_reports_it(worker: Start, tmp_path: Path) -> None:
     sender(worker, 5_000)
     file, known = str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
     with running() as daemon:
@@ -303,19 +301,19 @@ def filed(prefix: str) -> dict[str, int]:
     return {name: fnv1a(text) for name, text in TEXTS.items()}
 
 
-def test_a_text_goes_into_a_pipe_byte_for_byte(filed: dict[str, int]) -> None:
+def test_a_source_is_piped_byte_for_byte(filed: dict[str, int]) -> None:
     for name, known in filed.items():
         assert raw("source", f"{known:016x}") == (0, TEXTS[name], "")
         assert document("source", f"{known:016x}")["text"].encode("utf-8", "surrogateescape") == TEXTS[name]
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_daemon_gives_it_byte_for_byte_as_well(filed: dict[str, int]) -> None:
+def test_a_daemon_returns_a_source_byte_for_byte(filed: dict[str, int]) -> None:
     for name, known in filed.items():
         assert raw("source", f"{known:016x}") == (0, TEXTS[name], "")
 
 
-def test_on_a_terminal_nothing_of_it_is_obeyed(filed: dict[str, int]) -> None:
+def test_a_source_is_escaped_on_a_terminal(filed: dict[str, int]) -> None:
     ours, its = pty.openpty()
     known = filed["norm\x1b[31m"]
     with subprocess.Popen([*BRICKD, "source", f"{known:016x}"], stdout=its) as process:
@@ -327,11 +325,11 @@ def test_on_a_terminal_nothing_of_it_is_obeyed(filed: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("given", [lambda h: h[:6], lambda h: h.upper(), lambda h: f"@{h}", lambda h: f"0x{h}"])
-def test_what_a_hash_begins_with_is_enough(filed: dict[str, int], given: Callable[[str], str]) -> None:
+def test_a_unique_prefix_of_a_hash_is_enough(filed: dict[str, int], given: Callable[[str], str]) -> None:
     assert raw("source", given(f"{filed['gemm']:016x}"))[1] == b"one"
 
 
-def test_a_hash_that_nothing_has_is_answered_with_4_and_one_that_several_have_with_2(prefix: str) -> None:
+def test_an_unknown_hash_exits_4_and_an_ambiguous_one_exits_2(prefix: str) -> None:
     shelf = Filed(runtime().sources)
     every = sorted((f"{fnv1a(b'%d' % n):016x}", b"%d" % n) for n in range(40))
     for hash_, text in every:
@@ -347,7 +345,7 @@ def test_a_hash_that_nothing_has_is_answered_with_4_and_one_that_several_have_wi
         assert none.stderr.startswith(f"brickd: no source {nothing}: ")
 
 
-def test_where_there_is_none_it_says_so(prefix: str) -> None:
+def test_without_sources_the_list_reports_that(prefix: str) -> None:
     assert brickd("source").stdout.startswith("no sources: ")
     assert document("source")["sources"] == []
     assert brickd("source", "-o", "csv").stdout == ""
@@ -368,7 +366,7 @@ def test_the_list_is_escaped_and_in_every_format(filed: dict[str, int]) -> None:
     ]  # fmt: skip
 
 
-def test_a_list_of_many_counts_those_that_no_kernel_refers_to(worker: Start) -> None:
+def test_a_long_list_counts_sources_without_a_kernel(worker: Start) -> None:
     shelf = Filed(runtime().sources)
     for number in range(30):
         text = f"text {number}".encode()
@@ -381,7 +379,7 @@ def test_a_list_of_many_counts_those_that_no_kernel_refers_to(worker: Start) -> 
     assert len(brickd("source", "-o", "csv").stdout.splitlines()) == 31
 
 
-def test_a_tab_offers_the_hashes_that_are_here(filed: dict[str, int]) -> None:
+def test_tab_completes_hashes(filed: dict[str, int]) -> None:
     known = f"{filed['gemm']:016x}"
     environment = {"COMP_WORDS": f"brickd source {known[:3]}", "COMP_CWORD": "2", "_BRICKD_COMPLETE": "bash_complete"}
     offered = subprocess.run(
@@ -390,7 +388,7 @@ def test_a_tab_offers_the_hashes_that_are_here(filed: dict[str, int]) -> None:
     assert f"plain,{known}" in offered.stdout.splitlines()
 
 
-def test_what_was_told_and_is_not_kept_is_counted_beside_the_list(worker: Start) -> None:
+def test_discarded_sources_are_counted_below_the_list(worker: Start) -> None:
     process = worker(
         """
 with brick.span("ffn"):
@@ -412,7 +410,7 @@ with brick.span("ffn"):
         assert not list(Filed(runtime().sources).hashes())
 
 
-def test_of_two_texts_of_one_hash_the_list_says_so(worker: Start) -> None:
+def test_two_texts_with_one_hash_are_reported_in_the_list(worker: Start) -> None:
     process = worker(
         """
 text = "the text"

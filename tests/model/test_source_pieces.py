@@ -32,7 +32,7 @@ def restarted(before: Sources) -> Sources:
     return Sources.of(json.loads("".join(before.pieces())))
 
 
-def test_a_checkpoint_holds_what_stands_in_no_file() -> None:
+def test_a_checkpoint_holds_sources_that_are_in_no_file() -> None:
     memory = Memory("brickd-")
     memory.sources.take("a", source_pieces.all_pieces(b"text" * 99)[2:])
     memory.sources.take("b", source_pieces.all_pieces(b"whole"))
@@ -72,7 +72,7 @@ OTHER = st.builds(other, st.integers(1, 4), st.sampled_from([3, 6, 9]))
 
 
 @given(st.lists(TEXTS.map(source_pieces.all_pieces) | OTHER, max_size=8))
-def test_pieces_are_parted_from_other_records_and_none_is_lost(stretches: list[list[Piece] | bytes]) -> None:
+def test_pieces_are_separated_from_other_records_without_loss(stretches: list[list[Piece] | bytes]) -> None:
     slots = [each if isinstance(each, bytes) else b"".join(map(record, each)) for each in stretches]
     others, runs = _reader.pieces(b"".join(slots))
     assert others == b"".join(each for each in stretches if isinstance(each, bytes))
@@ -84,7 +84,7 @@ def test_pieces_are_parted_from_other_records_and_none_is_lost(stretches: list[l
     assert one_by_one == [piece for each in stretches if isinstance(each, list) for piece in each]
 
 
-def test_what_follows_one_another_is_one_and_records_without_a_piece_are_as_they_were() -> None:
+def test_consecutive_pieces_are_joined_and_other_records_stay_unchanged() -> None:
     pieces = source_pieces.all_pieces(b"x" * 1000, b"name")
     _, runs = _reader.pieces(b"".join(map(record, pieces)))
     assert [len(text) // PIECE for _, _, text in runs] == [1, 25, 1]
@@ -93,7 +93,7 @@ def test_what_follows_one_another_is_one_and_records_without_a_piece_are_as_they
 
 
 @pytest.mark.parametrize("slots", [0, 2, 65535])
-def test_within_a_record_and_behind_one_without_end_nothing_is_taken_for_a_piece(slots: int) -> None:
+def test_nothing_inside_a_record_or_after_an_endless_one_is_taken_for_a_piece(slots: int) -> None:
     lie = record((1, 2, bytes(PIECE)))[:12] + slots.to_bytes(2, "little") + b"\3\0" + bytes(48)
     rest = lie + record((3, 0, bytes(PIECE)))
     assert _reader.pieces(rest) == (rest, [])
@@ -127,7 +127,7 @@ def test_any_order_and_any_interleaving_gives_the_texts(data: st.DataObject) -> 
 
 
 @given(st.data(), TEXTS.filter(bool), st.integers(1, 5))
-def test_what_several_tell_parts_of_is_put_together(data: st.DataObject, text: bytes, senders: int) -> None:
+def test_pieces_from_several_senders_are_assembled(data: st.DataObject, text: bytes, senders: int) -> None:
     made, known = Sources(), fnv1a(text)
     labels = [*part(known, NAME, b"name" * 20), *part(known, PATH, b"/a/path")]
     rest = [*part(known, TEXT, text), source_pieces.end(known, 80, 7, len(text))]
@@ -145,7 +145,7 @@ JUNK = st.tuples(
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), JUNK), max_size=40))
-def test_whatever_is_told_nothing_is_given_out_but_texts_of_their_hashes(stream: list[tuple[str, Piece]]) -> None:
+def test_hostile_pieces_give_only_texts_with_their_hashes(stream: list[tuple[str, Piece]]) -> None:
     made = Sources()
     for who, piece in stream:
         made.take(who, [piece])
@@ -154,7 +154,7 @@ def test_whatever_is_told_nothing_is_given_out_but_texts_of_their_hashes(stream:
 
 
 @given(st.data())
-def test_whoever_lies_keeps_no_text_from_being_known(data: st.DataObject) -> None:
+def test_a_hostile_sender_cannot_block_a_source(data: st.DataObject) -> None:
     text = b"the text of a kernel, which has more than two pieces. " * 3
     hash_ = fnv1a(text)
     lies = data.draw(st.lists(JUNK, max_size=20).map(lambda junk: [(hash_, piece, lie) for _, piece, lie in junk]))
@@ -174,7 +174,7 @@ def next_after(stream: list[tuple[str, Piece]]) -> int:
     return max((n + 1 for n, (who, _) in enumerate(stream) if who == "honest"), default=0)
 
 
-def test_a_claim_that_is_not_the_texts_hash_is_counted_and_told_once(filed: Filed) -> None:
+def test_a_claimed_hash_that_is_wrong_is_counted_and_reported_once(filed: Filed) -> None:
     log = Log()
     made = kept(filed, log)
     take_each(made, "liar", source_pieces.all_pieces(b"another text" * 9, hash_=fnv1a(b"the text")))
@@ -196,7 +196,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("lie", HOSTILE)
-def test_pieces_that_cannot_be_are_refused_and_counted(lie: str) -> None:
+def test_impossible_pieces_are_refused_and_counted(lie: str) -> None:
     made = Sources()
     made.take("liar", [(5, *HOSTILE[lie])])
     assert made.counts["refused"] == 1
@@ -205,7 +205,7 @@ def test_pieces_that_cannot_be_are_refused_and_counted(lie: str) -> None:
     assert texts(made) == {fnv1a(b"fine"): b"fine"}
 
 
-def test_what_is_no_utf_8_stays_as_it_was_told(filed: Filed) -> None:
+def test_text_that_is_not_utf_8_is_unchanged(filed: Filed) -> None:
     text, made = bytes(range(256)), kept(filed)
     take_each(made, "a", source_pieces.all_pieces(text, b"\xff name", b"\xc3"))
     made.file()
@@ -215,7 +215,7 @@ def test_what_is_no_utf_8_stays_as_it_was_told(filed: Filed) -> None:
 # ---- two texts of one hash
 
 
-def test_of_two_texts_of_one_hash_the_first_stays_and_the_second_is_counted_and_told(filed: Filed) -> None:
+def test_the_first_of_two_texts_with_one_hash_stays_and_the_second_is_reported(filed: Filed) -> None:
     log, text = Log(), b"the first text" * 50
     made = kept(filed, log)
     take_each(made, "a", source_pieces.all_pieces(text))
@@ -232,7 +232,7 @@ def test_of_two_texts_of_one_hash_the_first_stays_and_the_second_is_counted_and_
     assert (logged_of[0].worker, logged_of[0].command) == ("api/1", f"brickd source {fnv1a(text):016x}")
 
 
-def test_whoever_told_another_text_before_the_right_one_was_whole_is_counted() -> None:
+def test_a_sender_of_another_text_for_an_incomplete_source_is_counted() -> None:
     text, made = b"the right text" * 50, Sources()
     made.take("a", source_pieces.all_pieces(text)[:3])
     made.take("liar", source_pieces.all_pieces(b"the wrong text" * 50, hash_=fnv1a(text)))
@@ -244,7 +244,7 @@ def test_whoever_told_another_text_before_the_right_one_was_whole_is_counted() -
 # ---- one copy, and limits
 
 
-def test_what_64_workers_tell_is_kept_once(filed: Filed) -> None:
+def test_a_source_sent_by_64_workers_is_stored_once(filed: Filed) -> None:
     log, text = Log(), bytes(n % 251 for n in range(2**20))
     made, known = kept(filed, log), _reader.source_hash(text)
     head = [*part(known, 0, b"gemm"), (known, TEXT << 30, text[: 13_000 * PIECE])]
@@ -263,7 +263,7 @@ def test_what_64_workers_tell_is_kept_once(filed: Filed) -> None:
     assert (events(log), +made.counts) == ([], {})
 
 
-def test_the_oldest_of_whoever_tells_most_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_the_limit_the_largest_senders_oldest_source_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAKING_MAX", 8)
     made, log = Sources(), Log()
     made.go_into(Filed(Path("/nowhere")), log.add)
@@ -275,7 +275,7 @@ def test_the_oldest_of_whoever_tells_most_goes_when_there_are_too_many(monkeypat
     assert events(log) == ["source_dropped"] * 5, "at the 1st, 2nd, 4th, 8th and 16th"
 
 
-def test_a_piece_far_behind_takes_no_more_than_there_may_be() -> None:
+def test_a_piece_at_a_high_index_takes_no_more_than_the_limit() -> None:
     made = Sources()
     made.take("modest", part(1, TEXT, b"x" * 80))
     for hash_ in range(100, 130):
@@ -284,7 +284,7 @@ def test_a_piece_far_behind_takes_no_more_than_there_may_be() -> None:
     assert len(made.heads()) <= 1 + store.MAKING_BYTES_MAX // 2**20
 
 
-def test_more_sources_at_once_than_there_may_be_take_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_incomplete_sources_take_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAKING_MAX", 8)
     made = Sources()
     made.take("greedy", [(hash_, TEXT << 30 | 26_214, bytes(PIECE)) for hash_ in range(100)])
@@ -295,7 +295,7 @@ def test_more_sources_at_once_than_there_may_be_take_no_more_room(monkeypatch: p
     assert len(texts(made)) == 100
 
 
-def test_files_are_limited_and_the_one_that_nobody_told_for_longest_goes(
+def test_files_are_limited_and_the_least_recently_sent_is_removed(
     filed: Filed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "FILES_MAX", 3)
@@ -324,7 +324,7 @@ def filed_at(filed: Filed, text: bytes, seconds: int) -> None:
 # ---- files
 
 
-def test_a_file_is_its_owners_and_nothing_else_is_left_beside_it(filed: Filed) -> None:
+def test_a_file_is_private_to_its_owner_and_leaves_no_draft(filed: Filed) -> None:
     made = kept(filed)
     made.take("a", source_pieces.all_pieces(b"text"))
     made.file()
@@ -342,7 +342,7 @@ DAMAGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_file_that_is_damaged_is_not_believed_and_the_source_is_taken_anew(filed: Filed, damage: str) -> None:
+def test_a_damaged_file_is_ignored_and_the_source_accepted_again(filed: Filed, damage: str) -> None:
     made = kept(filed)
     made.take("a", source_pieces.all_pieces(b"text"))
     made.file()
@@ -355,7 +355,7 @@ def test_a_file_that_is_damaged_is_not_believed_and_the_source_is_taken_anew(fil
     assert texts(kept(filed)) == {fnv1a(b"text"): b"text"}
 
 
-def test_a_source_under_another_ones_name_is_not_believed(filed: Filed) -> None:
+def test_a_file_whose_name_is_not_its_hash_is_ignored(filed: Filed) -> None:
     made = kept(filed)
     made.take("a", source_pieces.all_pieces(b"text"))
     made.file()
@@ -364,7 +364,7 @@ def test_a_source_under_another_ones_name_is_not_believed(filed: Filed) -> None:
     assert filed.read(0x0123456789ABCDEF) is None
 
 
-def test_what_no_disk_takes_stays_until_one_does_and_is_told_once(tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_written_is_kept_and_reported_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     log = Log()
     made = kept(Filed(tmp_path / "file" / "sources"), log)
@@ -386,6 +386,6 @@ def test_what_no_disk_takes_stays_until_one_does_and_is_told_once(tmp_path: Path
      b'{"hash":"00","name":"","path":"","size_bytes":1048577}\n', b"[" * 9000 + b"\n", b"x" * 99_999,
      b'{"hash":"cbf29ce484222325","name":"\\ud800","path":"","size_bytes":0}\n'],
 )  # fmt: skip
-def test_what_is_no_source_is_refused(content: bytes) -> None:
+def test_an_invalid_saved_source_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"source|invalid structure|nested too deeply"):
         decoded(content)

@@ -30,7 +30,7 @@ def dropped(got: Reading) -> int:
     return sum(int(lane["event_dropped"][_reader.KIND_SOURCE]) for _, lane, _ in got.lanes)
 
 
-def test_a_source_is_told_once_and_its_text_is_not_kept(worker: Start, prefix: str) -> None:
+def test_a_source_is_sent_once_and_its_text_is_not_kept(worker: Start, prefix: str) -> None:
     got, reported = recorded_by(
         worker,
         prefix,
@@ -52,7 +52,7 @@ report([ptx.text, sys.getrefcount(text)])
     assert pieces(got) == 1 + 1 + -(-length // 40) + 1
 
 
-def test_a_text_of_any_class_and_with_anything_in_it_harms_no_host(worker: Start, prefix: str) -> None:
+def test_a_text_of_any_class_and_content_is_harmless(worker: Start, prefix: str) -> None:
     _, reported = recorded_by(
         worker,
         prefix,
@@ -73,7 +73,7 @@ report([a is b, c.name, c.path, int(c) != int(a)])
     assert reported == [True, "<Worse>", "p\\0\\ud800", True]
 
 
-def test_more_sources_than_are_told_are_known_by_their_hash_and_counted(worker: Start, prefix: str) -> None:
+def test_more_sources_than_are_sent_are_known_by_hash_and_counted(worker: Start, prefix: str) -> None:
     got, reported = recorded_by(
         worker,
         prefix,
@@ -91,7 +91,7 @@ report([len(_kernel_source._known), int(late) == _kernel_source._source_hash("ke
     assert pieces(got) == 2 * 1024
 
 
-def test_a_handler_in_the_middle_of_a_source_does_not_wait_for_it(worker: Start, prefix: str) -> None:
+def test_a_signal_handler_in_the_middle_of_a_source_does_not_wait(worker: Start, prefix: str) -> None:
     recorded_by(
         worker,
         prefix,
@@ -115,7 +115,7 @@ report(fired)
     )
 
 
-def test_a_forked_child_tells_what_its_parent_had_not_told_to_its_end(worker: Start, prefix: str) -> None:
+def test_a_forked_child_sends_the_source_its_parent_had_not_finished(worker: Start, prefix: str) -> None:
     process = worker(
         """
 text = "x" * 40 * 3000

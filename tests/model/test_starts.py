@@ -18,7 +18,7 @@ STEPS = st.lists(st.tuples(STARTS, st.sets(st.integers(0, 20))), max_size=5)
 
 
 @given(STEPS)
-def test_what_is_written_in_parts_is_what_would_be_written_at_once(steps: list[tuple[list[Start], set[int]]]) -> None:
+def test_starts_written_in_parts_equal_starts_written_at_once(steps: list[tuple[list[Start], set[int]]]) -> None:
     waiting, wanted = WaitingStarts(), list[Start]()
     for come, go in steps:
         waiting.add(*come)
@@ -34,7 +34,7 @@ def test_what_is_written_in_parts_is_what_would_be_written_at_once(steps: list[t
         assert (back.text(), back.marks()) == (waiting.text(), waiting.marks())
 
 
-def test_without_marks_none_is_measured() -> None:
+def test_without_marks_no_start_is_measured() -> None:
     text = WaitingStarts([Start(1, 2, 3, 4, 5, measured=True)]).text()
     assert list(WaitingStarts.of(text, "")) == [Start(1, 2, 3, 4, 5)]
 
@@ -49,6 +49,6 @@ def test_without_marks_none_is_measured() -> None:
         (b64encode(bytes(36)).decode(), "A"),
     ],
 )
-def test_what_does_not_add_up_is_refused(text: str, marks: str) -> None:
+def test_inconsistent_starts_are_refused(text: str, marks: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         WaitingStarts.of(text, marks)

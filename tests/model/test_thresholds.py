@@ -32,7 +32,7 @@ def test_an_assignment_changes_one_threshold_and_default_restores_it() -> None:
     assert assigned([], changed) == changed
 
 
-def test_a_refusal_has_the_name_the_value_seen_and_the_value_expected() -> None:
+def test_a_refusal_names_the_threshold_the_value_and_what_is_expected() -> None:
     assert refusal("stuck_min=soon") == "stuck_min is 'soon', expected a duration of 1s to 24h"
     assert refusal("stuck_min=0.9s") == "stuck_min is 0.9, expected a duration of 1s to 24h"
     assert refusal("stuck_times=1e7") == "stuck_times is 10000000.0, expected a number of 1 to 1e+06 (times)"
@@ -42,7 +42,7 @@ def test_a_refusal_has_the_name_the_value_seen_and_the_value_expected() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_default_and_both_ends_of_each_range_are_taken(name: str) -> None:
+def test_each_default_and_both_ends_of_each_range_are_accepted(name: str) -> None:
     here = row(name)
     for value in (getattr(DEFAULTS, name), here.least, here.most):
         assert getattr(assigned([f"{name}={written(value, here.unit)}"], DEFAULTS), name) == value
@@ -51,7 +51,7 @@ def test_each_default_and_both_ends_of_each_range_are_taken(name: str) -> None:
             DEFAULTS.with_({name: beyond})
 
 
-def test_thresholds_come_back_from_their_assignments_and_from_a_saved_state() -> None:
+def test_thresholds_survive_formatting_and_saving() -> None:
     changed = assigned(["stuck_min=90s", "stuck_first=1h"], DEFAULTS)
     assert assignments(changed) == ["stuck_min=90s", "stuck_first=1h"]
     assert assigned(assignments(changed), DEFAULTS) == changed
@@ -61,7 +61,7 @@ def test_thresholds_come_back_from_their_assignments_and_from_a_saved_state() ->
         Thresholds.of({"stuck_min": -1})
 
 
-def test_a_file_has_numbers_and_texts(tmp_path: Path) -> None:
+def test_a_file_holds_numbers_and_texts(tmp_path: Path) -> None:
     path = tmp_path / "thresholds.toml"
     path.write_text('# a comment\nstuck_min = "2m"\nstuck_times = 50\nstuck_first = 90.5\n')
     assert of_file(path) == {"stuck_min": 120, "stuck_times": 50, "stuck_first": 90.5}
@@ -88,7 +88,7 @@ def test_a_file_with_anything_else_is_refused(tmp_path: Path, content: str, reas
     assert reason in str(refused.value)
 
 
-def test_a_daemon_does_not_start_with_a_file_that_is_refused(prefix: str, tmp_path: Path) -> None:
+def test_a_daemon_does_not_start_with_an_invalid_file(prefix: str, tmp_path: Path) -> None:
     result = brickd("up", "--thresholds", str(tmp_path / "none"))
     assert (result.returncode, result.stderr) == (
         2,
@@ -96,7 +96,7 @@ def test_a_daemon_does_not_start_with_a_file_that_is_refused(prefix: str, tmp_pa
     )
 
 
-def test_a_daemon_takes_keeps_and_shows_its_thresholds(prefix: str, tmp_path: Path) -> None:
+def test_a_daemon_accepts_saves_and_shows_its_thresholds(prefix: str, tmp_path: Path) -> None:
     path = tmp_path / "thresholds.toml"
     path.write_text('stuck_min = "45s"\n')
 
@@ -122,12 +122,12 @@ def test_a_daemon_takes_keeps_and_shows_its_thresholds(prefix: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("words", [("api", "--threshold", "stuck_min=1m"), ("--spans", "on")])
-def test_a_threshold_is_of_the_daemon_and_a_setting_of_a_service(words: tuple[str, ...]) -> None:
+def test_thresholds_and_service_settings_are_set_separately(words: tuple[str, ...]) -> None:
     result = brickd("set", *words)
     assert (result.returncode, "brickd set " in result.stderr) == (2, True)
 
 
-def test_the_table_of_the_reference_is_that_of_the_code() -> None:
+def test_the_documented_thresholds_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     reported = re.findall(r"^\| `(\w+)` \| `(.+?)` \| `(.+?)` to `(.+?)` \| (.*) \|$", page, re.MULTILINE)
     wanted = []

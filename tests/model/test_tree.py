@@ -52,7 +52,7 @@ def test_the_tree_is_merged_over_workers_and_layers(worker: Start) -> None:
     assert document("tree", "api/0")["nodes"][0]["count"] == 2
 
 
-def test_layers_can_be_kept_apart(worker: Start) -> None:
+def test_layers_can_be_shown_separately(worker: Start) -> None:
     started(worker, SPANS)
     answer = document("tree", "--layers")
     assert sorted(shape(answer, "layer", "count"), key=str) == [
@@ -66,7 +66,7 @@ def test_layers_can_be_kept_apart(worker: Start) -> None:
     assert titles == ["TOTAL", "SHARE", "SELF", "COUNT", "MEDIAN", "P99", "LAYER", "BRICK"]
 
 
-def test_a_span_that_is_open_holds_what_ended_below_it(worker: Start) -> None:
+def test_an_open_span_contains_what_ended_below_it(worker: Start) -> None:
     program = """
     with brick.span("loop"):
         for _ in range(3):
@@ -81,7 +81,7 @@ def test_a_span_that_is_open_holds_what_ended_below_it(worker: Start) -> None:
     assert answer["nodes"][0]["total_ns"] == answer["nodes"][1]["total_ns"] == answer["recorded_ns"]
 
 
-def test_recursion_that_looks_like_a_circle_is_a_tree(worker: Start) -> None:
+def test_recursion_that_resembles_a_cycle_is_a_tree(worker: Start) -> None:
     program = """
     a, b = brick.brick("a"), brick.brick("b")
     def call(depth):
@@ -96,7 +96,7 @@ def test_recursion_that_looks_like_a_circle_is_a_tree(worker: Start) -> None:
     assert answer["nodes"][0]["total_ns"] == pytest.approx(answer["recorded_ns"], abs=2)
 
 
-def test_a_chain_of_thousands_is_drawn_within_the_screen(worker: Start) -> None:
+def test_a_chain_of_thousands_fits_the_screen(worker: Start) -> None:
     program = """
     brick.init(paths=4096, names=4096)
     chain = [brick.brick(f"brick {number}") for number in range(3000)]
@@ -112,7 +112,7 @@ def test_a_chain_of_thousands_is_drawn_within_the_screen(worker: Start) -> None:
     assert lines[-1].endswith(" …2999 `-- brick 2999")
 
 
-def test_what_found_no_room_is_other_at_the_root_and_counted_once(worker: Start) -> None:
+def test_spans_without_a_path_are_other_at_the_root_and_count_once(worker: Start) -> None:
     program = """
     with brick.span("request"):
         for number in range(1500):
@@ -133,7 +133,7 @@ def test_a_worker_without_spans_has_no_tree(worker: Start) -> None:
     assert brickd("tree").stdout == "no spans yet\n"
 
 
-def test_a_depth_and_a_share_that_cannot_be_are_refused() -> None:
+def test_an_invalid_depth_or_share_is_refused() -> None:
     for arguments, wanted in (
         (["--min", "nan"], "a number of 0 to 100"),
         (["--depth", "0"], "a whole number of 1 or more"),
@@ -169,7 +169,7 @@ def drawn(made: MadeUp, width: int | None = None, depth: int | None = None) -> l
     return render({"over_ns": None, "layers": False, "workers": 1, **merged.document()}, Screen(width, False))
 
 
-def test_a_tree_is_drawn_with_plain_branches_and_its_figures() -> None:
+def test_a_tree_is_drawn_with_ascii_branches_and_its_figures() -> None:
     made = MadeUp()
     for _ in range(2):
         made.begin("request")
@@ -204,7 +204,7 @@ def test_a_tree_is_drawn_with_plain_branches_and_its_figures() -> None:
     ]
 
 
-def test_a_node_below_the_last_branch_says_how_deep_it_stands() -> None:
+def test_a_node_below_the_deepest_branch_shows_its_depth() -> None:
     made = MadeUp()
     for depth in range(30):
         made.begin(f"brick {depth}")
@@ -223,7 +223,7 @@ def test_a_node_below_the_last_branch_says_how_deep_it_stands() -> None:
 
 
 @given(st.lists(programs(), max_size=4))
-def test_a_node_holds_what_its_paths_recorded(made: list[MadeUp]) -> None:
+def test_a_node_has_what_its_paths_recorded(made: list[MadeUp]) -> None:
     counts, own = Counter[object](), Counter[object]()
     for each in made:
         given_inside = Counter[int]()
@@ -257,14 +257,14 @@ def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers
 
 
 @given(st.lists(programs(given=False, room=False, whole=False), max_size=4), st.booleans())
-def test_they_do_so_while_spans_are_open(made: list[MadeUp], layers: bool) -> None:
+def test_self_times_add_up_while_spans_are_open(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
     own = sum(node.place.self_ns for node in merged.nodes)
     assert own == merged.recorded_ns == sum(node.place.total_ns for node in merged.nodes if node.parent is None)
 
 
 @given(st.lists(programs(whole=False), max_size=4))
-def test_folding_layers_changes_no_sum(made: list[MadeUp]) -> None:
+def test_merging_layers_changes_no_sum(made: list[MadeUp]) -> None:
     def sums(merged: Tree) -> dict[object, tuple[float, ...]]:
         result: dict[object, tuple[float, ...]] = {}
         for node in bricks(merged):
@@ -292,7 +292,7 @@ def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random
 
 
 @given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.sampled_from([0, 0.1, 0.3, 1]))
-def test_what_is_hidden_is_accounted_for(made: list[MadeUp], layers: bool, depth: int | None, least: float) -> None:
+def test_hidden_nodes_are_accounted_for(made: list[MadeUp], layers: bool, depth: int | None, least: float) -> None:
     whole = tree(named(made), layers=layers)
     cut = tree(named(made), layers=layers, depth=depth, least_percent=100 * least)
     routes = [route(whole, node) for node in whole.nodes]
@@ -314,7 +314,7 @@ def test_what_is_hidden_is_accounted_for(made: list[MadeUp], layers: bool, depth
 
 
 @given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.none() | st.integers(0, 120))
-def test_a_drawing_has_a_line_for_each_node_and_fits(
+def test_a_drawing_has_a_line_per_node_and_fits_the_screen(
     made: list[MadeUp], layers: bool, depth: int | None, width: int | None
 ) -> None:
     merged = tree(named(made), layers=layers, depth=depth)
@@ -330,7 +330,7 @@ def test_a_drawing_has_a_line_for_each_node_and_fits(
         assert children == sorted(children, reverse=True)
 
 
-def test_given_times_are_marked_and_no_part_of_what_stands_above_them() -> None:
+def test_given_times_are_marked_and_not_part_of_their_parents() -> None:
     made = MadeUp(tick_ns=2.0)
     made.begin("forward")
     made.spend(100)

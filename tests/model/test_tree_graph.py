@@ -95,7 +95,7 @@ SEEDS = {
 
 
 @pytest.mark.parametrize("way", SEEDS)
-def test_so_do_the_seeds_own_calls(worker: Start, way: str) -> None:
+def test_the_seeds_own_calls_make_the_documented_tree(worker: Start, way: str) -> None:
     program = f"""
     profiler = brick.BrickProfiler()
     profiler.enable_graph()
@@ -139,7 +139,7 @@ def test_kernels_are_merged_over_workers_layers_and_shapes(worker: Start) -> Non
     assert screen.splitlines()[-1] == "slowest kernel: gemm in mlp, 40.0 µs in 40 of 44 launches"
 
 
-def test_transfers_stand_where_they_are_moved(worker: Start) -> None:
+def test_transfers_are_shown_below_the_span_that_made_them(worker: Start) -> None:
     program = """
     with brick.span("decode"):
         brick.transfer("H2D", 4096, src="tokens", dst="gpu0", elapsed_ns=500)
@@ -170,7 +170,7 @@ def test_transfers_stand_where_they_are_moved(worker: Start) -> None:
     assert any(line.endswith("`-- D2H gpu0→tokens  4.0K, 1 of 1 returned") for line in lines)
 
 
-def test_scopes_that_are_not_balanced_lose_no_launch(worker: Start) -> None:
+def test_unbalanced_scopes_lose_no_launch(worker: Start) -> None:
     program = """
     a, b = brick.brick("a"), brick.brick("b")
     brick.kernel("alone", 1, 1)
@@ -207,7 +207,7 @@ def late(worker: Start) -> Worker:
     )
 
 
-def test_a_window_counts_what_was_launched_in_it(worker: Start) -> None:
+def test_a_window_counts_the_launches_in_it(worker: Start) -> None:
     process = late(worker)
     with running() as daemon:
         daemon.until("worker_found")
@@ -236,7 +236,7 @@ def statements(dot: str) -> set[str]:
     return {re.sub(r"(n|left)\d+", "n", line).strip() for line in bare.splitlines()}
 
 
-def test_a_name_is_text_in_the_picture_and_nothing_else(worker: Start) -> None:
+def test_a_hostile_name_is_text_in_the_picture(worker: Start) -> None:
     started(worker, ALL)
     reported = brickd("tree", "--dot")
     assert (reported.returncode, reported.stderr) == (0, "")
@@ -259,7 +259,7 @@ def test_a_name_is_text_in_the_picture_and_nothing_else(worker: Start) -> None:
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="no Graphviz here")
-def test_graphviz_draws_each_name_as_it_stands(worker: Start) -> None:
+def test_graphviz_draws_each_name_unchanged(worker: Start) -> None:
     started(worker, ALL)
     drawn = subprocess.run(
         ["dot", "-Tsvg"], input=brickd("tree", "--dot").stdout, capture_output=True, text=True, check=True
@@ -278,7 +278,7 @@ async def task(): await asyncio.sleep(0)
 """
 
 
-def test_each_kind_of_node_and_of_edge_looks_otherwise(worker: Start) -> None:
+def test_each_kind_of_node_and_edge_looks_different(worker: Start) -> None:
     program = f"""
 import asyncio
 with brick.layer(1), brick.span("brick"):
@@ -303,20 +303,20 @@ pause()
     assert "task (app.py:5)  2 polls, 1 yield\n" in screen
 
 
-def test_a_picture_is_as_small_as_its_tree(worker: Start) -> None:
+def test_a_picture_is_limited_like_its_tree(worker: Start) -> None:
     started(worker, 'with brick.span("a"), brick.span("b"):\n    brick.kernel("k")\npause()')
     reported = brickd("tree", "--dot", "--depth", "1").stdout
     assert [label.split("\n")[0] for label in labels(reported)] == ["a", "…2 more"]
 
 
-def test_forms_that_contradict_each_other_are_refused() -> None:
+def test_contradicting_formats_are_refused() -> None:
     for other in (["--json"], ["-o", "csv"], ["--critical"]):
         refused = brickd("tree", "--dot", *other)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert "--dot contradicts" in refused.stderr
 
 
-def test_where_nobody_is_there_is_no_critical_path_and_an_empty_picture(prefix: str) -> None:
+def test_without_workers_there_is_no_critical_path_and_an_empty_picture(prefix: str) -> None:
     assert brickd("tree", "--critical").stdout == brickd("tree").stdout
     assert list(labels(brickd("tree", "--dot").stdout)) == []
 
@@ -324,7 +324,7 @@ def test_where_nobody_is_there_is_no_critical_path_and_an_empty_picture(prefix: 
 # ---- the critical path
 
 
-def test_a_parent_and_its_children_count_once_and_needs_order_them(worker: Start) -> None:
+def test_a_parent_and_its_children_count_once_and_dependencies_order_them(worker: Start) -> None:
     program = """
     with brick.span("forward"):
         for name, needed in (("norm", None), ("attention", "norm"), ("mlp", "attention")):
@@ -343,7 +343,7 @@ def test_a_parent_and_its_children_count_once_and_needs_order_them(worker: Start
     assert "slack_ns" in sheet("tree", "--critical")[0]
 
 
-def test_needs_in_a_circle_are_named(worker: Start) -> None:
+def test_cyclic_dependencies_are_named(worker: Start) -> None:
     program = """
     for name, needed in (("a", "b"), ("b", "a"), ("c", "c")):
         with brick.span(name): brick.needs(needed)
@@ -354,7 +354,7 @@ def test_needs_in_a_circle_are_named(worker: Start) -> None:
     assert sorted(sorted(each["name"] for each in circle) for circle in found) == [["a", "b"], ["c"]]
 
 
-def test_more_kinds_of_launches_than_there_is_room_for_are_merged_and_bounded(worker: Start) -> None:
+def test_more_kinds_of_launches_than_the_limit_are_merged(worker: Start) -> None:
     program = """
     with brick.span("norm"):
         for n in range(1, 5001):

@@ -35,7 +35,7 @@ def found(usages: Usages, of: Survey) -> list[Usage | None]:
     return [worker.usage for worker in usages.laid_over(of).workers]
 
 
-def test_processor_time_is_that_between_two_looks() -> None:
+def test_processor_time_is_measured_between_two_looks() -> None:
     usages, here = Usages(), survey(os.getpid())
     before = psutil.Process().cpu_times()
     usages.look(here, 0)
@@ -52,7 +52,7 @@ def test_processor_time_is_that_between_two_looks() -> None:
     assert 0.2 <= second.cpu_percent <= 100 * took / 10 + 0.01
 
 
-def test_the_only_processor_and_the_throttling_between_two_looks_are_told(tmp_path: Path) -> None:
+def test_single_processor_and_throttling_are_shown(tmp_path: Path) -> None:
     usages, here, group = Usages(tmp_path), survey(os.getpid()), tmp_path / "sys/fs/cgroup/a"
     (tmp_path / f"proc/{os.getpid()}").mkdir(parents=True)
     (tmp_path / f"proc/{os.getpid()}/cgroup").write_text("0::/a\n")
@@ -71,13 +71,13 @@ def test_the_only_processor_and_the_throttling_between_two_looks_are_told(tmp_pa
     assert [each and each.throttled for each in found(usages, here)] == [None]
 
 
-def test_of_processes_that_are_not_seen_nothing_is_said() -> None:
+def test_an_invisible_process_has_no_usage() -> None:
     usages, here = Usages(), survey(0, None)
     usages.look(here, 0)
     assert found(usages, here) == [None, None]
 
 
-def test_of_a_process_that_has_ended_nothing_is_said() -> None:
+def test_an_ended_process_has_no_usage() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     usages, here = Usages(), survey(child.pid, os.getpid())
     usages.look(here, 0)
@@ -89,13 +89,13 @@ def test_of_a_process_that_has_ended_nothing_is_said() -> None:
     assert alive is not None
 
 
-def test_a_worker_that_died_since_the_last_look_is_shown_without_what_its_process_took() -> None:
+def test_a_worker_that_died_since_the_last_look_has_no_usage() -> None:
     usages = Usages()
     usages.look(survey(os.getpid()), 0)
     assert found(usages, survey(None)) == [None]
 
 
-def test_another_worker_in_the_same_process_begins_anew() -> None:
+def test_another_worker_in_the_same_process_starts_again() -> None:
     usages, here = Usages(), survey(os.getpid(), os.getpid())
     usages.look(Survey(here.workers[:1], []), 0)
     usages.look(Survey(here.workers[1:], []), SECOND)

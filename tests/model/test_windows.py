@@ -94,14 +94,14 @@ def replay(made: MadeUp, later: MadeUp) -> MadeUp:
 
 
 @given(programs(given=False, room=False), programs(given=False, room=False))
-def test_a_window_holds_what_was_recorded_in_it_and_nothing_else(first: MadeUp, then: MadeUp) -> None:
+def test_a_window_holds_only_what_was_recorded_in_it(first: MadeUp, then: MadeUp) -> None:
     first.tick_ns = then.tick_ns
     began = snapshot(worker(first, 1))
     alone = replay(MadeUp(service=first.service), then)
     assert after(began, worker(replay(first, then), 1)) == counts([worker(alone, 1)])
 
 
-def test_paths_that_are_on_their_way_or_lead_nowhere_take_nothing_out_of_a_window() -> None:
+def test_unready_and_invalid_paths_remove_nothing_from_a_window() -> None:
     """The segment's paths have new numbers: it is the worker's next segment, or it is invalid."""
     then, now = MadeUp(), MadeUp()
     for name in ("a", "b", "c", "d"):
@@ -123,7 +123,7 @@ def test_paths_that_are_on_their_way_or_lead_nowhere_take_nothing_out_of_a_windo
     }  # fmt: skip
 
 
-def test_a_path_that_is_not_ready_in_a_window_is_no_path_of_before() -> None:
+def test_a_path_that_becomes_unready_is_not_matched_to_an_earlier_one() -> None:
     then, now = MadeUp(), MadeUp()
     work(then, "a", 5)
     for name in ("b", "a"):
@@ -135,21 +135,21 @@ def test_a_path_that_is_not_ready_in_a_window_is_no_path_of_before() -> None:
 
 @pytest.mark.parametrize("alive", [True, False])
 @pytest.mark.parametrize("born_ns", [0, 3 * SECOND])
-def test_who_came_within_the_window_is_in_it_with_all(alive: bool, born_ns: int) -> None:
+def test_a_worker_that_started_within_the_window_counts_completely(alive: bool, born_ns: int) -> None:
     came = MadeUp()
     work(came, "a", 5, 7)
     assert after(snapshot(), worker(came, 1, born_ns=born_ns, alive=alive)) == {"a": (2, 2, 12)}
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_who_could_not_be_read_before_is_not_in_the_window(alive: bool) -> None:
+def test_a_worker_that_could_not_be_read_before_is_not_in_the_window(alive: bool) -> None:
     """Its totals at the beginning of the window are unknown."""
     old = MadeUp()
     work(old, "a", 5, 7)
     assert after(snapshot(), worker(old, 1, born_ns=-1, alive=alive)) == {}
 
 
-def test_who_came_later_says_one_of_its_clocks_alone_is_not_believed() -> None:
+def test_a_late_start_needs_both_clocks_as_evidence() -> None:
     """A counter may restart during a suspend, and a time namespace has another kernel clock."""
     old = MadeUp()
     work(old, "a", 5)
@@ -157,7 +157,7 @@ def test_who_came_later_says_one_of_its_clocks_alone_is_not_believed() -> None:
     assert after(snapshot(), worker(old, 1, born_ns=-SECOND, born_ticks=2**60)) == {}
 
 
-def test_where_a_snapshot_has_no_clocks_nobody_is_known_to_have_come_later() -> None:
+def test_without_clocks_in_a_snapshot_no_worker_counts_as_new() -> None:
     """Old recordings lack the clocks."""
     came, began = MadeUp(), snapshot()
     work(came, "a", 5)
@@ -165,21 +165,21 @@ def test_where_a_snapshot_has_no_clocks_nobody_is_known_to_have_come_later() -> 
     assert after(without, worker(came, 1, born_ns=SECOND)) == {}
 
 
-def test_who_goes_on_from_a_segment_that_nobody_saw_is_not_in_the_window() -> None:
+def test_a_worker_that_continues_an_unseen_segment_is_not_in_the_window() -> None:
     """The totals that it took over may be older than the window."""
     goes_on = MadeUp()
     work(goes_on, "a", 5)
     assert after(snapshot(), worker(goes_on, 2, took=UUID[1], born_ns=SECOND)) == {}
 
 
-def test_a_snapshot_of_this_very_moment_begins_no_window() -> None:
+def test_a_snapshot_of_the_same_moment_starts_no_window() -> None:
     windows = Windows()
     windows.take(snapshot(now_ns=SECOND))
     assert windows.over([], SECOND, 1) is None
     assert windows.over([], SECOND + 1, 1) == Window([], 1)
 
 
-def test_what_a_worker_did_before_it_died_stays_in_the_window() -> None:
+def test_a_worker_that_died_keeps_its_work_in_the_window() -> None:
     dies = MadeUp()
     work(dies, "a", 5)
     began = snapshot(worker(dies, 1))
@@ -187,7 +187,7 @@ def test_what_a_worker_did_before_it_died_stays_in_the_window() -> None:
     assert after(began, worker(dies, 1, alive=False)) == {"a": (1, 1, 7)}
 
 
-def test_who_lost_its_segment_goes_on_in_the_window() -> None:
+def test_a_worker_that_lost_its_segment_continues_in_the_window() -> None:
     goes_on = MadeUp()
     work(goes_on, "a", 5)
     began = snapshot(worker(goes_on, 1))
@@ -212,7 +212,7 @@ def shown(older: RetainedTotals, lately: Lately) -> Worker:
     return Worker(older.name, reading, ledger_of(reading), older.workers, added=added)
 
 
-def test_those_that_were_added_up_within_the_window_count_what_they_did_in_it() -> None:
+def test_workers_merged_within_the_window_count_what_they_did_in_it() -> None:
     first, second, third = MadeUp(), MadeUp(), MadeUp()
     work(first, "a", 5)
     work(second, "b", 1)
@@ -231,7 +231,7 @@ def test_those_that_were_added_up_within_the_window_count_what_they_did_in_it() 
     assert after(began, added_up(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 
 
-def test_a_sum_of_fewer_workers_than_there_were_is_not_in_the_window() -> None:
+def test_an_aggregate_that_lost_workers_is_not_in_the_window() -> None:
     made = [MadeUp() for _ in range(3)]
     for each in made:
         work(each, "a", 5)
@@ -239,7 +239,7 @@ def test_a_sum_of_fewer_workers_than_there_were_is_not_in_the_window() -> None:
     assert since((snapshot(added_up(*gone)),), [added_up(*gone[:2])]) == []
 
 
-def test_who_is_still_there_takes_nothing_from_those_that_were_added_up() -> None:
+def test_a_live_worker_is_not_subtracted_from_an_aggregate() -> None:
     stays, first, second = MadeUp(), MadeUp(), MadeUp()
     work(stays, "a", 5)
     began = snapshot(worker(stays, 1))
@@ -249,7 +249,7 @@ def test_who_is_still_there_takes_nothing_from_those_that_were_added_up() -> Non
     assert after(began, worker(stays, 1), older) == {"a": (2, 2, 16)}
 
 
-def test_who_lost_its_segment_and_was_added_up_counts_what_it_did_since() -> None:
+def test_a_merged_worker_that_had_lost_its_segment_counts_what_it_did_since() -> None:
     first, second = MadeUp(), MadeUp()
     work(first, "a", 5)
     work(second, "a", 7)
@@ -259,7 +259,7 @@ def test_who_lost_its_segment_and_was_added_up_counts_what_it_did_since() -> Non
     assert after(began, older) == {"a": (1, 1, 9)}
 
 
-def test_where_there_are_many_services_who_went_is_sought_among_those_of_all_others() -> None:
+def test_a_worker_merged_into_others_is_subtracted_across_services() -> None:
     first, second = MadeUp(service="one"), MadeUp(service="two")
     work(first, "a", 5)
     work(second, "b", 7)
@@ -271,7 +271,7 @@ def test_where_there_are_many_services_who_went_is_sought_among_those_of_all_oth
     assert after(began, added_up(*(Worker(each.name, each.reading, Ledger()) for each in moved))) == {"b": (1, 1, 9)}
 
 
-def test_of_whom_the_first_look_says_nothing_there_is_what_came_after_the_next_one() -> None:
+def test_a_worker_missing_in_the_first_snapshot_counts_from_the_next_one() -> None:
     windows, made, goes_on = Windows(), MadeUp(), MadeUp()
     windows.take(snapshot(worker(made, 1), now_ns=SECOND))
     for seconds, durations in ((11, [5, 5]), (21, [5]), (31, [5, 5, 5])):
@@ -283,7 +283,7 @@ def test_of_whom_the_first_look_says_nothing_there_is_what_came_after_the_next_o
     assert counts(window.workers) == {"a": (3, 3, 21), "b": (4, 4, 20)}
 
 
-def test_a_window_begins_at_the_snapshot_that_is_nearest_to_its_length() -> None:
+def test_a_window_begins_at_the_snapshot_nearest_to_its_length() -> None:
     windows, made = Windows(), MadeUp()
     assert windows.over([], 0, 1) is None
     for seconds in range(0, 200, 10):
@@ -298,7 +298,7 @@ def test_a_window_begins_at_the_snapshot_that_is_nearest_to_its_length() -> None
     assert lengths == {1: (14, 2), 6: (64, 7), 20: (64, 7)}
 
 
-def test_a_window_is_shorter_where_nothing_older_is_known() -> None:
+def test_a_window_is_shorter_if_no_older_snapshot_exists() -> None:
     windows, made = Windows(), MadeUp()
     windows.take(snapshot(worker(made, 1), now_ns=SECOND))
     work(made, "a", 1)
@@ -307,7 +307,7 @@ def test_a_window_is_shorter_where_nothing_older_is_known() -> None:
     assert (window.length_ns, counts(window.workers)) == (3 * SECOND, {"a": (1, 1, 1)})
 
 
-def test_where_snapshots_take_too_much_the_oldest_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_the_memory_limit_the_oldest_snapshots_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     made, sizes = MadeUp(), []
     work(made, "a", 1)
     took = [snapshot(worker(made, 1), now_ns=seconds * SECOND) for seconds in range(0, 70, 10)]
@@ -324,7 +324,7 @@ def test_where_snapshots_take_too_much_the_oldest_are_not_kept(monkeypatch: pyte
     assert sizes == [1, 1, 1, 2, 7]
 
 
-def test_a_sum_of_workers_of_whom_too_much_is_to_be_subtracted_is_not_in_the_window(
+def test_an_aggregate_with_too_much_to_subtract_is_not_in_the_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one, two = MadeUp(), MadeUp()
@@ -342,7 +342,7 @@ def test_a_sum_of_workers_of_whom_too_much_is_to_be_subtracted_is_not_in_the_win
     assert after(began, worker(one, 1)) == {"a": (1, 1, 7)}
 
 
-def test_who_was_forgotten_takes_nothing_from_those_that_are_added_up_later() -> None:
+def test_a_forgotten_worker_is_not_subtracted_from_a_later_aggregate() -> None:
     made = {number: MadeUp() for number in range(1, 8)}
     for number, each in made.items():
         work(each, "a", *[5] * (10 - number))
@@ -354,7 +354,7 @@ def test_who_was_forgotten_takes_nothing_from_those_that_are_added_up_later() ->
     assert after(began, worker(made[5], 5), others) == {"a": (8, 8, 4 * 5 + 3 * 5 + 7)}
 
 
-def test_who_was_forgotten_between_the_survey_and_the_window_is_in_it_with_what_it_did_in_it() -> None:
+def test_a_worker_forgotten_after_the_survey_counts_in_the_window() -> None:
     windows, gone = Windows(), MadeUp()
     work(gone, "a", 5, 5)
     windows.take(snapshot(worker(gone, 1), now_ns=SECOND))
@@ -381,7 +381,7 @@ def of_bricks(found: Slot) -> dict[tuple[str, str], str]:
     return {key: found.categories[key] for key in found.bricks}
 
 
-def test_what_one_service_calls_a_brick_says_nothing_of_anothers() -> None:
+def test_equal_brick_names_of_different_services_are_separate() -> None:
     one, other = MadeUp(service="one"), MadeUp(service="other")
     began = snapshot()
     one.begin("sync", category="Collective")
@@ -410,7 +410,7 @@ def test_the_order_of_workers_changes_no_slot(order: list[int]) -> None:
     assert [share.self_ns for share in found.bricks["made", "gemm"]] == [10.0, 20.0, 30.0, 40.0]
 
 
-def test_the_lanes_of_a_snapshot_are_not_kept() -> None:
+def test_snapshots_do_not_keep_lanes() -> None:
     made = MadeUp()
     work(made, "a", 5)
     one = worker(made, 1)

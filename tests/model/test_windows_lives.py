@@ -155,13 +155,13 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
 
 
 @given(courses(STEPS))
-def test_a_window_holds_what_those_that_are_shown_recorded_in_it(course: list[tuple[str, int]]) -> None:
+def test_a_window_holds_what_shown_workers_recorded_in_it(course: list[tuple[str, int]]) -> None:
     for seen, recorded in seen_and_recorded(course):
         assert seen == recorded
 
 
 @given(courses((*STEPS, "lose", "lose")))
-def test_a_window_never_holds_more_where_segments_are_lost(course: list[tuple[str, int]]) -> None:
+def test_a_window_never_holds_more_when_segments_are_lost(course: list[tuple[str, int]]) -> None:
     """It holds less if a lost segment is in no snapshot."""
     for seen, recorded in seen_and_recorded(course):
         assert seen <= recorded

@@ -22,7 +22,7 @@ def bounded(made: MadeUp, *bounds: tuple[int, int, int]) -> Worker:
     return one._replace(reading=laid_over(one.reading, overlay(deferred)))
 
 
-def test_bounds_and_latencies_of_deferred_work_are_those_of_the_window_whatever_paths_came_since() -> None:
+def test_windowed_bounds_and_latencies_do_not_depend_on_new_path_numbers() -> None:
     made = MadeUp()
     gemm = made.mark("gemm", _reader.UNIT_DEFERRED)
     began = snapshot(bounded(made, (gemm, 10, 100)))
@@ -43,7 +43,7 @@ def stack(made: MadeUp, ticks: int, *names: str) -> None:
         made.end()
 
 
-def test_what_is_subtracted_of_a_path_is_found_by_all_that_stands_above_it() -> None:
+def test_a_path_is_subtracted_by_its_whole_chain_of_parents() -> None:
     first, second = MadeUp(), MadeUp()
     stack(first, 5, "a", "b")
     stack(first, 1, "b")
@@ -62,7 +62,7 @@ def test_what_is_subtracted_of_a_path_is_found_by_all_that_stands_above_it() -> 
         assert int(rows["count"].sum()) == 4
 
 
-def test_of_a_path_that_is_not_there_any_more_nothing_is_subtracted() -> None:
+def test_nothing_is_subtracted_for_a_path_that_no_longer_exists() -> None:
     before, now = MadeUp(), MadeUp(room=2)
     work(before, "a", 5)
     work(before, "b", 7)
