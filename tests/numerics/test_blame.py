@@ -41,7 +41,7 @@ SAME, NEARLY, OTHERS = (off(7),), (off(8, 1e-8),), (off(9, 0.5),)
 
 
 @pytest.mark.parametrize("by_input", [False, True])
-def test_whose_inputs_are_equal_is_the_culprit(by_input: bool) -> None:
+def test_a_worker_with_equal_inputs_is_the_culprit(by_input: bool) -> None:
     records = judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), by_input=by_input)
     assert (records.verdict, records.blame, records.error, records.inputs_error) == (
         Verdict.DIVERGED,
@@ -51,14 +51,14 @@ def test_whose_inputs_are_equal_is_the_culprit(by_input: bool) -> None:
     )
 
 
-def test_whose_inputs_differ_passes_it_on() -> None:
+def test_a_worker_with_different_inputs_propagates_the_difference() -> None:
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, OTHERS)).blame == Blame.PROPAGATED
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, (Tensor(9, nan=1),))).blame == Blame.PROPAGATED
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, (off(9, shape=4),))).blame == Blame.PROPAGATED
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME * 2)).blame == Blame.PROPAGATED
 
 
-def test_where_inputs_were_not_given_or_not_read_nobody_is_blamed() -> None:
+def test_without_readable_inputs_the_blame_is_unknown() -> None:
     for inputs in ((), (off(7, dtype=0),)):
         assert judged(CheckedRecord(GOOD, inputs), CheckedRecord(WRONG, inputs)).blame == Blame.UNKNOWN
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG)).blame == Blame.UNKNOWN
@@ -77,7 +77,7 @@ def test_where_inputs_were_not_given_or_not_read_nobody_is_blamed() -> None:
         ),
     ],
 )
-def test_attention_may_have_it_from_its_cache(site: Site) -> None:
+def test_attention_may_propagate_a_difference_from_its_cache(site: Site) -> None:
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), site).blame == Blame.HERE_OR_CACHE
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, OTHERS), site).blame == Blame.PROPAGATED
 
@@ -88,7 +88,7 @@ def test_attention_may_have_it_from_its_cache(site: Site) -> None:
     (0, _reader.CHECKED_STATELESS, Blame.HERE_OR_CACHE),
     (_reader.CHECKED_STATELESS, _reader.CHECKED_STATEFUL, Blame.HERE_OR_CACHE),
 ])  # fmt: skip
-def test_an_attention_whose_workers_report_no_state_has_it_from_nowhere_else(one: int, other: int, born: Blame) -> None:
+def test_a_stateless_attention_is_the_culprit(one: int, other: int, born: Blame) -> None:
     assert (
         judged(CheckedRecord(GOOD, SAME, flags=one), CheckedRecord(WRONG, SAME, flags=other), ATTENTION).blame == born
     )
@@ -106,7 +106,7 @@ def test_an_attention_whose_workers_report_no_state_has_it_from_nowhere_else(one
         "attention.output.dense",
     ],
 )
-def test_a_part_of_attention_that_reads_its_inputs_alone_has_no_cache_to_blame(kernel: str) -> None:
+def test_an_attention_part_without_a_cache_is_the_culprit(kernel: str) -> None:
     assert (
         judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), Site(kernel, 3, "attention")).blame
         == Blame.CULPRIT
@@ -114,13 +114,13 @@ def test_a_part_of_attention_that_reads_its_inputs_alone_has_no_cache_to_blame(k
 
 
 @pytest.mark.parametrize("kernel", ["formula", "downsample", "small", "gamma"])
-def test_a_name_that_only_looks_like_one_of_a_state_has_none(kernel: str) -> None:
+def test_a_name_that_only_resembles_a_stateful_one_is_stateless(kernel: str) -> None:
     assert (
         judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), Site(kernel, 3, "other")).blame == Blame.CULPRIT
     )
 
 
-def test_inputs_that_rounding_tells_apart_explain_what_is_not_many_times_as_much() -> None:
+def test_inputs_within_rounding_explain_only_similar_differences() -> None:
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, NEARLY)).blame == Blame.CULPRIT
     within = (off(8, 5e-7),)
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, 6e-6), within)).blame == Blame.CULPRIT
@@ -135,7 +135,7 @@ def test_inputs_that_rounding_tells_apart_explain_what_is_not_many_times_as_much
     )
 
 
-def test_eight_times_the_error_of_its_inputs_is_no_more_than_an_operator_makes_of_it() -> None:
+def test_an_operator_may_multiply_the_error_of_its_inputs_by_eight() -> None:
     def blamed(**row_is: Any) -> Blame | None:
         return judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, NEARLY), **row_is).blame
 
@@ -148,7 +148,7 @@ def test_eight_times_the_error_of_its_inputs_is_no_more_than_an_operator_makes_o
     assert blamed(error=0.9, inputs_error=None, tolerance=0.0625) == Blame.PROPAGATED
 
 
-def test_rounding_may_make_what_is_no_further_apart_than_it_makes_it() -> None:
+def test_a_difference_up_to_the_rounding_error_may_be_rounding() -> None:
     def rounding(error: float | None, rounding: float | None) -> bool:
         return judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), error=error, rounding=rounding).rounding
 
@@ -161,7 +161,7 @@ def test_rounding_may_make_what_is_no_further_apart_than_it_makes_it() -> None:
     assert not judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, shape=9), SAME)).rounding
 
 
-def test_inputs_beyond_those_there_is_room_for_are_known_to_be_equal_and_not_how_much_they_differ() -> None:
+def test_inputs_beyond_the_record_are_known_equal_but_not_how_different() -> None:
     def more(answer: CheckedRecord) -> CheckedRecord:
         return replace(answer, flags=_reader.CHECKED_MORE)
 
@@ -169,7 +169,7 @@ def test_inputs_beyond_those_there_is_room_for_are_known_to_be_equal_and_not_how
     assert judged(more(CheckedRecord(GOOD, SAME)), more(CheckedRecord(WRONG, NEARLY))).blame == Blame.UNKNOWN
 
 
-def test_nan_is_born_where_no_input_has_any_and_passed_on_where_one_has() -> None:
+def test_nan_is_born_if_no_input_has_any_and_propagated_otherwise() -> None:
     nan, nan_in = off(2, nan=3), (off(9, nan=1),)
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(nan, SAME)).not_finite == NotFinite.BORN
     assert judged(CheckedRecord(nan, SAME), CheckedRecord(GOOD, SAME)).not_finite == NotFinite.BORN
@@ -186,7 +186,7 @@ def test_nan_is_born_where_no_input_has_any_and_passed_on_where_one_has() -> Non
     assert judged(CheckedRecord(GOOD, SAME), replace(more, inputs=nan_in)).not_finite == NotFinite.PASSED_ON
 
 
-def test_other_experts_are_a_verdict_of_their_own() -> None:
+def test_different_experts_have_a_verdict_of_their_own() -> None:
     ids, others = off(1, dtype=INT64), off(2, 1.0, dtype=INT64)
     router = Site("moe.router_ids", 2, "other")
     assert judged(CheckedRecord(ids, SAME), CheckedRecord(others, SAME), router).verdict == Verdict.ROUTING
@@ -198,13 +198,13 @@ def test_other_experts_are_a_verdict_of_their_own() -> None:
     )
 
 
-def test_what_is_not_comparable_says_why_and_what_is_within_alarms_nobody() -> None:
+def test_an_incomparable_row_has_a_reason_and_one_within_has_no_blame() -> None:
     shape = judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, shape=9), SAME))
     assert (shape.verdict, shape.reason, shape.blame) == (Verdict.NOT_COMPARABLE, "shape", None)
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, 1e-9), SAME)).verdict == Verdict.WITHIN
 
 
-def test_a_print_has_a_step_where_it_was_given_one_be_it_zero() -> None:
+def test_a_fingerprint_has_a_step_only_if_given_even_if_zero() -> None:
     fingerprints = _reader.Fingerprints(1 << 20)
     steps = ((0, 0), (0, _reader.CHECKED_STEP), (5, 0), (5, _reader.CHECKED_STEP))
     add(fingerprints, 0, [CheckedRecord(GOOD, step=step, flags=flags) for step, flags in steps])
@@ -212,7 +212,7 @@ def test_a_print_has_a_step_where_it_was_given_one_be_it_zero() -> None:
     assert [each and each.document()["step"] for each in found] == [None, f"{0:016x}", f"{5:016x}", f"{5:016x}"]
 
 
-def test_what_is_shown_of_a_print_has_no_number_that_json_lacks() -> None:
+def test_a_shown_fingerprint_has_no_number_that_json_lacks() -> None:
     fingerprints = _reader.Fingerprints(1 << 20)
     add(fingerprints, 0, [CheckedRecord(replace(GOOD, l2=float("nan"), nan=64), step=17, position=2, extents=(8, 8))])
     reported = blame.read(fingerprints, 0)

@@ -73,7 +73,7 @@ def coverage_when(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any
 
 
 @pytest.mark.parametrize("parts", [(False, True), (False, False, True), (False, True, False, True)])
-def test_replicas_that_add_up_in_another_order_are_within_and_nobody_is_told(
+def test_replicas_with_another_order_of_summation_are_within_without_alarm(
     worker: Start, prefix: str, parts: Sequence[bool]
 ) -> None:
     replicas(worker, parts)
@@ -98,9 +98,7 @@ def test_replicas_that_add_up_in_another_order_are_within_and_nobody_is_told(
 
 
 @pytest.mark.parametrize("damage", ["bit", "row", "channel", "nan"])
-def test_what_is_wrong_in_a_replica_of_another_class_is_found_and_named(
-    worker: Start, prefix: str, damage: str
-) -> None:
+def test_a_fault_in_a_replica_of_another_class_is_found_and_named(worker: Start, prefix: str, damage: str) -> None:
     replicas(worker, (False, False, True), bad=2, damage=damage)
     answer = document("diff", "api", code=1)
     assert (answer["outlier"], answer["diverged"], answer["within"]) == ("api/2", 2, 22)
@@ -110,7 +108,7 @@ def test_what_is_wrong_in_a_replica_of_another_class_is_found_and_named(
     assert [(each["kernel"], each["workers"]) for each in findings] == [("linear", ["api/2"]), ("half", ["api/2"])]
 
 
-def test_the_lowest_bit_of_one_element_is_found_beside_another_of_its_class(worker: Start, prefix: str) -> None:
+def test_the_lowest_bit_of_one_element_is_found_within_a_class(worker: Start, prefix: str) -> None:
     replicas(worker, (False, False, True, True, True), bad=3, damage="lowest bit")
     answer = document("diff", "api", code=1)
     assert (answer["outlier"], answer["diverged"], answer["first"]["position"]) == ("api/3", 2, 7)

@@ -39,14 +39,14 @@ def where(document: Any) -> tuple[Any, ...]:
     ("number", "text"),
     [(0, "0"), (2**40 - 1, "1099511627775"), (2**40, "0000010000000000"), (2**64 - 1, "ffffffffffffffff")],
 )
-def test_a_step_that_no_engine_counts_to_is_shown_as_the_key_that_it_is(number: int, text: str) -> None:
+def test_a_step_that_is_not_a_counter_is_shown_as_a_key(number: int, text: str) -> None:
     assert diagnosis.step(number) == f"step {text}"
 
 
 # ---- what is found
 
 
-def test_who_says_the_same_is_identical_and_it_is_said_how_much_was_compared() -> None:
+def test_equal_workers_are_identical_and_the_comparisons_are_counted() -> None:
     reported = compared(GOOD, GOOD)
     assert (reported["verdict"], reported["evidence"], reported["first"], reported["outlier"]) == (
         "identical",
@@ -59,7 +59,7 @@ def test_who_says_the_same_is_identical_and_it_is_said_how_much_was_compared() -
 
 
 @pytest.mark.parametrize("by", ["input", "run"])
-def test_the_first_that_differs_leads_with_whose_fault_it_is(by: str) -> None:
+def test_the_first_difference_is_the_headline_with_its_blame(by: str) -> None:
     reported = compared(GOOD, chain(MLP), by=by)
     assert (reported["verdict"], reported["evidence"], reported["outlier"]) == ("diverged", by, None)
     assert where(reported) == ("mlp", 0, 1, 0, "culprit")
@@ -77,7 +77,7 @@ def test_the_first_that_differs_leads_with_whose_fault_it_is(by: str) -> None:
         (1e-3, "propagated", "born before: its inputs differ already (1e-3)"),
     ],
 )
-def test_how_far_the_inputs_are_apart_is_said(by: float, blame: str, text: str) -> None:
+def test_the_distance_of_the_inputs_is_reported(by: float, blame: str, text: str) -> None:
     inputs = {each.ticks: (off(each.inputs[0].checksum + 500, by),) for each in GOOD if each.site == MLP}
     reported = compared(
         GOOD, [replace(each, inputs=inputs.get(each.ticks, each.inputs)) for each in chain(MLP)], by="run"
@@ -86,7 +86,7 @@ def test_how_far_the_inputs_are_apart_is_said(by: float, blame: str, text: str) 
     assert reported["headlines"][2] == f"relative error 0.5; {text}"
 
 
-def test_attention_may_have_it_from_its_cache_and_what_follows_is_counted() -> None:
+def test_attention_may_propagate_from_its_cache_and_consequences_are_counted() -> None:
     reported = compared(GOOD, chain(SCORES), by="run")
     assert where(reported) == ("scores", 0, 1, 0, "here_or_cache")
     assert reported["follow"] == 1
@@ -95,7 +95,7 @@ def test_attention_may_have_it_from_its_cache_and_what_follows_is_counted() -> N
     ]  # fmt: skip
 
 
-def test_a_cache_that_holds_what_came_before_is_no_second_birth() -> None:
+def test_a_cache_filled_by_damaged_work_is_not_a_second_birth() -> None:
     """The scores of the second step read what the damaged norm of the first step wrote there."""
     good, bad = chain(), chain(NORM)
     cached = [at for at, each in enumerate(bad) if each.site == SCORES and each.step > 1]
@@ -111,7 +111,7 @@ def healed(bad: Sequence[CheckedRecord], site: int) -> list[CheckedRecord]:
     return [replace(each, inputs=GOOD[at].inputs) if each.site == site else each for at, each in enumerate(bad)]
 
 
-def test_what_is_born_at_another_site_follows_from_nothing_and_is_counted() -> None:
+def test_a_birth_at_another_site_is_counted_separately() -> None:
     reported = compared(GOOD, healed(chain(NORM), MLP), by="run")
     assert reported["headlines"][3] == "1 other site follows from it; something was born at 1 other site as well"
     # A difference that a cache may explain leads, and another such one may follow from it.
@@ -124,12 +124,12 @@ def test_what_is_born_at_another_site_follows_from_nothing_and_is_counted() -> N
     assert reported["headlines"][3] == "2 other sites follow from it"
 
 
-def test_what_follows_is_counted_by_run_alone() -> None:
+def test_consequences_are_counted_by_run_only() -> None:
     assert compared(GOOD, chain(NORM), by="run")["follow"] == 2
     assert compared(GOOD, chain(NORM))["follow"] is None
 
 
-def test_of_three_the_majority_names_the_outlier_and_two_disagree() -> None:
+def test_three_workers_have_an_outlier_and_two_disagree() -> None:
     for order in ((0, 0, 1), (0, 1, 0), (1, 0, 0)):
         reported = compared(*(chain(MLP) if wrong else GOOD for wrong in order))
         assert reported["outlier"] == f"api/{order.index(1)}"
@@ -150,7 +150,7 @@ def test_of_three_the_majority_names_the_outlier_and_two_disagree() -> None:
     assert "diverged: api/0, api/1 and api/2 disagree, first" in compared(GOOD, chain(MLP), other)["headlines"][0]
 
 
-def test_what_rounding_explains_is_within_and_alarms_nobody() -> None:
+def test_differences_within_rounding_raise_no_alarm() -> None:
     reported = compared(GOOD, chain(NORM, by=1e-8), by="run")
     assert (reported["verdict"], reported["first"]) == ("within", None)
     assert counts(reported) == {"compared": 12, "identical": 3, "within": 9}
@@ -159,7 +159,7 @@ def test_what_rounding_explains_is_within_and_alarms_nobody() -> None:
     assert compared(GOOD, chain(NORM, by=1e-3), by="run", rtol=1e-5)["verdict"] == "diverged"
 
 
-def test_other_experts_are_told_as_such() -> None:
+def test_different_experts_are_reported_as_such() -> None:
     def routed(wrong: bool) -> list[CheckedRecord]:
         ids = off(2 if wrong else 1, 1.0 * wrong, dtype=INT64)
         return [CheckedRecord(ids, (off(7),), site=ROUTER, step=1, ticks=1, flags=STEP)]
@@ -177,7 +177,7 @@ def test_other_experts_are_told_as_such() -> None:
     ]
 
 
-def test_nan_is_said_to_be_born_or_passed_on() -> None:
+def test_nan_is_reported_as_born_or_propagated() -> None:
     def nan(site: int) -> list[CheckedRecord]:
         return [
             replace(each, output=replace(each.output, nan=3)) if each.site == site else each for each in chain(site)
@@ -192,7 +192,7 @@ def test_nan_is_said_to_be_born_or_passed_on() -> None:
     assert reported["headlines"][2].endswith("NaN or infinities are born there")
 
 
-def test_tensors_of_nan_alone_and_empty_ones_are_compared_like_all() -> None:
+def test_tensors_of_only_nan_and_empty_ones_are_compared() -> None:
     for tensor in (Tensor(5, l2=float("nan"), nan=64), Tensor(5, l2=0.0, elements=0)):
         records = [CheckedRecord(tensor, (off(7),), site=MLP, step=1, ticks=1, flags=STEP, extents=(tensor.elements,))]
         document = compared(records, records)
@@ -216,7 +216,7 @@ ASKED = r"\(did they do the same work\? --by run\)"
 
 
 @pytest.mark.parametrize("flags", [STEP, 0])
-def test_steps_are_paired_only_where_a_person_asks_for_evidence_by_run(flags: int) -> None:
+def test_steps_are_paired_only_with_evidence_by_run(flags: int) -> None:
     stateful = [[replace(e, flags=flags) for e in chain(born, sites=(SCORES, MLP))] for born in (None, SCORES)]
     no_inputs = [
         [replace(e, flags=flags) for e in bare(reported, EMBED, NORM, SCORES, MLP)] for reported in (GOOD, chain(MLP))
@@ -229,7 +229,7 @@ def test_steps_are_paired_only_where_a_person_asks_for_evidence_by_run(flags: in
     assert where(compared(*no_inputs, by="run"))[-1] == "unknown"
 
 
-def test_what_differs_by_run_alone_is_not_part_of_another_answer() -> None:
+def test_differences_by_run_do_not_affect_evidence_by_input() -> None:
     sides = chain(), chain(SCORES, sites=(EMBED, NORM, SCORES))
     reported = compared(*sides)
     assert (reported["evidence"], reported["verdict"], reported["first"], reported["others"]) == (
@@ -242,7 +242,7 @@ def test_what_differs_by_run_alone_is_not_part_of_another_answer() -> None:
     assert compared(*sides, by="run")["verdict"] == "diverged"
 
 
-def test_a_step_that_began_with_other_inputs_was_other_work() -> None:
+def test_a_step_with_other_first_inputs_is_other_work() -> None:
     other = [replace(each, inputs=(off(5000 + each.step, 0.7),), output=off(9, 0.3)) for each in GOOD]
     with pytest.raises(NothingComparable, match="12 another step's work"):
         compared(GOOD, other, by="run")
@@ -254,7 +254,7 @@ def other_prompt(step: int, born: int = SCORES) -> list[CheckedRecord]:
     return chain(steps=step - 1) + first[4 * (step - 1) :] + chain(born)[4 * step :]
 
 
-def test_a_step_whose_cache_other_work_filled_is_not_paired() -> None:
+def test_a_step_whose_cache_was_filled_by_other_work_is_not_paired() -> None:
     reported = compared(GOOD, other_prompt(2), by="run")
     assert (reported["verdict"], counts(reported)) == ("identical", {"compared": 4, "identical": 4})
     assert reported["not_comparable"] == {"work": 8}
@@ -263,14 +263,14 @@ def test_a_step_whose_cache_other_work_filled_is_not_paired() -> None:
         compared(GOOD, other_prompt(1), by="run")
 
 
-def test_a_step_that_reads_no_cache_is_paired_whatever_work_came_before() -> None:
+def test_a_step_without_a_cache_is_paired_after_any_work() -> None:
     stateless = [[e for e in reported if e.site != SCORES] for reported in (GOOD, other_prompt(1, MLP))]
     reported = compared(*stateless, by="run")
     assert (reported["diverged"], reported["not_comparable"]) == (2, {"work": 3})
     assert where(reported) == ("mlp", 0, 2, 0, "culprit")
 
 
-def test_workers_that_did_the_same_other_work_are_paired_with_each_other() -> None:
+def test_workers_with_the_same_other_work_are_paired() -> None:
     reported = compared(GOOD, GOOD, GOOD, other_prompt(1), other_prompt(1), by="run")
     assert (reported["verdict"], reported["diverged"], reported["identical"]) == ("identical", 0, 2 * 12 + 12)
     damaged = compared(GOOD, GOOD, GOOD, other_prompt(1), other_prompt(1, NORM), by="run")
@@ -286,7 +286,7 @@ def without(records: list[CheckedRecord], site: int, step: int) -> list[CheckedR
     return [e for e in records if (e.site, e.step) != (site, step)]
 
 
-def test_what_a_damaged_worker_does_next_is_no_other_work() -> None:
+def test_later_steps_of_a_damaged_worker_stay_paired() -> None:
     """Its later steps have other inputs because of the damage: they stay paired."""
     wrong = given_else(chain(NORM), 2)
     reported = compared(GOOD, wrong, by="run")
@@ -296,21 +296,21 @@ def test_what_a_damaged_worker_does_next_is_no_other_work() -> None:
     assert (where(beside)[:3], beside["not_comparable"]) == (("scores", 0, 1), {"work": 12})
 
 
-def test_a_difference_from_a_cache_that_other_work_filled_hides_no_other_work_after_it() -> None:
+def test_a_difference_from_a_cache_of_other_work_hides_no_later_other_work() -> None:
     """The last step reads no cache and has other inputs: only its beginning shows that it is other work."""
     sides = [without(reported, SCORES, 3) for reported in (GOOD, given_else(other_prompt(1), 3))]
     with pytest.raises(NothingComparable, match="11 another step's work"):
         compared(*sides, by="run")
 
 
-def test_a_difference_that_no_cache_explains_is_none_of_other_work() -> None:
+def test_a_difference_without_a_cache_is_not_from_other_work() -> None:
     """After other work, a step without a cache differs: later steps with other inputs may follow from that."""
     sides = [[e for e in reported if e.site != SCORES] for reported in (GOOD, given_else(other_prompt(1, MLP), 3))]
     reported = compared(*sides, by="run")
     assert (where(reported)[:3], reported["not_comparable"]) == (("mlp", 0, 2), {"work": 3})
 
 
-def test_one_step_alone_and_the_last_seconds_alone_are_looked_at() -> None:
+def test_a_comparison_can_be_limited_to_a_step_or_recent_seconds() -> None:
     assert counts(compared(GOOD, chain(MLP), step="2")) == {"compared": 4, "identical": 3, "diverged": 1}
     assert where(compared(GOOD, chain(MLP), step="0000000000000003"))[2] == 3
     since = (NOW - 8.5 * SECOND) / SECOND  # in steps of four sites, this is after the third
@@ -333,7 +333,7 @@ def test_no_overlap_is_never_equal() -> None:
     ("change", "reason"),
     [({"shape": 9}, "shape"), ({"dtype": INT64}, "dtype")],
 )
-def test_sites_of_another_form_are_not_comparable_for_that_reason(change: dict[str, int], reason: str) -> None:
+def test_sites_with_another_form_are_not_comparable_for_that_reason(change: dict[str, int], reason: str) -> None:
     formed = [replace(e, output=replace(e.output, **change)) if e.site == MLP else e for e in GOOD]  # type: ignore[arg-type]
     reported = compared(GOOD, formed, by="run")
     assert (reported["verdict"], reported["not_comparable"]) == ("identical", {reason: 3})
@@ -341,7 +341,7 @@ def test_sites_of_another_form_are_not_comparable_for_that_reason(change: dict[s
         compared([e for e in GOOD if e.site == MLP], [e for e in formed if e.site == MLP], by="run")
 
 
-def test_who_calls_a_kernel_otherwise_than_the_others_keeps_these_from_no_comparison() -> None:
+def test_another_name_for_a_kernel_does_not_block_comparisons_of_others() -> None:
     called = [None if row is None else (row[0], 7) if row[0] == "mlp" else row for row in NAMES]
     reported = compared(GOOD, GOOD, chain(MLP), by="input", called={0: called})
     assert (reported["verdict"], where(reported)) == ("diverged", ("mlp", 0, 1, 0, "culprit"))
@@ -349,18 +349,18 @@ def test_who_calls_a_kernel_otherwise_than_the_others_keeps_these_from_no_compar
     assert reported["not_comparable"] == {"stateful": 3}
 
 
-def test_by_input_what_a_state_decides_is_never_diverged_and_said_to_be_left_out() -> None:
+def test_by_input_stateful_sites_never_diverge_and_are_reported_as_left_out() -> None:
     reported = compared(GOOD, chain(SCORES), by="input")
     assert (reported["verdict"], reported["not_comparable"]) == ("identical", {"stateful": 3})
     with pytest.raises(NothingComparable, match="3 of stateful kernels"):
         compared([e for e in GOOD if e.site == SCORES], [e for e in chain(SCORES) if e.site == SCORES], by="input")
 
 
-def test_every_reason_for_which_nothing_may_be_comparable_has_its_words() -> None:
+def test_every_reason_for_not_comparable_has_a_text() -> None:
     assert set(REASONS) == {class_.name.lower() for class_ in Class if not class_.comparable}
 
 
-def test_missing_and_extra_sites_are_told_of_both() -> None:
+def test_missing_and_extra_sites_are_reported_for_both() -> None:
     lacks = [each for each in GOOD if not (each.site == NORM and each.step == 2)]
     extra = sorted([*lacks, *(replace(each, site=STRANGE) for each in GOOD if each.step == 2)], key=lambda e: e.ticks)
     reported = compared(GOOD, extra, by="run")
@@ -368,7 +368,7 @@ def test_missing_and_extra_sites_are_told_of_both() -> None:
     assert {site["kernel"]: site["missing"] for site in reported["sites"] if site["missing"]} == {"norm": 1, HOSTILE: 1}
 
 
-def test_who_starts_in_the_middle_lacks_nothing() -> None:
+def test_a_worker_that_starts_in_the_middle_lacks_nothing() -> None:
     reported = compared(GOOD, GOOD[6:], by="run")
     assert (reported["verdict"], reported["missing"]) == ("identical", {"a": 0, "b": 0})
     assert reported["coverage"]["steps"] == {"shared": 2, "lone": 1, "other": 0}
@@ -383,7 +383,7 @@ def test_checksums_of_different_keys_are_never_compared() -> None:
     assert counts(reported) == {}
 
 
-def test_where_nothing_is_comparable_the_document_has_the_reasons_by_number_and_what_was_looked_at() -> None:
+def test_a_document_without_comparisons_has_the_reasons_with_counts() -> None:
     formed = [replace(e, output=replace(e.output, dtype=INT64)) for e in GOOD]
     reported = answered(GOOD, formed, by="run")
     assert {*compared(GOOD, GOOD, by="run"), "reasons"} == {*reported}
@@ -409,14 +409,14 @@ def test_where_nothing_is_comparable_the_document_has_the_reasons_by_number_and_
         assert (alone["verdict"], alone["coverage"]["fingerprints"]) == ("not_comparable", fingerprints)
 
 
-def test_repeats_that_one_has_more_of_are_not_comparable_and_even_ones_are_held_in_their_order() -> None:
+def test_unequal_numbers_of_repeats_are_not_comparable() -> None:
     twice = [replace(each, step=1) for each in GOOD]
     assert counts(compared(twice, twice, by="run")) == {"compared": 12, "identical": 12}
     reported = compared(twice, twice[:-1], by="run")
     assert reported["not_comparable"] == {"repeats": 1}
 
 
-def test_who_is_alone_or_nobody_is_refused() -> None:
+def test_a_comparison_needs_at_least_two_workers() -> None:
     with pytest.raises(NothingComparable, match="the arguments match api/0 "):
         compared(GOOD, GOOD, names=["api/0"])
     with pytest.raises(NoSuchWorker):
@@ -425,7 +425,7 @@ def test_who_is_alone_or_nobody_is_refused() -> None:
         compared(GOOD, GOOD, names=[], services={1: "batch"})
 
 
-def test_services_patterns_and_names_mean_workers_in_the_order_in_which_they_are_named() -> None:
+def test_services_patterns_and_names_select_workers_in_the_given_order() -> None:
     three = (GOOD, GOOD, GOOD)
 
     def named(*names: str) -> list[str]:
@@ -438,7 +438,7 @@ def test_services_patterns_and_names_mean_workers_in_the_order_in_which_they_are
     assert named() == ["api/0", "api/1", "api/2"]
 
 
-def test_the_dead_who_said_nothing_are_nobody_unless_they_are_named() -> None:
+def test_dead_workers_without_fingerprints_are_left_out_unless_named() -> None:
     reported = compared(GOOD, [], GOOD, dead=(1,))
     assert [each["worker"] for each in reported["workers"]] == ["api/0", "api/2"]
     assert reported["timing"]["b"] == ["api/2"]
@@ -466,13 +466,13 @@ def test_a_lost_record_makes_the_verdict_incomplete_and_never_diverged() -> None
         assert (reported["verdict"], reported["diverged"], reported["first"]) == ("incomplete", 0, None), gone
 
 
-def test_what_is_born_of_equal_inputs_is_sure_though_records_were_lost() -> None:
+def test_a_birth_with_equal_inputs_is_certain_despite_lost_records() -> None:
     reported = compared(GOOD, chain(MLP)[2:], by="run", lost={1: 2})
     assert (reported["verdict"], where(reported)) == ("diverged", ("mlp", 0, 1, 0, "culprit"))
     assert reported["incomplete"] == 2
 
 
-def test_of_what_a_third_one_lost_nothing_is_said_of_the_other_two() -> None:
+def test_losses_of_a_third_worker_do_not_affect_the_other_two() -> None:
     sides = [bare(reported, EMBED, NORM, SCORES, MLP) for reported in (GOOD, chain(MLP), [])]
     assert compared(*sides, by="run", lost={2: 5})["verdict"] == "diverged"
 
@@ -499,7 +499,7 @@ anybodys_runs = st.lists(
 
 
 @given(anybodys_runs, st.sets(st.integers(0, 13)), st.sets(st.integers(0, 13)), st.sampled_from(["input", "run", None]))
-def test_whatever_two_who_did_the_same_lose_they_never_diverge(
+def test_equal_workers_never_diverge_whatever_they_lose(
     runs: list[tuple[int, int, int, int]], one: set[int], other: set[int], by: str | None
 ) -> None:
     reported = computed(runs)
@@ -519,7 +519,7 @@ def test_whatever_two_who_did_the_same_lose_they_never_diverge(
 # Only one has the fingerprint that shows that the step reads state.
 @example([(1, 1, 1, 0), (1, 1, 2, 0)], [(1, 1, 2, 0), (1, 2, 1, 0), (3, 1, 2, 0)])
 @given(anybodys_runs, anybodys_runs)
-def test_turned_over_all_is_the_same_but_whose_it_is(
+def test_swapping_the_sides_swaps_only_their_labels(
     one: list[tuple[int, int, int, int]], other: list[tuple[int, int, int, int]]
 ) -> None:
     for by in ("input", "run"):
@@ -539,7 +539,7 @@ def test_turned_over_all_is_the_same_but_whose_it_is(
 # ---- notes
 
 
-def test_the_document_has_the_keys_that_it_is_to_have() -> None:
+def test_the_document_has_the_documented_keys() -> None:
     reported = compared(GOOD, chain(MLP))
     assert {
         "schema_version", "evidence", "verdict", "compared", "identical", "within", "diverged", "not_comparable",
@@ -550,7 +550,7 @@ def test_the_document_has_the_keys_that_it_is_to_have() -> None:
     assert {"checksum", "fnv1a", "mean", "l2", "min", "max", "nan", "shape", "dtype"} <= reported["first"]["a"].keys()
 
 
-def test_the_diagnosis_has_the_labels_the_right_way_round() -> None:
+def test_the_diagnosis_labels_the_sides_correctly() -> None:
     reported = compared(GOOD, chain(MLP))
     first = reported["first"]
     assert (first["a"]["worker"], first["b"]["worker"]) == ("api/0", "api/1")
@@ -560,7 +560,7 @@ def test_the_diagnosis_has_the_labels_the_right_way_round() -> None:
     assert f"expected {actual} (api/1), actual {expected} (api/0)" in turned["diagnosis"]
 
 
-def test_coverage_says_what_was_not_looked_at() -> None:
+def test_coverage_reports_what_was_not_compared() -> None:
     sides = [*GOOD, CheckedRecord(off(1), site=NORM, step=9, ticks=50 * SECOND)], GOOD
     seen = compared(*sides)["coverage"]
     assert (seen["fingerprints"], seen["sites"], seen["sites_compared"]) == (25, 4, 4)
@@ -568,7 +568,7 @@ def test_coverage_says_what_was_not_looked_at() -> None:
     assert (seen["off_sites"], seen["off"]) == (1, [{"kernel": "embed", "layer": 5}])
 
 
-def test_who_is_wrong_and_slow_is_both_in_one_answer() -> None:
+def test_a_wrong_and_slow_worker_is_reported_as_both() -> None:
     reported = compared(GOOD, GOOD, chain(MLP), spans={2: 2_000_000})
     assert (reported["outlier"], reported["timing"]["a"], reported["timing"]["b"]) == (
         "api/2",
@@ -625,7 +625,7 @@ BYSTANDERS = {
     st.lists(st.tuples(st.sampled_from(sorted(BYSTANDERS)), st.booleans()), max_size=4),
     st.permutations(range(6)),
 )
-def test_whoever_else_is_there_two_that_differ_differ_at_the_same_place(
+def test_other_workers_do_not_change_where_two_differ(
     born: int, others: list[tuple[str, bool]], order: list[int]
 ) -> None:
     sides = [GOOD, chain(born), *(BYSTANDERS[each] for each, _ in others)]
@@ -643,7 +643,7 @@ def test_whoever_else_is_there_two_that_differ_differ_at_the_same_place(
     st.permutations(range(5)),
     st.lists(st.integers(0, 1000), min_size=5, max_size=5),
 )
-def test_whatever_their_clocks_show_two_that_differ_do(
+def test_clocks_do_not_change_whether_two_differ(
     born: int, others: list[str], order: list[int], starts: list[int]
 ) -> None:
     sides = [
@@ -654,7 +654,7 @@ def test_whatever_their_clocks_show_two_that_differ_do(
     assert (reported["verdict"], reported["outlier"]) in (("diverged", None), ("diverged", "api/1"))
 
 
-def test_who_begins_with_other_inputs_did_other_work_whatever_came_of_them() -> None:
+def test_different_first_inputs_mean_other_work_whatever_the_outputs() -> None:
     def begins(given: Tensor, out: Tensor) -> list[CheckedRecord]:
         first = CheckedRecord(out, (given,), site=EMBED, step=1, ticks=SECOND, flags=STEP)
         last = CheckedRecord(
@@ -674,7 +674,7 @@ def test_who_begins_with_other_inputs_did_other_work_whatever_came_of_them() -> 
     assert near["verdict"] == "diverged", "inputs that rounding sets apart are the same work"
 
 
-def test_a_stage_whose_inputs_were_wrong_before_it_is_no_reason_to_call_the_stage_before_other_work() -> None:
+def test_a_stage_with_wrong_inputs_does_not_make_the_previous_stage_other_work() -> None:
     first, second = (EMBED, NORM), (SCORES, MLP)
     stages = [[each for each in chain(born) if each.site in of] for born in (None, NORM) for of in (first, second)]
     reported = compared(*stages, by="run")
@@ -682,7 +682,7 @@ def test_a_stage_whose_inputs_were_wrong_before_it_is_no_reason_to_call_the_stag
     assert reported["not_comparable"] == {"work": 6}
 
 
-def test_of_several_that_rounding_sets_apart_the_one_that_is_far_off_is_the_outlier_whoever_is_named_first() -> None:
+def test_the_outlier_is_the_distant_one_in_any_order_of_names() -> None:
     sides = [GOOD, rounded(GOOD, 1e-8), rounded(chain(), 0.5)]
     for order in itertools.permutations(range(3)):
         reported = compared(*(sides[at] for at in order), by="run")
@@ -690,7 +690,7 @@ def test_of_several_that_rounding_sets_apart_the_one_that_is_far_off_is_the_outl
         assert counts(reported) == {"compared": 24, "identical": 18, "within": 3, "diverged": 3}
 
 
-def test_what_a_third_one_lost_is_no_excuse_for_the_other_two() -> None:
+def test_losses_of_a_third_worker_do_not_excuse_the_other_two() -> None:
     sides = [bare(reported, EMBED, NORM, SCORES, MLP) for reported in (GOOD, chain(MLP), GOOD[1:])]
     reported = compared(*sides, by="run", lost={2: 1})
     assert (reported["verdict"], reported["diverged"], reported["outlier"]) == ("diverged", 3, "api/1")
@@ -700,13 +700,13 @@ def test_what_a_third_one_lost_is_no_excuse_for_the_other_two() -> None:
 
 
 @pytest.mark.parametrize(("by", "rounding"), [(1e-7, True), (1e-2, False)])
-def test_by_input_rounding_is_no_excuse_but_is_told_with_what_may_make_it(by: float, rounding: bool) -> None:
+def test_by_input_rounding_is_no_excuse_but_is_mentioned(by: float, rounding: bool) -> None:
     reported = compared(GOOD, chain(MLP, by=by))
     assert (reported["verdict"], reported["first"]["rounding"]) == ("diverged", rounding)
     assert ("backend=" in reported["headlines"][2]) == rounding
 
 
-def test_what_is_beyond_the_range_of_a_sketch_is_by_run_not_comparable_and_by_input_an_alarm() -> None:
+def test_beyond_the_range_of_a_sketch_only_evidence_by_input_diverges() -> None:
     """A mask of the lowest float32: the sum of sixteen overflows."""
     masked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in rounded(GOOD, 0.0)]
     unmasked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in GOOD]
@@ -717,7 +717,7 @@ def test_what_is_beyond_the_range_of_a_sketch_is_by_run_not_comparable_and_by_in
     assert (reported["verdict"], reported["not_comparable"]) == ("identical", {"range": 3})
 
 
-def test_what_began_before_the_time_that_is_looked_at_is_paired_with_nothing_that_is_as_often_said_by_chance() -> None:
+def test_repeats_begun_before_the_requested_time_are_not_paired_by_count() -> None:
     again = [replace(GOOD[3], output=off(7_000 + n), inputs=(), ticks=(4 + n) * SECOND) for n in range(4)]
     sides = [GOOD[:3] + again, GOOD[:3] + again[:3]]
     with pytest.raises(NothingComparable, match="not as often in each"):

@@ -76,7 +76,7 @@ def settled(daemon: Running, fingerprints: int) -> dict[str, Any]:
     return answer
 
 
-def test_the_outlier_of_three_is_told_once_and_leads_wherever_one_looks(worker: Start, prefix: str) -> None:
+def test_the_outlier_of_three_is_reported_once_and_leads_every_screen(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
     with running() as daemon:
         event = daemon.until("diverged")
@@ -107,7 +107,7 @@ def test_the_outlier_of_three_is_told_once_and_leads_wherever_one_looks(worker: 
         assert [each["kind"] for each in daemon.ask("/events")["events"]].count("diverged") == 1
 
 
-def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, prefix: str) -> None:
+def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
     with running() as daemon:
         reported = settled(daemon, 3 * OF_A_ROUND)
@@ -167,14 +167,14 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
     ]  # fmt: skip
 
 
-def test_without_a_daemon_what_lies_in_the_rings_is_compared(worker: Start, prefix: str) -> None:
+def test_without_a_daemon_the_contents_of_the_rings_are_compared(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
     answer = document("coverage")
     assert (answer["source"], [each["workers"] for each in answer["findings"]]) == ("shared memory", [["api/1"]])
     assert document("status")["numerics"] is None
 
 
-def test_a_recording_is_compared_as_what_it_was_made_of(worker: Start, prefix: str, tmp_path: Path) -> None:
+def test_a_recording_is_compared_like_its_workers(worker: Start, prefix: str, tmp_path: Path) -> None:
     three, path = workers(worker, (0, 1, 0)), str(tmp_path / "run.brick")
     with recording("-o", path) as process:
         for each in three:
@@ -191,7 +191,7 @@ def test_a_recording_is_compared_as_what_it_was_made_of(worker: Start, prefix: s
 
 @pytest.mark.ci
 @pytest.mark.parametrize("action", ["kill-before", "kill-after", "kill-half"])
-def test_daemons_that_die_as_they_keep_what_they_found_lose_no_finding_and_count_nothing_twice(
+def test_daemons_killed_while_saving_findings_lose_none_and_count_none_twice(
     action: str, worker: Start, prefix: str, compiled: Compile
 ) -> None:
     three = workers(worker, (0, 1, 0))
@@ -214,7 +214,7 @@ def test_daemons_that_die_as_they_keep_what_they_found_lose_no_finding_and_count
 
 # A death is known after five seconds.
 @pytest.mark.parametrize("end", ["worker_ended", pytest.param("worker_died", marks=pytest.mark.slow)])
-def test_a_worker_that_is_gone_is_named_until_it_is_pruned(worker: Start, prefix: str, end: str) -> None:
+def test_a_worker_that_ended_is_named_until_it_is_pruned(worker: Start, prefix: str, end: str) -> None:
     three = workers(worker, (0, 1, 0))
     with running() as daemon:
         daemon.until("diverged")
@@ -227,7 +227,7 @@ def test_a_worker_that_is_gone_is_named_until_it_is_pruned(worker: Start, prefix
     assert document("status")["diverged"] == []
 
 
-def test_another_that_has_the_name_of_the_outlier_now_is_never_taken_for_it(worker: Start, prefix: str) -> None:
+def test_a_new_worker_with_the_name_of_the_outlier_is_not_taken_for_it(worker: Start, prefix: str) -> None:
     three = workers(worker, (0, 1, 0))
     with running() as daemon:
         daemon.until("diverged")
@@ -244,9 +244,7 @@ def test_another_that_has_the_name_of_the_outlier_now_is_never_taken_for_it(work
         assert brickd(*command[1:]).returncode == 1
 
 
-def test_after_a_restart_who_was_found_and_is_gone_is_shown_and_nobody_who_is_healthy(
-    worker: Start, prefix: str
-) -> None:
+def test_after_a_restart_a_finding_names_the_ended_outlier_and_no_healthy_worker(worker: Start, prefix: str) -> None:
     odd, *healthy = workers(worker, (1, 0, 0))
     with running() as daemon:
         daemon.until("diverged")
@@ -265,7 +263,7 @@ def test_after_a_restart_who_was_found_and_is_gone_is_shown_and_nobody_who_is_he
 
 
 @pytest.mark.slow
-def test_who_was_pruned_is_held_against_nobody_who_comes_later(worker: Start, prefix: str) -> None:
+def test_a_pruned_worker_is_not_compared_with_later_ones(worker: Start, prefix: str) -> None:
     damaged = workers(worker, (0, 1, 0))
     with running() as daemon:
         daemon.until("diverged")
@@ -282,7 +280,7 @@ def test_who_was_pruned_is_held_against_nobody_who_comes_later(worker: Start, pr
 
 
 @pytest.mark.ci
-def test_a_daemon_that_is_to_hold_nothing_compares_nothing_and_says_so(worker: Start, prefix: str) -> None:
+def test_a_daemon_without_memory_for_fingerprints_reports_that_it_compares_nothing(worker: Start, prefix: str) -> None:
     with running(command=(*UP, "--numerics-bytes", "0")) as daemon:
         workers(worker, (0, 1))
         daemon.until("worker_found")
@@ -317,7 +315,7 @@ def crowd(worker: Start, daemon: Daemon) -> Daemon:
     return daemon
 
 
-def test_the_screen_keeps_its_lines_whatever_differs(crowd: Daemon) -> None:
+def test_the_screen_keeps_its_number_of_lines_whatever_differs(crowd: Daemon) -> None:
     for columns in ("80", "200"):
         screen = brickd("status", COLUMNS=columns).stdout.splitlines()
         assert len(screen) <= 24
@@ -331,7 +329,7 @@ def test_the_screen_keeps_its_lines_whatever_differs(crowd: Daemon) -> None:
     assert "…25 more sites where workers differ: --json" in screen
 
 
-def test_of_sites_at_which_nobody_looked_it_is_said_and_what_found_no_room_is_no_number_of_sites(crowd: Daemon) -> None:
+def test_unjudged_sites_and_evicted_differences_are_reported_separately(crowd: Daemon) -> None:
     sites = {place: counts._replace(judged=place.layer < 3) for place, counts in crowd.seen.sites.items()}
     findings = dict([*crowd.seen.findings.items()][:1])
     crowd.seen = replace(crowd.seen, sites=sites, findings=findings, unkept={"api": 466})
@@ -345,7 +343,7 @@ def test_of_sites_at_which_nobody_looked_it_is_said_and_what_found_no_room_is_no
     assert screen.splitlines()[-1] == f"7 fingerprints that differ were not looked at: {why}"
 
 
-def test_of_the_same_workers_one_problem_is_made_and_the_odd_one_is_shown(crowd: Daemon) -> None:
+def test_findings_of_the_same_workers_make_one_problem(crowd: Daemon) -> None:
     answer = document("status")
     assert len([each for each in answer["problems"] if "differs" in each["text"]]) == 1
     assert any(line.startswith("api/1 ") for line in brickd("status").stdout.splitlines())
@@ -363,7 +361,7 @@ def test_hostile_names_stay_on_their_lines(worker: Start, daemon: Daemon) -> Non
         assert brickd(verb, "-o", "csv").returncode == 0
 
 
-def test_evidence_that_cannot_be_read_is_left_out(worker: Start, daemon: Daemon) -> None:
+def test_unreadable_evidence_is_left_out(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
     place = ServiceSite("api", "k", 3)
     broken = Case(1, KeptEvidence("u0", b"", "", ""), KeptEvidence("u1", b"x" * 64, "", ""))
@@ -373,14 +371,14 @@ def test_evidence_that_cannot_be_read_is_left_out(worker: Start, daemon: Daemon)
     assert brickd("status").returncode == 0
 
 
-def test_survey_of_nobody_has_nothing_to_compare(daemon: Daemon) -> None:
+def test_without_workers_there_is_nothing_to_compare(daemon: Daemon) -> None:
     assert not survey().workers
     assert brickd("coverage").stdout.startswith("nothing to compare: ")
     assert Path(runtime().directory).is_dir()
 
 
 @pytest.mark.ci
-def test_what_the_window_lost_of_a_finding_is_compared_as_it_was_kept(worker: Start, prefix: str) -> None:
+def test_evicted_fingerprints_of_a_finding_are_compared_from_its_evidence(worker: Start, prefix: str) -> None:
     rounds = 8  # with fewer records than the smallest window holds
     with running(command=(*UP, "--numerics-bytes", "1")) as daemon:
         two = workers(worker, (0, 1), once=True)
@@ -396,7 +394,7 @@ def test_what_the_window_lost_of_a_finding_is_compared_as_it_was_kept(worker: St
         assert answer["coverage"]["evicted"] > 0
 
 
-def test_a_site_that_nobody_can_look_at_is_told_from_one_where_nothing_came(worker: Start, prefix: str) -> None:
+def test_a_closed_site_is_distinguished_from_a_silent_one(worker: Start, prefix: str) -> None:
     program = 'brick.take(brick.brick("mlp", "closed"), b"", layer=1); brick.take(brick.brick("norm"), b"")'
     started(worker, program + "\npause()")
     answer = document("coverage")

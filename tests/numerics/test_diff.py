@@ -99,7 +99,7 @@ def place(given: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("by", [(), ("--by", "run")])
-def test_a_damaged_weight_is_found_where_it_is_read_first_and_named(worker: Start, by: tuple[str, ...]) -> None:
+def test_a_damaged_weight_is_found_and_named_where_it_is_first_read(worker: Start, by: tuple[str, ...]) -> None:
     for number, fault in enumerate(("", WEIGHT, "")):
         replica(worker, number, fault + WATCHED)
     answer = document("diff", "api", *by, code=1)
@@ -120,7 +120,7 @@ def test_a_damaged_activation_is_found_at_its_kernel_layer_and_step(worker: Star
     assert (answer["identical"], answer["diverged"], answer["follow"]) == (answer["compared"] - 4, 4, 3)
 
 
-def test_weights_that_differ_are_no_equality_though_nothing_came_of_them_yet(worker: Start) -> None:
+def test_different_weights_are_not_equal_even_without_an_effect_yet(worker: Start) -> None:
     idle = "\nx = np.ones(4, 'f'); brick.checksum('k', x, input=x, step=1); pause()\n"
     for number, fault in enumerate(("", WEIGHT)):
         worker(DAMAGED + fault + WATCHED + idle, BRICKD_WORKER=str(number), **STILL).paused()
@@ -143,7 +143,7 @@ pause()
 """
 
 
-def test_replicas_under_live_traffic_of_their_own_are_neither_equal_nor_diverged(worker: Start) -> None:
+def test_replicas_with_different_traffic_are_neither_equal_nor_diverged(worker: Start) -> None:
     for service, given in (("seen", "x"), ("bare", "None")):
         for number in range(2):
             program = f"number = {number}\n{TRAFFIC.replace('given', given)}"
@@ -163,7 +163,7 @@ def test_replicas_under_live_traffic_of_their_own_are_neither_equal_nor_diverged
     assert document("diff", "seen", "--by", "weights")["verdict"] == "identical"
 
 
-def test_a_step_that_was_text_is_asked_for_by_it_or_by_the_digits_that_stand_for_it(worker: Start) -> None:
+def test_a_text_step_can_be_selected_by_text_or_digits(worker: Start) -> None:
     program = """
 from array import array
 for step in ("req-1", "Anfrage ä", 1_700_000_000_000_000):
@@ -183,7 +183,7 @@ pause()
     assert brickd_package.diff("api", step=1_700_000_000_000_000).compared == 1
 
 
-def test_an_input_that_is_overwritten_is_compared_as_it_was_where_it_was_taken_before(worker: Start) -> None:
+def test_an_overwritten_input_is_compared_by_its_earlier_fingerprint(worker: Start) -> None:
     program = """
 import numpy as np
 kernel = brick.brick("scale")
@@ -200,7 +200,7 @@ pause()
 
 
 @pytest.mark.parametrize("fixtures", [(), ("daemon",)])
-def test_shards_of_a_model_are_compared_with_their_replicas_alone(
+def test_shards_of_a_model_are_compared_only_with_their_replicas(
     worker: Start, fixtures: Sequence[str], request: pytest.FixtureRequest
 ) -> None:
     for name in fixtures:
@@ -220,7 +220,7 @@ def test_shards_of_a_model_are_compared_with_their_replicas_alone(
     assert (answer["outlier"], answer["first"]["kernel"], answer["identical"]) == ("api/2.tp1", "qkv", 2)
 
 
-def test_what_came_of_one_generation_of_weights_is_compared_with_what_came_of_the_same(worker: Start) -> None:
+def test_only_outputs_of_the_same_weights_generation_are_compared(worker: Start) -> None:
     program = """
 import numpy as np
 w, x = np.full(4, 1 + updated, "f"), np.arange(4, dtype="f")
@@ -247,7 +247,7 @@ pause()
     assert (answer["verdict"], answer["identical"], answer["not_comparable"]) == ("identical", 3, {"params": 1})
 
 
-def test_other_experts_are_a_verdict_that_fails_as_any_that_differs(worker: Start) -> None:
+def test_different_experts_fail_like_any_difference(worker: Start) -> None:
     program = "brick.checksum('moe.router', array('q', [3, expert]), input=b'same', step=1); pause()\n"
     for number in range(2):
         worker(f"from array import array\nexpert = {number}\n{program}", BRICKD_WORKER=str(number), **STILL).paused()
@@ -271,7 +271,7 @@ def still(value: Any, names: dict[str, str]) -> Any:
     return [still(each, names) for each in value] if isinstance(value, list) else value
 
 
-def test_with_a_daemon_or_without_or_recorded_or_mixed_it_is_the_same_document(worker: Start, tmp_path: Path) -> None:
+def test_the_document_is_the_same_from_a_daemon_memory_recordings_or_a_mix(worker: Start, tmp_path: Path) -> None:
     for number in range(2):
         plain(worker, number, 0.5 * number)
     alone = document("diff", "api/0", "api/1", code=1)
@@ -291,7 +291,7 @@ def test_with_a_daemon_or_without_or_recorded_or_mixed_it_is_the_same_document(w
         assert (mixed["source"], still(mixed, {f"{base}:": ""})) == ("several", wanted)
 
 
-def test_of_two_recordings_the_workers_of_one_stand_beside_those_of_the_other(worker: Start, tmp_path: Path) -> None:
+def test_workers_of_two_recordings_are_compared_with_each_other(worker: Start, tmp_path: Path) -> None:
     base, new = before_and_after(worker, tmp_path)
     for words in ((f"{base}:api/0", f"{new}:api/0"), (base, new), (base, new, "api/0"), (base, new, "api")):
         answer = document("diff", *words, code=1)
@@ -304,7 +304,7 @@ def test_of_two_recordings_the_workers_of_one_stand_beside_those_of_the_other(wo
     assert brickd("diff", base, str(tmp_path / "copy.brick")).returncode == 2
 
 
-def test_what_a_daemon_has_taken_is_compared_by_it_and_beside_recordings(worker: Start, tmp_path: Path) -> None:
+def test_fingerprints_drained_by_a_daemon_are_compared_with_recordings(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():
         processes = [begun(worker, number, 0.5 * number) for number in range(2)]
@@ -322,7 +322,7 @@ def test_what_a_daemon_has_taken_is_compared_by_it_and_beside_recordings(worker:
         assert place(document("diff", f"{base}:api/0", "api/1", code=1)) == place(answer)
 
 
-def test_a_recording_without_values_tells_where_workers_differ_and_not_how_far(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_without_values_shows_where_workers_differ_but_not_how_much(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():
         recorded(base, *(begun(worker, number, 1e-6 * number) for number in range(2)))
@@ -338,7 +338,7 @@ def test_a_recording_without_values_tells_where_workers_differ_and_not_how_far(w
     assert shown[4:6] == ["-", "-"]
 
 
-def test_weights_of_a_recording_stand_beside_those_that_a_daemon_keeps(worker: Start, tmp_path: Path) -> None:
+def test_weights_of_a_recording_are_compared_with_those_of_a_daemon(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     idle = "\nbrick.init(); pause()\n" + WATCHED + "pause()\n"
     with running():
@@ -353,7 +353,7 @@ def test_weights_of_a_recording_stand_beside_those_that_a_daemon_keeps(worker: S
         assert document("diff", f"{base}:api/0", "api/0", "--by", "weights")["verdict"] == "identical"
 
 
-def test_a_redacted_recording_is_compared_within_and_with_nothing_else(worker: Start, tmp_path: Path) -> None:
+def test_a_redacted_recording_is_compared_only_within_itself(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():
         recorded(base, *(begun(worker, number, 1e-6 * number) for number in range(2)), arguments=["--redact"])
@@ -373,7 +373,7 @@ def test_a_redacted_recording_is_compared_within_and_with_nothing_else(worker: S
 # ---- screens
 
 
-def test_a_screen_begins_with_evidence_and_verdict_and_has_24_lines_at_most(worker: Start) -> None:
+def test_a_screen_begins_with_evidence_and_verdict_and_has_at_most_24_lines(worker: Start) -> None:
     for number, fault in enumerate(("", WEIGHT, OPERATOR)):
         replica(worker, number, fault + WATCHED)
     ended = brickd("diff", "api", COLUMNS="100")
@@ -392,7 +392,7 @@ def test_a_screen_begins_with_evidence_and_verdict_and_has_24_lines_at_most(work
     assert "VERDICT" in nearer
 
 
-def test_who_is_equal_is_told_in_a_few_lines_with_what_was_not_seen(worker: Start) -> None:
+def test_equality_takes_a_few_lines_including_what_was_not_compared(worker: Start) -> None:
     for number in range(2):
         plain(worker, number)
     ended = brickd("diff", "api/0", "api/1")
@@ -403,7 +403,7 @@ def test_who_is_equal_is_told_in_a_few_lines_with_what_was_not_seen(worker: Star
     assert "by run" not in ended.stdout
 
 
-def test_what_could_not_be_compared_stands_apart_from_what_is_equal_with_the_reason(worker: Start) -> None:
+def test_the_screen_shows_incomparable_sites_separately_with_their_reason(worker: Start) -> None:
     program = """
 import numpy as np
 x = np.arange(4, dtype="f")
@@ -441,7 +441,7 @@ pause()
     assert shown[:4] == apart
 
 
-def test_fail_on_says_what_ends_with_1_besides(worker: Start) -> None:
+def test_fail_on_adds_verdicts_that_exit_1(worker: Start) -> None:
     for number, bad in enumerate((0, 1e-6)):
         plain(worker, number, bad)
     assert document("diff", "api", "--by", "run")["verdict"] == "within"
@@ -451,7 +451,7 @@ def test_fail_on_says_what_ends_with_1_besides(worker: Start) -> None:
     assert brickd("diff", "api", "--rtol", "-1").returncode == 2
 
 
-def test_what_is_no_step_or_no_worker_is_refused(worker: Start) -> None:
+def test_an_invalid_step_or_worker_is_refused(worker: Start) -> None:
     plain(worker, 0)
     assert "--step" in brickd("diff", "api", "--step", "").stderr
     alone = brickd("diff", "api")
@@ -459,7 +459,7 @@ def test_what_is_no_step_or_no_worker_is_refused(worker: Start) -> None:
     assert brickd("diff", "api/0", "api/9").returncode == 4
 
 
-def test_a_program_is_told_that_nothing_is_comparable_and_why(worker: Start) -> None:
+def test_a_program_gets_an_error_with_reasons_if_nothing_is_comparable(worker: Start) -> None:
     for number in range(2):
         plain(worker, number)
     answer = document("diff", "api", "--step", "77", code=6)
@@ -473,7 +473,7 @@ def test_a_program_is_told_that_nothing_is_comparable_and_why(worker: Start) -> 
         assert document("diff", "api", "--step", "77", code=6) == {**answer, "source": "daemon"}
 
 
-def test_who_gives_a_tolerance_is_told_where_it_is_of_no_use(worker: Start) -> None:
+def test_a_useless_tolerance_gives_a_note(worker: Start) -> None:
     for number in range(2):
         plain(worker, number)
     reported = brickd("diff", "api", "--rtol", "0.01")
@@ -485,7 +485,7 @@ def test_who_gives_a_tolerance_is_told_where_it_is_of_no_use(worker: Start) -> N
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_daemon_answers_the_same_and_refuses_with_the_same_code(worker: Start) -> None:
+def test_a_daemon_gives_the_same_answer_and_the_same_exit_code(worker: Start) -> None:
     for number, bad in enumerate((0.0, 0.5)):
         plain(worker, number, bad)
     answer = document("diff", "api/0", "api/1", "--step", "2", code=1)
@@ -495,7 +495,7 @@ def test_a_daemon_answers_the_same_and_refuses_with_the_same_code(worker: Start)
     assert "the arguments match api/1 " in alone.stderr
 
 
-def test_a_hostile_name_is_shown_and_not_obeyed(worker: Start) -> None:
+def test_a_hostile_name_is_escaped(worker: Start) -> None:
     for number, bad in enumerate((0, 0.5)):
         plain(worker, number, bad, HOSTILE, BRICKD_SERVICE="=cmd()")
     ended = brickd("diff", "=cmd()")
@@ -506,7 +506,7 @@ def test_a_hostile_name_is_shown_and_not_obeyed(worker: Start) -> None:
     assert json.loads(brickd("diff", "=cmd()", "-o", "jsonl").stdout.splitlines()[0])["kernel"] == HOSTILE
 
 
-def test_which_word_names_a_worker_of_a_recording(tmp_path: Path) -> None:
+def test_a_term_names_a_recording_a_worker_or_both(tmp_path: Path) -> None:
     assert term("api/0") == Term("", "api/0")
     assert term("run.brick") == Term("run.brick", "")
     assert term("a:b.brick:api/0:1") == Term("a:b.brick", "api/0:1")
@@ -519,9 +519,7 @@ def test_which_word_names_a_worker_of_a_recording(tmp_path: Path) -> None:
 # ---- from Python
 
 
-def test_a_program_has_the_first_divergent_kernel_with_what_was_expected_and_what_there_is(
-    worker: Start, tmp_path: Path
-) -> None:
+def test_a_program_gets_the_first_divergent_kernel_with_expected_and_actual(worker: Start, tmp_path: Path) -> None:
     base, new = (f"{file}:api/0" for file in before_and_after(worker, tmp_path))
     reported = brickd_package.diff(base, new)
     assert (reported.matched, reported.verdict, reported.kernel, reported.blame) == (

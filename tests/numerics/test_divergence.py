@@ -15,7 +15,7 @@ def divergence(**more: Any) -> Divergence:
     return Divergence(compared(chain(), chain(), chain(MLP)) | more)
 
 
-def test_the_first_that_differs_is_told_with_what_was_expected_and_what_there_is() -> None:
+def test_the_first_divergence_has_expected_and_actual() -> None:
     found = divergence()
     first = found.document["first"]
     assert (found.verdict, found.evidence, found.matched) == ("diverged", "input", False)
@@ -26,7 +26,7 @@ def test_the_first_that_differs_is_told_with_what_was_expected_and_what_there_is
     assert found.actual == KernelTrace("api/2", "mlp", 0, 0, 1, f"{1041:016x}", f"{1:016x}", first["b"])
 
 
-def test_where_nothing_differs_there_is_nothing_expected() -> None:
+def test_without_a_difference_there_is_no_expected_value() -> None:
     found = Divergence(compared(chain(), chain()))
     assert (found.verdict, found.matched, found.outlier) == ("identical", True, None)
     assert (found.kernel, found.blame, found.expected, found.actual) == (None, None, None, None)
@@ -37,7 +37,7 @@ def test_where_nothing_differs_there_is_nothing_expected() -> None:
     ("verdict", "matched"),
     [("identical", True), ("within", True), ("diverged", False), ("routing", False), ("incomplete", False)],
 )
-def test_what_is_equal_or_within_tolerance_is_matched_and_nothing_else(verdict: str, *, matched: bool) -> None:
+def test_only_identical_and_within_are_matched(verdict: str, *, matched: bool) -> None:
     assert divergence(verdict=verdict).matched is matched
 
 
@@ -50,13 +50,11 @@ def test_what_is_equal_or_within_tolerance_is_matched_and_nothing_else(verdict: 
         ({"recording": {"id": "a"}, "recordings": [{"id": "b"}]}, ("a",)),
     ],
 )
-def test_the_recordings_that_were_compared_stand_in_the_order_in_which_they_were_named(
-    document: dict[str, Any], runs: tuple[str, ...]
-) -> None:
+def test_compared_recordings_are_listed_in_the_given_order(document: dict[str, Any], runs: tuple[str, ...]) -> None:
     assert divergence(**document).runs == runs
 
 
-def test_a_side_has_its_own_place_and_of_what_it_does_not_say_that_of_the_first() -> None:
+def test_a_side_has_its_own_position_and_the_firsts_for_missing_values() -> None:
     first = divergence().document["first"]
     bare = {key: value for key, value in first["a"].items() if key not in ("step", "position", "fnv1a")}
     late = first["b"] | {"position": 7, "step": "ffffffffffffffff"}

@@ -67,7 +67,7 @@ def of(
     return {each.evidence: each for each in found}
 
 
-def test_nothing_that_was_compared_is_unproven_and_says_how_many_had_no_counterpart() -> None:
+def test_without_a_comparison_the_verdict_is_unproven_with_the_number_alone() -> None:
     found = of(counted(FingerprintCounts(43_503)))["input"]
     assert (found.verdict, found.recorded, found.looked_at, found.compared) == ("unproven", True, 43_503, 0)
     assert found.why == "0 of 43,503 fingerprints had a counterpart"
@@ -85,7 +85,7 @@ def test_one_comparison_makes_a_class_equal_and_a_finding_makes_it_diverged() ->
     assert of(differing(counted(FingerprintCounts(10))))["input"].verdict == "diverged"
 
 
-def test_what_was_compared_more_than_an_hour_ago_proves_nothing_now() -> None:
+def test_a_comparison_more_than_an_hour_ago_proves_nothing() -> None:
     old = counted(FingerprintCounts(10, met=10), at_ns=NOW - WINDOW_NS)
     assert of(old)["input"].why == "no fingerprints in the last 1.0 h"
     assert of(old)["input"].verdict == "unproven"
@@ -96,7 +96,7 @@ def test_what_was_compared_more_than_an_hour_ago_proves_nothing_now() -> None:
     assert (whole.verdict, whole.looked_at, whole.window_ns) == ("equal", 10, None)
 
 
-def test_each_reason_is_counted_the_most_frequent_first() -> None:
+def test_reasons_are_counted_and_sorted_by_frequency() -> None:
     found = of(counted(FingerprintCounts(100, without_inputs=20, stateful=50)))["input"]
     assert dict(found.not_comparable) == {"alone": 30, "stateful": 50, "without_inputs": 20}
     assert found.why == (
@@ -106,25 +106,25 @@ def test_each_reason_is_counted_the_most_frequent_first() -> None:
     assert uncompared("tensor", 3, {"backend": 2}) == "0 of 3 tensors compared: 2 backend"
 
 
-def test_a_service_without_fingerprints_and_weights_is_unproven_and_records_nothing() -> None:
+def test_a_service_without_fingerprints_and_weights_is_unproven_and_unrecorded() -> None:
     found = of(None, member(sites=False), idle=IDLE)
     assert [(each.verdict, each.recorded) for each in found.values()] == [("unproven", False)] * 4
     assert [each.why for each in found.values()] == ["none watched", "no fingerprints", LATER, LATER]
     assert list(found) == ["weights", "input", "row", "history"]
 
 
-def test_where_nothing_compares_fingerprints_that_is_the_reason() -> None:
+def test_without_a_daemon_the_reason_is_that_nothing_compares_fingerprints() -> None:
     found = of(None, idle=IDLE)["input"]
     assert (found.verdict, found.recorded, found.why, found.command) == ("unproven", True, *IDLE)
     kept = of(differing(Compared(1)), idle=IDLE)["input"]
     assert (kept.verdict, kept.why) == ("diverged", None), "what an earlier daemon found still holds"
 
 
-def test_a_single_fingerprint_without_a_site_is_something_that_was_recorded() -> None:
+def test_a_single_fingerprint_without_a_site_counts_as_recorded() -> None:
     assert [of(counted(FingerprintCounts(n)), member(sites=False))["input"].recorded for n in (0, 1)] == [False, True]
 
 
-def test_each_service_has_verdicts_of_its_own() -> None:
+def test_each_service_has_its_own_verdicts() -> None:
     compared = counted(FingerprintCounts(3, met=3), "b")
     found = verdicts(Comparisons(compared, [], NOW), [member("a/0"), member("b/0"), member("b/1")])
     assert [(each.service, each.verdict) for each in found if each.evidence == "input"] == [
@@ -137,7 +137,7 @@ def weights(weighed: Weighed) -> EvidenceVerdict:
     return of(None, weights=[weighed.judged()])["weights"]
 
 
-def test_weights_are_unproven_until_two_workers_hold_the_same_tensor() -> None:
+def test_weights_are_unproven_until_two_workers_have_the_same_tensor() -> None:
     weighed = several("api/0", "api/1", watched=2)
     found = weights(weighed)
     assert (found.verdict, found.recorded, found.why, found.command) == (
@@ -162,7 +162,7 @@ def test_weights_are_unproven_until_two_workers_hold_the_same_tensor() -> None:
     assert (found.verdict, found.command) == ("diverged", "brickd weights api")
 
 
-def test_weights_of_which_any_worker_has_unseen_ones_are_unproven() -> None:
+def test_weights_with_an_unseen_part_in_any_worker_are_unproven() -> None:
     row = ComparedWorker("api/0", "u", "api", "", 16, 16, 1, 1, 0, 7, compared=16)
     others = {"unread": row._replace(watched=17), "no_room": row._replace(refused=1)}
     rows = {"": row, **others, "unreadable": row._replace(watched=59, unreadable=43)}
@@ -181,7 +181,7 @@ def test_weights_of_which_any_worker_has_unseen_ones_are_unproven() -> None:
     assert found.command == "brickd weights api"
 
 
-def test_weights_that_were_compared_hours_ago_are_unproven() -> None:
+def test_weights_compared_hours_ago_are_unproven() -> None:
     row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, WEIGHTS_WINDOW_NS, 7, compared=1)
 
     def judged(age_ns: int | None) -> EvidenceVerdict:
@@ -197,7 +197,7 @@ def test_weights_that_were_compared_hours_ago_are_unproven() -> None:
     assert judged(None).verdict == "equal", "of workers that have ended the time is not known"
 
 
-def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> None:
+def test_the_window_of_a_slowly_scanned_worker_is_two_scans() -> None:
     row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, 0, 7, compared=1)
 
     def judged(age_ns: int, interval_ns: int) -> EvidenceVerdict:
@@ -218,7 +218,7 @@ def test_a_worker_whose_scans_are_far_apart_has_a_window_of_two_of_them() -> Non
 
 
 @pytest.mark.parametrize(("every_s", "interval_s", "window_s"), [(3_600, 0, 7_200), (90, 0, 600), (90, 400, 800)])
-def test_a_worker_whose_host_sets_how_often_weights_are_read_has_two_of_its_periods_from_the_load_on(
+def test_the_window_of_a_worker_with_its_own_scan_period_is_two_periods(
     every_s: int, interval_s: int, window_s: int
 ) -> None:
     row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, 0, 7, compared=1)
@@ -270,7 +270,7 @@ UNPROVEN = ("evidence_unproven", "outputs unproven: 0 of 9 fingerprints had a co
 PROVEN = ("evidence_proven", "outputs proven equal again: 2 fingerprints compared")
 
 
-def test_what_stays_unproven_is_reported_once_and_so_is_that_it_is_proven_again() -> None:
+def test_unproven_and_proven_again_are_each_reported_once() -> None:
     news = News()
     news.take(0, FingerprintCounts(9))
     news.take(GRACE_NS - 1)
@@ -286,7 +286,7 @@ def test_what_stays_unproven_is_reported_once_and_so_is_that_it_is_proven_again(
     assert news.told == [UNPROVEN, PROVEN, UNPROVEN]
 
 
-def test_a_class_that_is_compared_in_time_is_no_news_and_its_time_begins_anew() -> None:
+def test_a_comparison_within_the_time_limit_resets_it_without_an_event() -> None:
     news = News()
     news.take(0, FingerprintCounts(9))
     news.take(1, FingerprintCounts(11, met=2))
@@ -298,7 +298,7 @@ def test_a_class_that_is_compared_in_time_is_no_news_and_its_time_begins_anew() 
     assert news.told == [UNPROVEN], "the threshold is that of now"
 
 
-def test_what_a_daemon_reported_the_next_one_reports_no_more_but_that_it_is_proven_again() -> None:
+def test_a_new_daemon_reports_only_that_a_known_unproven_class_is_proven() -> None:
     before = News()
     before.take(0, FingerprintCounts(9))
     before.take(GRACE_NS)
@@ -314,7 +314,7 @@ def test_what_a_daemon_reported_the_next_one_reports_no_more_but_that_it_is_prov
     assert (heir.told, heir.kept) == ([PROVEN], [frozenset()])
 
 
-def test_an_older_state_has_reported_nothing_and_what_is_kept_is_bounded() -> None:
+def test_an_older_state_has_reported_nothing_and_the_saved_set_is_bounded() -> None:
     document = json.loads("".join(Memory("test-").pieces()))
     del document["unproven"]
     assert Memory.of(document).unproven == frozenset()
@@ -322,7 +322,7 @@ def test_an_older_state_has_reported_nothing_and_what_is_kept_is_bounded() -> No
     assert len(Memory.of(json.loads("".join(Memory("test-", unproven=many).pieces()))).unproven) == REPORTED_MAX
 
 
-def test_what_diverges_after_it_was_unproven_is_not_called_proven() -> None:
+def test_a_class_that_diverges_after_unproven_is_not_called_proven() -> None:
     news = News()
     news.take(0, FingerprintCounts(9))
     news.take(GRACE_NS)
@@ -332,7 +332,7 @@ def test_what_diverges_after_it_was_unproven_is_not_called_proven() -> None:
     assert news.told == [UNPROVEN]
 
 
-def test_a_service_that_records_nothing_and_one_that_has_ended_are_no_news() -> None:
+def test_services_that_record_nothing_or_ended_are_not_reported() -> None:
     for workers in ([member(sites=False)], [member(alive=False)]):
         news = News(*workers)
         news.take(0)
@@ -373,7 +373,7 @@ def judged(said: Mapping[str, Any], **bounds: Any) -> dict[str, tuple[bool, str,
     return {each.name: (each.healthy, each.seen, each.command) for each in found}
 
 
-def test_a_required_class_is_unhealthy_where_it_is_unproven_or_diverged() -> None:
+def test_a_required_class_fails_the_check_if_unproven_or_diverged() -> None:
     found = judged(status(), require=("weights", "outputs", "row"))
     assert found["require weights"] == (False, "weights diverged in b", "brickd weights b")
     assert found["require outputs"] == (False, "outputs unproven in api (no daemon compares them)", "brickd up -d")
@@ -381,7 +381,7 @@ def test_a_required_class_is_unhealthy_where_it_is_unproven_or_diverged() -> Non
     assert not [name for name in judged(status()) if name.startswith("require")]
 
 
-def test_a_required_class_that_is_equal_in_each_live_service_is_healthy() -> None:
+def test_a_required_class_passes_the_check_if_equal_in_each_live_service() -> None:
     said = status()
     said["workers"][0]["state"] = "ended"
     assert judged(said, require=("outputs",))["require outputs"] == (True, "outputs equal in 1 service", None)
@@ -389,7 +389,7 @@ def test_a_required_class_that_is_equal_in_each_live_service_is_healthy() -> Non
     assert not judged(said, require=("outputs",))["require outputs"][0], "where none lives all of them count"
 
 
-def test_how_many_services_are_unproven_is_said_behind_the_first() -> None:
+def test_further_unproven_services_are_counted_after_the_first() -> None:
     said = status()
     said["evidence"][4]["verdict"] = "unproven"
     seen = judged(said, require=("outputs",))["require outputs"][1]
@@ -397,7 +397,7 @@ def test_how_many_services_are_unproven_is_said_behind_the_first() -> None:
 
 
 @pytest.mark.parametrize("allow", [False, True])
-def test_no_worker_at_all_is_unhealthy_unless_it_is_allowed(*, allow: bool) -> None:
+def test_without_workers_the_check_fails_unless_that_is_allowed(*, allow: bool) -> None:
     found = judged(status(workers=[], evidence=[]), allow_empty=allow, require=("weights",))
     assert found["workers"] == (allow, "no worker", None if allow else "brickd doctor")
     assert found["require weights"][:2] == (True, "no service, so no weights")

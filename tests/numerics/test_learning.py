@@ -36,7 +36,7 @@ def known(compared: Compared, place: ServiceSite = HERE) -> list[list[str]]:
     return classes_of(compared.apart.get(place, ()), [f"u{n}" for n in range(9)])
 
 
-def test_nobody_is_told_of_until_three_contents_are_known_and_then_nobody_either() -> None:
+def test_rounding_differences_raise_no_alarm_before_and_after_classes_are_known() -> None:
     service = Service(3)
     for content in range(5):
         compared = look_after(service, *of(content, USUAL, USUAL, OTHER))
@@ -48,7 +48,7 @@ def test_nobody_is_told_of_until_three_contents_are_known_and_then_nobody_either
     assert compared.unlooked == 1, "the second at which nobody knew"
 
 
-def test_what_is_mostly_equal_is_told_of_once_that_is_known() -> None:
+def test_a_mostly_equal_site_is_reported_once_that_is_known() -> None:
     service = Service(2)
     for content in range(2):
         look_after(service, *of(content, USUAL, USUAL))
@@ -62,7 +62,7 @@ def test_what_is_mostly_equal_is_told_of_once_that_is_known() -> None:
     assert known(compared) == []
 
 
-def test_what_is_no_rounding_is_told_of_at_once_and_a_flipped_bit_where_two_were_equal() -> None:
+def test_differences_that_are_not_rounding_are_reported_at_once() -> None:
     service = Service(2)
     assert list(look_after(service, *of(0, USUAL, FAR)).findings) == [HERE]
     service = Service(2)
@@ -71,7 +71,7 @@ def test_what_is_no_rounding_is_told_of_at_once_and_a_flipped_bit_where_two_were
     assert list(look_after(service, *of(2, USUAL, BIT)).findings) == [HERE]
 
 
-def test_one_element_that_is_always_wrong_is_told_of() -> None:
+def test_one_element_that_is_always_wrong_is_reported() -> None:
     service = Service(2)
     for content in range(0, 128, 16):  # the bit is in the same place of each
         assert service.logged == []
@@ -80,7 +80,7 @@ def test_one_element_that_is_always_wrong_is_told_of() -> None:
 
 
 @pytest.mark.parametrize(("what", "outlier"), [(BIT, "u1"), (FAR, "u1"), (OTHER_BIT, "u3")])
-def test_what_is_wrong_in_a_worker_of_either_class_is_named_at_once(what: int, outlier: str) -> None:
+def test_a_fault_in_either_class_is_named_at_once(what: int, outlier: str) -> None:
     service = Service(6)
     usual = (USUAL, USUAL, OTHER, OTHER, USUAL, OTHER)
     for content in range(3):
@@ -92,7 +92,7 @@ def test_what_is_wrong_in_a_worker_of_either_class_is_named_at_once(what: int, o
     assert known(compared) == [["u0", "u1", "u4"], ["u2", "u3", "u5"]]
 
 
-def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
+def test_another_class_does_not_decide_which_of_two_is_right() -> None:
     service = Service(3)
     for content in range(3):
         look_after(service, *of(content, USUAL, USUAL, OTHER))
@@ -101,7 +101,7 @@ def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
     assert look_after(service, *of(6, USUAL, FAR, OTHER)).findings[HERE].outliers == {"u1": 1}
 
 
-def test_who_comes_later_and_says_the_same_is_of_the_same_class() -> None:
+def test_a_new_worker_with_equal_outputs_joins_their_class() -> None:
     service = Service(3)
     for content in range(3):
         look_after(service, *of(content, USUAL, USUAL, OTHER))
@@ -112,7 +112,7 @@ def test_who_comes_later_and_says_the_same_is_of_the_same_class() -> None:
     assert service.logged == []
 
 
-def test_a_finding_that_was_of_two_classes_is_withdrawn_once_that_is_known() -> None:
+def test_a_finding_between_two_classes_is_withdrawn_once_they_are_known() -> None:
     service = Service(2)
     place = ServiceSite("api", "k2", 3)
     for content, what in enumerate((USUAL, USUAL, OTHER)):
@@ -125,7 +125,7 @@ def test_a_finding_that_was_of_two_classes_is_withdrawn_once_that_is_known() -> 
     assert known(compared, place) == [["u0"], ["u1"]]
 
 
-def test_a_finding_of_anything_else_stays_when_classes_are_learned() -> None:
+def test_learning_classes_keeps_findings_with_other_causes() -> None:
     service = Service(2)
     look_after(service, *of(0, USUAL, FAR))
     for content in range(1, 20):
@@ -134,7 +134,7 @@ def test_a_finding_of_anything_else_stays_when_classes_are_learned() -> None:
     assert (list(compared.findings), service.kinds) == ([HERE], ["diverged"])
 
 
-def test_what_was_learned_outlives_a_daemon_and_goes_with_the_workers() -> None:
+def test_learned_classes_survive_a_daemon_and_leave_with_their_workers() -> None:
     service = Service(3)
     for content in range(3):
         compared = look_after(service, *of(content, USUAL, USUAL, OTHER))
@@ -146,14 +146,14 @@ def test_what_was_learned_outlives_a_daemon_and_goes_with_the_workers() -> None:
     assert known(heir.look()) == []
 
 
-def test_an_older_document_knows_of_no_classes() -> None:
+def test_an_older_document_has_no_classes() -> None:
     document = json.loads("".join(online_codec.encode(Compared())))
     del document["apart"], document["uuids"]
     assert online_codec.decode(document) == Compared()
 
 
 @pytest.mark.parametrize("what", [BIT, FAR])
-def test_however_much_is_apart_by_rounding_what_is_not_is_looked_at(what: int) -> None:
+def test_many_rounding_differences_do_not_hide_a_real_one(what: int) -> None:
     service = Service(5)
     usual = (USUAL, USUAL, USUAL, OTHER, OTHER)
     look_after(service, *(dict.fromkeys(range(3), each) for each in usual))
@@ -164,7 +164,7 @@ def test_however_much_is_apart_by_rounding_what_is_not_is_looked_at(what: int) -
     assert compared.unlooked == 0
 
 
-def test_a_flipped_bit_that_is_asked_too_early_is_asked_again() -> None:
+def test_a_flipped_bit_judged_too_early_is_judged_again() -> None:
     service = Service(4)
     usual = (USUAL, USUAL, OTHER, OTHER)
     look_after(service, *({0: each, 1: each} for each in usual[:3]), {0: OTHER, 1: OTHER_BIT})
@@ -174,7 +174,7 @@ def test_a_flipped_bit_that_is_asked_too_early_is_asked_again() -> None:
     assert compared.findings[HERE].named == ["u2", "u3"]
 
 
-def test_of_a_look_so_many_questions_are_answered_and_no_place_waits_for_ever() -> None:
+def test_a_look_answers_a_bounded_number_of_questions_and_starves_no_site() -> None:
     sites = range(1, 4 * QUESTIONS_MAX + 1)
     service = Service(2)
     for content in range(3):
@@ -190,7 +190,7 @@ def test_of_a_look_so_many_questions_are_answered_and_no_place_waits_for_ever() 
     assert (service.look().findings, service.logged) == ({}, [])
 
 
-def test_what_waits_the_longest_is_asked_first() -> None:
+def test_the_longest_waiting_site_is_judged_first() -> None:
     turns, places = JudgeTurns(), {number: ServiceSite("api", f"k{number}", 0) for number in range(3 * QUESTIONS_MAX)}
     asked = []
     for _ in range(6):
@@ -201,14 +201,14 @@ def test_what_waits_the_longest_is_asked_first() -> None:
     assert asked == [*places, *places]
 
 
-def test_what_may_be_a_flipped_bit_waits_beside_what_two_classes_come_to() -> None:
+def test_a_possible_flipped_bit_waits_separately_from_class_differences() -> None:
     turns = JudgeTurns()
     for number, once in enumerate((False, False, True, True)):
         turns.wait(HERE, number, once=once)
     assert turns.begin() == [0, 2]
 
 
-def test_a_place_of_many_workers_that_came_and_went_knows_those_who_live() -> None:
+def test_a_site_of_many_past_workers_knows_the_living_ones() -> None:
     apart = with_two((), {"a"}, {"b"}, "ab")
     for life in range(10 * WORKERS_MAX):
         apart = with_two(apart, {"a"}, {f"life{life}"}, {"a", f"life{life}"})
@@ -217,7 +217,7 @@ def test_a_place_of_many_workers_that_came_and_went_knows_those_who_live() -> No
 
 
 @pytest.mark.parametrize("dead", ["one0", "other0"])
-def test_of_too_many_pairs_of_classes_those_go_of_which_one_has_no_living_worker(dead: str) -> None:
+def test_over_the_limit_class_pairs_without_a_living_worker_are_dropped(dead: str) -> None:
     apart: Apart = ()
     everyone = {f"{side}{n}" for side in ("one", "other") for n in range(17)}
     for n in range(17):
@@ -230,7 +230,7 @@ def test_of_too_many_pairs_of_classes_those_go_of_which_one_has_no_living_worker
     st.lists(st.integers(0, 4), min_size=1, max_size=30),
     st.data(),
 )
-def test_healthy_workers_of_several_classes_are_never_told_of(
+def test_healthy_workers_of_several_classes_raise_no_alarm(
     orders: list[int], contents: list[int], data: st.DataObject
 ) -> None:
     service = Service(len(orders))
@@ -248,7 +248,7 @@ def test_healthy_workers_of_several_classes_are_never_told_of(
 
 
 @given(st.lists(st.sampled_from((USUAL, OTHER, THIRD)), min_size=2, max_size=6), st.integers(0, 5), st.integers(0, 8))
-def test_who_is_named_by_a_look_is_named_by_a_comparison_of_the_same(
+def test_a_look_and_a_comparison_of_the_same_data_name_the_same_worker(
     orders: list[int], wrong: int, content: int
 ) -> None:
     service = Service(len(orders))
@@ -272,7 +272,7 @@ def ordered(content: int, order: int) -> CheckedRecord:
 
 
 @given(st.lists(st.integers(0, 19), min_size=2, max_size=12), st.integers(1, 6))
-def test_of_more_classes_than_are_held_against_each_other_nobody_is_told(orders: list[int], contents: int) -> None:
+def test_more_classes_than_can_be_compared_raise_no_alarm(orders: list[int], contents: int) -> None:
     service = Service(len(orders))
     for content in range(contents):
         for worker, order in zip(service.workers, orders, strict=True):
@@ -282,7 +282,7 @@ def test_of_more_classes_than_are_held_against_each_other_nobody_is_told(orders:
 
 
 @pytest.mark.parametrize("wrong", range(8))
-def test_who_is_far_off_among_many_classes_is_named_whoever_speaks_first(wrong: int) -> None:
+def test_a_distant_worker_among_many_classes_is_named_in_any_order(wrong: int) -> None:
     service = Service(8)
     for content in range(3):
         for number, worker in enumerate(service.workers):
@@ -293,7 +293,7 @@ def test_who_is_far_off_among_many_classes_is_named_whoever_speaks_first(wrong: 
     assert set(service.look().findings[HERE].outliers) == {f"u{wrong}"}
 
 
-def test_a_flipped_bit_beside_another_class_alone_is_no_more_than_that() -> None:
+def test_a_flipped_bit_next_to_another_class_only_is_undecidable() -> None:
     """This is undecidable: another order of the same numbers may give it."""
     service = Service(2)
     for content in range(3):

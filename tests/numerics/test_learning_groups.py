@@ -40,7 +40,7 @@ def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
 # ---- equal outputs
 
 
-def test_those_of_two_classes_say_the_same_beside_one_that_is_of_neither() -> None:
+def test_two_classes_count_as_one_against_a_worker_of_neither() -> None:
     """They count as the more frequent one, represented by its newest fingerprint."""
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
     for who in range(4):
@@ -49,7 +49,7 @@ def test_those_of_two_classes_say_the_same_beside_one_that_is_of_neither() -> No
         )
 
 
-def test_where_nobody_is_apart_all_classes_say_the_same() -> None:
+def test_without_a_disagreement_all_classes_are_equal() -> None:
     found = learning([tensor(0, USUAL), tensor(0, THIRD), tensor(0, OTHER)], (*APART, *two("u0", "u1")))
     assert found.read(HERE, alone(1, 2, 3), UUIDS, 0).group == [(0, 1, 1, 0), (1, 1, 1, 0), (2, 1, 1, 0)]
 
@@ -58,7 +58,7 @@ def two(one: str, other: str) -> Apart:
     return ((frozenset({one}), frozenset({other})),)
 
 
-def test_who_contradicts_himself_says_what_his_class_does() -> None:
+def test_a_worker_that_contradicts_itself_counts_as_its_class() -> None:
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1), tensor(0, OTHER)])
     group = [*alone(1, 1, 2, 3), (4, 2, 7, 4), (4, 3, 1, 3)]
     assert read.read(HERE, group, UUIDS, 0).group == [
@@ -78,7 +78,7 @@ def test_who_contradicts_himself_says_what_his_class_does() -> None:
         (alone(1, 2), {0: "u0"}),  # one is gone
     ],
 )
-def test_where_one_output_alone_is_sure_nothing_is_asked(
+def test_a_single_reliable_output_needs_no_judgement(
     group: list[tuple[int, int, int, int]], uuids: dict[int, str]
 ) -> None:
     found = learning([tensor(0, USUAL), tensor(0, OTHER)], apart=())
@@ -89,7 +89,7 @@ def test_where_one_output_alone_is_sure_nothing_is_asked(
 # ---- many outputs
 
 
-def test_one_that_may_be_of_a_class_of_those_that_are_compared_waits_and_cannot_tell() -> None:
+def test_a_fifth_output_near_a_compared_one_waits_for_judgement() -> None:
     """Four outputs are compared with each other; a fifth is near one of them."""
     for what, once in ((OTHER, False), (BIT, True)):
         found = learning([tensor(0, USUAL), far(1), far(2), far(3), tensor(0, what), far(4)])
@@ -98,7 +98,7 @@ def test_one_that_may_be_of_a_class_of_those_that_are_compared_waits_and_cannot_
         )
 
 
-def test_four_outputs_are_compared_and_sixteen_are_looked_at() -> None:
+def test_four_outputs_are_compared_and_sixteen_examined() -> None:
     def read(*outputs: Tensor) -> GroupToJudge:
         return learning(outputs).read(HERE, alone(*range(1, len(outputs) + 1)), UUIDS, 0)
 
@@ -107,7 +107,7 @@ def test_four_outputs_are_compared_and_sixteen_are_looked_at() -> None:
     assert [read(first, *many[:n], near).whole for n in (3, 14, 15)] == [False, False, True]
 
 
-def test_what_is_judged_is_compared_however_few_say_it() -> None:
+def test_the_judged_output_is_compared_however_rare() -> None:
     """It is the sixth, and of the class of the first."""
     outputs = [tensor(0, USUAL), far(1), far(2), far(3), far(4), far(5), tensor(0, OTHER)]
     found = learning(outputs)
@@ -120,13 +120,13 @@ def test_what_is_judged_is_compared_however_few_say_it() -> None:
 # ---- what is checked, and kept
 
 
-def test_before_a_look_has_begun_nothing_is_asked() -> None:
+def test_nothing_is_judged_before_a_look_begins() -> None:
     turns = JudgeTurns()
     assert not turns.take(HERE)
     assert turns.denied
 
 
-def test_a_place_whose_turn_it_is_asks_as_often_as_it_waited() -> None:
+def test_a_site_may_judge_as_often_as_it_waited() -> None:
     turns = JudgeTurns(2)
     turns.wait(HERE, 0, once=False)
     turns.wait(HERE, 1, once=True)
@@ -134,7 +134,7 @@ def test_a_place_whose_turn_it_is_asks_as_often_as_it_waited() -> None:
     assert [turns.take(HERE) for _ in range(3)] == [True, True, False]
 
 
-def test_what_waits_is_so_much_at_the_most() -> None:
+def test_the_waiting_list_is_bounded() -> None:
     turns = JudgeTurns(2000)
     for number in range(1025):
         turns.wait(ServiceSite("api", f"k{number}", 0), number, once=False)
@@ -145,7 +145,7 @@ def test_what_waits_is_so_much_at_the_most() -> None:
     ("others", "known", "kept"),
     [(CLASSES_MAX - 1, (), True), (CLASSES_MAX, (), False), (CLASSES_MAX, two("a", "b"), True)],
 )
-def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *, kept: bool) -> None:
+def test_learned_classes_are_kept_for_a_bounded_number_of_sites(others: int, known: Apart, *, kept: bool) -> None:
     fingerprints = _reader.Fingerprints(1 << 20)
     for content in range(3):
         for worker, what in enumerate((USUAL, OTHER)):
@@ -166,7 +166,7 @@ def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *,
 @pytest.mark.parametrize(
     ("what", "apart", "explained"), [(OTHER, APART, True), (OTHER, (), False), (FAR, APART, False)]
 )
-def test_two_classes_explain_a_case_that_rounding_may_have_made(what: int, apart: Apart, *, explained: bool) -> None:
+def test_two_classes_explain_only_a_case_within_rounding(what: int, apart: Apart, *, explained: bool) -> None:
     against, other = (
         KeptEvidence(uuid, records_of({0: each})[0].slots(), "", "") for uuid, each in (("u0", USUAL), ("u2", what))
     )

@@ -55,22 +55,22 @@ def of_nan(*workers: tuple[int, int], counts: Sequence[int]) -> list[int]:
 # ---- when it is a finding
 
 
-def test_what_begins_after_the_first_fingerprints_is_a_finding_in_one_worker_alone() -> None:
+def test_a_birth_after_the_first_fingerprints_is_a_finding_without_a_peer() -> None:
     assert of_nan((FIRST["NaN"], 1), counts=[100]) == []
     assert of_nan((FIRST["NaN"] + 1, 1), counts=[100]) == [0]
     assert of_nan((0, 0), counts=[100]) == []
 
 
-def test_what_all_workers_give_from_their_first_fingerprints_on_is_by_design() -> None:
+def test_births_in_all_workers_from_the_beginning_are_by_design() -> None:
     assert of_nan((1, 100), (3, 90), (16, 5), counts=[100, 100, 100]) == []
 
 
-def test_what_another_worker_never_gives_is_a_finding_from_the_first_fingerprint_on() -> None:
+def test_a_birth_that_another_worker_never_has_is_a_finding_from_the_beginning() -> None:
     assert of_nan((1, 100), (0, 0), counts=[100, FIRST["NaN"]]) == [0]
     assert of_nan((1, 100), (0, 0), counts=[100, FIRST["NaN"] - 1]) == [], "too few to know"
 
 
-def test_each_kind_is_judged_by_itself_and_minus_infinity_takes_longer() -> None:
+def test_each_kind_is_judged_separately_and_minus_infinity_takes_longer() -> None:
     late = FIRST["NaN"] + 1
     counted = rows(((0, 0), (late, 2), (late, 4)), counts=[2_000])
     assert [(kind, times) for _, kind, times in found(counted)] == [("Inf", 2)]
@@ -78,14 +78,14 @@ def test_each_kind_is_judged_by_itself_and_minus_infinity_takes_longer() -> None
     assert [(kind, times) for _, kind, times in found(counted)] == [("-Inf", 4)]
 
 
-def test_the_numbers_are_those_of_the_documentation() -> None:
+def test_the_limits_are_those_of_the_documentation() -> None:
     page = (ROOT / "docs" / "explanation" / "evidence.md").read_text()
     assert "worker's first 16 fingerprints at the site held none (for -Inf: the first 1,024)" in " ".join(page.split())
     assert FIRST == {"NaN": 16, "Inf": 16, "-Inf": 1_024}
     assert BIRTHS_MAX == 1_024
 
 
-def test_sites_and_services_are_judged_apart() -> None:
+def test_sites_and_services_are_judged_separately() -> None:
     (sick,), (well,) = (rows(((1, 1), (0, 0), (0, 0)), counts=[9]), rows(((0, 0),) * 3, counts=[100]))
     assert len(list(found([sick, well]))) == 1
     assert not list(found([sick, well._replace(site=6)]))
@@ -108,7 +108,7 @@ def window(*said: CheckedRecord, numerics: Numerics | None = None) -> _reader.Fi
     return numerics.fingerprints
 
 
-def test_a_birth_is_in_an_output_while_no_input_holds_any() -> None:
+def test_a_birth_is_in_an_output_whose_inputs_are_finite() -> None:
     assert counts(
         window(
             CheckedRecord(FINE, (INPUT,)),
@@ -130,16 +130,16 @@ def test_a_birth_is_in_an_output_while_no_input_holds_any() -> None:
         CheckedRecord(FINE, (INPUT,)),
     ],
 )
-def test_what_an_input_holds_or_may_hold_is_not_born_there(said: CheckedRecord) -> None:
+def test_a_value_that_an_input_has_or_may_have_is_not_born(said: CheckedRecord) -> None:
     assert counts(window(said)) == {}
 
 
-def test_a_stateful_site_is_counted_like_others_and_under_the_same_name() -> None:
+def test_a_stateful_site_is_counted_under_the_same_name() -> None:
     both = window(CheckedRecord(NAN, (INPUT,), flags=32), CheckedRecord(FINE, (INPUT,)))
     assert counts(both) == {1: (2, 1, 1, 0, 0, 0, 0)}
 
 
-def test_workers_without_births_are_counted_where_another_has_some_and_nowhere_else() -> None:
+def test_workers_without_births_are_counted_only_where_another_has_some() -> None:
     service = Service(2)
     service.send(FINE, NAN)
     service.send(FINE, FINE, site=2)
@@ -151,7 +151,7 @@ def test_workers_without_births_are_counted_where_another_has_some_and_nowhere_e
     assert service.numerics.fingerprints.births() == []
 
 
-def test_however_many_workers_and_sites_there_are_the_counts_are_bounded_and_what_finds_no_room_is_counted() -> None:
+def test_counts_of_births_are_bounded_and_overflow_is_counted() -> None:
     numerics = Numerics(1 << 12)  # the window is small
     fingerprints = numerics.fingerprints
     most, sites = 65_536, 512
@@ -166,7 +166,7 @@ def test_however_many_workers_and_sites_there_are_the_counts_are_bounded_and_wha
     assert 0 < len(fingerprints.births()) < sites
 
 
-def test_a_full_table_is_tidied_once_in_4096_fingerprints_however_little_that_frees() -> None:
+def test_a_full_table_is_compacted_once_per_4096_fingerprints() -> None:
     most, every, sites = 65_536, 4_096, 512
     fingerprints, names = Numerics(1 << 26).fingerprints, _reader_numbers(sites)
     said = b"".join(CheckedRecord(NAN, (INPUT, INPUT), site=n).slots() for n in range(sites))
@@ -195,7 +195,7 @@ def born(kind: str = "NaN", worker: str = "u0", layer: int = 3, kernel: str = "k
     return BornAt("api", kernel, layer, worker, kind)
 
 
-def test_one_worker_alone_is_found_at_the_next_look_and_reported_once() -> None:
+def test_a_birth_in_one_worker_is_found_at_the_next_look_and_reported_once() -> None:
     service = Service(1)
     for number in range(FIRST["NaN"]):
         service.send(FINE, given=number)
@@ -219,7 +219,7 @@ def test_one_worker_alone_is_found_at_the_next_look_and_reported_once() -> None:
     assert service.kinds == ["nan"]
 
 
-def test_a_mask_that_every_worker_gives_is_no_alarm_however_long_it_goes_on() -> None:
+def test_a_mask_that_every_worker_produces_is_never_an_alarm() -> None:
     service = Service(3)
     for number in range(40):
         service.send(*[replace(NEG, nan=1)] * 3, given=number)
@@ -227,7 +227,7 @@ def test_a_mask_that_every_worker_gives_is_no_alarm_however_long_it_goes_on() ->
     assert service.logged == []
 
 
-def test_what_was_found_goes_on_in_the_next_daemon_and_counts_from_there() -> None:
+def test_a_finding_continues_in_the_next_daemon() -> None:
     service = Service(1)
     for number in range(20):
         service.send(FINE if number < 17 else NAN, given=number)
@@ -242,7 +242,7 @@ def test_what_was_found_goes_on_in_the_next_daemon_and_counts_from_there() -> No
     assert "nan" not in heir.kinds
 
 
-def test_what_was_by_design_before_a_restart_is_no_news_after_it() -> None:
+def test_births_by_design_before_a_restart_are_not_reported_after_it() -> None:
     service = Service(1)
     for number in range(40):
         service.send(NAN if number % 10 == 5 else FINE, given=number)
@@ -263,7 +263,7 @@ def test_what_was_by_design_before_a_restart_is_no_news_after_it() -> None:
     assert [*heir.look().births] == [born()], "another worker never gives it"
 
 
-def test_an_old_birth_that_becomes_a_finding_again_is_not_seen_again() -> None:
+def test_an_old_birth_that_becomes_a_finding_again_has_its_old_time() -> None:
     service = Service(2)
     for number in range(20):
         service.send(NAN, FINE, given=number)
@@ -279,7 +279,7 @@ def test_an_old_birth_that_becomes_a_finding_again_is_not_seen_again() -> None:
     assert (again.births, again.new) == (first.births, [])
 
 
-def test_counts_that_began_anew_in_a_tidied_table_count_from_there() -> None:
+def test_counts_restarted_by_compaction_continue_the_finding() -> None:
     service, sites = Service(2, bytes_max=1 << 12), 512
     for number in range(20):
         service.send(NAN, FINE, given=number)
@@ -296,7 +296,7 @@ def test_counts_that_began_anew_in_a_tidied_table_count_from_there() -> None:
     assert watch.look(births, (), KNOWN, 20).births == {born(): Birth(23, 10, 20)}
 
 
-def test_of_workers_that_are_gone_nothing_is_kept() -> None:
+def test_ended_workers_leave_no_births() -> None:
     compared = Compared(births={born(): Birth(1, 2, 3), born(worker="u1"): Birth(4, 5, 6)})
     assert list(compared.without({"u0"}).births) == [born(worker="u1")]
     assert compared.of_services({"other"}).births == {}
@@ -308,7 +308,7 @@ def test_of_workers_that_are_gone_nothing_is_kept() -> None:
     assert (compared.of_services({"api"}).by_design, compared.of_services({"other"}).by_design) == (by_design, set())
 
 
-def test_findings_are_bounded_and_what_finds_no_room_is_counted() -> None:
+def test_findings_are_bounded_and_overflow_is_counted() -> None:
     service = Service(2)
     for number in range(20):
         service.send(FINE, NAN, given=number)
@@ -323,7 +323,7 @@ def test_findings_are_bounded_and_what_finds_no_room_is_counted() -> None:
     assert watch.look({}, (), KNOWN, 11) == Known(now, nothing, [born(worker="u1")], 0)
 
 
-def test_what_is_by_design_is_bounded() -> None:
+def test_births_by_design_are_bounded() -> None:
     service = Service(1)
     service.send(NAN)
     full = {born(layer=n) for n in range(10, 10 + BY_DESIGN_MAX)}
@@ -332,7 +332,7 @@ def test_what_is_by_design_is_bounded() -> None:
     assert BirthsWatch(service.numerics).look({}, full, KNOWN, 9).by_design == full | {born()}
 
 
-def test_an_older_state_has_no_births_and_a_wrong_one_is_refused() -> None:
+def test_an_older_state_has_no_births_and_an_invalid_one_is_refused() -> None:
     assert not_finite.of_document(not_finite.plain({born(): Birth(1, 2, 3)})) == {born(): Birth(1, 2, 3)}
     for row in (
         ["api", "k", 0, "u0", "huge", 1, 2, 3],
@@ -346,7 +346,7 @@ def test_an_older_state_has_no_births_and_a_wrong_one_is_refused() -> None:
 # ---- what is reported
 
 
-def test_a_worker_has_one_alarm_that_names_the_first_site_while_it_goes_on() -> None:
+def test_a_worker_has_one_alarm_that_names_its_first_site() -> None:
     births = {born("-Inf", layer=-1): Birth(2, 90, 100), born(): Birth(5, 10, 95), born(layer=4): Birth(1, 20, 20)}
     (alarm,) = alarms(births, KNOWN, 101, ACTIVE_NS)
     assert (alarm.kind, alarm.service, alarm.workers, alarm.subject) == ("nan", "api", ("api/0",), "u0")
@@ -363,7 +363,7 @@ def test_a_worker_has_one_alarm_that_names_the_first_site_while_it_goes_on() -> 
     assert [(each.workers, " at k1 since " in each.text) for each in two] == [(("u0",), False), (("u1",), True)]
 
 
-def test_a_problem_is_seen_again_when_anything_is_born_again_and_ends_with_an_event_of_its_own() -> None:
+def test_a_problem_is_seen_again_with_each_birth_and_has_its_own_end_event() -> None:
     births = {born(): Birth(5, 10, 95), born("Inf"): Birth(2, 20, 100)}
     (problem,) = problems(births, KNOWN, 101)
     (alarm,) = alarms(births, KNOWN, 101, ACTIVE_NS)
@@ -382,7 +382,7 @@ def test_a_problem_is_seen_again_when_anything_is_born_again_and_ends_with_an_ev
     assert (left.state, left.why) == ("ended", "its workers ended")
 
 
-def test_of_a_worker_with_many_sites_the_first_ones_are_logged() -> None:
+def test_only_the_first_sites_of_a_worker_are_logged() -> None:
     logged: list[str] = []
 
     def log(kind: str, text: str, **_: str | None) -> None:
@@ -412,7 +412,7 @@ pause()
 """
 
 
-def test_a_worker_without_a_peer_that_computes_nan_is_named_at_once_on_every_screen(worker: Start, prefix: str) -> None:
+def test_a_single_worker_that_computes_nan_is_named_on_every_screen(worker: Start, prefix: str) -> None:
     with running() as daemon:
         started(worker, PROGRAM, BRICKD_SERVICE="api")
         event = daemon.until("nan")

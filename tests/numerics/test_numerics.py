@@ -43,7 +43,7 @@ def collecting(prefix: str) -> Iterator[tuple[Collector, Numerics]]:
     loop.end(SECOND)
 
 
-def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
+def test_fingerprints_of_two_workers_are_received_under_their_own_names(
     worker: Start, collecting: tuple[Collector, Numerics], tmp_path: Path
 ) -> None:
     loop, numerics = collecting
@@ -61,7 +61,9 @@ def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
         assert each.end() == 0, each.stderr
 
 
-def test_what_a_dead_worker_left_is_heard_to_its_end(worker: Start, collecting: tuple[Collector, Numerics]) -> None:
+def test_fingerprints_of_a_dead_worker_are_received_to_the_end(
+    worker: Start, collecting: tuple[Collector, Numerics]
+) -> None:
     loop, numerics = collecting
     process = worker("bad = 0\n" + WORK)
     process.next_report()
@@ -83,7 +85,7 @@ def producer(
     return numerics.producer(uuid, service, tables, "")
 
 
-def test_who_is_heard_beside_others_is_of_the_shard_that_it_is_of() -> None:
+def test_a_worker_belongs_to_its_shard() -> None:
     near, far = Numerics(), Numerics()
     tables = WorkerNames([None, ("k", 0)], [None, (1, 0, 0)])
     for numerics, uuid, shard, output in ((near, "a", "tp0", 1), (far, "b", "tp1", 2), (far, "c", "tp0", 1)):
@@ -102,7 +104,7 @@ def sites_held(numerics: Numerics) -> list[Site]:
     ]
 
 
-def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
+def test_tables_are_looked_up_once_for_all_their_names() -> None:
     numerics, looks = Numerics(), []
 
     def tables() -> WorkerNames:
@@ -116,7 +118,7 @@ def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
     assert len(looks) == 1
 
 
-def test_of_workers_of_a_service_that_say_the_same_it_is_kept_once() -> None:
+def test_tables_that_workers_of_a_service_share_are_stored_once() -> None:
     numerics = Numerics()
     named = (("w", "api"), ("w", "api"), ("v", "api"), ("w", "batch"))
     tables = [WorkerNames([("other", 0), (name, 0)], [None, (1, 0, 0)]) for name, _ in named]
@@ -134,7 +136,7 @@ def test_of_workers_of_a_service_that_say_the_same_it_is_kept_once() -> None:
     assert list(elsewhere.digests) == list(first.digests) != list(other.digests)
 
 
-def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_asked() -> None:
+def test_a_worker_with_unknown_references_is_received_and_its_tables_rarely_reread() -> None:
     numerics, looks = Numerics(), []
 
     def tables() -> WorkerNames:
@@ -149,7 +151,7 @@ def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_aske
     assert len(looks) < 12
 
 
-def test_two_workers_numbers_for_the_same_site_are_one() -> None:
+def test_site_numbers_of_two_workers_for_one_site_are_unified() -> None:
     numerics = Numerics()
     one = producer(numerics, lambda: WorkerNames([None, ("mlp", 0)], [None, (1, -1, 0)]), "one")
     other = producer(numerics, lambda: WorkerNames([None, None, ("mlp", 0)], [None, None, (2, -1, 0)]), "other")
@@ -158,7 +160,7 @@ def test_two_workers_numbers_for_the_same_site_are_one() -> None:
     assert numerics.fingerprints.unlike() == [1]
 
 
-def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike() -> None:
+def test_weights_are_separate_from_outputs_and_looked_up_equally() -> None:
     numerics = Numerics()
     record = CheckedRecord(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
     producer(numerics, lambda: WorkerNames([None, ("w", 0)], [None, (1, 3, 0)])).receive(record)
@@ -167,14 +169,14 @@ def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike()
     assert numerics.weights.of("u") is not None
 
 
-def test_weights_without_a_name_are_not_taken_for_others() -> None:
+def test_weights_without_a_name_are_not_confused_with_others() -> None:
     numerics = Numerics()
     record = CheckedRecord(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
     producer(numerics, lambda: WorkerNames([None], [])).receive(record)
     assert (numerics.weights.of("u"), numerics.fingerprints.end) == (None, 0)
 
 
-def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
+def test_a_selection_of_workers_holds_only_theirs_and_never_changes() -> None:
     numerics = Numerics()
     for uuid in ("a", "b"):
         producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), uuid).receive(
@@ -189,7 +191,7 @@ def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
     )
 
 
-def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None:
+def test_a_worker_added_to_a_copy_is_a_new_one() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     for number in range(5):
         producer(numerics, lambda: tables, str(number), f"s{number}").receive(CheckedRecord(Tensor(number), IN).slots())
@@ -207,7 +209,7 @@ def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None
     assert about.producers["1"].tables.site(1) == Site("k", -1, "other")
 
 
-def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:
+def test_a_copy_is_independent_of_its_original() -> None:
     numerics = Numerics()
     one = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
     one.receive(CheckedRecord(Tensor(1), IN).slots())
@@ -217,7 +219,7 @@ def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:
     assert about.producers["u"] is not one
 
 
-def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
+def test_losses_of_a_copy_are_counted_in_the_copy() -> None:
     numerics = Numerics(1)  # the smallest window
     one, other = (
         producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, 3, 0)]), uuid) for uuid in ("a", "b")
@@ -230,7 +232,7 @@ def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
     assert (about.evicted, about.producers["b"].newest_end) == (numerics.evicted, 0)
 
 
-def test_losses_stand_where_they_were_heard_of() -> None:
+def test_losses_are_counted_where_they_were_received() -> None:
     numerics = Numerics()
     one = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
     one.receive(CheckedRecord(Tensor(1), IN).slots())
@@ -240,7 +242,7 @@ def test_losses_stand_where_they_were_heard_of() -> None:
     assert (one.lost, one.lost_before) == (3, 1)
 
 
-def test_so_many_speakers_are_known_and_who_was_silent_longest_goes() -> None:
+def test_the_number_of_workers_is_bounded_and_the_longest_silent_one_is_dropped() -> None:
     numerics = Numerics()
     first = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), "first")
     first.receive(CheckedRecord(Tensor(1), IN).slots())
@@ -251,7 +253,7 @@ def test_so_many_speakers_are_known_and_who_was_silent_longest_goes() -> None:
 
 
 @pytest.mark.ci
-def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
+def test_the_memory_for_past_services_is_bounded() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     records = CheckedRecord(Tensor(1), IN).slots()
 
@@ -272,7 +274,7 @@ def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
         tracemalloc.stop()
 
 
-def test_a_service_that_comes_back_stands_beside_nobody_of_those_that_it_had() -> None:
+def test_a_service_that_returns_is_not_compared_with_its_earlier_workers() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     records, numbers = CheckedRecord(Tensor(1), IN).slots(), []
     for _ in range(2):
@@ -286,7 +288,7 @@ def test_a_service_that_comes_back_stands_beside_nobody_of_those_that_it_had() -
 
 
 @pytest.mark.ci
-def test_beyond_so_many_sites_the_others_have_numbers_for_names() -> None:
+def test_sites_beyond_the_limit_have_numbers_as_names() -> None:
     sites = Sites()
     numbers = [sites.number(Site(f"k{n}", 0, "other")) for n in range(SITES_MAX + 1)]
     assert sites[numbers[0]].kernel == "k0"
@@ -297,7 +299,7 @@ def test_beyond_so_many_sites_the_others_have_numbers_for_names() -> None:
 # ---- exported and imported
 
 
-def test_what_is_carried_elsewhere_is_known_there_as_it_was_here_with_what_was_lost() -> None:
+def test_an_exported_selection_is_imported_with_its_losses() -> None:
     numerics = Numerics(1)  # the smallest window
     tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
     one, other = (producer(numerics, lambda: tables, uuid) for uuid in ("one", "other"))

@@ -14,7 +14,7 @@ WHO = st.frozensets(st.sampled_from("abcdef"))
 
 
 @given(WHO, WHO, WHO, st.sampled_from([None, KEPT]), st.booleans(), st.booleans())
-def test_a_place_is_doubted_where_it_may_be_the_kernel_and_found_where_it_is_a_worker(
+def test_a_doubt_may_be_the_kernel_and_a_finding_is_a_worker(
     workers: frozenset[str],
     contradict: frozenset[str],
     present: frozenset[str],
@@ -52,7 +52,7 @@ def test_a_place_is_doubted_where_it_may_be_the_kernel_and_found_where_it_is_a_w
         ("abc", "ab", KEPT, True, True, Fate.FOUND),
     ],
 )
-def test_one_more_than_half_that_contradict_themselves_leave_nobody_to_name(
+def test_if_more_than_half_contradict_themselves_no_outlier_is_named(
     workers: str, contradict: str, case: Case | None, differs: bool, repeats: bool, wanted: Fate
 ) -> None:
     doubt = Doubt(frozenset(workers), frozenset(contradict), case)

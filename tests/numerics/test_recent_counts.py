@@ -24,7 +24,7 @@ ONE = FingerprintCounts(4, 1, 1, 2)
 AT = 1_000 * SLOT_NS
 
 
-def test_what_was_counted_counts_for_an_hour_and_no_longer() -> None:
+def test_a_count_is_included_for_exactly_an_hour() -> None:
     recent = added((), AT, ONE)
     assert within(recent, AT) == ONE
     assert within(recent, AT + WINDOW_NS - 1) == ONE
@@ -39,21 +39,21 @@ def test_the_window_is_an_hour_in_slots_of_five_minutes() -> None:
     assert within(before, AT + SLOT_NS) == FingerprintCounts()
 
 
-def test_counts_of_one_slot_are_added_up_and_slots_are_kept_apart() -> None:
+def test_counts_of_one_slot_are_added_and_slots_are_separate() -> None:
     recent = added(added(added((), AT, ONE), AT + SLOT_NS - 1, ONE), AT + SLOT_NS, ONE)
     assert [counts.fingerprints for _, counts in recent] == [8, 4]
     assert within(recent, AT + SLOT_NS) == FingerprintCounts(12, 3, 3, 6)
     assert within(recent, AT + WINDOW_NS) == ONE
 
 
-def test_what_lies_in_the_future_does_not_count_and_is_dropped() -> None:
+def test_counts_in_the_future_are_ignored_and_dropped() -> None:
     recent = added((), AT + SLOT_NS, ONE)
     assert within(recent, AT) == FingerprintCounts()
     assert added(recent, AT, ONE) == added((), AT, ONE)
 
 
 @given(st.lists(st.integers(0, 40 * SLOT_NS), max_size=40))
-def test_there_are_never_more_slots_than_the_window_has_whatever_the_clock_does(times: list[int]) -> None:
+def test_the_number_of_slots_is_bounded_whatever_the_clock_does(times: list[int]) -> None:
     recent: Recent = ()
     for at_ns in times:
         recent = added(recent, at_ns, ONE)
@@ -61,13 +61,13 @@ def test_there_are_never_more_slots_than_the_window_has_whatever_the_clock_does(
     assert of_document(json.loads(json.dumps(plain(recent)))) == recent
 
 
-def test_a_document_with_more_slots_or_with_something_else_is_refused() -> None:
+def test_a_document_with_too_many_slots_or_invalid_values_is_refused() -> None:
     for rows in ([[n, 1, 1, 1, 1] for n in range(SLOTS + 1)], [[1, 2, 3, 4]], [[1, 2, 3, 4, -1]], "x"):
         with pytest.raises((ValueError, TypeError)):
             of_document(rows)
 
 
-def test_of_what_met_no_more_is_compared_than_can_be() -> None:
+def test_compared_counts_never_exceed_met_ones() -> None:
     assert (ONE.compared, ONE.alone) == (2, 0)
     late = FingerprintCounts(10, 2, 3, 60)
     assert (late.compared, late.alone) == (5, 0)

@@ -29,29 +29,29 @@ HERE = ServiceSite("api", "mlp", 3)
         (0, 0, False),
     ],
 )
-def test_a_kernel_repeats_itself_where_a_hundred_came_out_equal_and_twenty_times_as_many_as_not(
+def test_a_kernel_is_repeatable_after_a_hundred_equal_and_twenty_per_unequal(
     met: int, unlike: int, *, repeats: bool
 ) -> None:
     assert SiteCounts("ffn", met, met=met, unlike=unlike).repeats is repeats
 
 
-def test_alone_is_what_could_have_been_compared_and_met_nobody() -> None:
+def test_alone_counts_comparable_fingerprints_without_a_counterpart() -> None:
     assert SiteCounts("ffn", fingerprints=10, bare=3, stateful=2, met=1).alone == 4
     assert SiteCounts("ffn", fingerprints=1, met=2).alone == 0
 
 
-def test_a_case_is_whole_where_what_both_said_is_kept() -> None:
+def test_a_case_is_complete_if_both_outputs_are_kept() -> None:
     reported, bare = KeptEvidence("u0", b"slots", "", ""), KeptEvidence("u1", b"", "", "")
     pairs = ((reported, reported), (reported, bare), (bare, reported), (bare, bare))
     assert [Case(1, *pair).whole for pair in pairs] == [True, False, False, False]
 
 
-def test_a_place_is_of_its_service_and_what_is_nobodys_of_all() -> None:
+def test_a_site_belongs_to_its_service_or_to_all() -> None:
     assert [ServiceSite(service, "mlp", 3).is_of({"api"}) for service in ("api", "batch", "")] == [True, False, False]
     assert [ServiceSite(service, "", -1).is_of({"api"}) for service in ("api", "batch", "")] == [True, False, True]
 
 
-def test_more_of_each_count_is_added_to_the_same() -> None:
+def test_counts_add_up_field_by_field() -> None:
     once = SiteCounts("ffn").and_(1, 2, 3, 4, 5, 6, 7)
     assert once == SiteCounts("ffn", fingerprints=1, bare=2, met=3, unlike=4, gone=5, stateful=6, judged=7)
     assert once.and_(10, 20, 30, 40, 50, 60) == SiteCounts("ffn", 11, 22, 33, 44, 55, 66, 7)
@@ -70,12 +70,12 @@ def test_more_of_each_count_is_added_to_the_same() -> None:
         ({}, SiteState.SILENT),
     ],
 )
-def test_the_state_of_a_site_that_is_recorded_is_by_its_counts(counts: dict[str, int], state: SiteState) -> None:
+def test_the_state_of_a_recorded_site_follows_from_its_counts(counts: dict[str, int], state: SiteState) -> None:
     for nothing in ([], [HERE]):
         assert state_of(Compared(), HERE, SiteCounts("ffn", **counts), nothing, [HERE]) == state
 
 
-def test_a_site_of_which_nothing_came_is_off_where_nobody_has_it_on() -> None:
+def test_a_silent_site_is_off_if_no_worker_records_it() -> None:
     def state(category: str = "ffn", fingerprints: int = 0, **places: Any) -> SiteState:
         counts = SiteCounts(category, fingerprints)
         return state_of(Compared(), HERE, counts, places.get("off", ()), places.get("on", ()),
@@ -90,7 +90,7 @@ def test_a_site_of_which_nothing_came_is_off_where_nobody_has_it_on() -> None:
     assert state(fingerprints=1, off=[HERE], left_out=[HERE]) == SiteState.ALONE
 
 
-def test_what_differs_leads_and_then_what_contradicts_itself() -> None:
+def test_differing_sites_come_first_then_contradicting_ones() -> None:
     found: Any = {HERE: None}
     counts = SiteCounts("ffn", 9, met=9, unlike=9)
     assert state_of(replace(Compared(), findings=found, doubts=found), HERE, counts, (), ()) == SiteState.DIFFERS
@@ -105,7 +105,7 @@ def worker(asked: int = 0, header: int = 0, own: int = 0, *, alive: bool = True)
     return Worker("api/0", reading, ledger_of(reading))
 
 
-def test_of_those_who_record_the_fewest_steps_it_is_said_how_many_of_how_many() -> None:
+def test_the_lowest_sampling_rate_is_shown_with_its_number_of_workers() -> None:
     every = _reader.RATE_ALL
     assert thinned([]) == thinned([worker(asked=5, alive=False)]) == (every, False, 0, 0)
     assert thinned([worker(), worker()]) == (every, False, 2, 2)

@@ -51,7 +51,7 @@ SENT = st.tuples(st.integers(0, 4), st.integers(1, 1_500))
 
 @settings(max_examples=30)
 @given(st.lists(SENT, max_size=30))
-def test_no_service_with_less_than_its_share_loses_a_fingerprint_and_the_sums_are_exact(
+def test_a_service_below_its_share_loses_no_fingerprint_and_sums_are_exact(
     sent: list[tuple[int, int]],
 ) -> None:
     window = _reader.Fingerprints(BYTES, True)
@@ -75,7 +75,7 @@ def test_no_service_with_less_than_its_share_loses_a_fingerprint_and_the_sums_ar
     assert len(set(numbers)) == window.end - window.first
 
 
-def test_a_service_alone_uses_all_and_the_next_one_gets_its_half() -> None:
+def test_a_single_service_uses_everything_and_the_next_gets_half() -> None:
     window = _reader.Fingerprints(BYTES, True)
     send(window, 0, 2_000, 0)
     assert window.extent(0)[1:] == (2_000 - room(BYTES) // SLOTS, 2_000)
@@ -90,7 +90,7 @@ def test_a_service_alone_uses_all_and_the_next_one_gets_its_half() -> None:
     assert (window.end, window.extent(1)[1:]) == (6_001, (0, 0))
 
 
-def test_what_a_dropped_service_had_refused_stays_counted() -> None:
+def test_refused_fingerprints_of_a_dropped_service_stay_counted() -> None:
     window = _reader.Fingerprints(BYTES, True)
     for service in range(2):
         add(window, service, [CheckedRecord(Tensor(0, dtype=0), (IN,))], service)
@@ -98,7 +98,7 @@ def test_what_a_dropped_service_had_refused_stays_counted() -> None:
     assert (window.end, window.refused) == (0, 2)
 
 
-def test_what_is_left_when_a_window_becomes_smaller_is_compared_as_before() -> None:
+def test_fingerprints_left_in_a_smaller_window_are_compared_as_before() -> None:
     window = _reader.Fingerprints(BYTES, True)
     for worker in range(2):
         send(window, worker, 600, 0)
@@ -114,7 +114,7 @@ def test_what_is_left_when_a_window_becomes_smaller_is_compared_as_before() -> N
     assert sorted(worker for worker, *_ in window.group(end)) == [0, 1, 2]
 
 
-def test_numbers_of_fingerprints_are_those_of_one_service() -> None:
+def test_fingerprint_numbers_belong_to_one_service() -> None:
     window = _reader.Fingerprints(BYTES, True)
     for service in range(2):
         for worker, output in ((0, Tensor(1)), (1, Tensor(2, sketch=(0.5, *(0.0,) * 15)))):
@@ -135,7 +135,7 @@ def test_numbers_of_fingerprints_are_those_of_one_service() -> None:
     assert copy.match([1, 2], [0, 0], True)["fingerprints"] == 2
 
 
-def test_services_beyond_the_limit_are_together_in_one_window() -> None:
+def test_services_beyond_the_limit_share_one_window() -> None:
     window = _reader.Fingerprints(BYTES, True)
     for service in range(300):
         send(window, service, 1, service)
@@ -146,7 +146,7 @@ def test_services_beyond_the_limit_are_together_in_one_window() -> None:
 # ---- reports about workers
 
 
-def test_what_left_is_counted_for_its_own_service_alone() -> None:
+def test_evictions_are_counted_for_their_own_service() -> None:
     numerics = Numerics(BYTES, shares=True)
     tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
     loud, quiet = (numerics.producer(name, name, lambda: tables, "") for name in ("loud", "quiet"))
@@ -174,7 +174,7 @@ pause()
 """
 
 
-def test_a_busy_service_evicts_nothing_of_another_one_and_says_so_of_itself_alone(worker: Start, prefix: str) -> None:
+def test_a_busy_service_evicts_only_its_own_fingerprints_and_reports_it(worker: Start, prefix: str) -> None:
     for service, checks in (("quiet", 5), ("loud", 120)):
         for number in range(2):
             key = str(runtime().directory / "key")

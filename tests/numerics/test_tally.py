@@ -13,7 +13,7 @@ API = {"api"}
 ATTENTION = WorkerNames([None, ("k1", 2), ("attention", 0)], [None, (1, 3, 0)])
 
 
-def test_a_look_adds_what_came_since_the_last_one_and_says_how_many_met() -> None:
+def test_a_look_adds_new_counts_and_how_many_had_a_counterpart() -> None:
     service = Service(2)
     tally = Tally(service.numerics, {HERE: SiteCounts("other", 5)})
     service.send(GOOD, BAD)
@@ -28,7 +28,7 @@ def test_a_look_adds_what_came_since_the_last_one_and_says_how_many_met() -> Non
     assert tally.take(API) == {"api": Counts(1)}, "no other worker had these inputs"
 
 
-def test_of_a_service_of_which_nobody_is_known_nothing_is_counted_and_it_begins_anew() -> None:
+def test_a_service_without_known_workers_is_not_counted_and_restarts() -> None:
     service = Service(2)
     tally = Tally(service.numerics, {ServiceSite("gone", "k1", 3): SiteCounts("other", 5)})
     service.send(GOOD, GOOD)
@@ -46,7 +46,7 @@ def test_of_a_service_of_which_nobody_is_known_nothing_is_counted_and_it_begins_
     assert tally[HERE] == SiteCounts("other", 2, met=2)
 
 
-def test_the_category_is_that_of_those_whose_fingerprints_are_compared() -> None:
+def test_the_category_is_that_of_the_compared_workers() -> None:
     """By one worker's name for it, state that no input shows decides there."""
     service = Service(2)
     stateful = service.worker("u2", ATTENTION)
@@ -66,7 +66,7 @@ def test_the_category_is_that_of_those_whose_fingerprints_are_compared() -> None
         assert counts.category == category
 
 
-def test_what_was_judged_is_counted_until_nothing_is_known_of_it() -> None:
+def test_judged_sites_are_counted_until_nothing_is_known_of_them() -> None:
     service = Service(2)
     service.send(GOOD, BAD)
     tally = Tally(service.numerics, {})

@@ -27,7 +27,7 @@ def alone(worker: Start, *, weights: bool = False) -> None:
         started(worker, program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
 
 
-def test_where_no_fingerprint_has_a_counterpart_no_screen_says_that_all_is_well(worker: Start, prefix: str) -> None:
+def test_without_a_counterpart_no_screen_reports_that_all_is_well(worker: Start, prefix: str) -> None:
     with running() as daemon:
         alone(worker)
         settled(daemon, 6)
@@ -65,7 +65,7 @@ def test_equal_weights_do_not_prove_outputs(worker: Start, prefix: str) -> None:
     assert brickd("status", "--check", "--require", "history").returncode == 1
 
 
-def test_equal_outputs_are_proven_though_no_weights_are_watched(worker: Start, prefix: str) -> None:
+def test_equal_outputs_are_proven_without_watched_weights(worker: Start, prefix: str) -> None:
     workers(worker, (0, 0))
     said = document("diff", "api")
     assert [(each["evidence"], each["verdict"]) for each in said["evidence_classes"]] == [
@@ -77,7 +77,7 @@ def test_equal_outputs_are_proven_though_no_weights_are_watched(worker: Start, p
     assert brickd("diff", "api", "--by", "weights", "--fail-on", "unproven").returncode == 1
 
 
-def test_a_service_that_records_no_numbers_is_unproven_in_few_words(worker: Start, prefix: str) -> None:
+def test_a_service_without_fingerprints_is_reported_as_unproven_in_few_words(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     screen = brickd("status").stdout.splitlines()
     assert screen[0].endswith("  no problem")
@@ -86,13 +86,13 @@ def test_a_service_that_records_no_numbers_is_unproven_in_few_words(worker: Star
     assert {(each["service"], each["verdict"], each["recorded"]) for each in proofs} == {("api", "unproven", False)}
 
 
-def test_no_worker_at_all_is_unhealthy_unless_that_is_allowed(prefix: str) -> None:
+def test_without_workers_the_check_fails_unless_that_is_allowed(prefix: str) -> None:
     ended = brickd("status", "--check")
     assert (ended.returncode, ended.stdout.split(" (")[0]) == (1, "unhealthy: no worker, expected at least one")
     assert brickd("status", "--check", "--allow-empty").returncode == 0
 
 
-def test_a_pair_of_workers_is_told_which_one_the_daemon_named(worker: Start, prefix: str) -> None:
+def test_a_comparison_of_two_workers_mentions_the_outlier_named_by_the_daemon(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
     with running() as daemon:
         settled(daemon, 3 * OF_A_ROUND)

@@ -79,7 +79,7 @@ class Service:
 HERE = ServiceSite("api", "k1", 3)
 
 
-def test_of_two_bad_workers_at_one_site_both_are_found_however_much_one_of_them_says() -> None:
+def test_both_of_two_bad_workers_at_one_site_are_found() -> None:
     service = Service(5, bytes_max=1 << 24)
     for first in range(0, 2_000, 100):
         for number in range(first, first + 90):
@@ -91,7 +91,7 @@ def test_of_two_bad_workers_at_one_site_both_are_found_however_much_one_of_them_
     assert set(finding.outliers) == {"u0", "u1"}
 
 
-def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() -> None:
+def test_recalling_evidence_does_not_change_the_judgement() -> None:
     service = Service(2, bytes_max=1)  # the smallest window
     service.send(GOOD, BAD)
     service.look()
@@ -111,7 +111,7 @@ def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() ->
     assert list(service.numerics.producers) == ["u0", "u1"]
 
 
-def test_two_that_differ_disagree_and_that_is_told_once() -> None:
+def test_two_different_workers_disagree_and_are_reported_once() -> None:
     service = Service(2)
     service.send(GOOD, BAD)
     found = service.look().findings[HERE]
@@ -129,7 +129,7 @@ def test_two_that_differ_disagree_and_that_is_told_once() -> None:
     assert (found.cases, found.first == found.newest, service.kinds) == (2, False, ["diverged"])
 
 
-def test_a_case_is_counted_once_however_often_a_healthy_worker_comes_by_the_same() -> None:
+def test_a_repeated_case_is_counted_once() -> None:
     service = Service(3)
     service.send(GOOD, BAD, GOOD)
     cases = []
@@ -139,7 +139,7 @@ def test_a_case_is_counted_once_however_often_a_healthy_worker_comes_by_the_same
     assert cases == [1] * 6
 
 
-def test_a_bad_machine_is_not_acquitted_for_being_started_again() -> None:
+def test_restarting_a_bad_machine_does_not_clear_its_finding() -> None:
     service = Service(3)
     for life in range(12):
         service.workers[2] = service.worker(f"life{life}")
@@ -150,7 +150,7 @@ def test_a_bad_machine_is_not_acquitted_for_being_started_again() -> None:
     assert "diverged_withdrawn" not in service.kinds
 
 
-def test_a_worker_whose_first_place_is_one_where_a_known_outlier_stands_is_told() -> None:
+def test_a_new_outlier_is_reported_at_a_site_with_a_known_one() -> None:
     service = Service(6)
     for site in range(1, 10):
         service.send(GOOD, BAD, GOOD, GOOD, GOOD, GOOD, site=site)
@@ -160,7 +160,7 @@ def test_a_worker_whose_first_place_is_one_where_a_known_outlier_stands_is_told(
     assert any(text.startswith("api/2 differs from the others: k20") for _, text, _ in service.logged)
 
 
-def test_shards_are_held_against_their_own_alone() -> None:
+def test_shards_are_compared_only_with_their_own() -> None:
     service = Service()
     service.workers = [service.worker(f"u{n}", shard=f"tp{n % 2}") for n in range(6)]
     service.send(GOOD, BAD, GOOD, BAD)
@@ -169,7 +169,7 @@ def test_shards_are_held_against_their_own_alone() -> None:
     assert service.look().findings[HERE].outliers == {"u5": 1}
 
 
-def test_of_three_the_majority_names_the_outlier_whoever_came_last() -> None:
+def test_the_majority_of_three_names_the_outlier_in_any_order() -> None:
     for order in ((GOOD, BAD, GOOD), (BAD, GOOD, GOOD), (GOOD, GOOD, BAD)):
         service = Service(3)
         service.send(*order)
@@ -180,14 +180,14 @@ def test_of_three_the_majority_names_the_outlier_whoever_came_last() -> None:
         assert service.logged[0][2]["worker"] == f"api/{who[1]}"
 
 
-def test_where_as_many_say_one_thing_as_another_it_is_said_of_how_many_there_is_no_majority() -> None:
+def test_a_tie_is_reported_with_the_number_of_groups() -> None:
     service = Service(4)
     service.send(GOOD, GOOD, BAD, BAD)
     service.look()
     assert service.logged[0][1].startswith("api/0 and api/3 disagree, no majority among 4 workers: k1 layer 3")
 
 
-def test_a_case_is_counted_once_however_many_say_what_is_right() -> None:
+def test_a_case_is_counted_once_however_many_workers_confirm_it() -> None:
     service = Service(8)
     for given_ in range(5):
         service.send(GOOD, BAD, *(GOOD,) * 6, given=given_)
@@ -198,7 +198,7 @@ def test_a_case_is_counted_once_however_many_say_what_is_right() -> None:
     assert found.outliers == {"u1": 5}
 
 
-def test_of_two_that_disagreed_a_third_that_comes_later_says_who_is_right() -> None:
+def test_a_third_worker_decides_which_of_two_is_right() -> None:
     service = Service(2)
     service.send(BAD, GOOD)
     assert service.look().findings[HERE].outliers == {}
@@ -209,7 +209,7 @@ def test_of_two_that_disagreed_a_third_that_comes_later_says_who_is_right() -> N
     assert [(kind, of["worker"]) for kind, _, of in service.logged] == [("diverged", None), ("diverged_more", "api/0")]
 
 
-def test_the_evidence_of_a_look_is_the_first_case_of_it_and_one_with_a_majority_if_there_is_any() -> None:
+def test_the_evidence_of_a_look_prefers_a_case_with_a_majority() -> None:
     service = Service(2)
     service.send(GOOD, BAD)
     service.send(GOOD, WORSE, given=8)
@@ -221,7 +221,7 @@ def test_the_evidence_of_a_look_is_the_first_case_of_it_and_one_with_a_majority_
     assert service.look().findings[HERE].newest.other.slots == CheckedRecord(WORSE, (Tensor(10),)).slots()
 
 
-def test_another_outlier_is_told_when_it_joins() -> None:
+def test_a_second_outlier_is_reported_when_it_joins() -> None:
     service = Service(5)
     service.send(GOOD, BAD, GOOD, GOOD, GOOD)
     service.look()
@@ -233,7 +233,7 @@ def test_another_outlier_is_told_when_it_joins() -> None:
     ]
 
 
-def test_healthy_workers_are_never_told_of() -> None:
+def test_healthy_workers_raise_no_alarm() -> None:
     service = Service(4)
     for given_ in range(300):
         service.send(*(Tensor(given_ + 1),) * 4, given=given_, site=given_ % 50 + 1)
@@ -243,7 +243,7 @@ def test_healthy_workers_are_never_told_of() -> None:
 
 
 @pytest.mark.nightly
-def test_a_million_fingerprints_of_the_healthy_are_compared_and_nothing_is_told() -> None:
+def test_a_million_fingerprints_of_healthy_workers_raise_no_alarm() -> None:
     service = Service(8, bytes_max=64 << 20)
     record = np.frombuffer(CheckedRecord(GOOD, (Tensor(7),)).slots(), np.uint8)
     for batch in range(250):
@@ -259,7 +259,7 @@ def test_a_million_fingerprints_of_the_healthy_are_compared_and_nothing_is_told(
     assert sum(counts.met for counts in found.sites.values()) == 1_000_000
 
 
-def test_where_most_contradict_themselves_nobody_is_named() -> None:
+def test_if_most_workers_contradict_themselves_no_outlier_is_named() -> None:
     service = Service(2)
     for output in range(4):
         service.send(Tensor(10 + output), Tensor(20 + output), given=7)
@@ -271,7 +271,7 @@ def test_where_most_contradict_themselves_nobody_is_named() -> None:
     assert service.look().findings == {}
 
 
-def test_what_turns_out_not_to_repeat_is_withdrawn() -> None:
+def test_a_finding_at_an_unrepeatable_kernel_is_withdrawn() -> None:
     service = Service(2)
     service.send(GOOD, BAD)
     service.look()
@@ -281,7 +281,7 @@ def test_what_turns_out_not_to_repeat_is_withdrawn() -> None:
     assert service.kinds == ["diverged", "diverged_withdrawn"]
 
 
-def test_who_alone_contradicts_itself_is_named_once_the_other_is_known_to_repeat() -> None:
+def test_a_single_self_contradicting_worker_is_named_once_the_other_repeats() -> None:
     service = Service(2)
     service.send(GOOD, GOOD)
     service.workers[1].receive(CheckedRecord(BAD, (Tensor(7),)).slots())
@@ -293,7 +293,7 @@ def test_who_alone_contradicts_itself_is_named_once_the_other_is_known_to_repeat
     assert "api/1 contradicts itself: k1 layer 3" in service.logged[0][1]
 
 
-def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_others_join_it() -> None:
+def test_a_self_contradicting_worker_among_equal_ones_is_named() -> None:
     service = Service(8)
     for given_ in range(100, 300):
         service.send(*(GOOD,) * 8, given=given_)
@@ -314,7 +314,7 @@ def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_other
     assert service.kinds == ["diverged", "diverged_more"]
 
 
-def test_whether_who_contradicts_itself_does_or_the_kernel_is_decided_once_others_are_seen_to_agree() -> None:
+def test_a_self_contradiction_is_decided_once_others_are_seen_to_agree() -> None:
     service = Service(3)
     for output in (GOOD, BAD):
         service.workers[1].receive(CheckedRecord(output, (Tensor(9),)).slots())
@@ -327,7 +327,7 @@ def test_whether_who_contradicts_itself_does_or_the_kernel_is_decided_once_other
     assert (found.doubts, found.findings[HERE].outliers, heir.kinds) == ({}, {"u1": 1}, ["diverged"])
 
 
-def test_two_that_contradict_themselves_take_no_finding_away_where_others_do_not() -> None:
+def test_two_self_contradicting_workers_remove_no_finding_of_others() -> None:
     service = Service(8)
     for given_ in range(100, 120):
         service.send(*(GOOD,) * 7, BAD, given=given_)
@@ -339,7 +339,7 @@ def test_two_that_contradict_themselves_take_no_finding_away_where_others_do_not
     assert service.kinds == ["diverged"]
 
 
-def test_where_now_one_and_now_another_is_not_with_the_others_nobody_is_named() -> None:
+def test_if_outliers_alternate_no_outlier_is_named() -> None:
     service = Service(3)
     for given_, outputs in enumerate(((GOOD, BAD, GOOD), (GOOD, GOOD, BAD), (BAD, GOOD, GOOD), (GOOD, BAD, GOOD))):
         service.send(*outputs, given=given_)
@@ -347,7 +347,7 @@ def test_where_now_one_and_now_another_is_not_with_the_others_nobody_is_named() 
     assert (found.findings, list(found.doubts), service.kinds) == ({}, [HERE], ["diverged", "diverged_withdrawn"])
 
 
-def test_nan_that_only_one_has_is_told() -> None:
+def test_nan_in_only_one_worker_is_reported() -> None:
     service = Service(2)
     service.send(GOOD, Tensor(5, nan=3))
     found = service.look().findings[HERE]
@@ -357,7 +357,7 @@ def test_nan_that_only_one_has_is_told() -> None:
     assert "NaN or infinite" in service.logged[0][1]
 
 
-def test_what_differs_by_a_bit_that_no_sketch_shows_is_told_all_the_same() -> None:
+def test_a_bit_difference_invisible_in_the_sketch_is_reported() -> None:
     service = Service(2)
     for given_ in (1, 2):
         service.send(GOOD, GOOD, given=given_)
@@ -366,7 +366,7 @@ def test_what_differs_by_a_bit_that_no_sketch_shows_is_told_all_the_same() -> No
     assert service.logged[0][1].endswith("k1 layer 3, relative error <1e-6 (rounding); its inputs were equal")
 
 
-def test_where_a_cache_is_read_nobody_is_held_against_another() -> None:
+def test_workers_are_not_compared_where_a_cache_is_read() -> None:
     service = Service()
     tables = WorkerNames([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
     service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
@@ -376,7 +376,7 @@ def test_where_a_cache_is_read_nobody_is_held_against_another() -> None:
     assert found.sites[ServiceSite("api", "scores", 0)] == SiteCounts("attention", fingerprints=2, stateful=2)
 
 
-def test_whether_inputs_show_all_that_decides_the_host_knows_better_than_a_name() -> None:
+def test_the_hosts_word_on_state_overrides_the_kernels_name() -> None:
     service = Service()
     tables = WorkerNames([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
     service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
@@ -388,7 +388,7 @@ def test_whether_inputs_show_all_that_decides_the_host_knows_better_than_a_name(
     assert (found.findings, found.sites[HERE]) == ({}, SiteCounts("other", fingerprints=2, stateful=2))
 
 
-def test_a_site_is_one_site_whatever_category_each_worker_says_it_is_of() -> None:
+def test_a_site_is_the_same_whatever_its_category_in_each_worker() -> None:
     service = Service()
     for uuid, category in (("u0", 2), ("u1", 0)):
         tables = WorkerNames([None, ("mix", category), ("attention", 0)], [None, (1, 0, 0)])
@@ -402,7 +402,7 @@ BLOCK = ServiceSite("api", "block", 0)
 
 
 @pytest.mark.parametrize("of", ["api", "other"])
-def test_what_one_calls_its_own_kernel_keeps_nobody_else_from_being_compared(of: str) -> None:
+def test_a_worker_with_another_kernel_name_does_not_block_others(of: str) -> None:
     service = Service()
     service.workers = [service.worker("wrong", ATTENTION, of), *(service.worker(uuid, PLAIN) for uuid in ("u0", "u1"))]
     service.send(GOOD, GOOD, BAD)
@@ -413,7 +413,7 @@ def test_what_one_calls_its_own_kernel_keeps_nobody_else_from_being_compared(of:
     assert found.judgement.blame is Blame.CULPRIT
 
 
-def test_what_was_compared_once_is_comparable_when_it_is_recalled_whatever_one_calls_it() -> None:
+def test_a_compared_case_stays_comparable_when_recalled() -> None:
     service = Service(bytes_max=1)
     service.workers = [service.worker("u0", ATTENTION), service.worker("u1", PLAIN)]
     service.workers[0].receive(CheckedRecord(BAD, (Tensor(7),), flags=_reader.CHECKED_STATELESS).slots())
@@ -426,7 +426,7 @@ def test_what_was_compared_once_is_comparable_when_it_is_recalled_whatever_one_c
     assert (reported.compared, reported.diverged) == (1, 1)
 
 
-def test_the_evidence_outlives_the_window() -> None:
+def test_evidence_outlives_the_window() -> None:
     service = Service(2, bytes_max=1)
     service.send(GOOD, BAD)
     service.look()
@@ -438,7 +438,7 @@ def test_the_evidence_outlives_the_window() -> None:
     assert case.other.slots == CheckedRecord(BAD, (Tensor(7),), site=1).slots()
 
 
-def test_what_had_left_before_anybody_looked_is_counted() -> None:
+def test_differences_evicted_before_a_look_are_counted() -> None:
     service = Service(2, bytes_max=1)
     service.send(GOOD, BAD)
     service.workers[0].receive(b"".join(CheckedRecord(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
@@ -446,7 +446,7 @@ def test_what_had_left_before_anybody_looked_is_counted() -> None:
     assert (found.findings, found.unlooked) == ({}, 1)
 
 
-def test_however_many_places_one_differs_at_another_is_told_and_has_evidence() -> None:
+def test_many_differences_of_one_worker_do_not_hide_another_worker() -> None:
     service = Service(3)
     for site in range(1, 101):
         service.send(GOOD, BAD, GOOD, site=site)
@@ -469,7 +469,7 @@ def test_however_many_places_one_differs_at_another_is_told_and_has_evidence() -
     assert found.findings[HERE].first.whole, "what was found first is the last to leave"
 
 
-def test_where_there_is_no_room_for_a_finding_it_or_the_one_that_leaves_is_counted_at_its_service() -> None:
+def test_a_dropped_finding_is_counted_at_its_service() -> None:
     who = ("u0", "u2")
     case = Case(1, *(Fingerprint(worker, b"", "", "") for worker in who))
     names = {worker: f"api/{worker[1]}" for worker in who}
@@ -486,7 +486,7 @@ def test_where_there_is_no_room_for_a_finding_it_or_the_one_that_leaves_is_count
     assert (len(found.findings), places[-1] in found.findings) == (FINDINGS_MAX, False)
 
 
-def test_of_what_one_differs_in_each_place_is_told_up_to_eight_and_then_how_many() -> None:
+def test_a_worker_is_reported_at_up_to_eight_sites_and_then_counted() -> None:
     service = Service(3)
     for sites in (range(1, 31), range(31, 32), range(32, 65)):
         for site in sites:
@@ -501,7 +501,7 @@ def test_of_what_one_differs_in_each_place_is_told_up_to_eight_and_then_how_many
     )
 
 
-def test_of_two_that_disagree_the_number_of_places_is_told_as_of_both() -> None:
+def test_the_number_of_sites_of_a_disagreement_is_reported_for_both() -> None:
     service = Service(2)
     for site in range(1, 31):
         service.send(GOOD, BAD, site=site)
@@ -510,7 +510,7 @@ def test_of_two_that_disagree_the_number_of_places_is_told_as_of_both() -> None:
     assert service.logged[8][1] == "api/0 and api/1 disagree at 30 sites by now"
 
 
-def test_of_several_that_differ_for_the_first_time_at_one_place_each_is_told() -> None:
+def test_each_of_several_new_outliers_at_one_site_is_reported() -> None:
     service = Service(7)
     service.send(GOOD, BAD, GOOD, GOOD, GOOD, WORSE, GOOD)
     service.look()
@@ -518,7 +518,7 @@ def test_of_several_that_differ_for_the_first_time_at_one_place_each_is_told() -
     assert service.logged[1][:2] == ("diverged_more", "api/5 differs from the others: k1 layer 3")
 
 
-def test_no_place_at_which_workers_differ_is_told_to_be_compared() -> None:
+def test_a_differing_site_is_never_reported_as_compared() -> None:
     service = Service(2)
     for site in range(1, 101):
         for given_ in range(4):
@@ -549,7 +549,7 @@ def test_every_service_has_its_share_of_the_evidence() -> None:
     assert len(found) == 6 * (EVIDENCE_MAX + 1)
 
 
-def test_the_outlier_of_a_hundred_is_named_wherever_it_stands() -> None:
+def test_the_outlier_of_a_hundred_is_named_at_any_position() -> None:
     for bad in (0, 99):
         service = Service(100)
         service.send(*(BAD if n == bad else GOOD for n in range(100)))
@@ -560,7 +560,7 @@ def test_the_outlier_of_a_hundred_is_named_wherever_it_stands() -> None:
 @pytest.mark.parametrize(
     ("sites", "more"), [(1, "equal"), (2, "equal (and at 1 more site)"), (3, "equal (and at 2 more sites)")]
 )
-def test_one_sentence_is_said_of_all_that_the_same_workers_differ_in(sites: int, more: str) -> None:
+def test_one_sentence_covers_all_differences_of_the_same_workers(sites: int, more: str) -> None:
     service = Service(3)
     for site in range(1, 1 + sites):
         service.send(GOOD, BAD, GOOD, site=site)
@@ -571,7 +571,7 @@ def test_one_sentence_is_said_of_all_that_the_same_workers_differ_in(sites: int,
     assert reported.endswith(f"k1 layer 3, relative error 0.25; its inputs were {more}")
 
 
-def test_what_is_forgotten_is_gone_at_the_next_look() -> None:
+def test_forgotten_findings_are_gone_at_the_next_look() -> None:
     service = Service(2)
     for site in (1, 2):
         service.send(GOOD, BAD, site=site)
@@ -580,7 +580,7 @@ def test_what_is_forgotten_is_gone_at_the_next_look() -> None:
     assert list(service.look().findings) == [ServiceSite("api", "k2", 3)]
 
 
-def test_whoever_is_named_is_called_as_now_and_nobody_else_is_taken_for_it() -> None:
+def test_a_named_worker_is_shown_by_its_present_name() -> None:
     service = Service(3)
     service.send(GOOD, BAD, GOOD)
     found = service.look().findings[HERE]
@@ -597,7 +597,7 @@ def test_whoever_is_named_is_called_as_now_and_nobody_else_is_taken_for_it() -> 
     assert messages(u1="api/2")[1] == "brickd coverage api"
 
 
-def test_who_was_called_the_same_then_is_told_of_and_no_command_names_it_twice() -> None:
+def test_workers_that_once_shared_a_name_are_distinguished_in_commands() -> None:
     service = Service(2)
     service.send(GOOD, BAD)
     service.watch.look(lambda: Roll({"u0": "api/1", "u1": "api/1"}, {"api"}, {"u0", "u1"}))
@@ -605,7 +605,7 @@ def test_who_was_called_the_same_then_is_told_of_and_no_command_names_it_twice()
     assert service.logged[0][2]["command"] == "brickd coverage api"
 
 
-def test_who_is_forgotten_is_no_opinion_any_more() -> None:
+def test_a_forgotten_worker_has_no_vote() -> None:
     service = Service(3)
     service.send(GOOD, BAD, GOOD)
     service.look()
@@ -621,7 +621,7 @@ def test_who_is_forgotten_is_no_opinion_any_more() -> None:
     assert service.look().findings[HERE].outliers == {"v2": 1}
 
 
-def test_of_what_several_differ_in_who_is_forgotten_is_left_out() -> None:
+def test_a_forgotten_worker_is_removed_from_shared_findings() -> None:
     service = Service(6)
     service.send(GOOD, BAD, GOOD, GOOD, GOOD, WORSE)
     service.look()
@@ -631,7 +631,7 @@ def test_of_what_several_differ_in_who_is_forgotten_is_left_out() -> None:
     assert service.look().findings == {}
 
 
-def test_a_doubt_goes_with_whoever_contradicted_himself() -> None:
+def test_a_doubt_leaves_with_the_worker_that_contradicted_itself() -> None:
     service = Service(3)
     for worker in service.workers[:2]:
         for output in (GOOD, BAD):
@@ -652,7 +652,7 @@ def again(compared: Compared) -> Compared:
     return Memory.of(json.loads("".join(Memory("p", compared=compared).pieces()))).compared
 
 
-def test_all_that_was_found_and_counted_outlives_a_daemon() -> None:
+def test_findings_and_counts_survive_a_daemon() -> None:
     service = Service(3)
     service.send(GOOD, BAD, GOOD, backend=5)
     service.send(Tensor(4), Tensor(5), site=2)
@@ -672,7 +672,7 @@ def test_all_that_was_found_and_counted_outlives_a_daemon() -> None:
     assert heir.logged == []
 
 
-def test_findings_of_an_earlier_daemon_that_had_no_table_of_names_are_gone_on_from() -> None:
+def test_findings_of_an_older_format_without_names_are_continued() -> None:
     service = Service(3)
     service.send(GOOD, BAD, GOOD)
     before = service.look()
@@ -689,7 +689,7 @@ def test_findings_of_an_earlier_daemon_that_had_no_table_of_names_are_gone_on_fr
     assert Memory.of(document).compared.sites == before.sites
 
 
-def test_what_is_known_of_thousands_of_places_is_kept_in_little_room() -> None:
+def test_what_is_known_about_thousands_of_sites_needs_little_memory() -> None:
     service = Service(8)
     names = {f"{n:032x}": f"api/{n}" for n in range(WORKERS_MAX)}
     service.send(GOOD, BAD, GOOD)
@@ -701,13 +701,13 @@ def test_what_is_known_of_thousands_of_places_is_kept_in_little_room() -> None:
     assert len("".join(online_codec.encode(whole))) < 600 * len(findings)
 
 
-def test_a_memory_from_before_there_were_fingerprints_is_gone_on_from() -> None:
+def test_a_memory_from_before_fingerprints_can_be_loaded() -> None:
     document = json.loads("".join(Memory("p").pieces()))
     del document["compared"]
     assert Memory.of(document).compared == Compared()
 
 
-def test_the_counts_of_so_many_sites_are_kept_apart_and_the_others_together() -> None:
+def test_counts_are_separate_up_to_the_limit_of_sites() -> None:
     before = Compared(sites={ServiceSite("api", f"s{n}", 0): SiteCounts("other", 1) for n in range(SITES_MAX - 1)})
     service = Service(1, before)
     service.send(GOOD, site=1)
@@ -719,7 +719,7 @@ def test_the_counts_of_so_many_sites_are_kept_apart_and_the_others_together() ->
     assert len(sites) == SITES_MAX + 1
 
 
-def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> None:
+def test_a_service_without_known_workers_leaves_nothing() -> None:
     service = Service(2)
     service.send(GOOD, BAD)
     service.send(GOOD, GOOD, site=2)
@@ -756,12 +756,12 @@ def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> Non
         ({0: [1, 2], 1: [1, 2], 2: [1]}, set(), False),
     ],
 )
-def test_who_is_right(reported: dict[int, Sequence[int]], outliers: set[int], comparable: bool) -> None:
+def test_the_majority_is_right(reported: dict[int, Sequence[int]], outliers: set[int], comparable: bool) -> None:
     found = judge_group(group(reported))
     assert (set(found.outliers), found.against is not None) == (outliers, comparable)
 
 
-def test_of_who_contradicts_himself_what_he_says_most_stands_beside_what_he_says_else() -> None:
+def test_a_self_contradicting_workers_most_frequent_output_is_shown_with_another() -> None:
     """Neither the last output nor the first one."""
     assert judge_group([(0, 1, 1, 9), (0, 2, 3, 4), (0, 3, 2, 7)]).contradiction == (4, 7)
     assert judge_group([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
@@ -773,7 +773,7 @@ def group(reported: Mapping[int, Sequence[int]]) -> list[tuple[int, int, int, in
 
 
 @given(st.dictionaries(st.integers(0, 9), st.lists(st.integers(1, 3), min_size=1, max_size=4), min_size=1))
-def test_whoever_is_named_stands_against_somebody_who_repeats_and_says_something_else(
+def test_an_outlier_is_shown_against_a_repeatable_worker_with_another_output(
     reported: dict[int, list[int]],
 ) -> None:
     rows = group(reported)
@@ -796,7 +796,7 @@ def test_whoever_is_named_stands_against_somebody_who_repeats_and_says_something
 # ---- any records
 
 
-def test_an_error_that_no_number_holds_is_not_known() -> None:
+def test_an_error_that_no_number_holds_is_unknown() -> None:
     service = Service(2)
     service.send(Tensor(1, l2=1e-308), Tensor(2, sketch=(1e38,) * 16))
     (found,) = service.look().findings.values()
@@ -804,7 +804,7 @@ def test_an_error_that_no_number_holds_is_not_known() -> None:
 
 
 @given(st.binary(min_size=6 * 64, max_size=6 * 64), st.binary(min_size=4 * 64, max_size=4 * 64), st.text(max_size=8))
-def test_whatever_two_workers_say_of_the_same_is_judged_kept_and_shown(one: bytes, other: bytes, name: str) -> None:
+def test_any_outputs_of_two_workers_are_judged_stored_and_shown(one: bytes, other: bytes, name: str) -> None:
     head = CheckedRecord(GOOD, (Tensor(7),), backend=1, of=1).slots()[:64]
     service = Service()
     tables = WorkerNames([None, (name, 0)], [None, (1, -1, 0)])
