@@ -42,21 +42,21 @@ def numbers(worker: Start, prefix: str, source: str, **environment: str) -> list
     return [each["step"] for each in recorded(worker, prefix, MODEL + source, **reported).events]
 
 
-def test_steps_with_one_last_token_and_other_caches_have_other_numbers(worker: Start, prefix: str) -> None:
+def test_steps_with_one_last_token_and_different_caches_have_different_numbers(worker: Start, prefix: str) -> None:
     source = "generate(b'one', b'x', b'y'); generate(b'two', b'x', b'y'); generate(b'one', b'x', b'y')"
     one, two, again = (found := numbers(worker, prefix, source))[:3], found[3:6], found[6:]
     assert not set(one) & set(two)
     assert again == one
 
 
-def test_the_same_steps_have_the_same_numbers_in_every_process_whatever_was_between(worker: Start, prefix: str) -> None:
+def test_equal_steps_have_equal_numbers_in_every_process(worker: Start, prefix: str) -> None:
     a = "one, two = generate(b'one'), generate(b'two')\nfor each in (one, two): generate(b'x', cache=each)"
     b = "generate(b'two', b'x'); generate(b'one', b'x')"
     first, second = (numbers(worker, f"{prefix}{n}", source) for n, source in enumerate((a, b)))
     assert second == [first[1], first[3], first[0], first[2]]
 
 
-def test_the_number_of_a_step_without_a_cache_is_made_of_its_tensors_alone(worker: Start, prefix: str) -> None:
+def test_the_number_of_a_step_without_a_cache_depends_only_on_its_tensors(worker: Start, prefix: str) -> None:
     source = MODEL + "forward(Tensor(b'one')); generate(b'one')"
     events = recorded(worker, prefix, source, BRICKD_FINGERPRINTS="all").events
     (given,) = {each["tensors"][0]["checksum"] for each in events}  # the stand-in returns its input
@@ -71,7 +71,7 @@ def test_an_empty_cache_counts_as_none(worker: Start, prefix: str) -> None:
     assert len(set(found)) == 1
 
 
-def test_a_cache_that_the_model_makes_itself_is_filled_by_that_step(worker: Start, prefix: str) -> None:
+def test_a_cache_made_by_the_model_is_filled_by_that_step(worker: Start, prefix: str) -> None:
     source = """
 generate(b'one', b'x')
 made = forward(Tensor(b'one'), make=True)["past_key_values"]
@@ -81,7 +81,7 @@ forward(Tensor(b'x'), made)
     assert found[2:] == found[:2]
 
 
-def test_a_step_whose_cache_was_filled_elsewhere_has_a_number_of_its_own(worker: Start, prefix: str) -> None:
+def test_a_step_with_a_cache_filled_elsewhere_has_its_own_number(worker: Start, prefix: str) -> None:
     source = """
 filled = generate(b'one')
 for cache in (copy.deepcopy(filled), copy.deepcopy(filled), [filled], (b"keys", b"values"), object.__new__(KeptCache)):
@@ -92,7 +92,7 @@ forward(Tensor(b'x'), filled)
     assert len(set(found)) == len(found) == 12
 
 
-def test_which_steps_are_looked_at_does_not_depend_on_their_caches(worker: Start, prefix: str) -> None:
+def test_sampling_of_steps_does_not_depend_on_their_caches(worker: Start, prefix: str) -> None:
     source = "for n in range(40): generate(b'prompt %d' % n, b'x'); forward(Tensor(b'x'), past_key_values=(n,))"
     found = numbers(worker, prefix, source)
     assert len(set(found[1::3]) | set(found[2::3])) == 80
@@ -106,7 +106,7 @@ def test_no_cache_is_kept_alive(worker: Start, prefix: str) -> None:
     assert recorded(worker, prefix, MODEL + source).reported is True
 
 
-def test_what_a_model_raises_is_raised_and_its_next_step_is_one(worker: Start, prefix: str) -> None:
+def test_an_exception_of_the_model_is_raised_and_its_next_step_recorded(worker: Start, prefix: str) -> None:
     source = """
 @stepped
 def fails(tokens): raise KeyError(tokens)
@@ -136,7 +136,7 @@ class Both:
         self.self_attention_cache, self.cross_attention_cache = own, cross
 
 
-def test_a_cache_is_fresh_only_if_every_layer_says_that_it_holds_nothing() -> None:
+def test_a_cache_is_fresh_only_if_every_layer_is_empty() -> None:
     assert [call_tensors.is_fresh(Cache(*each)) for each in ((), (False, False), (True, False), (False, True))] == [
         True,
         True,

@@ -43,14 +43,14 @@ def test_a_model_is_found_by_its_first_call(worker: Start, prefix: str) -> None:
     assert found == ALL | {path[1:]: 1 for path in ALL if len(path) > 1}
 
 
-def test_a_model_of_which_only_the_forward_is_called_is_found(worker: Start, prefix: str) -> None:
+def test_a_model_called_only_by_forward_is_found(worker: Start, prefix: str) -> None:
     # Torch's own call of the whole is bypassed: its parts are timed, without a step; the first layer runs already.
     found = counted(worker, prefix, "for _ in range(3): assert torch.equal(model.forward(x), plain)")
     first = "layers.*[0]", "layers.*.mlp[0]"
     assert found == {path[1:]: 3 for path in ALL if len(path) > 1} | {first[:1]: 2, first: 2, first[1:]: 1}
 
 
-def test_a_model_that_is_compiled_as_a_whole_is_found(worker: Start, prefix: str) -> None:
+def test_a_model_compiled_as_a_whole_is_found(worker: Start, prefix: str) -> None:
     source = """
     graphs = []
     def backend(graph, given):
@@ -62,7 +62,7 @@ def test_a_model_that_is_compiled_as_a_whole_is_found(worker: Start, prefix: str
     assert counted(worker, prefix, source) == WHOLE
 
 
-def test_a_model_whose_layers_are_compiled_is_found_and_they_are_timed(worker: Start, prefix: str) -> None:
+def test_a_model_with_compiled_layers_is_found_and_its_layers_are_timed(worker: Start, prefix: str) -> None:
     source = """
     for each in model.layers: each.compile(backend="eager", fullgraph=True)
     for _ in range(3): assert torch.equal(model(x), plain)
@@ -71,7 +71,7 @@ def test_a_model_whose_layers_are_compiled_is_found_and_they_are_timed(worker: S
     assert {path[-1] for path in found} == {"forward", "head", *(f"layers.*[{n}]" for n in range(3))}
 
 
-def test_of_several_threads_that_call_a_model_first_one_finds_it(worker: Start, prefix: str) -> None:
+def test_several_threads_that_call_a_model_at_once_find_it_once(worker: Start, prefix: str) -> None:
     source = """
     import threading
     sys.setswitchinterval(1e-6)
@@ -88,7 +88,7 @@ def test_of_several_threads_that_call_a_model_first_one_finds_it(worker: Start, 
     counted(worker, prefix, source)
 
 
-def test_a_model_of_which_an_engine_calls_the_parts_has_its_steps(worker: Start, prefix: str) -> None:
+def test_a_model_whose_parts_are_called_by_an_engine_has_its_steps(worker: Start, prefix: str) -> None:
     source = """
     class Whole(nn.Module):
         def __init__(self):
@@ -114,7 +114,7 @@ def test_a_model_of_which_an_engine_calls_the_parts_has_its_steps(worker: Start,
         ({"RANK": "3", "LOCAL_RANK": "1", "BRICKD_WORKER": "5"}, 5),
     ],
 )
-def test_a_rank_that_each_process_has_for_itself_is_its_number(
+def test_the_rank_of_a_process_is_its_index(
     worker: Start, prefix: str, environment: dict[str, str], index: int
 ) -> None:
     found = recorded(worker, prefix, MODEL + HOOKED + "model(x)", **environment)
@@ -131,7 +131,7 @@ pause()
 """
 
 
-def test_a_process_that_ends_itself_by_a_signal_has_ended_in_order(worker: Start, prefix: str) -> None:
+def test_a_process_that_ends_itself_by_a_signal_has_ended_normally(worker: Start, prefix: str) -> None:
     process = worker(MODEL + HOOKED + "model(x)" + STOPPED.format(signal="SIGTERM"))
     process.next_report()
     process.paused()
@@ -141,7 +141,7 @@ def test_a_process_that_ends_itself_by_a_signal_has_ended_in_order(worker: Start
     assert readings(prefix) == [], "as of whoever ends, with nobody to read it"
 
 
-def test_a_signal_that_a_process_handles_or_that_tells_of_a_fault_ends_nothing(worker: Start, prefix: str) -> None:
+def test_handled_signals_and_fault_signals_are_no_normal_end(worker: Start, prefix: str) -> None:
     handled = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
     process = worker(MODEL + HOOKED + "model(x)\n" + handled + STOPPED.format(signal="SIGTERM") + "model(x)\npause()")
     process.next_report()

@@ -41,7 +41,7 @@ def test_the_same_seed_and_request_give_the_same_bits(built: tuple[str, Any]) ->
 
 
 @pytest.mark.parametrize("fault", ["weight_bit", "int8_weight", "stale_layer", "eps", "rare_nan"])
-def test_a_fault_in_numbers_changes_answers_until_it_is_taken_out(built: tuple[str, Any], fault: str) -> None:
+def test_a_numeric_fault_changes_answers_until_it_is_removed(built: tuple[str, Any], fault: str) -> None:
     name, whole = built
     if f"{name}/{fault}/equal" not in (cell.key for cell in drawn(1)):
         pytest.skip("not for this architecture")
@@ -89,7 +89,7 @@ def test_a_slow_operator_takes_more_processor_time_and_computes_the_same(
     assert not any("forward" in vars(each) for each in whole.modules())
 
 
-def test_a_stuck_operator_goes_on_with_the_next_command(built: tuple[str, Any]) -> None:
+def test_a_stuck_operator_continues_with_the_next_command(built: tuple[str, Any]) -> None:
     name, whole = built
     before = answered(ARCHITECTURES[name], whole, 1)
     read, write = os.pipe()
@@ -107,7 +107,7 @@ def test_a_stuck_operator_goes_on_with_the_next_command(built: tuple[str, Any]) 
     os.close(write)
 
 
-def test_a_leak_keeps_what_each_request_takes_and_a_pin_is_undone() -> None:
+def test_a_leak_keeps_memory_per_request_and_a_pin_is_undone() -> None:
     architecture = ARCHITECTURES["bert"]
     injector = Injector(model(architecture, 1), architecture, 0)
     one = injector.inject("leak", 1)

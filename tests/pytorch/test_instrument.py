@@ -59,7 +59,7 @@ def kernels(of: Left) -> dict[tuple[str, int], int]:
     return found
 
 
-def test_parts_are_spans_below_a_step_and_their_tensors_checksums(worker: Start, prefix: str) -> None:
+def test_parts_are_spans_below_a_step_and_their_tensors_have_checksums(worker: Start, prefix: str) -> None:
     got = left(
         worker,
         prefix,
@@ -86,13 +86,13 @@ def test_the_same_input_is_the_same_step_in_every_process(worker: Start, prefix:
     assert len(set(steps[0])) == 2
 
 
-def test_by_default_one_step_of_64_is_looked_at(worker: Start, prefix: str) -> None:
+def test_by_default_one_step_of_64_is_recorded(worker: Start, prefix: str) -> None:
     got = left(worker, prefix, "brick.instrument(model, watch_weights=False)\nfor n in range(640): model(x + n)")
     assert 0 < len(kernels(got)) == 7
     assert set(kernels(got).values()) <= set(range(2, 25))
 
 
-def test_uninstrumented_it_is_as_it_was(worker: Start, prefix: str) -> None:
+def test_removing_instrumentation_restores_the_model(worker: Start, prefix: str) -> None:
     got = left(
         worker,
         prefix,
@@ -122,7 +122,7 @@ def keys(of): return [list(vars(each)) for each in of.modules()]
 """
 
 
-def test_copies_and_pickles_have_nothing_of_it(worker: Start, prefix: str) -> None:
+def test_copies_and_pickles_are_not_instrumented(worker: Start, prefix: str) -> None:
     got = left(
         worker,
         prefix,
@@ -173,7 +173,7 @@ reported = [torch.equal(replica(model)(x), wanted), not torch.equal(wanted, plai
     assert got.reported == [True] * 3
 
 
-def test_a_forward_is_its_hosts(worker: Start, prefix: str) -> None:
+def test_a_host_can_read_keep_and_replace_its_forward(worker: Start, prefix: str) -> None:
     """A host can read, keep or replace its forward as before; its replacement is timed."""
     got = left(
         worker,
@@ -215,7 +215,7 @@ def test_a_forward_is_its_hosts(worker: Start, prefix: str) -> None:
     assert {path: row["count"] for path, row in summaries(got.reading).items()}[("forward",)] == 5
 
 
-def test_a_forked_process_goes_on_in_a_segment_of_its_own(worker: Start, prefix: str) -> None:
+def test_a_forked_process_continues_in_its_own_segment(worker: Start, prefix: str) -> None:
     process = worker(
         MODEL
         + textwrap.dedent(
@@ -243,7 +243,7 @@ def test_a_forked_process_goes_on_in_a_segment_of_its_own(worker: Start, prefix:
     assert counted == {True: 3, False: 3}
 
 
-def test_what_it_raises_and_returns_is_what_it_was(worker: Start, prefix: str) -> None:
+def test_instrumenting_changes_no_exception_and_no_result(worker: Start, prefix: str) -> None:
     got = left(
         worker,
         prefix,
@@ -266,7 +266,7 @@ def test_what_it_raises_and_returns_is_what_it_was(worker: Start, prefix: str) -
     assert got.reported == [True] * 6
 
 
-def test_the_graphs_of_torch_compile_are_as_they_were(worker: Start, prefix: str) -> None:
+def test_instrumenting_does_not_change_the_graphs_of_torch_compile(worker: Start, prefix: str) -> None:
     got = left(
         worker,
         prefix,
@@ -288,7 +288,7 @@ def test_the_graphs_of_torch_compile_are_as_they_were(worker: Start, prefix: str
 @pytest.mark.parametrize(
     "compiled", ["torch.compile(model, backend='eager')", "(model.compile(backend='eager'), model)[1]"]
 )
-def test_what_is_compiled_is_timed_where_it_is_called(worker: Start, prefix: str, compiled: str) -> None:
+def test_a_compiled_module_is_timed_where_it_is_called(worker: Start, prefix: str, compiled: str) -> None:
     got = left(
         worker,
         prefix,
@@ -307,7 +307,7 @@ def test_what_is_compiled_is_timed_where_it_is_called(worker: Start, prefix: str
     }
 
 
-def test_what_is_within_what_is_compiled_is_known_to_be_closed(worker: Start, prefix: str) -> None:
+def test_parts_inside_a_compiled_module_are_marked_closed(worker: Start, prefix: str) -> None:
     got = left(
         worker,
         prefix,
@@ -333,7 +333,7 @@ model(x); model.config._attn_implementation = "eager"; torch.set_float32_matmul_
 """
 
 
-def test_what_decides_beside_inputs_is_recorded_as_it_is_when_it_decides(worker: Start, prefix: str) -> None:
+def test_the_numeric_context_is_recorded_at_the_time_of_the_call(worker: Start, prefix: str) -> None:
     got = left(worker, prefix, CONTEXT + "reported = torch.__version__", BRICKD_FINGERPRINTS="all")
     reported: dict[str, set[str]] = {"head": set(), "layers.*": set()}
     for each in got.events:
@@ -348,7 +348,7 @@ def test_what_decides_beside_inputs_is_recorded_as_it_is_when_it_decides(worker:
     assert (row["count"], row["elements"], row["bytes"]) == (2, 4, 0)  # rows of both calls
 
 
-def test_a_signature_is_what_it_was(worker: Start, prefix: str) -> None:
+def test_instrumenting_keeps_signatures(worker: Start, prefix: str) -> None:
     source = """
     def shown(): return [str(inspect.signature(each.forward)) for each in (model, model.layers[0])]
     before = shown()
@@ -359,7 +359,7 @@ def test_a_signature_is_what_it_was(worker: Start, prefix: str) -> None:
     assert reported[0] == reported[1] == ["(x)", "(x, scale: 'float' = 1.0)"]
 
 
-def test_what_cannot_be_looked_at_is_told_once_and_computed_as_it_was(worker: Start, prefix: str) -> None:
+def test_unreadable_arguments_are_reported_once_and_computed_normally(worker: Start, prefix: str) -> None:
     process = worker(
         MODEL
         + textwrap.dedent(
@@ -416,7 +416,7 @@ report(reported)
 
 
 @pytest.mark.slow
-def test_families_of_models_are_looked_at_alike_and_compute_what_they_did(worker: Start, prefix: str) -> None:
+def test_model_families_are_instrumented_alike_and_compute_the_same(worker: Start, prefix: str) -> None:
     pytest.importorskip("transformers", reason="transformers are not installed: .venv/bin/pip install '.[torch]'")
 
     def wanted(layers: str, attention: str, whole: str) -> list[bool | list[str]]:

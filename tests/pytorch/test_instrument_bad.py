@@ -150,7 +150,7 @@ def error_of(text: str) -> dict[str, list[str]]:
     return found
 
 
-def test_what_an_odd_model_computes_and_raises_is_what_it_was(worker: Start, prefix: str) -> None:
+def test_an_unusual_model_computes_and_raises_the_same(worker: Start, prefix: str) -> None:
     source = MODEL + CASES + ODD + "report(reported)\npause()\n"
     process = worker(source, BRICKD_FINGERPRINTS="all")
     reported: dict[str, bool] = process.next_report()
@@ -180,7 +180,7 @@ model(x)
 """
 
 
-def test_torch_makes_of_an_instrumented_model_what_it_made_of_it_before(worker: Start, prefix: str) -> None:
+def test_torch_transforms_an_instrumented_model_as_before(worker: Start, prefix: str) -> None:
     asked = [
         "torch.equal(torch.jit.script(model)(x), plain)",
         "torch.equal(torch.jit.trace(model, x)(x), plain)",
@@ -213,7 +213,7 @@ def test_torch_makes_of_an_instrumented_model_what_it_made_of_it_before(worker: 
     assert re.findall("^brickd.*", process.stderr, re.MULTILINE) == []
 
 
-def test_a_model_that_nobody_has_any_more_is_freed_at_once(worker: Start, prefix: str) -> None:
+def test_an_unreferenced_model_is_freed_at_once(worker: Start, prefix: str) -> None:
     source = """
     import gc, weakref
     gc.collect(); gc.disable()

@@ -39,9 +39,7 @@ def left(worker: Start, prefix: str, source: str) -> Left:
     return left_by(worker, prefix, MODEL + textwrap.dedent(source), BRICKD_EVENTS="8192")
 
 
-def test_a_part_that_takes_the_place_of_another_is_read_also_where_the_other_lives_on(
-    worker: Start, prefix: str
-) -> None:
+def test_a_replaced_part_is_read_even_if_the_old_one_lives_on(worker: Start, prefix: str) -> None:
     _, records, results, _ = left(
         worker,
         prefix,
@@ -63,9 +61,7 @@ def test_a_part_that_takes_the_place_of_another_is_read_also_where_the_other_liv
     assert ("*.bias", 39) in {(each.name, each.layer) for each in records}
 
 
-def test_tensors_that_are_added_assigned_resized_and_of_another_dtype_are_read_as_they_are(
-    worker: Start, prefix: str
-) -> None:
+def test_added_assigned_resized_and_converted_tensors_are_read_as_they_are(worker: Start, prefix: str) -> None:
     got, records, results, _ = left(
         worker,
         prefix,
@@ -86,9 +82,7 @@ def test_tensors_that_are_added_assigned_resized_and_of_another_dtype_are_read_a
     assert got.process["tensors_refused"] == 0
 
 
-def test_of_a_part_that_is_quantized_what_is_packed_is_read_and_others_stay_as_they_are(
-    worker: Start, prefix: str
-) -> None:
+def test_the_packed_weights_of_a_quantized_part_are_read(worker: Start, prefix: str) -> None:
     _, records, results, _ = left(
         worker,
         prefix,
@@ -115,7 +109,7 @@ def test_of_a_part_that_is_quantized_what_is_packed_is_read_and_others_stay_as_t
     assert {("*.weight.a", 2), ("*.weight.b", 2)} <= last.keys()
 
 
-def test_a_tensor_that_raises_is_counted_and_a_model_that_is_gone_leaves_nothing(worker: Start, prefix: str) -> None:
+def test_a_tensor_that_raises_is_counted_and_a_freed_model_leaves_nothing(worker: Start, prefix: str) -> None:
     got, records, results, _ = left(
         worker,
         prefix,

@@ -31,7 +31,7 @@ def left(worker: Start, prefix: str, source: str) -> Left:
     return left_by(worker, prefix, QUANTIZED + textwrap.dedent(source))
 
 
-def test_a_dynamically_quantized_weight_is_its_integers_its_scale_and_its_bias(worker: Start, prefix: str) -> None:
+def test_a_dynamically_quantized_weight_is_its_integers_scale_and_bias(worker: Start, prefix: str) -> None:
     got, records, results, reported = left(
         worker,
         prefix,
@@ -52,7 +52,7 @@ def test_a_dynamically_quantized_weight_is_its_integers_its_scale_and_its_bias(w
     assert (results[0], got.process["tensors_refused"], reported) == (7, 0, "")
 
 
-def test_a_packed_weight_that_changed_is_read_as_it_is_and_one_that_went_is_none(worker: Start, prefix: str) -> None:
+def test_a_changed_packed_weight_is_read_and_a_removed_one_is_gone(worker: Start, prefix: str) -> None:
     _, records, results, reported = left(
         worker,
         prefix,
@@ -72,7 +72,7 @@ def test_a_packed_weight_that_changed_is_read_as_it_is_and_one_that_went_is_none
     assert [last["*.weight", 0], last["*.bias", 0]] == results[1:]
 
 
-def test_what_is_packed_without_an_accessor_is_counted(worker: Start, prefix: str) -> None:
+def test_a_packed_weight_without_an_accessor_is_counted(worker: Start, prefix: str) -> None:
     got, records, results, reported = left(
         worker,
         prefix,
@@ -110,9 +110,7 @@ def scanned(more=2):  # one may be on its way
 """
 
 
-def test_what_would_stop_a_step_for_long_is_read_at_load_and_not_by_a_scan_that_nobody_asked_for(
-    worker: Start, prefix: str
-) -> None:
+def test_slow_packed_weights_are_read_at_load_and_on_request_only(worker: Start, prefix: str) -> None:
     got, records, results, reported = left(
         worker,
         prefix,
@@ -139,7 +137,7 @@ reported.append(Linear.unpacked)
     assert counted["*.weight", 0] == counted["*.weight", 1], "what was read last is recorded in each scan"
 
 
-def test_a_dynamic_layer_is_unpacked_once_and_its_product_shows_each_change(worker: Start, prefix: str) -> None:
+def test_a_dynamic_layer_is_unpacked_once_and_its_product_shows_changes(worker: Start, prefix: str) -> None:
     _, records, results, reported = left(
         worker,
         prefix,
@@ -197,7 +195,7 @@ def test_a_tensor_that_raises_hides_no_packed_weight(worker: Start, prefix: str)
     assert {("*.weight", 0), ("*.weight_scale", 0)} <= {(each.name, each.layer) for each in records}
 
 
-def test_of_a_tensor_made_of_tensors_each_is_read(worker: Start, prefix: str) -> None:
+def test_each_inner_tensor_of_a_wrapper_tensor_is_read(worker: Start, prefix: str) -> None:
     _, records, results, reported = left(
         worker,
         prefix,
@@ -251,7 +249,7 @@ pause()
 
 
 @pytest.mark.usefixtures("prefix")
-def test_another_quantized_weight_is_named_and_what_cannot_be_read_is_in_the_status(worker: Start) -> None:
+def test_an_unreadable_quantized_weight_is_named_and_shown_in_the_status(worker: Start) -> None:
     key = str(runtime().directory / "key")
     with running() as daemon:
         for number in range(3):

@@ -86,17 +86,17 @@ def names(found: list[module_selection.Part]) -> list[tuple[str, int | None]]:
         ("layers.²", "layers.²", None),
     ],
 )
-def test_a_part_is_called_by_its_place_without_its_layer(qualified: str, name: str, layer: int | None) -> None:
+def test_a_part_is_named_by_its_path_without_its_layer_number(qualified: str, name: str, layer: int | None) -> None:
     assert module_selection.called(qualified) == (name, layer)
 
 
-def test_what_tells_most_is_looked_at() -> None:
+def test_the_most_informative_parts_are_chosen() -> None:
     found = names(module_selection.chosen(llama(2), 64))
     each = [(f"layers.*{name}", layer) for name in (".self_attn", ".mlp") for layer in (0, 1)]
     assert found == [("lm_head", None), *each, ("model", None), ("layers.*", 0), ("layers.*", 1)]
 
 
-def test_what_holds_an_attention_or_all_layers_is_looked_at_though_no_norm_is_in_it() -> None:
+def test_modules_with_attention_or_layers_are_chosen_even_without_a_norm() -> None:
     layer = Module(attention=Attention(output=Linear()), intermediate=Linear(), output=Linear())
     bert = Module(embeddings=Linear(), encoder=Module(layer=Layers(**{"0": layer})), pooler=Linear())
     assert names(module_selection.chosen(Module(bert=bert, classifier=Linear()), 64)) == [
@@ -104,7 +104,7 @@ def test_what_holds_an_attention_or_all_layers_is_looked_at_though_no_norm_is_in
     ]  # fmt: skip
 
 
-def test_categories_are_guessed_and_a_part_of_an_attention_is_none() -> None:
+def test_categories_are_guessed_but_not_for_parts_of_an_attention() -> None:
     found = {part.name: part.category for part in module_selection.parts(llama(1))}
     assert {name: kind for name, kind in found.items() if kind} == {
         "layers.*.self_attn": "attention",
@@ -130,24 +130,24 @@ def test_categories_are_guessed_and_a_part_of_an_attention_is_none() -> None:
         ("ln_1", "LayerNorm", "norm"),
     ],
 )
-def test_what_is_called_by_the_family_of_its_model_is_what_it_is(name: str, kind: str, category: str | None) -> None:
+def test_model_specific_names_have_their_category(name: str, kind: str, category: str | None) -> None:
     assert module_selection.category(name, kind) == category
 
 
 @given(st.integers(1, 40), st.integers(0, 100))
-def test_no_more_are_chosen_than_there_is_room_for_and_none_twice(layers: int, most: int) -> None:
+def test_no_more_parts_than_the_limit_are_chosen_and_none_twice(layers: int, most: int) -> None:
     found = names(module_selection.chosen(llama(layers), most))
     assert len(found) == len(set(found)) == min(most, 2 + 3 * layers)
 
 
-def test_of_many_layers_those_are_chosen_that_are_far_apart() -> None:
+def test_of_many_layers_distant_ones_are_chosen() -> None:
     found = names(module_selection.chosen(llama(32), 40))
     mlps = [layer for name, layer in found if name == "layers.*.mlp"]
     assert (mlps[0], mlps[-1], len(mlps)) == (0, 31, 7)
     assert all(5 <= b - a <= 6 for a, b in pairwise(mlps) if a is not None and b is not None)
 
 
-def test_a_pattern_chooses_instead() -> None:
+def test_a_pattern_replaces_the_choice() -> None:
     assert names(module_selection.chosen(llama(2), 64, ("layers.*.self_attn.?_proj",))) == [
         (f"layers.*.self_attn.{each}_proj", layer) for each in "qo" for layer in (0, 1)
     ]
@@ -157,7 +157,7 @@ def test_a_pattern_chooses_instead() -> None:
 class OptimizedModule(Module): ...
 
 
-def test_what_is_within_what_torch_compiles_is_closed() -> None:
+def test_parts_inside_a_compiled_module_are_closed() -> None:
     model = llama(2)
     assert module_selection.closed(model, 64) == []
     open_ = names(module_selection.chosen(model, 64))
@@ -172,7 +172,7 @@ def test_what_is_within_what_torch_compiles_is_closed() -> None:
     assert ("layers.*.mlp", 1) in names(module_selection.closed(model, 64))
 
 
-def test_a_model_without_parts_is_looked_at_as_a_whole() -> None:
+def test_a_model_without_parts_is_recorded_as_a_whole() -> None:
     assert names(module_selection.chosen(Linear(), 64)) == [("Linear", None)]
 
 
@@ -182,7 +182,7 @@ class DataParallel(Module):
         self.device_ids = device_ids
 
 
-def test_what_torch_copies_to_several_devices_is_looked_at_as_a_whole() -> None:
+def test_a_model_on_several_devices_is_recorded_as_a_whole() -> None:
     assert ("layers.*.mlp", 0) in names(module_selection.chosen(DataParallel(0, module=llama(2)), 64))
     assert names(module_selection.chosen(DataParallel(0, 1, module=llama(2)), 64)) == [("DataParallel", None)]
     assert names(module_selection.chosen(Module(own=DataParallel(0, 1, module=llama(2))), 64)) == [("own", None)]
@@ -216,7 +216,7 @@ class Output:
     past_key_values: Any = None
 
 
-def test_tensors_are_found_where_they_are_passed() -> None:
+def test_tensors_are_found_in_nested_arguments() -> None:
     a, b, c, d, e = (Tensor() for _ in range(5))
     found = call_tensors.given(Tensor, (a, [b, (c,)]), {"mask": None, "more": {"x": d}, "out": Output(e), "eps": 1e-5})
     assert found.tensors == [a, b, c, d, e]
@@ -238,12 +238,12 @@ def test_tensors_are_found_where_they_are_passed() -> None:
         ({"use_cache": True}, None),
     ],
 )
-def test_a_cache_is_left_alone_and_told(passed: dict[str, Any], cache: bool | None) -> None:
+def test_a_cache_in_the_arguments_is_recognized_and_not_read(passed: dict[str, Any], cache: bool | None) -> None:
     found = call_tensors.given(Tensor, (), passed)
     assert (found.tensors, found.cached()) == ([], cache)
 
 
-def test_of_a_cache_that_was_empty_before_a_call_that_filled_it_the_inputs_show_all() -> None:
+def test_a_call_that_fills_an_empty_cache_is_stateless() -> None:
     for before, layer, after, cached in (
         ((), None, (3, 3), False),
         ((0, 0), None, (3, 3), False),
@@ -270,7 +270,7 @@ class Slotted:
     x: Any
 
 
-def test_what_cannot_be_looked_into_is_told() -> None:
+def test_arguments_that_cannot_be_inspected_are_reported() -> None:
     a = Tensor()
     found = call_tensors.given(Tensor, (Slotted(a), slice(2), Kind.ONE), {"way": Kind.ONE})
     assert (found.tensors, found.more) == ([a], False)
@@ -279,7 +279,7 @@ def test_what_cannot_be_looked_into_is_told() -> None:
         assert call_tensors.given(Tensor, (each,), {}).more
 
 
-def test_what_is_too_deep_or_too_many_is_told() -> None:
+def test_too_deep_or_too_many_arguments_are_reported() -> None:
     deep: Any = Tensor()
     for _ in range(6):
         deep = [deep]

@@ -81,7 +81,7 @@ def kinds(server: Server) -> dict[str, list[str]]:
     return result
 
 
-def test_every_worker_of_a_server_appears_under_one_service_and_its_layers_are_timed(
+def test_every_worker_of_a_server_is_in_one_service_with_timed_layers(
     kinds: dict[str, list[str]],
 ) -> None:
     assert {kind: len(names) for kind, names in kinds.items()} == {"bad": 1, "eager": 1, "sdpa": 2}
@@ -91,7 +91,7 @@ def test_every_worker_of_a_server_appears_under_one_service_and_its_layers_are_t
         assert bricks >= {"forward", "layers.*", "layers.*.mlp", "layers.*.self_attn", "lm_head"}
 
 
-def test_one_perturbed_weight_is_named_by_the_weights(kinds: dict[str, list[str]]) -> None:
+def test_evidence_by_weights_names_one_perturbed_weight(kinds: dict[str, list[str]]) -> None:
     (bad,) = kinds["bad"]
     # Before a third worker has reported its weights, it is unknown which of two is wrong.
     wanted = [("model.layers.*.mlp.up_proj.weight", 2, bad)]
@@ -102,7 +102,7 @@ def test_one_perturbed_weight_is_named_by_the_weights(kinds: dict[str, list[str]
     )
 
 
-def test_one_perturbed_weight_is_named_by_the_same_input(daemon: Running, kinds: dict[str, list[str]]) -> None:
+def test_evidence_by_input_names_one_perturbed_weight(daemon: Running, kinds: dict[str, list[str]]) -> None:
     (bad,) = kinds["bad"]
 
     def found() -> list[tuple[int, list[str], str]]:
@@ -115,7 +115,7 @@ def test_one_perturbed_weight_is_named_by_the_same_input(daemon: Running, kinds:
     assert (first["kernel"], first["layer"], first["blame"]) == ("layers.*.mlp", 2, "culprit")
 
 
-def test_workers_that_are_well_do_not_differ_anywhere(kinds: dict[str, list[str]]) -> None:
+def test_healthy_workers_do_not_differ(kinds: dict[str, list[str]]) -> None:
     until(lambda: asked("diff", *kinds["sdpa"], "--by", "input").get("compared"))
     diff = document("diff", *kinds["sdpa"], "--by", "input")
     assert (diff["diverged"], diff["verdict"]) == (0, "identical")
@@ -152,7 +152,7 @@ def restarted(server: Server, victim: str, prefix: str) -> None:
     assert spans()[dead["uuid"]] == after[dead["uuid"]], "which its segment no longer says"
 
 
-def test_a_worker_that_is_killed_and_started_again_has_its_name(
+def test_a_killed_and_restarted_worker_keeps_its_name(
     server: Server, daemon: Running, kinds: dict[str, list[str]], isolated: str
 ) -> None:
     restarted(server, kinds["bad"][0], isolated)
@@ -205,7 +205,7 @@ def seen_alike(number: int, service: str = "api") -> list[str]:
 
 
 @pytest.mark.parametrize("how", GUNICORN)
-def test_gunicorn(prefix: str, tmp_path: Path, how: str) -> None:
+def test_gunicorn_workers_are_recorded(prefix: str, tmp_path: Path, how: str) -> None:
     source, options = GUNICORN[how]
     (tmp_path / "app.py").write_text(source)
     if "warm" in how:
@@ -263,7 +263,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("how", ["spawn", "fork", "forkserver"])
-def test_processes_that_torch_starts(prefix: str, tmp_path: Path, how: str) -> None:
+def test_processes_started_by_torch_are_recorded(prefix: str, tmp_path: Path, how: str) -> None:
     (tmp_path / "small.py").write_text(SMALL)
     (tmp_path / "main.py").write_text(SPAWNED)
     command = [*BRICKD, "run", "--service", "api", "--", sys.executable, "main.py", how]
@@ -275,7 +275,7 @@ def test_processes_that_torch_starts(prefix: str, tmp_path: Path, how: str) -> N
         assert own.returncode == 0
 
 
-def test_ranks_have_their_numbers_for_names(prefix: str, tmp_path: Path) -> None:
+def test_ranks_are_named_by_their_numbers(prefix: str, tmp_path: Path) -> None:
     (tmp_path / "small.py").write_text(SMALL)
     (tmp_path / "main.py").write_text(RANKED)
     command = [*BRICKD, "run", "--service", "job", "--", sys.executable, "-m", "torch.distributed.run", "--standalone",

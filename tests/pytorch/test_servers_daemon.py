@@ -77,13 +77,13 @@ def load(server: Server) -> Iterator[Load]:
     assert failed == []
 
 
-def test_there_never_was_a_daemon(counted: Counted, load: Load) -> None:
+def test_requests_and_totals_are_complete_without_a_daemon(counted: Counted, load: Load) -> None:
     counted.more("shared memory")
     load.more()
     counted.more("shared memory")
 
 
-def test_a_daemon_comes_and_goes(counted: Counted, load: Load) -> None:
+def test_requests_and_totals_are_complete_while_a_daemon_starts_and_ends(counted: Counted, load: Load) -> None:
     with running() as daemon:
         counted.more("daemon")
         load.more()
@@ -92,7 +92,7 @@ def test_a_daemon_comes_and_goes(counted: Counted, load: Load) -> None:
     counted.more("shared memory")
 
 
-def test_a_daemon_stands_still(counted: Counted, load: Load) -> None:
+def test_requests_and_totals_are_complete_while_a_daemon_is_stopped(counted: Counted, load: Load) -> None:
     with running() as daemon:
         counted.more("daemon")
         with daemon.stopped():
@@ -100,7 +100,7 @@ def test_a_daemon_stands_still(counted: Counted, load: Load) -> None:
         counted.more("daemon")
 
 
-def test_a_daemon_is_killed_and_another_goes_on(counted: Counted, load: Load) -> None:
+def test_requests_and_totals_are_complete_when_a_killed_daemon_is_replaced(counted: Counted, load: Load) -> None:
     with running() as daemon:
         counted.more("daemon")
         daemon.kill()

@@ -71,7 +71,7 @@ def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             one.end()
 
 
-def test_a_healthy_fleet_whose_requests_are_unique_has_equal_weights_and_no_output_compared(server: Server) -> None:
+def test_a_healthy_fleet_with_unique_requests_has_equal_weights_and_no_compared_output(server: Server) -> None:
     until(lambda: asked("weights").get("services", [{}])[0].get("equal") == WORKERS)
     until(lambda: not any(worker["ledger"]["events"]["in_ring"] for worker in document("workers")["workers"]))
     answer = document("diff", "api")
@@ -87,7 +87,7 @@ def test_a_healthy_fleet_whose_requests_are_unique_has_equal_weights_and_no_outp
     assert brickd("status", "--check").returncode == 0
 
 
-def test_by_run_no_two_steps_of_it_are_paired_though_many_share_their_last_token(server: Server) -> None:
+def test_by_run_steps_that_share_only_their_last_token_are_not_paired(server: Server) -> None:
     shared = document("diff", "api", "--by", "input", code=6)["not_comparable"]
     assert shared["stateful"] > 0, "which are given the same token, and have other caches"
     answer = document("diff", "api", "--by", "run", code=6)
@@ -95,7 +95,7 @@ def test_by_run_no_two_steps_of_it_are_paired_though_many_share_their_last_token
     assert answer["coverage"]["steps"]["shared"] == 0
 
 
-def test_by_run_the_steps_of_equal_requests_are_paired_and_equal(server: Server) -> None:
+def test_by_run_steps_of_equal_requests_are_paired_and_equal(server: Server) -> None:
     server.workers(WORKERS, seed=SEED_MAX)
     steps = 8  # those of the prompt and of each token but the last
 

@@ -113,7 +113,7 @@ def states(worker: Start, prefix: str, source: str) -> dict[str, str]:
     return found
 
 
-def test_an_attention_is_stateless_in_a_call_whose_arguments_show_all_that_decides(worker: Start, prefix: str) -> None:
+def test_an_attention_is_stateless_if_its_arguments_determine_the_output(worker: Start, prefix: str) -> None:
     found = states(worker, prefix, VARIANTS)
     stateless = {name for name, state in found.items() if state == "stateless"}
     assert stateless == {"plain", "none", "word_none", "plain_object", "around", "attn", "mlp"}
@@ -121,7 +121,7 @@ def test_an_attention_is_stateless_in_a_call_whose_arguments_show_all_that_decid
     assert len(found) == 27
 
 
-def test_an_empty_cache_that_the_call_fills_leaves_an_attention_stateless(worker: Start, prefix: str) -> None:
+def test_a_call_that_fills_an_empty_cache_leaves_the_attention_stateless(worker: Start, prefix: str) -> None:
     source = """
     class DynamicCache:
         held = 0
@@ -138,7 +138,7 @@ def test_an_empty_cache_that_the_call_fills_leaves_an_attention_stateless(worker
     assert (found["first"], found["second"]) == ("stateless", "stateful")
 
 
-def test_a_buffer_whose_changes_torch_does_not_count_is_a_state(worker: Start, prefix: str) -> None:
+def test_a_buffer_without_a_version_counter_is_state(worker: Start, prefix: str) -> None:
     source = """
     with torch.inference_mode():
         model = nn.ModuleDict({"counted": Attention(), "uncounted": Attention()}).eval()
@@ -212,7 +212,7 @@ def seen() -> dict[str, Any]:
     return {site["kernel"]: site["state"] for site in sites if site["evidence"] != "weights"}
 
 
-def test_in_a_unet_every_attention_and_the_stages_around_it_are_compared(worker: Start, prefix: str) -> None:
+def test_every_attention_and_stage_of_a_unet_is_compared(worker: Start, prefix: str) -> None:
     fleet(worker, UNET)
     found = seen()
     assert set(found.values()) == {"compared"}
@@ -228,7 +228,7 @@ def places(coverage: dict[str, Any]) -> list[tuple[str, int | None]]:
     return [(each["kernel"], each["layer"]) for each in coverage["findings"] if each["blame"] == "culprit"]
 
 
-def test_a_fault_in_one_attention_is_found_at_that_attention(worker: Start, prefix: str) -> None:
+def test_a_fault_in_one_attention_is_found_there(worker: Start, prefix: str) -> None:
     fleet(worker, UNET, (False, True, False))
     with running() as daemon:
         told = daemon.once("/coverage", lambda said: ATTENTION_BROKEN in places(said))
@@ -265,9 +265,7 @@ LAYERS = {"vit": ("vit.layers.*", "vit"), "bert": ("bert.encoder.layer.*", "bert
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["vit", "bert"])
-def test_an_encoder_is_compared_as_a_whole_and_a_fault_is_found_at_its_attention(
-    worker: Start, prefix: str, family: str
-) -> None:
+def test_an_encoder_is_compared_and_a_fault_found_at_its_attention(worker: Start, prefix: str, family: str) -> None:
     pytest.importorskip("transformers", reason="transformers are not installed: .venv/bin/pip install '.[torch]'")
     fleet(worker, f"FAMILY = {family!r}\n{FAMILIES}", (False, True, False))
     layers, whole = LAYERS[family]
@@ -279,7 +277,7 @@ def test_an_encoder_is_compared_as_a_whole_and_a_fault_is_found_at_its_attention
 
 
 @pytest.mark.slow
-def test_a_decoder_with_a_cache_stays_stateful_and_raises_no_alarm(worker: Start, prefix: str) -> None:
+def test_a_decoder_with_a_cache_is_stateful_and_raises_no_alarm(worker: Start, prefix: str) -> None:
     pytest.importorskip("transformers", reason="transformers are not installed: .venv/bin/pip install '.[torch]'")
     fleet(worker, f"FAMILY = 'llama'\n{FAMILIES}")
     with running() as daemon:

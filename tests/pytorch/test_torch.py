@@ -33,7 +33,7 @@ def left(worker: Start, prefix: str, source: str, **environment: str) -> Left:
 # ---- tensors -----------------------------------------------------------------------------------------------------
 
 
-def test_tensors_have_the_fingerprints_of_their_numbers(worker: Start, prefix: str) -> None:
+def test_torch_tensors_have_the_fingerprints_of_their_numbers(worker: Start, prefix: str) -> None:
     _, _, results, reported = left(
         worker,
         prefix,
@@ -63,7 +63,7 @@ def test_tensors_have_the_fingerprints_of_their_numbers(worker: Start, prefix: s
     assert reported == ""
 
 
-def test_what_has_no_numbers_of_its_own_here_is_refused_in_a_line(worker: Start, prefix: str) -> None:
+def test_tensors_without_readable_numbers_are_refused_with_a_reason(worker: Start, prefix: str) -> None:
     _, _, results, reported = left(
         worker,
         prefix,
@@ -92,7 +92,7 @@ def test_what_has_no_numbers_of_its_own_here_is_refused_in_a_line(worker: Start,
     assert sum(line.startswith("brickd: a tensor has no checksum: ") for line in reported.splitlines()) == 1
 
 
-def test_nothing_that_watches_or_traces_a_model_sees_its_tensors_read(worker: Start, prefix: str) -> None:
+def test_dispatch_modes_and_tracers_see_no_fingerprinting(worker: Start, prefix: str) -> None:
     _, _, reported, _ = left(
         worker,
         prefix,
@@ -125,7 +125,7 @@ def test_nothing_that_watches_or_traces_a_model_sees_its_tensors_read(worker: St
     assert reported == ["x", "sin", "cos", "output", "x", "sin", "cos", "output", "aten::sin", "aten::cos", True, True]
 
 
-def test_who_watches_what_is_asked_of_tensors_sees_nothing_of_it(worker: Start, prefix: str) -> None:
+def test_torch_function_overrides_see_no_fingerprinting(worker: Start, prefix: str) -> None:
     got, records, results, reported = left(
         worker,
         prefix,
@@ -159,7 +159,7 @@ def test_who_watches_what_is_asked_of_tensors_sees_nothing_of_it(worker: Start, 
     assert "(is_neg) has no fingerprint" in reported
 
 
-def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefix: str) -> None:
+def test_tensors_without_numbers_are_counted_silently(worker: Start, prefix: str) -> None:
     """torch runs a model with such tensors to compile it: nothing in that run is an error."""
     got, records, results, reported = left(
         worker,
@@ -187,7 +187,7 @@ def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefi
 # ---- modules -----------------------------------------------------------------------------------------------------
 
 
-def test_a_watched_model_is_converted_and_loaded_where_torch_swaps_its_tensors(worker: Start, prefix: str) -> None:
+def test_a_watched_model_can_be_converted_and_loaded_by_swapping_tensors(worker: Start, prefix: str) -> None:
     """torch swaps tensors of other classes (quantized, distributed), and on request all."""
     _, records, results, reported = left(
         worker,
@@ -212,7 +212,7 @@ def test_a_watched_model_is_converted_and_loaded_where_torch_swaps_its_tensors(w
     assert reported == ""
 
 
-def test_what_a_model_was_given_in_place_of_its_weights_is_read_by_the_next_scan(worker: Start, prefix: str) -> None:
+def test_assigned_weights_are_read_by_the_next_scan(worker: Start, prefix: str) -> None:
     _, records, results, reported = left(
         worker,
         prefix,
@@ -233,7 +233,7 @@ def test_what_a_model_was_given_in_place_of_its_weights_is_read_by_the_next_scan
     assert reported == ""
 
 
-def test_a_model_that_is_compiled_has_the_weights_of_one_that_is_not(worker: Start, prefix: str) -> None:
+def test_a_compiled_model_has_the_weights_of_the_original(worker: Start, prefix: str) -> None:
     _, records, _, reported = left(
         worker,
         prefix,
