@@ -107,21 +107,19 @@ def core(rates: dict[str, tuple[float, Evidence]], name: str = "core", **more: A
 
 
 @given(st.lists(st.builds(with_evidence, devices, evidences), max_size=3))
-def test_what_is_loaded_is_what_was_saved(tmp_path_factory: pytest.TempPathFactory, known: list[Device]) -> None:
+def test_peaks_survive_saving_and_loading(tmp_path_factory: pytest.TempPathFactory, known: list[Device]) -> None:
     path = tmp_path_factory.mktemp("peaks") / "peaks"
     save(path, known)
     assert list(load(path)) == known
 
 
-def test_where_there_is_no_file_nothing_is_known(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_peaks(tmp_path: Path) -> None:
     assert load(tmp_path / "peaks") == ()
     assert load(tmp_path / "none" / "peaks") == ()
 
 
 @given(st.data())
-def test_a_file_with_a_byte_changed_or_cut_is_refused(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_a_changed_or_truncated_file_is_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("peaks") / "peaks"
     save(path, [given_device()])
     content = bytearray(path.read_bytes())
@@ -136,7 +134,7 @@ def test_a_file_with_a_byte_changed_or_cut_is_refused(
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1e-300, 1e31, 10**400, math.nan, math.inf, "1", None, True])
-def test_a_rate_that_is_none_is_refused_though_the_file_is_whole(tmp_path: Path, wrong: object) -> None:
+def test_an_invalid_rate_is_refused_despite_a_valid_checksum(tmp_path: Path, wrong: object) -> None:
     answer = given_device().document() | {"flops_per_second": {"float32": wrong}}
     path = tmp_path / "peaks"
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [answer]}).encode()]))
@@ -157,14 +155,14 @@ def test_a_rate_that_is_none_is_refused_though_the_file_is_whole(tmp_path: Path,
         {"flops_per_second": {"memory": 1.0}},
     ],
 )
-def test_a_file_that_holds_what_it_cannot_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+def test_a_file_with_impossible_values_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
     path = tmp_path / "peaks"
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [given_device().document() | wrong]}).encode()]))
     with pytest.raises(PeaksRefused, match="has an invalid structure"):
         load(path)
 
 
-def test_a_file_of_a_later_brickd_is_refused_and_not_replaced(prefix: str) -> None:
+def test_a_file_of_a_later_version_is_refused_and_not_replaced(prefix: str) -> None:
     path = runtime().state / "peaks"
     path.parent.mkdir(parents=True)
     path.write_bytes(framed("peaks", 2, [b"{}"]))
@@ -174,9 +172,7 @@ def test_a_file_of_a_later_brickd_is_refused_and_not_replaced(prefix: str) -> No
     assert path.read_bytes() == framed("peaks", 2, [b"{}"])
 
 
-def test_a_file_that_cannot_be_replaced_stays_as_it_was_and_no_draft_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_keeps_the_file_and_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "peaks"
     save(path, [given_device()])
     before = path.read_bytes()
@@ -197,7 +193,7 @@ def old(**changes: object) -> dict[str, Any]:
     return device | changes
 
 
-def test_a_file_without_evidence_is_read_and_nothing_in_it_is_taken_for_confirmed(tmp_path: Path) -> None:
+def test_rates_of_a_file_without_evidence_are_not_confirmed(tmp_path: Path) -> None:
     path = tmp_path / "peaks"
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [old()]}).encode()]))
     (device,) = load(path)
@@ -223,7 +219,7 @@ def test_a_file_without_evidence_is_read_and_nothing_in_it_is_taken_for_confirme
         {"at": None},
     ],
 )
-def test_evidence_that_contradicts_itself_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+def test_contradictory_evidence_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
     device = core({"float32": (2.0, seen(2.0))}).document()
     device["evidence"]["float32"] |= wrong
     path = tmp_path / "peaks"
@@ -247,7 +243,7 @@ def test_evidence_that_contradicts_itself_is_refused(tmp_path: Path, wrong: dict
         (Evidence("then", None), True),
     ],
 )
-def test_a_rate_that_undisturbed_rounds_do_not_reach_is_a_lower_bound(evidence: Evidence, bound: bool) -> None:
+def test_a_rate_above_all_undisturbed_rounds_is_a_lower_bound(evidence: Evidence, bound: bool) -> None:
     device = core({"float32": (100.0, evidence)})
     assert device.is_bound("float32") is bound
     assert device.document()["evidence"]["float32"]["lower_bound"] is bound
@@ -257,11 +253,11 @@ def test_a_rate_that_undisturbed_rounds_do_not_reach_is_a_lower_bound(evidence: 
 @pytest.mark.parametrize(
     ("percent", "under_load"), [(None, False), (0.0, False), (4.9, False), (5.0, True), (99.0, True)]
 )
-def test_from_five_percent_on_other_work_is_load(percent: float | None, under_load: bool) -> None:
+def test_other_work_of_five_percent_or_more_is_load(percent: float | None, under_load: bool) -> None:
     assert core({"L1": (1.0, seen(1.0, others_percent=percent))}).under_load is under_load
 
 
-def test_a_lower_rate_never_replaces_a_higher_one_and_the_rounds_of_both_count() -> None:
+def test_a_lower_rate_never_replaces_a_higher_one_and_rounds_add_up() -> None:
     before = core({"float32": (9.0, seen(9.0)), "L1": (5.0, seen(5.0))}, at="then")
     now = core({"float32": (4.0, seen(4.0, at="now")), "L1": (6.0, seen(None, at="now", others_percent=50.0))})
     (found,), kept = merged([now], [before])
@@ -274,7 +270,7 @@ def test_a_lower_rate_never_replaces_a_higher_one_and_the_rounds_of_both_count()
     assert found.is_bound("L1"), "no undisturbed round reached 6"
 
 
-def test_a_rate_that_was_not_measured_this_time_is_kept() -> None:
+def test_a_rate_not_measured_this_time_is_kept() -> None:
     before = core({"L1": (5.0, seen(5.0)), "L2": (3.0, seen(3.0)), "memory": (1.0, seen(1.0))})
     now = core({"L1": (5.0, seen(5.0, at="now")), "memory": (2.0, seen(2.0))}, skipped=(Skipped("L2", "no room"),))
     (found,), kept = merged([now], [before])
@@ -305,13 +301,13 @@ def test_only_the_same_device_of_the_same_machine_keeps_its_rates(
     assert [(each.name, each.rates["float32"]) for each in found] == [(name, rate)]
 
 
-def test_what_is_measured_drops_what_is_measured_no_more_and_leaves_what_was_given() -> None:
+def test_measuring_drops_obsolete_devices_and_keeps_given_peaks() -> None:
     known = [core({}), core({}, "old"), given_device("tpu")]
     assert [each.name for each in merged([core({})], known)[0]] == ["core", "tpu"]
     assert [each.name for each in merged([given_device("tpu")], known)[0]] == ["tpu", "core", "old"]
 
 
-def test_all_cores_that_reach_less_than_one_core_contradict_it() -> None:
+def test_all_cores_slower_than_one_core_is_a_contradiction() -> None:
     one = core({"float32": (100.0, seen(100.0)), "L1": (100.0, seen(100.0)), "L2": (5.0, seen(5.0))})
     less = core({"float32": (94.9, seen(94.9)), "L1": (95.0, seen(95.0))}, "machine")
     assert contradictions([one, less]) == ["float32: all cores reach 94.9 per second, one core reaches 100"]
@@ -322,7 +318,7 @@ def test_all_cores_that_reach_less_than_one_core_contradict_it() -> None:
 # ---- what is measured
 
 
-def test_processors_report_each_type_and_each_level_or_why_not() -> None:
+def test_processors_report_each_type_and_level_or_the_reason_why_not() -> None:
     cpus = sorted(os.sched_getaffinity(0))[:1]
     plan = Plan(1, 2**62)
     reported = list(processors("core", cpus, plan, [WorkingSet("L1", 4096), Skipped("memory", "no room")], []))
@@ -338,7 +334,7 @@ def test_processors_report_each_type_and_each_level_or_why_not() -> None:
 @pytest.mark.parametrize(
     ("others", "shared"), [(set(), False), ({4095}, True), (None, True)], ids=["none", "others", "unknown"]
 )
-def test_a_cache_that_other_processors_use_is_shared(others: set[int] | None, shared: bool) -> None:
+def test_a_cache_used_by_other_processors_is_shared(others: set[int] | None, shared: bool) -> None:
     cpus = sorted(os.sched_getaffinity(0))[:1]
     cache = CpuCache("L1", 8192, frozenset() if others is None else frozenset({*cpus, *others}))
     (found,) = (
@@ -349,13 +345,13 @@ def test_a_cache_that_other_processors_use_is_shared(others: set[int] | None, sh
     assert found.shared is shared
 
 
-def test_after_its_time_nothing_is_measured_and_each_figure_says_so() -> None:
+def test_after_the_time_limit_each_missing_figure_has_a_reason() -> None:
     cpus = sorted(os.sched_getaffinity(0))[:1]
     _, *reported = processors("core", cpus, Plan(1, 0), [WorkingSet("L1", 4096)], [])
     assert reported == [Skipped(of, "no time was left") for of in ("float32", "float64", "L1")]
 
 
-def test_one_core_is_measured_on_one_processor_and_a_machine_of_one_core_once() -> None:
+def test_one_core_is_measured_on_one_processor_and_a_single_core_once() -> None:
     names = [each.name for each in measured("processors", Plan(1, 0)) if isinstance(each, Begun)]
     assert names == (["core"] if len(cores()) == 1 else ["core", "machine"])
 
@@ -372,7 +368,7 @@ def test_processors_of_the_same_core_are_neighbours(tmp_path: Path) -> None:
     assert online(tmp_path) == {0, 1, 4}
 
 
-def test_caches_are_those_of_data_the_nearest_first(tmp_path: Path) -> None:
+def test_data_caches_are_listed_nearest_first(tmp_path: Path) -> None:
     for index, (kind, level, size) in enumerate(
         [("Unified", "2", "2048K"), ("Data", "1", "48K"), ("Instruction", "1", "64K"), ("Unified", "?", "1K")]
     ):
@@ -391,7 +387,7 @@ def test_caches_are_those_of_data_the_nearest_first(tmp_path: Path) -> None:
     st.integers(2, 4),
     st.integers(0, 1 << 36),
 )
-def test_each_working_set_fits_its_level_and_not_the_one_before_or_is_skipped_with_a_reason(
+def test_each_working_set_fits_only_its_level_or_is_skipped_with_a_reason(
     made_up: list[tuple[int, set[int]]], cpus: set[int], factor: int, room: int
 ) -> None:
     found = [CpuCache(f"L{n}", size, frozenset(shared)) for n, (size, shared) in enumerate(made_up, 1)]
@@ -420,7 +416,7 @@ def lines(*, shared: bool, others_percent: float | None) -> Calibration:
     return found
 
 
-def test_what_programs_report_becomes_devices() -> None:
+def test_reports_of_measuring_programs_become_devices() -> None:
     found = lines(shared=False, others_percent=90.0)
     (device,) = found.devices
     assert (device.name, device.source, device.by, device.machine) == ("core", "measured", "AVX2", here())
@@ -474,7 +470,7 @@ def printing(*devices: tuple[str, float, int]) -> str:
     return "\n".join(["cat <<'END'", *map(encode, text), "END"])
 
 
-def test_a_program_that_is_killed_loses_only_what_it_had_not_reported_which_is_said(
+def test_a_killed_program_loses_only_unreported_results_and_that_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died = [Skipped("the rest", "the program that measures processors was ended by SIGKILL")]
@@ -486,7 +482,7 @@ def test_a_program_that_is_killed_loses_only_what_it_had_not_reported_which_is_s
     assert measure(quick=True, progress=lambda *_: None).skipped[:1] == died
 
 
-def test_a_program_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_over_the_time_limit_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lying(tmp_path, monkeypatch, f"{printing(('core', 2.0, 9))}\nexec sleep 1000")
     monkeypatch.setattr(calibration, "_UNTIL_SECONDS", {"processors": 0.3})
     monkeypatch.setattr(calibration, "_GRACE_SECONDS", 0.0)
@@ -499,7 +495,7 @@ def test_all_programs_together_end_within_half_a_minute() -> None:
     assert max(calibration._QUICK_SECONDS.values()) <= 10
 
 
-def test_a_program_that_measures_is_not_of_the_group_to_which_a_terminal_sends_ctrl_c(
+def test_a_measuring_program_is_outside_of_the_terminals_process_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = "read -r pid name state parent group rest < /proc/self/stat"
@@ -511,7 +507,7 @@ def test_a_program_that_measures_is_not_of_the_group_to_which_a_terminal_sends_c
 # ---- the verb
 
 
-def test_peaks_that_are_given_are_shown_as_given(prefix: str) -> None:
+def test_given_peaks_are_shown_as_given(prefix: str) -> None:
     answer = document("calibrate", "--device", "h\x1b[2J", "--peak-flops", "1e15", "--bandwidth", "3.35e12")
     (device,) = answer["devices"]
     assert (device["name"], device["source"], device["machine"], device["by"]) == ("h\x1b[2J", "given", None, None)
@@ -539,14 +535,14 @@ def test_peaks_that_are_given_are_shown_as_given(prefix: str) -> None:
         (["--replace", "--peak-flops", "1", "--bandwidth", "1"], "give one of them"),
     ],
 )
-def test_what_is_given_is_whole_or_refused(prefix: str, arguments: list[str], text: str) -> None:
+def test_incomplete_given_peaks_are_refused(prefix: str, arguments: list[str], text: str) -> None:
     found = brickd("calibrate", *arguments)
     assert (found.returncode, found.stdout) == (2, "")
     assert text in found.stderr
     assert not (runtime().state / "peaks").exists()
 
 
-def test_a_damaged_file_is_refused_where_it_is_asked_and_replaced_where_peaks_are_found(prefix: str) -> None:
+def test_a_damaged_file_is_refused_by_roofline_and_replaced_by_calibrate(prefix: str) -> None:
     path = runtime().state / "peaks"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"nonsense")
@@ -560,7 +556,7 @@ def test_a_damaged_file_is_refused_where_it_is_asked_and_replaced_where_peaks_ar
     assert [each.name for each in load(path)] == ["given"]
 
 
-def test_where_peaks_cannot_be_kept_nothing_is_measured(prefix: str) -> None:
+def test_nothing_is_measured_where_peaks_cannot_be_saved(prefix: str) -> None:
     found = brickd("calibrate", BRICKD_STATE_DIR="/proc/none", PATH="")
     assert (found.returncode, found.stdout) == (2, "")
     assert "/proc/none/peaks: cannot be written: No such file or directory (set BRICKD_STATE_DIR" in found.stderr
@@ -571,7 +567,7 @@ def calibrated(*arguments: str) -> Result:
     return CliRunner().invoke(group, ["calibrate", *arguments], env={"COLUMNS": "200"})
 
 
-def test_all_cores_below_one_core_fail_with_the_reason_and_the_known_peaks_stay(
+def test_all_cores_below_one_core_fails_and_keeps_the_known_peaks(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = runtime().state / "peaks"
@@ -640,9 +636,7 @@ def test_a_lower_bound_has_its_reason_and_the_next_command(evidence: Evidence, w
     assert peak_words.bounds(device, ("L1",)) == []
 
 
-def test_what_was_given_stays_when_measured_peaks_are_replaced(
-    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measuring_again_keeps_given_peaks(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(runtime().state / "peaks", [given_device("tpu")])
     lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     assert calibrated("--replace").exception is None
@@ -669,7 +663,7 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
     ]
 
 
-def test_a_lower_bound_is_never_shown_as_measured_and_load_is_named(
+def test_a_lower_bound_is_not_shown_as_measured_and_load_is_mentioned(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 0)))
@@ -686,7 +680,7 @@ def test_a_lower_bound_is_never_shown_as_measured_and_load_is_named(
 
 
 @pytest.mark.slow
-def test_a_machine_that_is_measured_has_a_peak_of_each_kind(prefix: str) -> None:
+def test_a_measured_machine_has_a_peak_of_each_kind(prefix: str) -> None:
     found = brickd("calibrate", "--quick", "--json")
     if found.returncode:  # next to much other work
         assert "the results contradict each other" in found.stderr

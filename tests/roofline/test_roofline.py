@@ -91,7 +91,7 @@ def answered(
 
 
 @given(rates, rates, st.floats(1, 1e43), st.floats(1, 1e25), st.floats(1, 1e25))
-def test_a_distance_is_what_is_missing_to_the_lower_of_peak_and_bandwidth(
+def test_the_distance_is_to_the_lower_of_peak_and_bandwidth(
     peak: float, bandwidth: float, flops: float, size_bytes: float, time_ns: float
 ) -> None:
     found = place(Roof(peak, (Bandwidth("memory", bandwidth),), "memory"), flops, size_bytes, time_ns)
@@ -105,7 +105,7 @@ def test_a_distance_is_what_is_missing_to_the_lower_of_peak_and_bandwidth(
 
 
 @given(st.lists(rates, min_size=1, max_size=4), rates, st.floats(1e-6, 1e9), st.floats(1e-6, 1e9))
-def test_what_is_above_a_roof_is_served_by_the_farthest_level_that_can(
+def test_a_brick_is_served_by_the_farthest_level_that_is_fast_enough(
     bandwidths: list[float], peak: float, flops: float, size_bytes: float
 ) -> None:
     names = [f"L{number}" for number in range(len(bandwidths))]
@@ -135,9 +135,7 @@ def test_what_is_above_a_roof_is_served_by_the_farthest_level_that_can(
         ({"flops": 5e-324, "bytes": 8}, ["flops"]),
     ],
 )
-def test_a_brick_of_which_anything_is_not_known_is_unknown_and_never_optimal(
-    answer: dict[str, Any], missing: list[str]
-) -> None:
+def test_a_brick_with_unknown_figures_is_unknown_and_never_optimal(answer: dict[str, Any], missing: list[str]) -> None:
     found = answered(brick(**answer), brick("known", flops=100, bytes=100))
     assert [entry["name"] for entry in found["bricks"]] == ["known"]
     (unknown,) = found["unknown"]
@@ -157,7 +155,7 @@ def test_every_brick_is_ranked_counted_or_unknown(reported: list[tuple[int, int,
     ElementTree.fromstring(roofline_svg.svg(found))
 
 
-def test_what_is_above_the_roof_is_said_to_be_and_not_cut_to_it() -> None:
+def test_a_brick_above_the_roof_is_reported_and_not_clipped() -> None:
     (found,) = answered(brick(flops=8_000, bytes=16_000))["bricks"]
     assert found["above_roof"] is True
     assert found["of_roof_percent"] == 160
@@ -168,7 +166,7 @@ def test_what_is_above_the_roof_is_said_to_be_and_not_cut_to_it() -> None:
     assert (wrong["above_roof"], wrong["served_by"], wrong["limit"]) == (True, None, "compute")
 
 
-def test_bricks_above_the_peak_and_above_every_level_are_counted_also_where_they_are_cut_off() -> None:
+def test_bricks_above_peak_or_bandwidth_are_counted_even_if_cut_off() -> None:
     bricks = [
         brick("below", flops=10, bytes=10),
         brick("cached", flops=8_000, bytes=16_000),
@@ -202,7 +200,7 @@ def bounded(*of: str) -> Device:
         (("L1", "float64"), False, [False, False]),
     ],
 )
-def test_a_roof_that_is_only_a_lower_bound_is_marked_where_it_limits(
+def test_a_roof_that_is_a_lower_bound_is_marked_where_it_limits(
     of: tuple[str, ...], peak_bounded: bool, roofs_bounded: list[bool]
 ) -> None:
     found = answered(brick("compute", flops=2_000, bytes=1), brick("memory", flops=10, bytes=100), device=bounded(*of))
@@ -223,7 +221,7 @@ def test_a_roof_that_is_only_a_lower_bound_is_marked_where_it_limits(
     assert ("memory ≥ 10.0GB/s" in texts) is ("memory" in of)
 
 
-def test_a_level_and_a_type_that_are_asked_for_are_those_of_the_roof() -> None:
+def test_the_requested_level_and_type_determine_the_roof() -> None:
     asked = RooflineQuery(level="L2", type="float64")
     (found,) = answered(brick(flops=2_000, bytes=8_000), question=asked)["bricks"]
     assert (found["roof_flops_per_second"], found["limit"]) == (5e10, "compute")
@@ -238,7 +236,7 @@ def test_a_level_and_a_type_that_are_asked_for_are_those_of_the_roof() -> None:
         (RooflineQuery(level="L3"), "--level is L3, expected one that device machine has: L1, L2, memory"),
     ],
 )
-def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: RooflineQuery, text: str) -> None:
+def test_a_missing_peak_is_refused_with_the_available_ones(asked: RooflineQuery, text: str) -> None:
     with pytest.raises(BrickdError, match=text):
         roof_of(DEVICE, asked)
     with pytest.raises(BrickdError, match="no peaks of device gpu0, only of machine"):
@@ -250,7 +248,7 @@ def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: Roofli
     st.lists(rates, min_size=1, max_size=3),
     st.lists(st.tuples(st.floats(1, 1e43), *[st.integers(1, 2**64)] * 2)),
 )
-def test_whatever_a_device_and_bricks_may_have_can_be_told_and_drawn(
+def test_any_device_and_bricks_can_be_shown_and_drawn(
     peak: float, bandwidths: list[float], reported: list[tuple[float, int, int]]
 ) -> None:
     levels = tuple(Bandwidth(f"L{n}", rate) for n, rate in enumerate(bandwidths))
@@ -270,14 +268,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @given(st.text(), st.text(), st.text())
-def test_no_name_breaks_out_of_the_picture(name: str, category: str, kind: str) -> None:
+def test_no_name_can_escape_from_the_picture(name: str, category: str, kind: str) -> None:
     found = answered(brick(name, category=category, flops=100, bytes=100)) | {"type": kind}
     drawn = ElementTree.fromstring(roofline_svg.svg(found))
     tags = {element.tag.removeprefix(SVG) for element in drawn.iter()}
     assert tags == {"svg", "title", "style", "rect", "path", "text", "circle", "g"}
 
 
-def test_the_picture_has_each_brick_with_its_figures_and_counts_those_without_a_place() -> None:
+def test_the_picture_has_each_placed_brick_and_counts_the_others() -> None:
     bricks = [brick(f"b{n}", flops=10**n, bytes=100) for n in range(1, 5)]
     drawn = ElementTree.fromstring(roofline_svg.svg(answered(*bricks, brick("unseen"))))
     assert len(list(drawn.iter(f"{SVG}circle"))) == 4
@@ -290,7 +288,7 @@ def test_the_picture_has_each_brick_with_its_figures_and_counts_those_without_a_
     assert "Not shown: 1 brick unknown: without operations, bytes or time." in texts
 
 
-def test_a_picture_lies_within_itself_however_far_apart_its_bricks_are() -> None:
+def test_the_picture_contains_all_bricks_however_far_apart() -> None:
     bricks = [brick(flops=f, bytes=b) for f, b in itertools.product((1, 2**63), repeat=2)]
     drawn = ElementTree.fromstring(roofline_svg.svg(answered(*bricks)))
     _, _, width, height = map(float, drawn.attrib["viewBox"].split())
@@ -311,7 +309,7 @@ def names(answer: dict[str, Any]) -> list[str]:
     return [entry["name"] for entry in answer["bricks"]]
 
 
-def test_without_peaks_it_says_how_they_are_measured(worker: Start) -> None:
+def test_without_peaks_the_message_names_calibrate(worker: Start) -> None:
     started(worker, COMPUTING)
     found = brickd("roofline")
     assert (found.returncode, found.stdout) == (2, "")
@@ -319,7 +317,7 @@ def test_without_peaks_it_says_how_they_are_measured(worker: Start) -> None:
 
 
 @pytest.mark.usefixtures("peaks")
-def test_bricks_stand_by_what_is_to_gain_and_unknown_ones_are_counted(worker: Start) -> None:
+def test_bricks_are_sorted_by_possible_gain_and_unknown_ones_counted(worker: Start) -> None:
     started(worker, COMPUTING)
     answer = document("roofline")
     assert names(answer) == ["gemm", "copy", "cached"]
@@ -356,7 +354,7 @@ def test_bricks_stand_by_what_is_to_gain_and_unknown_ones_are_counted(worker: St
 
 
 @pytest.mark.usefixtures("peaks")
-def test_tiles_are_told_by_level_with_their_fraction_of_the_peak(worker: Start) -> None:
+def test_tiles_are_shown_by_level_with_their_fraction_of_the_peak(worker: Start) -> None:
     started(
         worker,
         """
@@ -381,7 +379,7 @@ pause()
 
 
 @pytest.mark.usefixtures("peaks")
-def test_hostile_names_are_shown_and_not_obeyed(worker: Start, tmp_path: Path) -> None:
+def test_hostile_names_are_escaped(worker: Start, tmp_path: Path) -> None:
     started(worker, f"brick.brick({HOSTILE!r}).record(1_000, bytes=8, flops=8); pause()")
     found = brickd("roofline", "--by", "worker", "--svg", str(tmp_path / "a.svg"))
     assert found.returncode == 0
@@ -391,7 +389,7 @@ def test_hostile_names_are_shown_and_not_obeyed(worker: Start, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("peaks")
-def test_a_picture_that_cannot_be_written_is_told_with_its_place(worker: Start, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_reported_with_its_path(worker: Start, tmp_path: Path) -> None:
     started(worker, COMPUTING)
     found = brickd("roofline", "--svg", str(tmp_path / "none" / "a.svg"))
     assert (found.returncode, found.stdout) == (2, "")
@@ -399,7 +397,7 @@ def test_a_picture_that_cannot_be_written_is_told_with_its_place(worker: Start, 
 
 
 @pytest.mark.usefixtures("peaks")
-def test_a_picture_goes_through_a_link_and_into_what_is_no_file_and_leaves_both(worker: Start, tmp_path: Path) -> None:
+def test_a_picture_is_written_through_a_link_and_into_a_fifo(worker: Start, tmp_path: Path) -> None:
     started(worker, COMPUTING)
     fifo, link, drawn = tmp_path / "fifo", tmp_path / "link", tmp_path / "a.svg"
     os.mkfifo(fifo)
@@ -414,14 +412,14 @@ def test_a_picture_goes_through_a_link_and_into_what_is_no_file_and_leaves_both(
 
 
 @pytest.mark.usefixtures("peaks")
-def test_where_nobody_says_anything_there_is_nothing_to_rank(worker: Start) -> None:
+def test_without_workers_or_spans_there_is_nothing_to_rank(worker: Start) -> None:
     assert brickd("roofline").stdout.startswith("no workers: ")
     started(worker, "brick.init(); pause()")
     assert brickd("roofline").stdout == "no spans yet\n"
 
 
 @pytest.mark.usefixtures("daemon", "peaks")
-def test_a_daemon_tells_the_same(worker: Start) -> None:
+def test_a_daemon_gives_the_same_answer(worker: Start) -> None:
     started(worker, COMPUTING)
     answer = document("roofline", "--by", "service", "--top", "1")
     assert answer["source"] == "daemon"
@@ -429,7 +427,7 @@ def test_a_daemon_tells_the_same(worker: Start) -> None:
 
 
 @pytest.mark.usefixtures("peaks")
-def test_a_window_has_what_was_done_since_the_daemon_looked_first_and_nothing_before(worker: Start) -> None:
+def test_a_window_has_only_the_work_since_the_daemons_first_look(worker: Start) -> None:
     process = started(worker, COMPUTING + COMPUTING.replace("record(1_000_000", "record(2_000_000"))
     with running() as daemon:
         daemon.until("worker_found")
@@ -446,7 +444,7 @@ def test_a_window_has_what_was_done_since_the_daemon_looked_first_and_nothing_be
 
 
 @pytest.mark.usefixtures("peaks")
-def test_a_kernel_that_a_device_timed_has_its_place_by_what_was_said_at_its_launch(worker: Start) -> None:
+def test_a_kernel_timed_by_a_device_uses_the_amounts_of_its_launch(worker: Start) -> None:
     started(
         worker,
         """
@@ -472,7 +470,7 @@ pause()
 
 
 @pytest.mark.usefixtures("peaks")
-def test_a_window_that_nobody_looked_at_is_refused(worker: Start) -> None:
+def test_a_window_without_a_daemon_is_refused(worker: Start) -> None:
     started(worker, COMPUTING)
     found = brickd("roofline", "--over", "10s")
     assert (found.returncode, found.stdout) == (3, "")
@@ -480,7 +478,7 @@ def test_a_window_that_nobody_looked_at_is_refused(worker: Start) -> None:
 
 
 @pytest.mark.usefixtures("peaks")
-def test_a_recording_is_told_of_like_the_machine(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_is_ranked_like_the_machine(worker: Start, tmp_path: Path) -> None:
     path = str(tmp_path / "a.brick")
     process = started(worker, COMPUTING)
     with recording("-o", path, "--until-exit") as recorder:
@@ -491,7 +489,7 @@ def test_a_recording_is_told_of_like_the_machine(worker: Start, tmp_path: Path) 
     assert answer["recording"]["files"][0]["path"] == path
 
 
-def test_a_recording_of_another_host_is_said_to_be_that() -> None:
+def test_a_recording_of_another_host_is_marked_as_such() -> None:
     found = answered() | {"recording": {"host": "elsewhere\x1b[2J"}}
     (reported,) = elsewhere(found)
     assert reported.startswith("this was recorded on elsewhere")
@@ -507,7 +505,9 @@ def low(name: str) -> Device:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",), ("-o", "csv"), ("--top", "1")])
-def test_a_brick_above_the_peak_is_never_shown_silently(worker: Start, prefix: str, arguments: tuple[str, ...]) -> None:
+def test_a_brick_above_the_peak_is_never_shown_without_a_note(
+    worker: Start, prefix: str, arguments: tuple[str, ...]
+) -> None:
     started(worker, COMPUTING)
     save(runtime().state / "peaks", [low("machine")])
     found = brickd("roofline", *arguments)
@@ -518,7 +518,7 @@ def test_a_brick_above_the_peak_is_never_shown_silently(worker: Start, prefix: s
     )
 
 
-def test_what_is_too_low_is_named_with_the_command_that_helps(worker: Start) -> None:
+def test_a_peak_that_is_too_low_is_named_with_the_command_that_helps(worker: Start) -> None:
     started(worker, COMPUTING)
     save(runtime().state / "peaks", [low("core")])
     assert "or more than one core computed (--device machine)" in brickd("roofline", "--device", "core").stderr
@@ -529,7 +529,7 @@ def test_what_is_too_low_is_named_with_the_command_that_helps(worker: Start) -> 
     )
 
 
-def test_peaks_that_are_lower_bounds_or_were_measured_under_load_are_shown_as_that(worker: Start) -> None:
+def test_lower_bounds_and_peaks_under_load_are_marked(worker: Start) -> None:
     started(worker, COMPUTING)
     save(runtime().state / "peaks", [replace(bounded("float32", "L1"), machine=here())])
     lines = brickd("roofline", COLUMNS="200").stdout.splitlines()
@@ -564,7 +564,7 @@ def test_peaks_of_a_file_without_evidence_are_lower_bounds(worker: Start) -> Non
     assert "machine, memory: a lower bound: an earlier brickd measured it, which did not check for other work" in lines
 
 
-def test_peaks_of_another_machine_are_said_to_be_that(worker: Start) -> None:
+def test_peaks_of_another_machine_are_marked_as_such(worker: Start) -> None:
     started(worker, COMPUTING)
     save(runtime().state / "peaks", [DEVICE])
     found = brickd("roofline")

@@ -38,12 +38,12 @@ def one(*parts: SlotWork, taken: Sequence[Taken] = QUIET) -> Round:
 # ---- one round
 
 
-def test_the_rate_of_a_round_is_all_that_was_done_from_the_first_begin_to_the_last_end() -> None:
+def test_the_rate_of_a_round_is_all_work_from_first_begin_to_last_end() -> None:
     found = one(part(amount=900), part(amount=500, late_ns=1_000, took_ns=999_000))
     assert found.per_second == pytest.approx(1_400 / 1_000_000e-9)
 
 
-def test_a_slot_in_which_a_thread_is_missing_is_no_round() -> None:
+def test_a_slot_with_a_missing_thread_is_not_a_round() -> None:
     found = judged([part(slot=1), part(slot=1), part(slot=2), part(slot=3), part(slot=3)], 2, QUIET)
     assert len(found) == 2
 
@@ -59,7 +59,7 @@ def test_a_slot_in_which_a_thread_is_missing_is_no_round() -> None:
         ([part(), part(late_ns=9_200)], "waited"),
     ],
 )
-def test_a_round_is_undisturbed_if_each_thread_had_its_processor_from_the_first_begin_on(
+def test_a_round_is_undisturbed_if_each_thread_had_its_processor_throughout(
     parts: list[SlotWork], disturbed_by: str | None
 ) -> None:
     assert one(*parts).disturbed_by == disturbed_by
@@ -78,14 +78,14 @@ def test_a_round_is_undisturbed_if_each_thread_had_its_processor_from_the_first_
 @pytest.mark.parametrize(
     ("more", "why"), [((1, 0), "stolen"), ((0, 1), "throttled"), ((1, 1), "throttled"), ((0, 0), None)]
 )
-def test_a_round_in_which_something_was_taken_or_shortly_before_the_kernel_reports_it_is_disturbed(
+def test_a_round_near_stolen_or_throttled_time_is_disturbed(
     since_ns: int, until_ns: int, hit: bool, more: tuple[int, int], why: str | None
 ) -> None:
     taken = [Taken(0, 7, 7), Taken(since_ns, 7, 7), Taken(until_ns, 7 + more[0], 7 + more[1])]
     assert one(part(), taken=taken).disturbed_by == (why if hit else None)
 
 
-def test_what_was_taken_is_that_of_the_measured_processors(tmp_path: Path) -> None:
+def test_only_time_taken_from_the_measured_processors_counts(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(
         "cpu  1 1 1 1 1 1 1 99 0 0\ncpu0 1 1 1 1 1 1 1 3 0 0\ncpu1 1 1 1 1 1 1 1 4 0 0\ncpu10 1 1 1 1 1 1 1 50 0 0\n"
@@ -103,26 +103,26 @@ def test_what_was_taken_is_that_of_the_measured_processors(tmp_path: Path) -> No
 # ---- many rounds
 
 
-def test_the_best_round_and_the_best_undisturbed_one_are_told_apart() -> None:
+def test_the_best_round_and_the_best_undisturbed_round_are_kept_separately() -> None:
     found = [Round(5.0, "waited"), Round(3.0, None), Round(4.0, None), Round(9.0, "stolen"), Round(1.0, "stolen")]
     best = Rounds.best("float32", found, shared=True, others_percent=3.0)
     assert best == ("float32", 9.0, 5, 2, 4.0, {"waited": 1, "stolen": 2}, True, 3.0)
     assert Rounds.best("L1", found[:1], shared=False, others_percent=None)[3:5] == (0, None)
 
 
-def test_only_rounds_of_the_fastest_instruction_set_count_also_if_another_has_more() -> None:
+def test_only_rounds_of_the_fastest_instruction_set_count() -> None:
     few, many = [Round(9.0, None), Round(2.0, "waited")], 100 * [Round(5.0, None)]
     assert fastest([few, many]) == fastest([many, [], few]) == few
 
 
-def test_threads_that_compute_and_read_together_have_rounds() -> None:
+def test_several_threads_compute_and_read_in_common_rounds() -> None:
     instructions = _peaks.sets()[0]
     for found in (computing(instructions, 4, CPUS, Plan(1, soon(20))), reading(4096, CPUS, Plan(1, soon(20)))):
         assert found
         assert all(each.per_second > 0 for each in found)
 
 
-def test_work_ends_with_enough_undisturbed_rounds_or_with_the_time() -> None:
+def test_measuring_ends_with_enough_undisturbed_rounds_or_at_the_time_limit() -> None:
     calls = []
 
     def work(until_ns: int) -> list[tuple[int, int, int, int, int]]:
@@ -134,7 +134,7 @@ def test_work_ends_with_enough_undisturbed_rounds_or_with_the_time() -> None:
     assert len(rounds(CPUS[:1], lambda: work, until_ns=soon(-1), enough=3)) == 1
 
 
-def test_a_thread_that_gets_no_memory_ends_them_all() -> None:
+def test_a_thread_without_memory_ends_all_threads() -> None:
     with pytest.raises((OSError, ValueError, OverflowError)):
         reading(1 << 62, CPUS, Plan(1, soon()))
 
@@ -155,7 +155,7 @@ def test_next_to_a_process_on_the_same_processor_rounds_are_disturbed() -> None:
 # ---- what others took
 
 
-def test_what_others_took_meanwhile_is_what_was_taken_and_not_by_us() -> None:
+def test_the_time_of_others_is_the_used_time_minus_ours() -> None:
     before = ProcessorUse(passed=100.0, taken=50.0, ours=10.0)
     assert ProcessorUse(passed=120.0, taken=65.0, ours=20.0).others_percent(before) == 25
     assert ProcessorUse(passed=120.0, taken=60.0, ours=21.0).others_percent(before) == 0
@@ -164,7 +164,7 @@ def test_what_others_took_meanwhile_is_what_was_taken_and_not_by_us() -> None:
     assert now.passed > now.taken > 0
 
 
-def test_time_that_a_hypervisor_took_is_taken_and_idle_time_is_not(tmp_path: Path) -> None:
+def test_stolen_time_counts_as_used_and_idle_time_does_not(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     tick = os.sysconf("SC_CLK_TCK")
     (tmp_path / "proc/stat").write_text(f"cpu  {tick} 0 0 {7 * tick} {tick} 0 0 {2 * tick} 500 0\n")
@@ -175,7 +175,7 @@ def test_time_that_a_hypervisor_took_is_taken_and_idle_time_is_not(tmp_path: Pat
 # ---- the loops in C
 
 
-def test_each_slot_that_is_read_has_its_bytes_and_its_times() -> None:
+def test_each_slot_of_a_read_has_its_bytes_and_times() -> None:
     with mmap.mmap(-1, 8192) as buffer:
         parts, offset = _peaks.reads(buffer, 4096, soon())
     assert 0 <= offset < 8192
@@ -188,7 +188,7 @@ def test_each_slot_that_is_read_has_its_bytes_and_its_times() -> None:
     assert (sum(each[1] for each in parts) + 4096 - offset) % 8192 == 0
 
 
-def test_each_slot_of_multiply_adds_has_its_operations_with_each_instruction_set_and_type() -> None:
+def test_each_instruction_set_and_type_reports_its_operations() -> None:
     for name in _peaks.sets():
         for size in (4, 8):
             parts = _peaks.madds(name, size, 0)
@@ -210,13 +210,13 @@ def test_a_buffer_that_cannot_be_read_is_refused(size: int, offset: int, at: int
 
 
 @pytest.mark.parametrize(("name", "size"), [("AVX-4096", 4), ("", 8), (_peaks.sets()[0], 2), (_peaks.sets()[0], -4)])
-def test_instructions_and_numbers_that_do_not_exist_are_refused(name: str, size: int) -> None:
+def test_unknown_instruction_sets_and_sizes_are_refused(name: str, size: int) -> None:
     with pytest.raises(ValueError, match="expected instructions of this processor and numbers of 4 or 8 bytes"):
         _peaks.madds(name, size, 0)
 
 
 @pytest.mark.nightly
-def test_no_matrix_product_of_numpy_on_one_core_is_above_the_peak() -> None:
+def test_no_numpy_matrix_product_on_one_core_exceeds_the_peak() -> None:
     """In a process of its own, which numpy's BLAS may bind; the turns alternate, as the clock rate changes."""
     code = f"""
 import os; os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -244,12 +244,12 @@ for kind, size in (("float32", 4), ("float64", 8)):
 @pytest.mark.parametrize(
     ("limit", "cpus"), [(None, [0, 1, 3]), (3.0, [0, 1, 3]), (2.0, [0, 1]), (1.1, [0, 1]), (1.0, [0]), (0.2, [0])]
 )
-def test_of_each_core_one_processor_is_measured_up_to_the_limit(limit: float | None, cpus: list[int]) -> None:
+def test_one_processor_of_each_core_is_measured_up_to_the_limit(limit: float | None, cpus: list[int]) -> None:
     pairs = {0: {0, 4}, 4: {0, 4}, 1: {1, 5}, 5: {1, 5}, 3: {3}}
     assert chosen([5, 4, 3, 1, 0], limit, pairs.__getitem__) == cpus
 
 
-def test_a_figure_gets_its_share_of_the_time_that_is_left() -> None:
+def test_each_figure_gets_its_share_of_the_remaining_time() -> None:
     before_ns = soon(0)
     part = Plan(7, before_ns + 4_000_000_000_000).shared_by(4)
     assert part.enough == 7
