@@ -48,11 +48,11 @@ def test_either_ratio_may_meet_a_goal() -> None:
     assert rated(AT_LEAST_4, row(ratio_of_min=3.9, ratio_median=3.8), tsc=True)["passed"] is False
 
 
-def test_a_goal_for_the_time_stamp_counter_stands_nowhere_else() -> None:
+def test_a_goal_for_the_tsc_applies_only_there() -> None:
     assert rated(AT_LEAST_4, row(ns=1), tsc=False)["passed"] is None
 
 
-def test_what_was_skipped_neither_meets_nor_misses_its_goal() -> None:
+def test_a_skipped_row_neither_meets_nor_misses_its_goal() -> None:
     judged = rated(AT_LEAST_4, skipped(), tsc=True)
     assert (judged["passed"], judged["goal"]) == (None, ">= 4")
 
@@ -68,14 +68,12 @@ def test_the_attempt_nearest_to_its_goal_is_shown() -> None:
 @pytest.mark.parametrize(
     ("found", "made", "shown"), [([50, 400], 2, 400), ([100, 50, 80, 400], 3, 100), ([400], 1, 400)]
 )
-def test_attempts_are_made_until_one_meets_the_goal_and_no_more_than_three(
-    found: list[float], made: int, shown: float
-) -> None:
+def test_attempts_stop_at_the_goal_and_after_three(found: list[float], made: int, shown: float) -> None:
     rows, attempts = attempted((AT_LEAST_4,), lambda turn: [row(ns=found[turn], reference="ours")])
     assert (len(attempts), [each["ns_min"] for each in rows]) == (made, [shown])
 
 
-def test_what_was_measured_replaces_what_was_skipped_and_never_the_other_way() -> None:
+def test_a_measured_row_replaces_a_skipped_one_and_never_the_reverse() -> None:
     measured, absent = (rated(AT_LEAST_4, each, tsc=True) for each in (row(ns=50), skipped()))
     assert better(measured, absent)
     assert not better(absent, measured)
@@ -94,14 +92,12 @@ def test_every_case_of_a_peer_is_compared_once() -> None:
     assert {each.reference for each in COMPARISONS} <= ours
 
 
-def test_the_goals_against_others_are_those_of_the_design() -> None:
+def test_the_goals_against_peers_are_those_of_the_design() -> None:
     goals = {each.by: each.goal.limit for each in COMPARISONS if each.goal is not None and each.by != "brickd"}
     assert goals == {"prometheus_client": 50, "LTTng-UST": 4, "the seed's design": 1.4}
 
 
-def test_a_peer_whose_tool_is_missing_is_skipped_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_peer_without_its_tool_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     found, absent = peers.present(tmp_path, (seed, lttng))
     assert found == []
@@ -110,7 +106,7 @@ def test_a_peer_whose_tool_is_missing_is_skipped_with_the_reason(
     assert absent[lttng.PAIR] == "lttng not found (Debian: liblttng-ust-dev lttng-tools)"
 
 
-def test_a_package_that_is_missing_or_broken_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_package_is_distinguished_from_a_broken_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "broken_peer.py").write_text("import no_such_dependency")
     with pytest.raises(needs.AbsentError, match=r"^no_such_peer not found \(the extra\)$"):
@@ -119,7 +115,7 @@ def test_a_package_that_is_missing_or_broken_is_told_apart(monkeypatch: pytest.M
         needs.package("broken_peer", "the extra")
 
 
-def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
+def test_the_output_of_a_failing_compiler_is_quoted(tmp_path: Path) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho note: here >&2\necho 'x.c:1: error: no such header' >&2\nexit 1\n")
     compiler.chmod(0o755)
@@ -136,7 +132,7 @@ def packet(marks: int, left_over: int) -> bytes:
     return head + mark * (marks + left_over)
 
 
-def test_events_of_a_trace_are_counted_in_its_packets_and_not_behind_them(tmp_path: Path) -> None:
+def test_trace_events_are_counted_only_inside_their_packets(tmp_path: Path) -> None:
     stream = tmp_path / "bare_0"
     stream.write_bytes(packet(marks=3, left_over=2) + packet(marks=4, left_over=0))
     assert lttng.marks(stream) == 7
@@ -145,13 +141,13 @@ def test_events_of_a_trace_are_counted_in_its_packets_and_not_behind_them(tmp_pa
 
 
 @pytest.mark.parametrize("rest", [bytes(64), b"short", packet(5, 0)[1:]])
-def test_what_cannot_be_read_of_a_trace_is_not_counted(tmp_path: Path, rest: bytes) -> None:
+def test_unreadable_parts_of_a_trace_are_not_counted(tmp_path: Path, rest: bytes) -> None:
     stream = tmp_path / "bare_0"
     stream.write_bytes(packet(marks=2, left_over=0) + rest)
     assert lttng.marks(stream) == 2
 
 
-def test_a_compiled_loop_is_not_spared_the_loop_of_the_interpreter() -> None:
+def test_a_compiled_loop_includes_the_cost_of_the_interpreters_loop() -> None:
     rounds = {"empty loop": [10.0, 12.0], "with b:": [60.0, 72.0], "in C": [20.0, 24.0]}
     times = Times(rounds, {"in C"}, {})
     assert (times.least("with b:"), times.costs("with b:")) == (50.0, [50.0, 60.0])
@@ -159,7 +155,7 @@ def test_a_compiled_loop_is_not_spared_the_loop_of_the_interpreter() -> None:
     assert times.ratio_of_min("in C", "with b:") == 0.4
 
 
-def test_a_case_that_recorded_too_little_is_not_believed() -> None:
+def test_a_case_that_recorded_too_little_is_rejected() -> None:
     honest: list[int] = []
     cheating: list[int] = []
     times = measure(
@@ -174,7 +170,7 @@ def test_a_case_that_recorded_too_little_is_not_believed() -> None:
     assert times.refused == {"cheating": f"{done - 1:,} of {done:,} were recorded, all wanted"}
 
 
-def test_a_report_says_what_was_skipped_and_that_its_goal_was_not_tried() -> None:
+def test_a_report_lists_skipped_rows_as_not_tried() -> None:
     table = Table("times", "Times", [row("ours", goal=None, passed=None), skipped() | {"goal": ">= 4", "passed": None}])
     report = Report("agent", {}, [table])
     assert report.passed
@@ -193,19 +189,19 @@ def texts(picture: str) -> list[str]:
 
 
 @given(st.text(), st.text(), st.text())
-def test_no_name_breaks_out_of_the_picture(case: str, by: str, cpu: str) -> None:
+def test_no_name_can_escape_from_the_picture(case: str, by: str, cpu: str) -> None:
     picture = plot.svg("Times", [row(case, by)], FACTS | {"cpu_model": cpu})
     tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(picture).iter()}
     assert tags <= {"svg", "title", "style", "rect", "path", "text"}
 
 
-def test_names_in_the_picture_are_shown_as_they_are_or_by_their_escapes() -> None:
+def test_names_in_the_picture_are_shown_unchanged_or_escaped() -> None:
     shown = texts(plot.svg("Times", [row('<b> & "c"', "\x1b[31m")], FACTS))
     assert '<b> & "c"' in shown
     assert r"\x1b[31m" in shown
 
 
-def test_the_picture_has_a_bar_a_row_cheapest_first_and_names_what_is_missing() -> None:
+def test_the_picture_has_a_bar_per_row_cheapest_first_and_names_missing_ones() -> None:
     rows = [row("slow", ns=9_000.0), row("fast", "brickd", ns=20.0), skipped() | {"by": "torch"}]
     shown = texts(plot.svg("Times", rows, FACTS))
     assert shown.index("fast") < shown.index("slow")
@@ -213,24 +209,24 @@ def test_the_picture_has_a_bar_a_row_cheapest_first_and_names_what_is_missing() 
     assert any("a cpu" in text and "tsc" in text and "3.11" in text for text in shown)
 
 
-def test_a_picture_of_nothing_is_still_one() -> None:
+def test_an_empty_picture_is_valid() -> None:
     assert "Not in this run: them." in texts(plot.svg("Times", [skipped()], FACTS))
 
 
-def test_an_answer_to_tab_must_name_a_worker() -> None:
+def test_a_completion_must_name_a_worker() -> None:
     assert cli.names_a_worker("plain,api/0\nplain,api/1\n") == ""
     assert "no worker's name came back" in cli.names_a_worker("plain,status\n")
     assert "no worker's name came back" in cli.names_a_worker("")
 
 
-def test_a_command_that_answers_wrongly_misses_its_goal_however_fast() -> None:
+def test_a_command_with_a_wrong_answer_misses_its_goal_at_any_speed() -> None:
     command = cli.Command("brickd status", (), Goal(150))
     assert cli._row(command, [1.0, 2.0], "")["passed"] is True
     assert cli._row(command, [1.0, 2.0], "exit status 2, 0 wanted")["passed"] is False
     assert cli._row(command, [151.0, 200.0], "")["passed"] is False
 
 
-def test_a_fleet_records_and_leaves_nothing() -> None:
+def test_a_fleet_records_and_leaves_no_file() -> None:
     with workplace() as place:
         prefix = place.environment["BRICKD_SHM_PREFIX"]
         with fleet(place, workers=3, bricks=70):
@@ -238,7 +234,7 @@ def test_a_fleet_records_and_leaves_nothing() -> None:
         assert find(prefix) == []
 
 
-def test_sparse_segments_are_believed_claim_all_that_there_can_be_and_take_little() -> None:
+def test_sparse_segments_claim_the_maximum_and_take_little_memory() -> None:
     with workplace() as place, hostile.started(place, "benchmarks.sparse", "2") as files:
         assert files.stdout is not None
         taken = int(files.stdout.readline())
@@ -262,7 +258,7 @@ def ledger(made: int, consumed: int) -> dict[str, Any]:
     }
 
 
-def test_a_daemon_that_lost_a_record_misses_its_goal_however_little_it_takes() -> None:
+def test_a_daemon_that_lost_a_record_misses_its_goal_at_any_cost() -> None:
     assert load.problem(ledger(1_000, 1_000), MILLION) == ""
     assert load.problem(ledger(1_000, 999), MILLION) == "1 of 1,000 records were lost, none wanted"
     assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, "")["passed"] is True
@@ -270,18 +266,18 @@ def test_a_daemon_that_lost_a_record_misses_its_goal_however_little_it_takes() -
     assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, "1 of 1,000 records were lost")["passed"] is False
 
 
-def test_events_that_were_dropped_are_lost_and_details_that_nobody_wanted_are_not() -> None:
+def test_dropped_events_are_lost_and_unwanted_details_are_not() -> None:
     assert load.problem(ledger(1_000, 999), Load("deferred", 16, 20_000, "deferred"))
     assert load.problem(ledger(1_000, 0), Load("span rings off", 16, 1_000_000)) == ""
 
 
-def test_a_machine_that_records_too_little_judges_nobody() -> None:
+def test_a_machine_that_records_too_little_gives_no_judgement() -> None:
     judged = load.row(MILLION, [0.1], 900_000.0, "")
     assert judged["passed"] is None
     assert judged["skipped"] == "this machine let the workers make 900,000 records a second, 1,000,000 wanted"
 
 
-def test_the_growth_is_drawn_over_two_decades_with_the_rings_on_and_off() -> None:
+def test_the_growth_is_drawn_over_two_decades_with_rings_on_and_off() -> None:
     for ring in (True, False):
         rates = [each.rate for each in curves.LOADS if each.ring == ring and each.workers == 16]
         workers = [each.workers for each in curves.LOADS if each.ring == ring and each.rate == 100_000]
@@ -297,7 +293,7 @@ def test_the_growth_is_drawn_over_two_decades_with_the_rings_on_and_off() -> Non
         assert across == sorted(across)
 
 
-def test_a_growth_that_could_not_be_measured_is_not_drawn() -> None:
+def test_a_growth_that_was_not_measured_is_not_drawn() -> None:
     rows = [load.row(each, [1.0], 0.0, "") for each in curves.LOADS]
     assert "<circle" not in curves.svg(rows, FACTS)
     rows[0] |= {"skipped": None}
@@ -314,7 +310,7 @@ def watched(runs: int, named: int, wrong: int, *, slow: bool = True) -> dict[str
     return stragglers.row(made, 3.0)
 
 
-def test_of_a_hundred_stragglers_five_may_be_missed_and_one_other_be_named() -> None:
+def test_of_a_hundred_stragglers_five_may_be_missed_and_one_misnamed() -> None:
     assert watched(100, 95, 1)["passed"] is True
     assert watched(100, 94, 0)["passed"] is False
     assert watched(100, 100, 2)["passed"] is False
@@ -323,7 +319,7 @@ def test_of_a_hundred_stragglers_five_may_be_missed_and_one_other_be_named() -> 
     assert watched(6, 5, 0)["passed"] is False
 
 
-def test_who_is_named_late_or_in_another_brick_is_not_named() -> None:
+def test_a_worker_named_late_or_in_another_brick_is_not_found() -> None:
     run = stragglers.Run(Group("s", 1, (3, "mlp", 3.0)))
     run.note("s/3", "moe_gemm", 20.0)
     run.note("s/3", "mlp", 61.0)
@@ -331,7 +327,7 @@ def test_who_is_named_late_or_in_another_brick_is_not_named() -> None:
     assert stragglers.row([run], 3.0)["note"] == "s: s/3 in moe_gemm named; s: mlp of 3 named after 61 s"
 
 
-def test_services_with_a_straggler_and_without_come_in_any_order_that_a_seed_repeats() -> None:
+def test_services_with_and_without_stragglers_come_in_a_seeded_order() -> None:
     planned = stragglers.plan(50, 3.0, seed=1)
     kinds = [run.group.slow is not None for run in planned]
     assert (len(kinds), sum(kinds)) == (100, 50)
@@ -341,7 +337,7 @@ def test_services_with_a_straggler_and_without_come_in_any_order_that_a_seed_rep
     assert sum(map(len, stragglers.batches(planned))) == 100
 
 
-def test_beside_busy_processes_each_kind_has_its_own_goal() -> None:
+def test_next_to_busy_processes_each_kind_has_its_own_goal() -> None:
     def passed(kind: contended.Kind, load: int, named: int, wrong: int) -> bool:
         runs = [contended.Run(f"s{number}", kind, 1, 0) for number in range(100)]
         for run in runs[:named]:
@@ -357,7 +353,7 @@ def test_beside_busy_processes_each_kind_has_its_own_goal() -> None:
     assert [passed("nobody slow", 25, 0, wrong) for wrong in (1, 2)] == [True, False]
 
 
-def test_a_worker_that_waits_is_right_only_where_it_is_pinned() -> None:
+def test_a_waiting_worker_is_a_true_finding_only_if_it_is_pinned() -> None:
     for kind, brick, right in (("pinned", "", True), ("pinned", "gemm", False), ("2 x slow", "", False)):
         run = contended.Run("s", kind, 1, 0)  # type: ignore[arg-type]
         run.note("s/1", brick, 5.0)
@@ -368,7 +364,7 @@ def test_a_worker_that_waits_is_right_only_where_it_is_pinned() -> None:
 
 
 @pytest.mark.slow
-def test_a_group_in_lockstep_takes_each_step_together_and_leaves_nothing() -> None:
+def test_a_group_in_lockstep_takes_each_step_together_and_leaves_no_file() -> None:
     with workplace() as place:
         prefix = place.environment["BRICKD_SHM_PREFIX"]
         with running(place) as daemon:
@@ -381,7 +377,7 @@ def test_a_group_in_lockstep_takes_each_step_together_and_leaves_nothing() -> No
 
 
 @pytest.mark.slow
-def test_a_daemon_is_weighed_while_workers_record_and_every_record_is_found_again() -> None:
+def test_the_cost_of_a_daemon_is_measured_with_every_record_accounted_for() -> None:
     with workplace() as place:
         prefix = place.environment["BRICKD_SHM_PREFIX"]
         with running(place) as daemon:

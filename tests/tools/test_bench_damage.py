@@ -41,7 +41,7 @@ def tried(fault):
 
 
 @pytest.mark.parametrize("kind", OF_OPERATORS)
-def test_a_fault_of_an_operator_is_born_where_it_says_and_nothing_differs_before(worker: Start, kind: Kind) -> None:
+def test_an_operator_fault_begins_at_its_stated_place_and_not_earlier(worker: Start, kind: Kind) -> None:
     program = f"""
 random = Random(5)
 found = []
@@ -59,7 +59,7 @@ report(found)
     assert (process.end(), process.stderr) == (0, "")
 
 
-def test_an_error_is_a_share_of_what_worker_0_has(worker: Start) -> None:
+def test_an_error_is_relative_to_the_values_of_worker_0(worker: Start) -> None:
     program = f"""
 def error(worker):
     fault = OperatorFault(worker, OperatorCall("mlp.down", 1, 0, 0), Change(Kind.ZERO, 3, 0), size.heads)
@@ -80,7 +80,7 @@ report([error(0), error(1)])
     assert process.end() == 0
 
 
-def test_a_particle_strikes_once_and_a_mistake_again_and_again(worker: Start) -> None:
+def test_a_particle_strikes_once_and_a_mistake_repeatedly(worker: Start) -> None:
     program = f"""
 def struck(kind):
     fault = OperatorFault(0, OperatorCall("mlp.down", 1, 1, {PROMPT}), Change(kind, 3, 2), size.heads)
@@ -97,7 +97,7 @@ report([struck(kind) for kind in (Kind.FLIP, Kind.NAN, Kind.SCALE, Kind.ZERO)])
 
 
 @pytest.mark.parametrize("kind", [Kind.FLIP, Kind.SHIFT, Kind.DROP])
-def test_a_fault_is_recorded_as_an_output_that_differs_for_equal_inputs(worker: Start, prefix: str, kind: Kind) -> None:
+def test_a_fault_is_recorded_as_another_output_for_equal_inputs(worker: Start, prefix: str, kind: Kind) -> None:
     kernel = {Kind.FLIP: "attn.scores", Kind.SHIFT: "attn.rotary", Kind.DROP: "mlp.add"}[kind]
     place = (kernel, 1, 1, PROMPT)
     fault = f"OperatorFault(1, OperatorCall(*{place}), Change(Kind({str(kind)!r}), 9, 0), size.heads)"
@@ -126,7 +126,7 @@ def damaged(weights: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:
     return [name for name, weight in weights.items() if weight.tobytes() != WEIGHTS[name].tobytes()]
 
 
-def test_weights_are_those_of_their_seed() -> None:
+def test_weights_are_determined_by_their_seed() -> None:
     assert damaged(drawn(SMALL, 1)) == []
     assert damaged(drawn(SMALL, 2)) == list(WEIGHTS)
     assert {"embed_tokens.weight", "layers.1.mlp.down.weight", "norm.weight", "lm_head.weight"} <= set(WEIGHTS)
@@ -134,7 +134,7 @@ def test_weights_are_those_of_their_seed() -> None:
 
 
 @given(st.integers(0, 2**64))
-def test_a_fault_of_a_weight_is_in_the_tensor_that_it_names_and_in_no_other(seed: int) -> None:
+def test_a_weight_fault_affects_only_the_tensor_that_it_names(seed: int) -> None:
     weights = copied()
     fault = drawn_for_a_weight(Random(seed), 2, weights)
     assert fault.strike(weights, SMALL)
@@ -151,7 +151,7 @@ def test_a_flipped_bit_is_one_bit_at_its_position(bit: int) -> None:
 
 
 @pytest.mark.parametrize("kind", OF_WEIGHTS)
-def test_how_much_of_a_weight_is_other(kind: Kind) -> None:
+def test_the_damaged_share_of_a_weight_is_as_stated(kind: Kind) -> None:
     weights = copied()
     assert WeightFault(0, "layers.0.attn.qkv.weight", Change(kind, 2, 31)).strike(weights, SMALL)
     x, y = (of["layers.0.attn.qkv.weight"] for of in (WEIGHTS, weights))

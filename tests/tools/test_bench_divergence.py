@@ -49,26 +49,26 @@ EQUAL = Verdict(False, None, None, 100, "identical")
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
-def test_a_damaged_operator_is_localised_by_its_kernel_layer_step_and_position(elsewhere: OperatorCall) -> None:
+def test_a_damaged_operator_is_localized_by_kernel_layer_step_and_position(elsewhere: OperatorCall) -> None:
     assert trial(OPERATOR, DIVERGED).localised
     assert not trial(OPERATOR, DIVERGED._replace(first=elsewhere)).localised
     assert not trial(OPERATOR, EQUAL).localised
 
 
-def test_a_damaged_weight_is_localised_by_its_worker_and_its_tensor() -> None:
+def test_a_damaged_weight_is_localized_by_worker_and_tensor() -> None:
     assert trial(WEIGHT, DIVERGED._replace(first=("s/2", WEIGHT.tensor))).localised
     assert not trial(WEIGHT, DIVERGED._replace(first=("s/1", WEIGHT.tensor))).localised
     assert not trial(WEIGHT, DIVERGED._replace(first=("s/2", "layers.0.mlp.down.weight"))).localised
 
 
-def test_an_error_is_known_within_a_factor_of_two_or_not() -> None:
+def test_an_error_must_be_within_a_factor_of_two() -> None:
     reported = [
         trial(OPERATOR, DIVERGED._replace(error=error), error=1e-3) for error in (4e-4, 5e-4, 2e-3, 2.1e-3, None)
     ]
     assert [each.estimated for each in reported] == [False, True, True, False, False]
 
 
-def test_one_missed_or_one_false_alarm_is_too_much_and_one_of_a_hundred_may_be_elsewhere() -> None:
+def test_any_miss_or_false_alarm_fails_and_one_misplacement_in_a_hundred_passes() -> None:
     good, healthy = trial(OPERATOR, DIVERGED), trial(None, EQUAL)
     found = judged(*[good] * 100, *[healthy] * 100)
     assert [found[key] for key in ("runs", "found", "localised", "clean_runs", "false_alarms", "comparisons")] == [
@@ -81,7 +81,7 @@ def test_one_missed_or_one_false_alarm_is_too_much_and_one_of_a_hundred_may_be_e
     assert judged(*[good] * 100, trial(None, DIVERGED))["passed"] is False
 
 
-def test_where_too_little_was_compared_nothing_is_good() -> None:
+def test_too_few_comparisons_never_pass() -> None:
     tried = [trial(OPERATOR, DIVERGED), trial(None, EQUAL)]
     assert judged(*tried, comparisons=100)["passed"] is True
     few = judged(*tried, comparisons=101)
@@ -89,13 +89,13 @@ def test_where_too_little_was_compared_nothing_is_good() -> None:
     assert judged(trial(None, EQUAL))["passed"] is False
 
 
-def test_damage_that_changed_nothing_is_told_and_not_counted() -> None:
+def test_damage_without_an_effect_is_reported_and_not_counted() -> None:
     found = judged(trial(OPERATOR, DIVERGED), trial(OPERATOR, EQUAL, struck=False), trial(None, EQUAL))
     assert (found["runs"], found["passed"]) == (1, True)
     assert found["note"] == "1 more whose damage changed nothing where it was to"
 
 
-def test_what_nobody_could_localise_is_to_be_found_and_no_more() -> None:
+def test_damage_that_cannot_be_localized_must_only_be_detected() -> None:
     def found(verdict: Verdict) -> dict[str, Any]:
         tried = [trial(OPERATOR, DIVERGED), trial(OPERATOR, verdict, error=float("nan")), trial(None, EQUAL)]
         return trials.row(
@@ -109,7 +109,7 @@ def test_what_nobody_could_localise_is_to_be_found_and_no_more() -> None:
     assert missed["note"] == "s: zeroed row of worker 1 in mlp.down 1 2 17: identical"
 
 
-def test_what_went_wrong_is_told_with_the_truth() -> None:
+def test_failures_are_reported_with_the_truth() -> None:
     missed = trial(OPERATOR, DIVERGED._replace(first=ELSEWHERE[0]), error=2.5e-3)
     assert judged(missed)["note"] == (
         "s: zeroed row of worker 1 in mlp.down 1 2 17: diverged at mlp.gate 1 2 17, error 0.001 for 0.0025"
@@ -117,7 +117,7 @@ def test_what_went_wrong_is_told_with_the_truth() -> None:
     assert judged(trial(None, DIVERGED))["note"] == "s: nothing wrong, diverged at mlp.down 1 2 17"
 
 
-def test_runs_come_in_any_order_half_of_them_healthy_and_a_seed_repeats_them() -> None:
+def test_runs_come_in_a_seeded_order_and_half_of_them_are_healthy() -> None:
     def fault(chance: random.Random) -> Fault:
         return drawn_for_an_operator(chance, 2, SIZE, MOMENTS)
 
@@ -131,12 +131,12 @@ def test_runs_come_in_any_order_half_of_them_healthy_and_a_seed_repeats_them() -
 
 
 @pytest.mark.parametrize(("error", "fit"), [(1e-6, True), (9e-7, False), (float("nan"), False), (float("inf"), False)])
-def test_an_error_that_no_sketch_can_tell_is_left_out(error: float, fit: bool) -> None:
+def test_an_error_invisible_in_a_sketch_is_left_out(error: float, fit: bool) -> None:
     assert trials.measurable(trial(OPERATOR, EQUAL, error=error), 1e-6) is fit
     assert trials.measurable(trial(None, EQUAL), 1e-6)
 
 
-def test_the_answer_of_diff_is_read() -> None:
+def test_the_answer_of_diff_is_parsed() -> None:
     first = {"kernel": "mlp.down", "layer": 1, "step": "0000000000000002", "position": 17, "relative_error": 1e-3}
     document = {"verdict": "diverged", "compared": 100, "first": first}
     assert verdicts.kernels(document) == DIVERGED
@@ -159,7 +159,7 @@ def of_weights(*rows: dict[str, Any], verdict: str = "differ", count: int | None
     return verdicts.weights(document)
 
 
-def test_the_answer_of_weights_is_read() -> None:
+def test_the_answer_of_weights_is_parsed() -> None:
     tensor = {"tensor": "layers.*.mlp.down.weight", "layer": 1, "expert": None}
     odd = {**tensor, "why": "outlier", "worker": "s/2", "relative_error": 1e-3}
     assert of_weights(odd) == Verdict(True, ("s/2", WEIGHT.tensor), 1e-3, 27, "differ")
@@ -170,7 +170,7 @@ def test_the_answer_of_weights_is_read() -> None:
     assert verdicts.weights({"error": "no such worker"}) == Verdict(None, text="no such worker")
 
 
-def test_damage_of_one_weight_is_nowhere_if_several_differ_or_nobody_knows_who_is_odd() -> None:
+def test_weight_damage_without_a_single_outlier_has_no_place() -> None:
     odd = {"tensor": "norm", "layer": None, "expert": None, "why": "outlier", "worker": "s/2", "relative_error": 1e-3}
     assert of_weights(odd | {"why": "disagree"}) == Verdict(True, None, None, 27, "differ")
     assert of_weights(odd, odd | {"worker": "s/1"}).first is None
@@ -181,7 +181,7 @@ def test_damage_of_one_weight_is_nowhere_if_several_differ_or_nobody_knows_who_i
 
 
 @pytest.mark.ci
-def test_what_brickd_says_of_a_damaged_worker_and_of_healthy_ones_is_read_as_it_is() -> None:
+def test_answers_for_damaged_and_healthy_workers_are_parsed() -> None:
     prompt, strike = (tuple(range(16)),), WeightFault(1, WEIGHT.tensor, Change(Kind.SCALE, 1, 0))
     services = [
         Service("healthy", 3, prompt),
@@ -209,7 +209,7 @@ def test_what_brickd_says_of_a_damaged_worker_and_of_healthy_ones_is_read_as_it_
 
 
 @pytest.mark.ci
-def test_replicas_answer_tell_whether_they_were_struck_and_leave_nothing() -> None:
+def test_replicas_answer_report_being_struck_and_leave_no_file() -> None:
     prompt = (tuple(range(16)),)
     weight = drawn_for_a_weight(random.Random(1), 1, drawn(SIZE, SEED))
     services = [
@@ -250,7 +250,7 @@ def asked(of: Recorded, tokens: list[int]) -> Recorded:
     return Recorded(of.checksums[tokens], of.sketches[tokens], of.statistics[tokens])
 
 
-def test_attacks_find_what_the_same_key_recorded_and_statistics_need_none() -> None:
+def test_key_attacks_need_a_known_key_and_statistics_attacks_do_not() -> None:
     tokens = [int(token) for token in np.random.default_rng(2).integers(0, 256, 1024)]
     right = {
         (attack.__name__, key): int((attack(asked(recorded(256, 7), tokens), recorded(256, key)) == tokens).sum())
@@ -264,7 +264,7 @@ def test_attacks_find_what_the_same_key_recorded_and_statistics_need_none() -> N
 
 
 @pytest.mark.ci
-def test_norms_of_sketches_tell_tokens_to_whoever_has_another_key() -> None:
+def test_norms_of_sketches_reveal_tokens_despite_another_key() -> None:
     def row(token: int, key: int) -> tuple[list[float], list[float]]:
         tensors = np.random.default_rng(token).standard_normal((48, 64)) * (1 + token % 7)
         tensors *= np.random.default_rng(100 + token).uniform(0.5, 2, (48, 1))
@@ -280,7 +280,7 @@ def test_norms_of_sketches_tell_tokens_to_whoever_has_another_key() -> None:
     assert recovery.by_norms(of(tokens, 7, kept=False), of(range(64), 8)).tolist() == [0] * 32
 
 
-def test_the_sketch_of_a_small_tensor_tells_it_whatever_the_key() -> None:
+def test_the_sketch_of_a_small_tensor_reveals_it_despite_any_key() -> None:
     embeddings = drawn(SIZE, SEED)["embed_tokens.weight"].astype(np.float64)
 
     def sketched(*tokens: int, key: int, off: float = 0.0) -> Recorded:
@@ -293,20 +293,20 @@ def test_the_sketch_of_a_small_tensor_tells_it_whatever_the_key() -> None:
     assert (recovery.by_any_key(sketched(3, 77, 255, key=7, off=1e-3), sketched(0, key=1)) != [3, 77, 255]).all()
 
 
-def test_who_knows_how_often_tokens_come_tells_them_by_how_often_checksums_do() -> None:
+def test_checksum_frequencies_reveal_tokens_of_known_frequency() -> None:
     asked = [9] * 5 + [4] * 3 + [6] * 2 + [1]
     checksums = np.array([[0, hash((token, "any"))] for token in asked], np.int64).astype(np.uint64)
     seen = Recorded(checksums, np.zeros((11, 32)), np.zeros((11, 12)))
     assert recovery.by_frequency(seen, [9, 4, 6, 1]).tolist() == asked
 
 
-def test_chance_is_what_a_guess_would_come_to() -> None:
+def test_the_chance_level_is_that_of_guessing() -> None:
     assert recovery.at_chance(13, 1024, 256)
     assert not recovery.at_chance(14, 1024, 256)
     assert recovery.at_chance(0, 1024, 256)
 
 
-def test_of_each_request_all_that_a_recording_says_stands_in_its_row() -> None:
+def test_each_row_has_everything_that_a_recording_says_of_a_request() -> None:
     def tensor(checksum: int, number: float) -> dict[str, Any]:
         statistics = dict.fromkeys(("mean", "l2", "min", "max"), number)
         return {"checksum": checksum, "places": (number,) * 16} | statistics
@@ -330,7 +330,7 @@ def test_of_each_request_all_that_a_recording_says_stands_in_its_row() -> None:
 
 
 @pytest.mark.nightly
-def test_tokens_are_told_from_recordings_with_values_and_from_no_others() -> None:
+def test_tokens_are_revealed_only_by_recordings_with_values() -> None:
     with workplace() as place:
         rows = {row["case"]: row for row in recovery.recovery(place, quick=True, seed=1).rows}
         assert find(place.environment["BRICKD_SHM_PREFIX"]) == []

@@ -11,7 +11,7 @@ from fingerprints import CODES, expected, siphash
 
 
 @pytest.mark.parametrize("elements", [16, 4096, (1 << 17) + 48])
-def test_the_fingerprint_in_numpy_is_what_the_definition_says(elements: int) -> None:
+def test_the_numpy_fingerprint_follows_the_definition(elements: int) -> None:
     array = np.random.default_rng(1).standard_normal(elements).astype(np.float32)
     total, sketch, stats = numeric.fingerprint(array)
     want = expected(array, "float32")

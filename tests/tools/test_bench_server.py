@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize(("count", "t"), [(4, 3.182), (24, 2.069), (100, 1.984)])
-def test_an_interval_is_as_wide_as_the_t_distribution_has_it(count: int, t: float) -> None:
+def test_an_interval_has_the_width_of_the_t_distribution(count: int, t: float) -> None:
     logs = [(-1) ** n * 0.1 for n in range(count)]
     deviation = math.sqrt(sum(each**2 for each in logs) / (count - 1))
     low, high = interval(logs)
@@ -20,7 +20,7 @@ def test_an_interval_is_as_wide_as_the_t_distribution_has_it(count: int, t: floa
     assert low * high == pytest.approx(1)
 
 
-def test_of_ratios_that_are_one_most_intervals_hold_one_and_of_others_few() -> None:
+def test_most_intervals_of_equal_ratios_contain_one_and_few_others_do() -> None:
     chance = random.Random(7)
 
     def held(ratio: float) -> int:
@@ -32,14 +32,14 @@ def test_of_ratios_that_are_one_most_intervals_hold_one_and_of_others_few() -> N
 
 
 @given(st.lists(st.floats(0.001, 10), min_size=1, max_size=300))
-def test_at_most_one_of_a_hundred_takes_longer_than_the_p99(seconds: list[float]) -> None:
+def test_at_most_one_of_a_hundred_exceeds_the_p99(seconds: list[float]) -> None:
     found = p99([Turn(1.0, seconds)])
     assert found in seconds
     assert sum(each > found for each in seconds) <= len(seconds) / 100
 
 
 @pytest.mark.ci
-def test_a_server_that_answers_late_is_seen() -> None:
+def test_a_slow_server_is_detected() -> None:
     chance = random.Random(3)
     plain, late = (
         [Turn(1.0, [chance.uniform(1, 2) * factor for _ in range(60)]) for _ in range(24)] for factor in (1.0, 1.2)

@@ -8,7 +8,7 @@ from conftest import ROOT
 from faults import Start
 
 
-def test_the_goals_are_the_seeds_claims() -> None:
+def test_the_goals_are_the_claims_of_the_seed() -> None:
     goals = {each.case: each.goal.limit for each in passes.COMPARISONS if each.goal is not None}
     assert goals == {
         "prefill, Immediate": 3,
@@ -23,7 +23,7 @@ def test_the_goals_are_the_seeds_claims() -> None:
     [("Immediate", passes.BRICKS, passes.BRICKS), ("PerLayer", passes.SIZE.layers + 1, passes.BRICKS),
      ("Deferred", 1, passes.BRICKS), ("None", 0, 0)],
 )  # fmt: skip
-def test_a_pass_waits_as_often_as_its_mode_says(worker: Start, prefix: str, mode: str, syncs: int, bricks: int) -> None:
+def test_each_mode_waits_as_often_as_stated(worker: Start, prefix: str, mode: str, syncs: int, bricks: int) -> None:
     process = worker(
         f"""
 import numpy

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 # ---- drawn
 
 
-def test_the_same_seed_draws_the_same_cells_and_another_seed_other_ones() -> None:
+def test_the_same_seed_draws_the_same_cells_and_another_seed_others() -> None:
     assert drawn(1) == drawn(1)
     assert [cell.key for cell in drawn(1)] != [cell.key for cell in drawn(2)]
     assert {cell.key: cell.seed for cell in drawn(1)}.items().isdisjoint({c.key: c.seed for c in drawn(2)}.items())
 
 
-def test_a_part_of_a_run_draws_what_the_whole_run_does() -> None:
+def test_a_part_of_a_run_draws_the_same_as_the_whole_run() -> None:
     whole = {cell.key: cell for cell in drawn(3)}
     part = drawn(3, only="vit/*/equal")
     assert {cell.key for cell in part} == {key for key in whole if key.startswith("vit/") and key.endswith("/equal")}
@@ -37,7 +37,7 @@ def test_a_part_of_a_run_draws_what_the_whole_run_does() -> None:
     assert all(whole[cell.key] == cell for cell in drawn(3, quick=True))
 
 
-def test_each_architecture_has_each_fault_and_healthy_fleets_of_both_kinds_of_traffic() -> None:
+def test_each_architecture_has_each_fault_and_both_kinds_of_healthy_traffic() -> None:
     cells = drawn(1)
     assert len({cell.key for cell in cells}) == len(cells)
     found = {(cell.architecture, cell.fault, cell.traffic) for cell in cells}
@@ -96,14 +96,14 @@ def test_a_fault_is_found_when_a_problem_first_names_its_worker() -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [{"layer": 1}, {"kernel": "layers.*.mlp"}, {"kernel": "lm_head", "layer": None}])
-def test_another_place_of_the_right_worker_is_the_wrong_place(elsewhere: dict[str, Any]) -> None:
+def test_another_place_in_the_right_worker_is_wrong(elsewhere: dict[str, Any]) -> None:
     there = {"outliers": {"api/1": 3}, "kernel": "layers.*", "layer": 2} | elsewhere
     text = f"api/1 differs from the others since 12:00: {there['kernel']} layer {there['layer']}"
     verdict = seen(EPS, (DURING, 4.0, status(text, diverged=[there])))
     assert (verdict.named_s, verdict.right_place) == (4.0, False)
 
 
-def test_two_workers_that_disagree_are_found_and_the_right_one_is_not_named() -> None:
+def test_two_disagreeing_workers_are_found_but_none_is_named() -> None:
     verdict = seen(EPS, (DURING, 4.0, status(DISAGREE)), (DURING, 9.0, status(DIFFERS.format("api/1"))))
     assert (verdict.found_s, verdict.named_s) == (4.0, 9.0)
     assert verdict.wrong_during == [DISAGREE]
@@ -112,9 +112,7 @@ def test_two_workers_that_disagree_are_found_and_the_right_one_is_not_named() ->
 
 @pytest.mark.parametrize(("text", "kind"), [(DIFFERS, "numeric"), (SLOW, "straggler")])
 @pytest.mark.parametrize("phase", [BEFORE, DURING, AFTER])
-def test_a_worker_without_a_fault_is_false_in_each_phase_and_counts_where_the_fleet_is_healthy(
-    phase: str, text: str, kind: str
-) -> None:
+def test_an_alarm_about_a_healthy_worker_is_false_in_each_phase(phase: str, text: str, kind: str) -> None:
     said = text.format("api/2")
     verdict = seen(EPS, (phase, 1.0, status(said)), (phase, 3.0, status(said)))
     false = {BEFORE: verdict.false_before, DURING: verdict.wrong_during, AFTER: verdict.false_after}
@@ -127,14 +125,14 @@ def test_a_worker_without_a_fault_is_false_in_each_phase_and_counts_where_the_fl
     assert verdict.found_s is None
 
 
-def test_the_faulty_worker_is_false_before_its_fault_and_for_what_the_fault_does_not_explain() -> None:
+def test_an_alarm_about_the_faulty_worker_is_false_before_or_beyond_its_fault() -> None:
     early = seen(EPS, (BEFORE, 1.0, status(DIFFERS.format("api/1"))))
     other = seen(EPS, (DURING, 1.0, status(SLOW.format("api/1"))))
     assert (len(early.false_before), early.false_numeric) == (1, 1)
     assert (len(other.wrong_during), other.named_s) == (1, None)
 
 
-def test_a_fault_that_is_first_reported_after_it_was_taken_out_is_neither_found_nor_false() -> None:
+def test_a_fault_first_reported_after_its_removal_is_neither_found_nor_false() -> None:
     verdict = seen(EPS, (DURING, 4.0, status()), (AFTER, 2.0, status(DIFFERS.format("api/1"))))
     assert (verdict.found_s, verdict.false_after) == (None, [])
 
@@ -144,26 +142,26 @@ def test_a_true_consequence_of_a_fault_is_neither_found_nor_false() -> None:
     assert (verdict.found_s, verdict.wrong_during) == (None, [])
 
 
-def test_only_the_first_place_that_is_named_counts() -> None:
+def test_only_the_first_named_place_counts() -> None:
     wrong, right = ({"outliers": {"api/1": 3}, "kernel": "layers.*", "layer": layer} for layer in (1, 2))
     text = "api/1 differs from the others since 12:00: layers.* layer 1 (and at 1 more site)"
     assert seen(EPS, (DURING, 4.0, status(text, diverged=[wrong, right]))).right_place is False
 
 
-def test_what_was_compared_is_that_until_the_fault_was_taken_out() -> None:
+def test_comparisons_count_until_the_fault_is_removed() -> None:
     looks = [(phase, 1.0, status(**numerics(n, "unproven"))) for n, phase in enumerate((BEFORE, DURING, AFTER))]
     assert (seen(EPS, *looks).compared, seen(EPS, *looks).unproven) == (1, True)
     other = status(evidence=[{"evidence": "row", "verdict": "unproven"}, {"evidence": "input", "verdict": "equal"}])
     assert seen(EPS, (BEFORE, 1.0, other)).unproven is False
 
 
-def test_what_is_still_reported_after_a_fault_was_taken_out_is_not_false() -> None:
+def test_a_report_that_outlasts_the_fault_is_not_false() -> None:
     said = status(DIFFERS.format("api/1"))
     verdict = seen(EPS, (DURING, 4.0, said), (AFTER, 2.0, said))
     assert (verdict.false_after, verdict.false_numeric) == ([], 0)
 
 
-def test_a_nan_is_found_by_the_word() -> None:
+def test_nan_is_found_by_its_word() -> None:
     truth = Truth("rare_nan", "api/1", ("model.layers.2.mlp",))
     assert seen(truth, (DURING, 1.0, status(DIFFERS.format("api/1")))).named_s is None
     said = "api/1 differs from the others since 12:00: layers.*.mlp layer 2, NaN or infinite"
@@ -173,7 +171,7 @@ def test_a_nan_is_found_by_the_word() -> None:
 @pytest.mark.parametrize(
     ("place", "right"), [("layers.*.mlp layer 2", True), ("layers.*.mlp layer 1", False), ("layers.*.mlp", False)]
 )
-def test_the_place_of_a_nan_is_in_its_text(place: str, right: bool) -> None:
+def test_the_place_of_nan_is_in_its_text(place: str, right: bool) -> None:
     text = f"api/1 computes NaN at {place} since 12:00, 3 times; its inputs hold none"
     said = {"kind": "nan", "workers": ["api/1"], "text": text}
     assert seen(Truth("rare_nan", "api/1", ("model.layers.2.mlp",)), (DURING, 1.0, status(said))).right_place is right
@@ -204,7 +202,7 @@ def test_a_pinned_worker_is_explained_by_its_processor(where: str, right: bool) 
     assert (verdict.named_s, verdict.right_place) == (1.0, right)
 
 
-def test_the_kind_and_the_workers_of_a_problem_count_more_than_its_text() -> None:
+def test_kind_and_workers_of_a_problem_override_its_text() -> None:
     said = {"kind": "weights", "workers": ["api/1"], "text": "unlike api/2, slow since"}
     assert judged.alarms(status(said)) == [("weights", ("api/1",), "unlike api/2, slow since")]
 
@@ -221,7 +219,7 @@ def test_the_kind_and_the_workers_of_a_problem_count_more_than_its_text() -> Non
         ("api/1 died; the totals are kept", "other"),
     ],
 )
-def test_the_kind_of_a_problem_without_one_is_in_its_text(text: str, kind: str) -> None:
+def test_the_kind_of_a_problem_without_one_is_parsed_from_its_text(text: str, kind: str) -> None:
     assert judged.kind({"text": text}) == kind
 
 
@@ -244,7 +242,7 @@ def test_other_problems_are_listed_once_and_are_not_alarms() -> None:
         (Site("lm_head", None), False),
     ],
 )
-def test_a_place_is_right_from_the_layer_around_a_fault_to_what_is_in_it(found: Site, right: bool) -> None:
+def test_a_place_is_right_from_the_layer_around_a_fault_to_its_parts(found: Site, right: bool) -> None:
     assert within(found, ["model.layers.2.mlp.up_proj.weight"]) is right
 
 
@@ -264,7 +262,7 @@ def test_a_place_is_right_from_the_layer_around_a_fault_to_what_is_in_it(found: 
         ("eps", 9, "equal", "missed"),
     ],
 )
-def test_where_nothing_was_compared_a_cell_is_well_if_it_is_said_to_be_unproven(
+def test_without_comparisons_a_cell_passes_if_reported_as_unproven(
     fault: str, compared: int, said: str | None, word: str
 ) -> None:
     found = result(fault=fault, looks=[Look(BEFORE, 1.0, status(**numerics(compared, said)))])
@@ -297,9 +295,7 @@ NAMED: dict[str, Any] = {"found_s": 3.0, "named_s": 4.0, "right_place": True, "c
         ({"false_after": ["x"]}, False),
     ],
 )
-def test_a_row_passes_if_the_right_worker_and_place_are_named_and_nothing_else(
-    wrong: dict[str, Any], passed: bool
-) -> None:
+def test_a_row_passes_if_only_the_right_worker_and_place_are_named(wrong: dict[str, Any], passed: bool) -> None:
     row = command.row([result(**NAMED), result(**NAMED | wrong)])
     assert row["passed"] is passed
     assert (row["runs"], row["found"]) == (2, 2)
@@ -310,7 +306,7 @@ def test_a_row_passes_if_the_right_worker_and_place_are_named_and_nothing_else(
     ("minutes", "numeric", "stragglers", "passed"),
     [(60, 0, 0, True), (60, 0, 1, True), (60, 0, 2, False), (60, 1, 0, False), (59, 0, 1, None), (1, 1, 0, False)],
 )
-def test_healthy_minutes_are_judged_where_there_are_enough_and_false_alarms_always(
+def test_healthy_minutes_are_judged_if_sufficient_and_false_alarms_always(
     minutes: float, numeric: int, stragglers: int, passed: bool | None
 ) -> None:
     one = result(healthy_s=30 * minutes, false_numeric=numeric, false_stragglers=stragglers)
@@ -320,7 +316,7 @@ def test_healthy_minutes_are_judged_where_there_are_enough_and_false_alarms_alwa
     assert (row["skipped"] is None) is (passed is not None)
 
 
-def test_a_report_says_the_seed_and_has_a_row_for_each_fault_and_architecture() -> None:
+def test_a_report_has_the_seed_and_a_row_for_each_fault_and_architecture() -> None:
     found = command.report([result(**NAMED), result(fault="stuck", skipped="no model"), result(fault="none")], 7)
     document = json.loads(found.json())
     assert (document["machine"]["seed"], document["machine"]["brickd"]) == (7, version("brickd"))
@@ -341,7 +337,7 @@ def finished(cells: list[Cell], into: FinishedCells, ran: list[str]) -> list[str
     return [each["cell"] for each in command.finish(cells, into, tried)]
 
 
-def test_a_run_that_is_resumed_runs_what_is_not_finished_with_the_same_seed(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_with_the_same_seed(tmp_path: Path) -> None:
     ran: list[str] = []
     keys = [cell.key for cell in CELLS]
     finished(CELLS[:1], FinishedCells.begun(tmp_path / "kept", 5, quick=True), ran)
@@ -353,7 +349,7 @@ def test_a_run_that_is_resumed_runs_what_is_not_finished_with_the_same_seed(tmp_
     assert ran == keys
 
 
-def test_a_cell_whose_result_was_not_written_to_its_end_runs_again(tmp_path: Path) -> None:
+def test_a_cell_with_a_truncated_result_runs_again(tmp_path: Path) -> None:
     file, ran = tmp_path / "kept", list[str]()
     finished(CELLS[:2], FinishedCells.begun(file, 5, quick=True), ran)
     file.write_bytes(file.read_bytes()[:-9])
@@ -362,7 +358,7 @@ def test_a_cell_whose_result_was_not_written_to_its_end_runs_again(tmp_path: Pat
     assert len(file.read_text().splitlines()) == 3
 
 
-def test_a_cell_that_was_skipped_runs_again(tmp_path: Path) -> None:
+def test_a_skipped_cell_runs_again(tmp_path: Path) -> None:
     kept = FinishedCells.begun(tmp_path / "kept", 5, quick=True)
     command.finish(CELLS[:1], kept, lambda cell: {"cell": cell.key, "skipped": "no answer"})
     ran: list[str] = []
@@ -370,7 +366,7 @@ def test_a_cell_that_was_skipped_runs_again(tmp_path: Path) -> None:
     assert ran == [CELLS[0].key]
 
 
-def test_a_file_of_another_run_or_under_other_limits_is_not_continued(
+def test_a_file_of_another_run_or_with_other_limits_is_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "kept"
@@ -387,7 +383,7 @@ def test_a_file_of_another_run_or_under_other_limits_is_not_continued(
 
 
 @pytest.mark.parametrize(("made_by", "called"), [("0.9.9", "0.9.9"), (None, "(version not known)")])
-def test_a_file_of_another_version_is_not_continued_and_the_message_has_both(
+def test_a_file_of_another_version_is_refused_with_both_versions(
     tmp_path: Path, made_by: str | None, called: str
 ) -> None:
     file = tmp_path / "kept"
@@ -400,7 +396,7 @@ def test_a_file_of_another_version_is_not_continued_and_the_message_has_both(
     assert str(refused.value) == f"{file} is of brickd {called}, this is {version('brickd')}: run without --resume"
 
 
-def test_a_result_without_what_a_report_needs_is_refused_with_its_cell(tmp_path: Path) -> None:
+def test_an_incomplete_result_is_refused_with_its_cell(tmp_path: Path) -> None:
     file = tmp_path / "kept"
     old = result() | {"cell": "vit/eps/equal"}
     FinishedCells.begun(file, 5, quick=True).add({name: value for name, value in old.items() if name != "times_slower"})
@@ -418,7 +414,7 @@ def test_a_run_that_cannot_be_resumed_ends_with_the_reason(tmp_path: Path, monke
 # ---- driven
 
 
-def test_a_worker_that_does_not_answer_is_busy_until_it_does_and_its_late_answers_are_nobody_elses() -> None:
+def test_late_answers_of_a_busy_worker_are_not_taken_for_others() -> None:
     (commands, sent), (answers, replies) = os.pipe(), os.pipe()
     worker = Worker(sent, answers)
     os.write(replies, b'{"pid": 7}\n')
@@ -448,7 +444,7 @@ def test_a_flipped_bit_is_one_bit_and_flips_back(kind: str, index: int, bit: int
     assert array.tobytes() == before
 
 
-def test_one_process_answers_many_questions() -> None:
+def test_one_process_answers_many_queries() -> None:
     with workplace() as place, asking(place) as ask:
         assert [each["problems"] for each in ask([("status",)])] == [[]]
         assert [*ask([("stragglers",), ("workers",)])[0]] == ["error"]

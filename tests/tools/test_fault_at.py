@@ -94,7 +94,7 @@ def errors(process: subprocess.Popen[str]) -> list[int]:
     return [int(word) for word in stdout.removeprefix("begun ").split()]
 
 
-def test_each_effect_is_told_before_it_begins(tmp_path: Path, compiled: Compile) -> None:
+def test_each_effect_is_reported_before_it_begins(tmp_path: Path, compiled: Compile) -> None:
     folder = fresh(tmp_path / "at")
     reading, log_fd = os.pipe()
     process = start(folder, fault_at(compiled, under=(folder,), log=log_fd), log=log_fd)
@@ -111,7 +111,7 @@ def test_each_effect_is_told_before_it_begins(tmp_path: Path, compiled: Compile)
     ("action", "numbers"),
     [("kill-before", (1, RENAME)), ("kill-after", (1, RENAME, UNLINK)), ("kill-half", range(1, len(STEPS) + 1))],
 )
-def test_a_kill_leaves_what_was_done_until_then(
+def test_a_kill_keeps_what_was_done_before(
     tmp_path: Path, compiled: Compile, action: str, numbers: Iterable[int]
 ) -> None:
     folders = {n: fresh(tmp_path / f"at {n}") for n in numbers}
@@ -126,7 +126,7 @@ def test_a_kill_leaves_what_was_done_until_then(
         assert files(folders[n]) == expected
 
 
-def test_of_one_name_alone_the_n_th_counts_and_all_are_told(tmp_path: Path, compiled: Compile) -> None:
+def test_the_n_th_effect_of_one_name_is_selected(tmp_path: Path, compiled: Compile) -> None:
     folder = fresh(tmp_path / "at")
     reading, log_fd = os.pipe()
     process = start(folder, fault_at(compiled, "kill-half:2", (folder,), log_fd, "pwrite"), log=log_fd)
@@ -137,16 +137,14 @@ def test_of_one_name_alone_the_n_th_counts_and_all_are_told(tmp_path: Path, comp
     assert files(folder)["kept"] == HALF[8][1]
 
 
-def test_without_paths_all_regular_files_count_and_nothing_else(tmp_path: Path, compiled: Compile) -> None:
+def test_without_paths_only_regular_files_count(tmp_path: Path, compiled: Compile) -> None:
     folder = fresh(tmp_path / "at")
     process = start(folder, fault_at(compiled, "kill-after:1") | {"PYTHONDONTWRITEBYTECODE": "1"})
     assert process.communicate(timeout=60) == ("begun ", "")
     assert files(folder) == {"old": b"", "new": b""}
 
 
-def test_half_a_write_is_told_as_such_and_what_is_not_whole_is_written_by_who_looks(
-    tmp_path: Path, compiled: Compile
-) -> None:
+def test_a_partial_write_is_reported_and_completed_by_the_caller(tmp_path: Path, compiled: Compile) -> None:
     through_python, through_c = (fresh(tmp_path / name) for name in ("python", "c"))
     first = start(through_python, fault_at(compiled, "short:2", (through_python,)))
     second = start(through_c, fault_at(compiled, "short:8", (through_c,)))
@@ -156,7 +154,7 @@ def test_half_a_write_is_told_as_such_and_what_is_not_whole_is_written_by_who_lo
 
 
 @pytest.mark.parametrize(("action", "error"), [("enospc", errno.ENOSPC), ("eio", errno.EIO)])
-def test_an_error_comes_once_or_from_there_on(tmp_path: Path, compiled: Compile, action: str, error: int) -> None:
+def test_an_error_occurs_once_or_from_then_on(tmp_path: Path, compiled: Compile, action: str, error: int) -> None:
     once, onward, all_along = (fresh(tmp_path / name) for name in ("once", "onward", "all along"))
     started = [
         start(once, fault_at(compiled, f"{action}:4", (once,))),
@@ -175,6 +173,6 @@ def test_an_error_comes_once_or_from_there_on(tmp_path: Path, compiled: Compile,
 @pytest.mark.parametrize(
     "plan", ["", "kill", "kill-before", "kill-before:", "kill-before:0", "kill-before:1x", "eio:-1"]
 )
-def test_a_plan_that_is_none_ends_the_program(tmp_path: Path, compiled: Compile, plan: str) -> None:
+def test_an_invalid_plan_ends_the_program(tmp_path: Path, compiled: Compile, plan: str) -> None:
     done = subprocess.run(["true"], env=fault_at(compiled, plan), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, f"BRICKD_TEST_FAULT={plan}: see fault_at.c\n")

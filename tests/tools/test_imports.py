@@ -74,7 +74,7 @@ def imported(path: Path) -> set[str]:
     return {name for name in names if name in modules() or name.split(".")[0] == "brick_agent"}
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_no_module_imports_itself_indirectly() -> None:
     order = graphlib.TopologicalSorter({name: imported(path) - {name} for name, path in modules().items()})
     try:
         order.prepare()
@@ -94,7 +94,7 @@ def included(source: Path) -> set[Path]:
     return found
 
 
-def test_no_file_of_c_includes_its_own_header_by_way_of_others() -> None:
+def test_no_c_file_includes_its_own_header_indirectly() -> None:
     sources = [path for folder in ("agent/src", "brickd/reader") for path in (ROOT / folder).rglob("*.c")]
     assert len(sources) > 70
     order = graphlib.TopologicalSorter({path: included(path) - {path} for path in sources})
@@ -104,7 +104,7 @@ def test_no_file_of_c_includes_its_own_header_by_way_of_others() -> None:
         pytest.fail(f"a circle of files: {' <- '.join(path.name for path in error.args[1])}")
 
 
-def test_imports_go_to_the_left_or_stay_in_their_room() -> None:
+def test_imports_go_only_to_earlier_rooms() -> None:
     def room(module: str) -> int:
         return -1 if module in ("brickd", "brickd.errors") else ROOMS.index(module.split(".")[1])
 
@@ -135,18 +135,18 @@ def test_brickd_and_the_agent_never_import_each_other() -> None:
         assert name in PROGRAMS or not any(each.startswith("brick_agent") for each in imported(path)), name
 
 
-def test_a_program_of_the_demo_knows_nothing_of_brickd() -> None:
+def test_a_program_of_the_demo_imports_nothing_of_brickd() -> None:
     for program in PROGRAMS:
         assert {name for name in imported(modules()[program]) if name.startswith("brickd")} <= PROGRAMS
 
 
-def test_every_public_name_of_the_agent_has_one_home() -> None:
+def test_every_public_name_of_the_agent_is_defined_once() -> None:
     assert sorted(brick_agent.__all__) == brick_agent.__all__
     for name in brick_agent.__all__:
         assert getattr(brick_agent, name).__doc__, f"brick_agent.{name} is not documented"
 
 
-def test_a_pickle_names_what_is_public_by_its_public_path() -> None:
+def test_a_pickle_uses_the_public_path_of_a_class() -> None:
     for name in brick_agent.__all__:
         public = getattr(brick_agent, name)
         if isinstance(public, type):
@@ -155,7 +155,7 @@ def test_a_pickle_names_what_is_public_by_its_public_path() -> None:
     assert (Divergence.__module__, errors.BrickdError.__module__) == ("brickd.divergence", "brickd.errors")
 
 
-def test_a_pickle_from_before_the_modules_moved_loads() -> None:
+def test_a_pickle_from_before_the_modules_moved_can_be_loaded() -> None:
     # In a new process without imports: the pickle alone imports what it needs.
     load = f"""
 import pickle
@@ -205,7 +205,7 @@ with inprocess_daemon.draining(runtime(), None):
 """
 
 
-def test_a_command_searches_for_no_garbage_and_a_daemon_as_python_does(prefix: str) -> None:
+def test_a_command_disables_garbage_collection_and_a_daemon_keeps_it(prefix: str) -> None:
     result = subprocess.run([sys.executable, "-P", "-c", SEARCHES], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[1:] == ["0", " ".join(map(str, gc.get_threshold()))]
 
@@ -214,7 +214,7 @@ def test_status_loads_neither_numpy_nor_psutil(prefix: str) -> None:
     assert not loaded_by_status() & {"numpy", "psutil", "asyncio", "starlette", "uvicorn", "socket"}
 
 
-def test_status_of_workers_with_nothing_to_compare_loads_nothing_that_compares(worker: Start) -> None:
+def test_status_without_comparable_data_loads_no_comparison_code(worker: Start) -> None:
     started(worker)
     loaded = loaded_by_status()
     assert "brickd.model.workers" in loaded
@@ -226,7 +226,7 @@ def test_status_of_workers_with_nothing_to_compare_loads_nothing_that_compares(w
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_status_that_a_daemon_answers_loads_nothing_that_reads_segments_or_builds_views() -> None:
+def test_a_status_from_a_daemon_loads_no_code_for_segments_or_views() -> None:
     loaded = loaded_by_status()
     assert "socket" in loaded
     assert not loaded & {

@@ -26,7 +26,7 @@ pytestmark = [
 MUTANTS = [case for case in run.cases() if case.mutant is not None]
 
 
-def test_the_ring_loses_nothing_that_is_not_counted() -> None:
+def test_the_ring_loses_nothing_uncounted() -> None:
     result = run.check(run.Case("ring", None))
     assert result.found == run.HOLDS, result.output
 
@@ -41,27 +41,27 @@ def test_the_writer_never_believes_half_a_tail() -> None:
     assert result.found == run.HOLDS, result.output
 
 
-def test_a_daemon_that_was_killed_anywhere_is_succeeded_without_a_loss() -> None:
+def test_a_daemon_killed_anywhere_is_succeeded_without_a_loss() -> None:
     result = run.check(run.Case("restart", None))
     assert result.found == run.HOLDS, result.output
 
 
-def test_a_finalize_closes_what_began_before_it_in_every_lane() -> None:
+def test_a_finalize_closes_earlier_starts_in_every_lane() -> None:
     result = run.check(run.Case("deferred", None))
     assert result.found == run.HOLDS, result.output
 
 
-def test_a_lane_comes_along_whatever_its_thread_does_during_a_reopen() -> None:
+def test_a_lane_is_moved_whatever_its_thread_does_during_a_reopen() -> None:
     result = run.check(run.Case("reopen", None))
     assert result.found == run.HOLDS, result.output
 
 
-def test_a_span_is_shown_or_removed_once_whoever_removes_its_segment() -> None:
+def test_a_span_is_shown_or_removed_once_by_any_remover() -> None:
     result = run.check(run.Case("removed", None))
     assert result.found == run.HOLDS, result.output
 
 
-def test_of_two_files_with_one_uuid_each_span_is_shown_or_removed_once() -> None:
+def test_each_span_of_two_files_with_one_uuid_is_shown_or_removed_once() -> None:
     result = run.check(run.Case("twin", None))
     assert result.found == run.HOLDS, result.output
 

@@ -52,7 +52,7 @@ static int over(int count, int limit)
 """
 
 
-def test_the_changes_of_python_are_these() -> None:
+def test_python_mutations_are_listed_in_order() -> None:
     assert [(each.line, each.change) for each in python_sites.sites("brickd/x.py", PYTHON)] == [
         (5, "3 -> 4"),
         (10, "if count < 0 -> if not"),
@@ -98,7 +98,7 @@ def outcome(text: str, number: int, *arguments: int) -> object:
         return "raised"
 
 
-def test_each_change_of_python_is_chosen_by_its_number_alone() -> None:
+def test_each_change_of_python_is_selected_by_its_number() -> None:
     calls = ((0,), (1,), (3,), (4,), (-1,), (8, 7))
     assert [outcome(PYTHON, 0, *call) for call in calls] == [False, False, False, True, "raised", False]
     found = {number: [outcome(PYTHON, number, *call) for call in calls] for number in range(1, 14)}
@@ -112,7 +112,7 @@ def test_each_change_of_python_is_chosen_by_its_number_alone() -> None:
 MAIN = '#include <stdio.h>\nint main(void)\n{\n    printf("%d%d%d\\n", over(1, 2), over(3, 0), over(3, 1));\n}\n'
 
 
-def test_each_change_of_c_is_chosen_by_its_number_alone(tmp_path: Path) -> None:
+def test_each_change_of_c_is_selected_by_its_number(tmp_path: Path) -> None:
     (tmp_path / "x.h").write_text("")
     every = {site.place: site.place + 1 for site in c_sites.sites("x.c", C)}
     source = c_sites.changed("x.c", C, every) + MAIN
@@ -135,7 +135,7 @@ def test_each_change_of_c_is_chosen_by_its_number_alone(tmp_path: Path) -> None:
     assert list(marks.read_bytes()) == [0, *[1] * len(every)]
 
 
-def test_a_change_that_gives_no_c_is_told_and_left_out(tmp_path: Path) -> None:
+def test_a_change_that_is_not_valid_c_is_reported_and_left_out(tmp_path: Path) -> None:
     original, copy = tmp_path / "original", tmp_path / "copy"
     for each in (original, copy):
         (each / "src").mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_a_change_that_gives_no_c_is_told_and_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_source_that_is_drawn_from_can_be_changed_at_all_its_sites() -> None:
+def test_every_sampled_source_can_be_changed_at_all_its_sites() -> None:
     for path in sites.sources(ROOT):
         language, text = python_sites if path.suffix == ".py" else c_sites, path.read_text()
         found = language.sites(str(path), text)
@@ -157,7 +157,7 @@ def test_every_source_that_is_drawn_from_can_be_changed_at_all_its_sites() -> No
             compile(language.changed(str(path), text, {each.place: each.place + 1 for each in found}), path, "exec")
 
 
-def test_a_draw_is_the_same_for_a_seed_and_another_for_another() -> None:
+def test_a_sample_is_determined_by_its_seed() -> None:
     every = [Site("x.py", place, place, "") for place in range(100)]
     assert sites.draw(every, 10, 1) == sites.draw(list(reversed(every)), 10, 1) != sites.draw(every, 10, 2)
     assert sites.draw(every, None, 1) == sites.draw(every, 100, 1) == every
@@ -170,7 +170,7 @@ def test_a_module_is_named_by_the_last_part_of_its_name() -> None:
         sites.sources(ROOT, "nothing")
 
 
-def test_a_mutant_gets_the_tests_that_come_to_it_and_pass_without_it() -> None:
+def test_a_mutant_runs_the_tests_that_reach_it_and_pass_without_it() -> None:
     found = trials.tests_of(
         {
             "tests/test_a.py::test_slow": {"reached": [1, 2], "seconds": 50.0, "passed": True},
@@ -191,7 +191,7 @@ def test_a_mutant_gets_the_tests_that_come_to_it_and_pass_without_it() -> None:
     assert found.of(3, "brickd/daemon/roster.py") == []
 
 
-def test_of_tests_named_like_the_module_those_with_more_of_its_name_come_first() -> None:
+def test_tests_named_most_like_the_module_run_first() -> None:
     names = ("tests/test_match.py::test_a", "tests/test_match_rows.py::test_a", "tests/test_brick.py::test_a")
     found = known(*((name, [1], 25.0 - number) for number, name in enumerate(names)))
     assert found.of(1, "brickd/reader/core/match_rows.c") == [names[1], names[0]]
@@ -213,7 +213,7 @@ def little(folder: Path) -> Known:
 
 
 @pytest.mark.ci
-def test_a_mutant_is_killed_by_the_test_that_fails_and_survives_those_that_pass(tmp_path: Path) -> None:
+def test_a_mutant_is_killed_by_a_failing_test_and_survives_passing_ones(tmp_path: Path) -> None:
     found = little(tmp_path)
     one, two, three = (trials.attempt(tmp_path, Path(sys.executable), found, number, "x.py") for number in (1, 2, 3))
     assert (one.end, two.end, three.end) == (End.KILLED, End.SURVIVED, End.UNREACHED)
@@ -222,7 +222,7 @@ def test_a_mutant_is_killed_by_the_test_that_fails_and_survives_those_that_pass(
 
 
 @pytest.mark.ci
-def test_what_an_import_comes_to_is_reached_by_each_test_and_a_call_by_its_own(tmp_path: Path) -> None:
+def test_import_time_code_is_reached_by_each_test_and_a_call_by_its_own(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "changed.py").write_text(
         "from mutation.chosen import CHOSEN\n\nLIMIT = 2 if CHOSEN == 1 else 3\n\n\n"
@@ -245,7 +245,7 @@ def test_what_an_import_comes_to_is_reached_by_each_test_and_a_call_by_its_own(t
 
 
 @pytest.mark.slow
-def test_the_mutants_of_a_module_are_tried_and_the_document_says_what_became_of_them(tmp_path: Path) -> None:
+def test_the_mutants_of_a_module_run_and_the_document_has_their_results(tmp_path: Path) -> None:
     options = "--module drain_order --sample 3 --seed 1 --json --tests tests/daemon/test_turns.py"
     command = [f"{ROOT}/scripts/mutants", *options.split(), "--keep", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -37,7 +37,7 @@ def statuses(results: list[dict[str, Any]]) -> dict[str, int]:
     return {each["step"]: each["exit_status"] for each in results}
 
 
-def test_a_step_that_fails_is_kept_and_the_others_run(nightly: ModuleType, tmp_path: Path) -> None:
+def test_a_failed_step_is_kept_and_the_others_run(nightly: ModuleType, tmp_path: Path) -> None:
     steps = {"one": shell("echo said; echo told >&2"), "two": shell("exit 3"), "three": shell("true")}
     results = nightly.night(steps, tmp_path, 7, [])
     assert statuses(results) == {"one": 0, "two": 3, "three": 0}
@@ -45,7 +45,7 @@ def test_a_step_that_fails_is_kept_and_the_others_run(nightly: ModuleType, tmp_p
     assert nightly.kept(tmp_path) == {each["step"]: each for each in results}
 
 
-def test_a_step_that_has_ended_is_not_run_again_unless_it_is_named(nightly: ModuleType, tmp_path: Path) -> None:
+def test_a_finished_step_runs_again_only_if_named(nightly: ModuleType, tmp_path: Path) -> None:
     steps = {name: shell(f"echo {name} >> {tmp_path}/ran; test -e {tmp_path}/well") for name in ("one", "two")}
     nightly.night(steps, tmp_path, 7, ["one"])
     assert statuses(nightly.night(steps, tmp_path, 7, [])) == {"one": 1, "two": 1}
@@ -67,7 +67,7 @@ nightly.night({"one": ["true"], "two": waits}, Path(folder), 7, [])
 """
 
 
-def test_a_step_that_was_interrupted_runs_again(nightly: ModuleType, tmp_path: Path) -> None:
+def test_an_interrupted_step_runs_again(nightly: ModuleType, tmp_path: Path) -> None:
     for name in ("begun", "never"):
         os.mkfifo(tmp_path / name)
     command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, str(SCRIPT), str(tmp_path)]
@@ -78,7 +78,7 @@ def test_a_step_that_was_interrupted_runs_again(nightly: ModuleType, tmp_path: P
     assert nightly.kept(tmp_path).keys() == {"one"}
 
 
-def test_tests_are_told_the_seed(nightly: ModuleType, tmp_path: Path) -> None:
+def test_tests_get_the_seed(nightly: ModuleType, tmp_path: Path) -> None:
     nightly.night({"one": shell("echo $TESTS_SEED")}, tmp_path, 4711, [])
     assert (tmp_path / "one.log").read_text() == "4711\n"
 
@@ -87,7 +87,7 @@ def test_the_steps_are_scripts_of_this_repository(nightly: ModuleType) -> None:
     assert all(os.access(ROOT / "scripts" / name, os.X_OK) for name, *_ in nightly.STEPS.values())
 
 
-def test_what_is_kept_under_a_seed_is_reported_and_fails_the_run(tmp_path: Path, nightly: ModuleType) -> None:
+def test_a_known_failure_of_a_seed_is_reported_and_fails_the_run(tmp_path: Path, nightly: ModuleType) -> None:
     (tmp_path / "7").mkdir()
     ended = [{"step": step, "exit_status": 0, "seconds": 1.0} for step in nightly.STEPS]
 
@@ -102,7 +102,7 @@ def test_what_is_kept_under_a_seed_is_reported_and_fails_the_run(tmp_path: Path,
     assert reported()[0] == 1
 
 
-def test_a_name_that_is_no_step_is_refused() -> None:
+def test_an_unknown_step_is_refused() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "lunch"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "'lunch' is no step; the steps are: examples, slow" in done.stderr

@@ -40,7 +40,7 @@ NOTHING = dict.fromkeys(KINDS, Bounds(0, 0))
     ["--seconds nan", "--seconds inf", "--seconds 0", "--workers 0", "--workers 1025", "--daemon-kills -1",
      "--daemon-kills nan", "--daemon-kills 1e300", "--busy 1", "--busy -1 --storm", "--busy 1001 --storm"],
 )  # fmt: skip
-def test_a_run_that_cannot_be_is_a_usage_error_and_no_failure(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_run_is_a_usage_error_and_not_a_failure(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     asked = runpy.run_path(str(ROOT / "scripts" / "soak"))["asked"]
     with pytest.raises(SystemExit) as ended:
         asked(wrong.split())
@@ -73,7 +73,7 @@ def test_an_account_outlives_its_worker(worker: Start, tmp_path: Path) -> None:
     account.close()
 
 
-def test_a_plan_is_drawn_from_seed_and_number_alone() -> None:
+def test_a_plan_depends_only_on_seed_and_number() -> None:
     assert [plan(1, n) for n in range(20)] == [plan(1, n) for n in range(20)]
     assert [plan(1, n) for n in range(20)] != [plan(2, n) for n in range(20)]
 
@@ -107,13 +107,13 @@ def failed(found: Found, cut_lanes: int = 0, **done: Bounds) -> dict[str, int]:
     return {check.name.removeprefix("api: "): check.unexplained for check in checks if not check.passed}
 
 
-def test_what_workers_did_and_what_is_known_of_them_agree(found: Found) -> None:
+def test_recorded_work_and_shown_totals_agree(found: Found) -> None:
     assert failed(found, spans=Bounds(6, 6)) == {}
     assert failed(found, spans=Bounds(4, 9)) == {}
 
 
 @pytest.mark.parametrize(("given", "off"), [(Bounds(7, 7), 1), (Bounds(8, 20), 2), (Bounds(3, 5), 1)])
-def test_a_span_too_many_or_too_few_is_told(found: Found, given: Bounds, off: int) -> None:
+def test_one_span_too_many_or_too_few_is_reported(found: Found, given: Bounds, off: int) -> None:
     assert failed(found, spans=given) == {"spans begun, and those of threads without a lane": off}
 
 
@@ -138,12 +138,12 @@ def test_a_span_too_many_or_too_few_is_told(found: Found, given: Bounds, off: in
         ("deferred", "measured", "measurements in the bricks' totals"),
     ],
 )
-def test_a_term_of_the_ledger_that_is_off_by_one_is_told(found: Found, account: str, term: str, check: str) -> None:
+def test_a_ledger_term_off_by_one_is_reported(found: Found, account: str, term: str, check: str) -> None:
     getattr(found.ledger, account)[term] += 1
     assert failed(found, spans=Bounds(6, 6))[check] == 1
 
 
-def test_what_the_bricks_have_and_the_ledger_has_not_is_told(found: Found) -> None:
+def test_spans_of_bricks_missing_in_the_ledger_are_reported(found: Found) -> None:
     found.counts["work", False] += 1
     assert failed(found, spans=Bounds(6, 6)) == {"spans in the bricks' totals, less summarized": 1}
     found.counts["work", False] -= 1
@@ -154,7 +154,7 @@ def test_what_the_bricks_have_and_the_ledger_has_not_is_told(found: Found) -> No
     assert failed(found, spans=Bounds(6, 6)) == {"ns measured": MEASURED_NS}
 
 
-def test_a_kill_explains_one_record_of_each_lane_and_no_more(found: Found) -> None:
+def test_a_kill_explains_at_most_one_record_of_each_lane(found: Found) -> None:
     found.ledger.spans["unpublished"] += 2
     wanted = "spans begun, less summarized, rejected, open, abandoned"
     assert failed(found, cut_lanes=2, spans=Bounds(6, 6)) == {}
@@ -174,7 +174,7 @@ def status(begun: int, read: int) -> dict[str, Any]:
     return {"workers": [{"service": "api", "ledger": ledger}], "bricks": []}
 
 
-def test_a_counter_that_goes_back_is_told() -> None:
+def test_a_counter_that_goes_back_is_reported() -> None:
     counters = Counters()
     assert counters.fallen(status(10, 5), 1) == []
     assert counters.fallen(status(9, 5), 1) == ["api: spans begun went back from 10 to 9"]
@@ -189,7 +189,7 @@ def grown(*rss: int) -> list[bool]:
     return [check.passed for check in growth.judge(growth.ratio(samples, ends_at_s=100.0))]
 
 
-def test_a_daemon_that_grows_is_told() -> None:
+def test_a_daemon_that_grows_is_reported() -> None:
     assert grown(*range(40, 100, 12), *[100] * 10) == [True], "at first it fills up to what it keeps"
     assert grown(*range(100, 250, 10)) == [False]
     assert grown(100, 900) == [], "two looks say nothing"
@@ -215,7 +215,7 @@ def wrong(seen: Seen, shown: Mapping[str, int] = MappingProxyType({})) -> dict[s
     return {check.name: check.unexplained for check in storm_balance.judge(DONE, seen, shown) if not check.passed}
 
 
-def test_a_storm_adds_up_where_all_is_shown_or_removed_as_it_was_counted() -> None:
+def test_a_storm_passes_if_all_spans_are_shown_or_removed_once() -> None:
     assert wrong(SHOWN) == {}
     for least in (5, 7):
         assert wrong(replace(SHOWN, workers={"a": least})) == {}
@@ -244,25 +244,25 @@ def test_a_storm_adds_up_where_all_is_shown_or_removed_as_it_was_counted() -> No
         (replace(SHOWN, removed={"b": 10, "z": 2}), {STRANGE: 2}),
     ],
 )  # fmt: skip
-def test_a_storm_tells_each_span_that_is_lost_or_counted_twice(seen: Seen, failed: dict[str, int]) -> None:
+def test_a_storm_reports_each_span_lost_or_counted_twice(seen: Seen, failed: dict[str, int]) -> None:
     assert wrong(seen) == failed
 
 
-def test_what_was_shown_of_a_worker_once_may_not_go_back() -> None:
+def test_the_shown_total_of_a_worker_may_not_decrease() -> None:
     assert wrong(SHOWN, {"a": 7, "d": 6}) == {}
     assert wrong(replace(SHOWN, workers={"a": 6}), {"a": 7}) == {APART: 1}
     assert wrong(replace(SHOWN, sums={"api": 9, "batch": 4}), {"d": 9}) == {SUMS: 3}
     assert wrong(SHOWN, {"a": 8}) == {APART: 1}, "more than it can have begun"
 
 
-def test_a_storm_names_the_worker_that_is_furthest_off() -> None:
+def test_a_storm_names_the_worker_with_the_largest_error() -> None:
     (check,) = (
         each for each in storm_balance.judge(DONE, replace(SHOWN, workers={"a": 2, "c": 1}), {}) if each.name == APART
     )
     assert check.seen == "2 of 3 off, furthest api, process 7, uuid a: 2, counted 5 to 7"
 
 
-def test_the_documents_of_brickd_are_read_with_and_without_removed_workers() -> None:
+def test_documents_with_and_without_removed_workers_are_parsed() -> None:
     def worker(uuid: str, together: int, begun: int, no_lane: int = 0) -> dict[str, Any]:
         spans = {"begun": begun, "no_lane": no_lane}
         return {"uuid": uuid, "service": "api", "together": together, "ledger": {"spans": spans}}
@@ -275,7 +275,7 @@ def test_the_documents_of_brickd_are_read_with_and_without_removed_workers() -> 
     assert (seen.removed, seen.sums, seen.added) == ({"b": 10}, {"api": 17}, {"api": 9})
 
 
-def test_between_two_readings_of_an_account_lies_what_was_shown_in_between() -> None:
+def test_a_shown_total_must_be_between_two_readings_of_the_account() -> None:
     assert counted(7, 9).since(counted(4, 6)).bricks["request"] == (4, 9)
     assert counted(7, 9).since(None).bricks["request"] == (0, 9)
 
@@ -302,7 +302,7 @@ def test_a_worker_of_the_storm_counts_each_span_before_and_after(prefix: str, tm
 
 
 @pytest.mark.nightly
-def test_a_short_soak_adds_up_and_leaves_nothing() -> None:
+def test_a_short_soak_passes_and_leaves_no_file() -> None:
     command = (sys.executable, ROOT / "scripts" / "soak", "--seconds", "10", "--workers", "8", "--seed", "1", "--json")
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     report = json.loads(done.stdout)
@@ -317,7 +317,7 @@ def test_a_short_soak_adds_up_and_leaves_nothing() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("busy", [0, 4])
-def test_a_short_storm_adds_up_and_leaves_nothing(busy: int) -> None:
+def test_a_short_storm_passes_and_leaves_no_file(busy: int) -> None:
     command = (sys.executable, ROOT / "scripts" / "soak", "--storm", "--seconds", "15", "--seed", "1", "--json")
     done = subprocess.run([*command, "--busy", str(busy)], capture_output=True, text=True, check=False, timeout=400)
     report = json.loads(done.stdout)

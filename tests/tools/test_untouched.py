@@ -31,17 +31,17 @@ def watched() -> list[Places]:
     return users_places()[:1]
 
 
-def test_no_prefix_of_the_tests_is_below_the_default_one(prefix: str) -> None:
+def test_no_prefix_of_the_tests_begins_with_the_default_one(prefix: str) -> None:
     assert not prefix.startswith(_reader.PREFIX)
     assert not RemovedMachine().prefix.startswith(_reader.PREFIX)
 
 
-def test_the_prefix_of_the_demo_is_not_below_the_default_one_whose_daemon_would_drain_it() -> None:
+def test_the_prefix_of_the_demo_does_not_begin_with_the_default_one() -> None:
     with within({}), demo._place():
         assert not configured().startswith(_reader.PREFIX)
 
 
-def test_what_comes_goes_or_changes_in_the_users_directories_is_told() -> None:
+def test_every_change_in_the_users_directories_is_reported() -> None:
     run, state = runtime().directory, runtime().state
     (run / "checkpoint").write_bytes(b"one")
     state.mkdir()
@@ -58,7 +58,7 @@ def test_what_comes_goes_or_changes_in_the_users_directories_is_told() -> None:
     assert {line.partition(": ")[2] for line in reported if line.startswith((f"{run}: ", f"{state}: "))} == {"changed"}
 
 
-def test_a_file_of_the_same_size_put_in_anothers_place_is_told() -> None:
+def test_a_replaced_file_of_the_same_size_is_reported() -> None:
     checkpoint = runtime().checkpoint
     checkpoint.write_bytes(b"one")
     before = checkpoint.stat()
@@ -69,7 +69,7 @@ def test_a_file_of_the_same_size_put_in_anothers_place_is_told() -> None:
     assert f"{checkpoint}: changed" in check.look()
 
 
-def test_a_directory_that_was_not_there_before_is_told() -> None:
+def test_a_new_directory_is_reported() -> None:
     state = runtime().state
     check = Untouched(watched())
     (state / "sources").mkdir(parents=True)
@@ -77,14 +77,14 @@ def test_a_directory_that_was_not_there_before_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", [UUID, "removed-0"])
-def test_what_a_dead_worker_leaves_below_the_users_prefix_is_told(prefix: str, name: str) -> None:
+def test_a_dead_workers_segment_with_the_users_prefix_is_reported(prefix: str, name: str) -> None:
     check = Untouched(watched())
     (SHM / f"{prefix}{name}").write_bytes(b"left")
     (SHM / f"{prefix}longer-{name}").write_bytes(b"of another prefix")
     assert check.look() == [f"/dev/shm/{prefix}{name}: created"]
 
 
-def test_segments_of_workers_that_live_or_lived_before_are_the_users(worker: Start, prefix: str) -> None:
+def test_segments_of_living_or_older_workers_belong_to_the_user(worker: Start, prefix: str) -> None:
     before = worker("brick.init(); pause()")
     before.paused()
     check = Untouched(watched())
@@ -99,7 +99,7 @@ def test_segments_of_workers_that_live_or_lived_before_are_the_users(worker: Sta
     assert reported.endswith(": created")
 
 
-def test_what_changes_beside_a_daemon_that_runs_all_the_time_is_its_own_affair() -> None:
+def test_changes_next_to_a_running_daemon_are_its_own() -> None:
     runtime().checkpoint.write_bytes(b"one")
     early = Untouched(watched())
     hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX, 1); print(flush=True); input()"
@@ -202,14 +202,14 @@ def users(tmp_path: Path, prefix: str) -> dict[str, str]:
 
 
 @pytest.mark.ci
-def test_a_run_begins_clean_whatever_the_environment_says(tmp_path: Path, users: dict[str, str]) -> None:
+def test_a_run_starts_clean_whatever_the_environment(tmp_path: Path, users: dict[str, str]) -> None:
     ended = run(tmp_path, CLEAN, "-p", "no:xdist", **users)
     assert ended.returncode == 0, ended.stdout
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("options", [("-p", "no:xdist"), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=str)
-def test_a_run_that_touches_the_users_places_fails_and_names_them(
+def test_a_run_that_touches_the_users_files_fails_and_names_them(
     tmp_path: Path, users: dict[str, str], options: tuple[str, ...]
 ) -> None:
     bad = [
