@@ -51,7 +51,7 @@ def rows(counted: dict[tuple[int, int], Counted]) -> list[tuple[Any, ...]]:
 
 
 @given(st.lists(st.lists(SAID, max_size=20) | WORKERS.map(tuple), max_size=6))
-def test_births_are_what_plain_counting_makes_of_them(turns: list[Any]) -> None:
+def test_births_equal_those_of_a_plain_count(turns: list[Any]) -> None:
     """A turn adds fingerprints, or removes the counts of a worker."""
     fingerprints, counted = _reader.Fingerprints(MiB), dict[tuple[int, int], Counted]()
     for turn in turns:
@@ -65,7 +65,7 @@ def test_births_are_what_plain_counting_makes_of_them(turns: list[Any]) -> None:
     assert sorted(fingerprints.births()) == rows(counted)
 
 
-def test_births_of_two_services_are_all_there() -> None:
+def test_births_of_two_services_are_complete() -> None:
     fingerprints = _reader.Fingerprints(MiB, True)
     for service in (3, 4):
         add(fingerprints, service, [CheckedRecord(OUTPUTS[1], (INPUT,), site=site) for site in (1, 2)], service)
@@ -75,7 +75,7 @@ def test_births_of_two_services_are_all_there() -> None:
     ]
 
 
-def test_of_many_services_each_has_its_part_of_the_rows_and_of_the_counts() -> None:
+def test_each_of_many_services_has_its_share_of_rows_and_counts() -> None:
     services, sites = 64, 1_024 + 5  # at least this number of sites is counted for each service
     numbers = array("Q", range(1, sites + 1))
     fingerprints = _reader.Fingerprints(64 * MiB, True)
@@ -91,7 +91,7 @@ def test_of_many_services_each_has_its_part_of_the_rows_and_of_the_counts() -> N
     assert fingerprints.untracked == 130 + 5, "with its service nothing of the account goes"
 
 
-def test_with_births_at_many_sites_come_the_counts_of_the_workers_without_any_there() -> None:
+def test_births_at_many_sites_come_with_the_counts_of_workers_without_any() -> None:
     fingerprints, none = _reader.Fingerprints(MiB), (0, 0)
     numbers = array("Q", range(1, 65))
     for worker, output in ((0, OUTPUTS[0]), (1, OUTPUTS[1])):

@@ -38,7 +38,7 @@ def publish(fd: int, drain: _reader.Drain, *, events: bool = True) -> None:
     assert _reader.write_all(_reader.tails([drain], events)) == {}
 
 
-def test_what_all_span_records_come_to_is_what_the_worker_itself_added_up(worker: Start, prefix: str) -> None:
+def test_span_records_add_up_to_the_workers_own_totals(worker: Start, prefix: str) -> None:
     process = worker("""
         brick.init()
         a, b, c = (brick.brick(name) for name in "abc")
@@ -75,7 +75,7 @@ def test_what_all_span_records_come_to_is_what_the_worker_itself_added_up(worker
     assert process.end() == 0
 
 
-def test_details_below_a_tail_that_is_half_moved_are_lost_with_who_read_them(worker: Start, prefix: str) -> None:
+def test_details_below_a_half_moved_tail_are_lost_with_their_reader(worker: Start, prefix: str) -> None:
     process = worker("""
         brick.init()
         a = brick.brick("a")

@@ -30,7 +30,7 @@ def defers(*sequences: int) -> bytes:
 
 
 @pytest.mark.parametrize("before", [*range(BATCH - 20, BATCH + 1), 8192 - 10])
-def test_a_checksum_is_handed_out_whole_across_batches_and_the_rings_end(before: int) -> None:
+def test_a_checksum_is_delivered_complete_across_batches_and_the_end_of_the_ring(before: int) -> None:
     with rings(event_slots=8192) as r:
         drain = r.drain()
         r.add(0, "event", defers(*range(1, before + 1)))
@@ -56,7 +56,7 @@ def test_a_checksum_is_handed_out_whole_across_batches_and_the_rings_end(before:
         {"slots": 5},
     ],
 )
-def test_one_that_cannot_be_is_counted_and_the_next_is_taken(values: dict[str, int]) -> None:
+def test_an_impossible_checksum_is_counted_and_the_next_is_read(values: dict[str, int]) -> None:
     with rings(event_slots=64, sites=64) as r:
         r.add(0, "event", checked(1, **values) + defers(2))
         drain = r.drain()
@@ -64,7 +64,7 @@ def test_one_that_cannot_be_is_counted_and_the_next_is_taken(values: dict[str, i
         assert (drain.rejected, drain.skipped) == (1, 0)
 
 
-def test_those_of_several_lanes_come_one_after_the_other_and_those_of_an_earlier_pass_not_again() -> None:
+def test_checksums_are_delivered_lane_by_lane_and_once() -> None:
     with rings(lanes=2, event_slots=64) as r:
         drain = r.drain()
         r.add(0, "event", checked(1))
@@ -77,7 +77,7 @@ def test_those_of_several_lanes_come_one_after_the_other_and_those_of_an_earlier
         assert (drain.checked, drain.take_checked()) == (0, b"")
 
 
-def test_one_pass_takes_so_many_and_the_next_one_goes_on() -> None:
+def test_a_pass_takes_a_bounded_number_and_the_next_continues() -> None:
     with rings(event_slots=1 << 17) as r:
         drain = r.drain()
         r.add(0, "event", b"".join(checked(n, 8) for n in range(1, 4001)))
@@ -94,9 +94,7 @@ def test_one_pass_takes_so_many_and_the_next_one_goes_on() -> None:
     st.lists(st.tuples(st.integers(0, 8), st.sampled_from([0, 0, 0, 5]), st.binary(max_size=64)), max_size=6),
     st.integers(0, 31),
 )
-def test_checksums_of_any_bits_come_out_of_their_slots_as_they_went_in(
-    made: list[tuple[int, int, bytes]], offset: int
-) -> None:
+def test_checksums_of_any_bits_are_delivered_unchanged(made: list[tuple[int, int, bytes]], offset: int) -> None:
     slots, wanted = b"", []
     for number, (inputs, relation, bits) in enumerate(made, 1):
         one = bytearray(checked(number, inputs, relation=relation))
@@ -113,7 +111,7 @@ def test_checksums_of_any_bits_come_out_of_their_slots_as_they_went_in(
         assert drain.rejected == 0
 
 
-def test_one_whose_tensors_take_other_slots_than_it_has_is_unreadable_and_the_next_is_read() -> None:
+def test_a_checksum_with_a_wrong_slot_count_is_unreadable_and_the_next_read() -> None:
     found, others = records.events(checked(1, slots=6) + defers(2) + checked(3, 2)[:-SLOT])
     assert [each["sequence"] for each in found] == [2]
     assert others == {"unreadable": 2}
@@ -145,7 +143,7 @@ def left(r: Rings, dead: Dead, ring_offset: int) -> _reader.Drain:
 
 @pytest.mark.parametrize("offset", [0, 5, 27, 31])
 @pytest.mark.parametrize("inputs", [0, 3])
-def test_a_whole_one_at_the_head_is_taken_once_around_the_rings_end(offset: int, inputs: int) -> None:
+def test_a_complete_checksum_at_the_head_is_salvaged_across_the_end_of_the_ring(offset: int, inputs: int) -> None:
     with rings(event_slots=32) as r:
         drain = left(r, Dead(b"", checked(offset + 1, inputs), offset + 1), offset)
         for _ in range(2):
@@ -167,7 +165,7 @@ def test_a_whole_one_at_the_head_is_taken_once_around_the_rings_end(offset: int,
         pytest.param(bytes(SLOT), id="a hole"),
     ],
 )
-def test_what_may_not_be_whole_stays(there: bytes) -> None:
+def test_a_possibly_incomplete_checksum_is_not_salvaged(there: bytes) -> None:
     with rings(event_slots=32) as r:
         drain = left(r, Dead(checked(4), there, 5), 3)
         drain.salvage()
@@ -175,7 +173,7 @@ def test_what_may_not_be_whole_stays(there: bytes) -> None:
         assert drain.cursors()[0][1:3] == (7, 4)
 
 
-def test_one_that_cannot_be_is_salvaged_as_one_that_was_rejected() -> None:
+def test_an_impossible_checksum_is_salvaged_as_rejected() -> None:
     with rings(event_slots=32, sites=64) as r:
         drain = left(r, Dead(b"", checked(4, site=64), 4), 3)
         drain.salvage()
@@ -184,7 +182,7 @@ def test_one_that_cannot_be_is_salvaged_as_one_that_was_rejected() -> None:
 
 
 @pytest.mark.parametrize("sketch", [b"\0" * 8, (7).to_bytes(8, "little"), U64.to_bytes(8, "little")])
-def test_a_successor_that_read_none_takes_no_tensor_for_a_record(sketch: bytes) -> None:
+def test_a_successor_does_not_take_a_tensor_for_a_record(sketch: bytes) -> None:
     below = checked(7)[: 3 * SLOT] + sketch + bytes(SLOT - 8)
     with rings(event_slots=32) as r:
         r.add(0, "event", below)
@@ -196,7 +194,7 @@ def test_a_successor_that_read_none_takes_no_tensor_for_a_record(sketch: bytes) 
         assert drain.cursors()[0][1] == 8
 
 
-def test_in_a_ring_that_is_too_small_for_one_none_is_salvaged() -> None:
+def test_a_ring_too_small_for_a_checksum_salvages_none() -> None:
     with rings(event_slots=4) as r:
         r.write(0, "event", checked(1, 1)[: 4 * SLOT])
         r.put("lane", 0, opened=1, event_attempts=1)
@@ -210,7 +208,7 @@ def test_in_a_ring_that_is_too_small_for_one_none_is_salvaged() -> None:
     ("event_slots", "inputs"),
     [pytest.param(4, 0, id="as the ring has"), pytest.param(32, 8, id="as one may have")],
 )
-def test_one_of_as_many_slots_as_there_may_be_is_salvaged(event_slots: int, inputs: int) -> None:
+def test_a_checksum_of_the_maximum_size_is_salvaged(event_slots: int, inputs: int) -> None:
     with rings(event_slots=event_slots) as r:
         r.write(0, "event", checked(1, inputs))
         r.put("lane", 0, opened=1, event_attempts=1)

@@ -78,7 +78,7 @@ def begun(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -
         (40, TORN, 41, 0),
     ],
 )
-def test_details_that_nobody_has_any_more_are_lost(head: int, tail: Tail, saved: int | None, lost: int) -> None:
+def test_details_overwritten_before_any_read_are_lost(head: int, tail: Tail, saved: int | None, lost: int) -> None:
     cursor, breaks = begun("span", head, tail, None if saved is None else (saved, 0, 0, 0, 5))
     assert cursor == (head, 0, 0, 0, lost + (5 if saved is not None else 0))
     assert breaks == 0
@@ -89,9 +89,7 @@ PAIR = st.builds(Tail, POSITION, POSITION) | POSITION.map(at)
 
 
 @given(st.integers(0, 60), PAIR, POSITION)
-def test_a_span_ring_is_read_from_where_a_checkpoint_or_a_later_consumer_left_it(
-    head: int, tail: Tail, saved: int
-) -> None:
+def test_a_span_ring_is_read_from_the_later_of_checkpoint_and_tail(head: int, tail: Tail, saved: int) -> None:
     with rings(span_slots=SLOTS) as r:
         r.tail(0, "span", *tail)
         for n in range(head):
@@ -130,7 +128,7 @@ def test_a_span_ring_is_read_from_where_a_checkpoint_or_a_later_consumer_left_it
         (40, TORN, (41, 15), 0, 1),
     ],
 )
-def test_events_are_read_on_from_the_checkpoint_and_a_break_is_seen(
+def test_events_continue_from_the_checkpoint_and_a_break_is_detected(
     head: int, tail: Tail, saved: tuple[int, int] | None, read: int, breaks: int
 ) -> None:
     with rings(event_slots=SLOTS) as r:
@@ -145,7 +143,7 @@ def test_events_are_read_on_from_the_checkpoint_and_a_break_is_seen(
         assert (drain.breaks, drain.gaps) == (breaks, 0)
 
 
-def test_a_lane_that_no_checkpoint_knows_is_its_own() -> None:
+def test_a_lane_unknown_to_the_checkpoint_is_read_from_its_beginning() -> None:
     with rings(lanes=3) as r:
         r.add(0, "event", events({"sequence": 1}))
         first = r.drain()
@@ -159,7 +157,7 @@ def test_a_lane_that_no_checkpoint_knows_is_its_own() -> None:
         assert second.breaks == 0
 
 
-def test_cursors_are_kept_until_a_pass_and_for_lanes_that_nobody_uses() -> None:
+def test_cursors_are_kept_until_a_pass_and_for_unused_lanes() -> None:
     saved = [(1, 2, 3, 4, 5), (6, 7, 8, 9, 10)]
     with rings(lanes=2) as r:
         drain = r.drain(saved)
@@ -177,12 +175,12 @@ def test_cursors_that_do_not_fit_the_segment_are_refused(cursors: list[Cursor]) 
 
 
 @pytest.mark.parametrize("number", [-1, 2**64])
-def test_cursors_are_numbers_of_64_bits(number: int) -> None:
+def test_cursors_must_fit_into_64_bits(number: int) -> None:
     with rings() as r, pytest.raises((OverflowError, ValueError)):
         r.drain([(number, 0, 0, 0, 0)])
 
 
-def test_a_successor_goes_on_where_the_checkpoint_says_and_no_event_comes_twice_or_never() -> None:
+def test_a_successor_continues_from_the_checkpoint_and_reads_every_event_once() -> None:
     with rings() as r:
         drain = r.drain()
         found = b""
@@ -200,7 +198,7 @@ def test_a_successor_goes_on_where_the_checkpoint_says_and_no_event_comes_twice_
 # ---- tails
 
 
-def test_nothing_is_to_be_written_where_nothing_was_read() -> None:
+def test_no_tail_is_written_if_nothing_was_read() -> None:
     with rings(lanes=4) as r:
         drain = r.drain()
         assert _reader.tails([drain], True) == []
@@ -209,7 +207,7 @@ def test_nothing_is_to_be_written_where_nothing_was_read() -> None:
         assert _reader.tails([drain], True) == []
 
 
-def test_tails_are_written_once_complement_first_and_events_only_where_asked() -> None:
+def test_tails_are_written_once_complement_first_and_for_events_on_request() -> None:
     with rings(lanes=4) as r:
         r.move(0, "span", 0)
         r.add(1, "span", spans({"sequence": 1}))
@@ -230,7 +228,7 @@ def test_tails_are_written_once_complement_first_and_events_only_where_asked() -
 
 
 @pytest.mark.parametrize(("position", "complement"), [(1, 99), (1, 0), (0, 99), (0, 1)])
-def test_a_torn_tail_is_mended(position: int, complement: int) -> None:
+def test_a_torn_tail_is_repaired(position: int, complement: int) -> None:
     with rings() as r:
         r.add(0, "span", spans({"sequence": 1})[:position])
         r.tail(0, "span", position, complement)
@@ -240,7 +238,7 @@ def test_a_torn_tail_is_mended(position: int, complement: int) -> None:
         assert r.line(0)["span"].tolist() == [position, U64 - position]
 
 
-def test_what_was_lost_is_told_to_whoever_reads_the_segment() -> None:
+def test_losses_are_published_to_readers_of_the_segment() -> None:
     with rings(span_slots=SLOTS) as r:
         r.move(0, "span", 40)
         r.tail(0, "span", 30)
@@ -259,7 +257,7 @@ def written(r: Rings, writes: list[tuple[int, int, bytes]], cut: int) -> None:
 
 @given(st.integers(0, 2**20), st.integers(0, SLOTS), st.integers(0, SLOTS), st.integers(0, 128), st.integers(0, 128))
 @example(before=0x1FF, first=1, second=1, cut=71, again=9)
-def test_a_writer_never_believes_more_than_was_read_wherever_two_consumers_died(
+def test_a_writer_never_believes_unread_slots_after_two_consumers_died(
     before: int, first: int, second: int, cut: int, again: int
 ) -> None:
     """The second begins with the torn pair of the first; the writer continues while it has room."""
@@ -288,7 +286,7 @@ def test_a_writer_never_believes_more_than_was_read_wherever_two_consumers_died(
 
 @given(st.integers(0, 2**20), st.integers(0, SLOTS), st.integers(0, 128), st.integers(0, 128))
 @example(before=2**16 - 3, more=8, position_at=128, complement_at=128)
-def test_a_writer_that_looks_while_both_writes_are_made_believes_one_of_the_two_tails(
+def test_a_writer_believes_one_of_two_tails_during_an_update(
     before: int, more: int, position_at: int, complement_at: int
 ) -> None:
     """It loads the position first (O13), the complement later, each after some written bytes."""

@@ -47,7 +47,7 @@ def believable(one: Any) -> bool:
 
 
 @given(st.lists(st.lists(RECORD, max_size=16), max_size=5))
-def test_what_can_be_is_handed_over_in_order_and_the_rest_is_counted(passes: list[list[dict[str, int]]]) -> None:
+def test_valid_events_are_delivered_in_order_and_others_counted(passes: list[list[dict[str, int]]]) -> None:
     rejected = skipped = gaps = last = sequence = taken = 0
     with rings(paths=64) as r:
         drain = r.drain()
@@ -80,7 +80,7 @@ def test_what_can_be_is_handed_over_in_order_and_the_rest_is_counted(passes: lis
             r.publish(drain)
 
 
-def test_numbers_that_no_record_has_were_dropped() -> None:
+def test_missing_sequence_numbers_are_counted_as_dropped() -> None:
     with rings() as r:
         drain = r.drain()
         for first, gaps in ((3, 2), (4, 2), (10, 7)):
@@ -89,7 +89,7 @@ def test_numbers_that_no_record_has_were_dropped() -> None:
             assert drain.gaps == gaps
 
 
-def test_a_ring_of_many_records_is_taken_in_several_passes() -> None:
+def test_a_ring_of_many_records_is_read_in_several_passes() -> None:
     records = numbered(2 * MOST + 3)
     with rings(event_slots=1 << 18) as r:
         r.add(0, "event", records)
@@ -104,7 +104,7 @@ def test_a_ring_of_many_records_is_taken_in_several_passes() -> None:
         assert drain.complete
 
 
-def test_of_many_lanes_each_gets_its_turn() -> None:
+def test_a_pass_continues_with_the_lanes_not_yet_read() -> None:
     with rings(lanes=3, event_slots=1 << 16) as r:
         for lane in range(3):
             r.add(lane, "event", numbered(MOST // 2 + 10))
@@ -127,7 +127,7 @@ def test_an_unknown_event_is_skipped_by_its_slots_across_batches(before: int) ->
         assert (drain.skipped, drain.gaps, drain.cursors()[0][1:3]) == (1, 2999, (before + 3002, before + 3))
 
 
-def test_an_event_that_takes_no_slots_ends_its_lane_and_no_other() -> None:
+def test_an_event_of_zero_slots_ends_only_its_lane() -> None:
     with rings(lanes=2) as r:
         broken = numbered(5)
         broken["slots"][2] = 0
@@ -139,7 +139,7 @@ def test_an_event_that_takes_no_slots_ends_its_lane_and_no_other() -> None:
         assert [cursor[1] for cursor in drain.cursors()] == [5, 4]
 
 
-def test_events_and_spans_of_all_segments_that_have_any_come_back_with_their_place() -> None:
+def test_records_of_several_segments_come_with_their_index() -> None:
     with rings() as idle, rings() as one, rings() as other:
         one.add(0, "event", numbered(2))
         other.add(0, "event", numbered(3))
@@ -148,7 +148,7 @@ def test_events_and_spans_of_all_segments_that_have_any_come_back_with_their_pla
         assert _reader.drain(drains)[2] == []
 
 
-def test_what_the_writer_has_not_back_is_known() -> None:
+def test_unreturned_slots_are_counted() -> None:
     with rings() as r:
         drain = r.drain()
         for first, held in ((1, 4 / 16), (5, 8 / 16)):
@@ -161,7 +161,7 @@ def test_what_the_writer_has_not_back_is_known() -> None:
         assert (drain.fill, drain.held) == (0, 0)
 
 
-def test_activity_is_that_of_all_lanes() -> None:
+def test_activity_is_the_sum_of_all_lanes() -> None:
     with rings(lanes=3) as r:
         for lane in range(3):
             r.put("lane", lane, opened=1, begun=10**lane, summarized=2 * 10**lane, event_attempts=3 * 10**lane)
@@ -170,7 +170,7 @@ def test_activity_is_that_of_all_lanes() -> None:
         assert (drain.activity, drain.ended) == (666, False)
 
 
-def test_a_worker_that_came_to_its_end_by_itself_says_so() -> None:
+def test_a_worker_that_ended_normally_is_marked_as_ended() -> None:
     ((offset, count, code),) = [row[2:] for row in _reader.later() if row[:2] == ("process", "ended")]
     assert (count, code) == (1, "Q")
     with rings() as r:

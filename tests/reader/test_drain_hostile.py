@@ -24,14 +24,14 @@ def honest(many: int) -> dtypes.Array:
 # ---- refused
 
 
-def test_a_header_that_is_none_is_refused_with_the_reason() -> None:
+def test_an_invalid_header_is_refused_with_the_reason() -> None:
     with rings() as r:
         os.pwrite(r.fd, b"\0" * 8, 0)
         with pytest.raises(ValueError, match=r"^not published yet: its worker is starting, or died while it started$"):
             r.drain()
 
 
-def test_a_descriptor_that_is_none_is_an_error_of_the_system() -> None:
+def test_an_invalid_descriptor_is_an_os_error() -> None:
     with pytest.raises(OSError, match=r"Bad file descriptor"):
         _reader.Drain(-1)
 
@@ -57,7 +57,7 @@ def test_a_head_that_jumps_beyond_its_ring_is_refused(ring: str, to: int) -> Non
         assert refusal(drain) == f"lane 1: the head of the {ring} ring jumped from at most 21 to {to}"
 
 
-def test_what_is_refused_stays_so_and_tells_it_once() -> None:
+def test_a_refused_segment_stays_refused_and_is_reported_once() -> None:
     with rings() as r:
         r.add(0, "span", honest(5))
         drain = r.drain()
@@ -70,7 +70,7 @@ def test_what_is_refused_stays_so_and_tells_it_once() -> None:
         assert drain.spans == 5
 
 
-def test_what_was_read_before_the_lie_is_handed_over() -> None:
+def test_records_read_before_the_corruption_are_delivered() -> None:
     with rings(lanes=2) as r:
         drain = r.drain()
         _reader.drain([drain])
@@ -84,7 +84,7 @@ def test_what_was_read_before_the_lie_is_handed_over() -> None:
 
 
 @pytest.mark.parametrize("kept", ["consumer", "lane", "summary", "span_ring"])
-def test_a_segment_truncated_under_it_is_refused(kept: str) -> None:
+def test_a_segment_truncated_during_the_drain_is_refused(kept: str) -> None:
     with rings(span_slots=4096) as r:
         drain = r.drain()
         r.add(0, "span", honest(4000))
@@ -92,7 +92,7 @@ def test_a_segment_truncated_under_it_is_refused(kept: str) -> None:
         assert refusal(drain).endswith("the file was truncated or is unreadable")
 
 
-def test_a_lie_costs_no_other_segment_anything() -> None:
+def test_a_corrupt_segment_affects_no_other() -> None:
     with rings() as first, rings() as liar, rings() as last:
         drains = [first.drain(), liar.drain(), last.drain()]
         _reader.drain(drains)
@@ -108,7 +108,7 @@ def test_a_lie_costs_no_other_segment_anything() -> None:
 # ---- no effect
 
 
-def test_tails_that_the_worker_scribbles_have_no_effect_once_a_drain_has_begun() -> None:
+def test_tails_overwritten_by_the_worker_have_no_effect_on_a_running_drain() -> None:
     with rings() as r:
         drain = r.drain()
         _reader.drain([drain])
@@ -123,7 +123,7 @@ def test_tails_that_the_worker_scribbles_have_no_effect_once_a_drain_has_begun()
         assert drain.spans == 10
 
 
-def test_a_header_that_changes_after_it_was_believed_has_no_effect() -> None:
+def test_a_header_that_changes_later_has_no_effect() -> None:
     with rings() as r:
         drain = r.drain()
         os.pwrite(r.fd, os.urandom(4096), 0)
@@ -132,7 +132,7 @@ def test_a_header_that_changes_after_it_was_believed_has_no_effect() -> None:
         assert drain.spans == 16
 
 
-def test_a_hole_that_a_head_leads_into_is_rejected_and_not_read_for_ever() -> None:
+def test_a_ring_that_is_a_hole_is_rejected_once() -> None:
     with rings(span_slots=1 << 20, event_slots=1 << 20) as r:
         r.move(0, "span", 1 << 20)
         r.move(0, "event", 1 << 20)
@@ -141,7 +141,7 @@ def test_a_hole_that_a_head_leads_into_is_rejected_and_not_read_for_ever() -> No
         assert (drain.spans, drain.rejected, drain.complete) == (0, 2, True)
 
 
-def test_a_lane_behind_one_that_nobody_owned_is_found_within_some_passes() -> None:
+def test_a_lane_behind_an_unowned_one_is_found_within_some_passes() -> None:
     """The thread that took the first lane may not have got its memory."""
     with rings(lanes=40) as r:
         drain = r.drain()
@@ -179,7 +179,7 @@ def scribble(r: Rings, rng: random.Random) -> None:
 
 
 @given(st.integers(0, 2**32))
-def test_whatever_the_bytes_are_a_drain_gives_data_or_a_reason(seed: int) -> None:
+def test_a_drain_of_any_bytes_gives_data_or_a_reason(seed: int) -> None:
     rng = random.Random(seed)
     with rings(lanes=3, span_slots=32, event_slots=32) as r:
         for lane in range(rng.randrange(3)):
@@ -198,7 +198,7 @@ def test_whatever_the_bytes_are_a_drain_gives_data_or_a_reason(seed: int) -> Non
                 scribble(r, rng)
 
 
-def test_a_segment_that_changes_while_it_is_read_gives_data_or_a_reason() -> None:
+def test_a_segment_that_changes_during_the_drain_gives_data_or_a_reason() -> None:
     done = threading.Event()
     with rings(lanes=3, span_slots=2048, event_slots=2048) as r:
         for lane in range(3):
@@ -227,7 +227,7 @@ def test_a_segment_that_changes_while_it_is_read_gives_data_or_a_reason() -> Non
         assert refused > 0
 
 
-def test_absurd_paths_and_times_are_counted_and_take_no_memory() -> None:
+def test_impossible_paths_and_times_are_counted_and_take_no_memory() -> None:
     absurd = np.concatenate(
         [
             spans(*({"sequence": n + 1, "path": path} for n, path in enumerate((64, 1023, 65535, 2**32 - 1)))),

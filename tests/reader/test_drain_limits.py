@@ -22,7 +22,7 @@ def copied(r: Rings, drain: _reader.Drain) -> int:
 
 
 @pytest.mark.parametrize("ring", ["span", "event"])
-def test_a_pass_copies_so_many_slots_whatever_a_head_claims(ring: str) -> None:
+def test_a_pass_copies_a_bounded_number_of_slots(ring: str) -> None:
     with rings(**{f"{ring}_slots": 1 << 24}) as r:
         drain = r.drain()
         _reader.drain([drain])
@@ -32,7 +32,7 @@ def test_a_pass_copies_so_many_slots_whatever_a_head_claims(ring: str) -> None:
 
 
 @pytest.mark.ci
-def test_what_a_pass_has_no_slots_left_for_comes_with_the_next() -> None:
+def test_slots_beyond_the_limit_of_a_pass_come_with_the_next() -> None:
     with rings(lanes=2, span_slots=1 << 17, event_slots=1 << 17) as r:
         many = PASS_SLOTS - 10
         for lane in range(2):
@@ -44,7 +44,7 @@ def test_what_a_pass_has_no_slots_left_for_comes_with_the_next() -> None:
         assert (drain.rejected, drain.gaps) == (0, 0)
 
 
-def test_a_pass_that_has_not_come_to_the_end_of_the_spans_is_not_complete() -> None:
+def test_a_pass_that_has_not_reached_the_end_of_the_spans_is_incomplete() -> None:
     with rings(span_slots=1 << 17) as r:
         r.add(0, "span", spans(*({"sequence": n + 1} for n in range(PASS_SLOTS + 1))))
         drain = r.drain()
@@ -55,7 +55,7 @@ def test_a_pass_that_has_not_come_to_the_end_of_the_spans_is_not_complete() -> N
 
 
 @pytest.mark.parametrize("ring", ["span", "event"])
-def test_slots_behind_a_record_of_no_length_are_passed_over_and_counted_where_they_are_recorded(ring: str) -> None:
+def test_slots_after_a_record_of_zero_slots_are_skipped_and_counted(ring: str) -> None:
     with rings(**{f"{ring}_slots": 1 << 20}) as r:
         drain, spool = r.drain(), _reader.Spool(64 << 20)
         _reader.drain([drain])
@@ -65,7 +65,7 @@ def test_slots_behind_a_record_of_no_length_are_passed_over_and_counted_where_th
         assert (drain.rejected, spool.refused_slots) == (1, (1 << 20) - PASS_SLOTS)
 
 
-def test_some_drains_are_passed_until_so_many_bytes_are_read() -> None:
+def test_a_pass_stops_between_drains_after_the_requested_bytes() -> None:
     with rings() as one, rings(lanes=8) as other, rings() as third:
         drains = [each.drain() for each in (one, other, third)]
         _reader.drain(drains)
@@ -86,7 +86,7 @@ def test_some_drains_are_passed_until_so_many_bytes_are_read() -> None:
             _reader.drain(drains, -1, 1)
 
 
-def test_what_a_drain_holds_follows_the_paths_of_its_spans_and_is_given_back() -> None:
+def test_the_memory_of_a_drain_follows_its_paths_and_is_freed() -> None:
     with rings(span_slots=64, paths=256) as r:
         drain = r.drain()
         _reader.drain([drain])
@@ -101,7 +101,7 @@ def test_what_a_drain_holds_follows_the_paths_of_its_spans_and_is_given_back() -
         assert [path for path, *_ in drain.longest()] == [5]
 
 
-def test_cursors_of_rings_that_hold_nothing_are_one_object() -> None:
+def test_cursors_of_empty_rings_are_one_object() -> None:
     with rings(lanes=8) as r:
         for lane in range(8):
             r.move(lane, "event", 0)

@@ -16,12 +16,12 @@ def numbered(count: int) -> list[dict[str, int]]:
     return [{"sequence": n + 1} for n in range(count)]
 
 
-def test_with_nothing_in_the_rings_it_looks_as_often_as_it_may() -> None:
+def test_with_empty_rings_the_rest_takes_its_full_time() -> None:
     with rings() as r:
         assert _reader.rest([r.drain()], NONE, 1, 3, 0.0) == (False, False)
 
 
-def test_it_ends_as_soon_as_there_is_anything_if_that_is_enough() -> None:
+def test_any_record_ends_the_rest_if_that_is_enough() -> None:
     with rings() as idle, rings() as r:
         drains = [idle.drain(), r.drain()]
         _reader.drain(drains)
@@ -29,7 +29,7 @@ def test_it_ends_as_soon_as_there_is_anything_if_that_is_enough() -> None:
         assert _reader.rest(drains, NONE, 1, FOREVER, 0.0) == (False, False)
 
 
-def test_it_ends_when_a_ring_is_full_enough_of_an_event_ring_half_counts_as_all() -> None:
+def test_a_sufficiently_full_ring_ends_the_rest() -> None:
     for ring, records, enough in (("span", spans, 4 / 128), ("event", events, 4 / 8)):
         with rings() as r:
             drain = r.drain()
@@ -38,7 +38,7 @@ def test_it_ends_when_a_ring_is_full_enough_of_an_event_ring_half_counts_as_all(
             assert _reader.rest([drain], NONE, 1, FOREVER, enough) == (False, False)
 
 
-def test_it_ends_for_a_head_that_went_back_since_the_pass_will_say_so() -> None:
+def test_a_head_that_went_back_ends_the_rest() -> None:
     with rings() as r:
         drain = r.drain()
         r.add(0, "span", spans(*numbered(4)))
@@ -47,7 +47,7 @@ def test_it_ends_for_a_head_that_went_back_since_the_pass_will_say_so() -> None:
         assert _reader.rest([drain], NONE, 1, FOREVER, 1.0) == (False, False)
 
 
-def test_a_descriptor_that_can_be_read_ends_it_and_is_named() -> None:
+def test_a_readable_descriptor_ends_the_rest_and_is_returned() -> None:
     with rings() as r:
         fd = os.eventfd(1)
         try:

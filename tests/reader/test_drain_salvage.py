@@ -22,7 +22,7 @@ def numbers(records: bytes) -> list[int]:
     return sequence
 
 
-def test_a_whole_record_at_the_head_is_taken_once_and_no_tail_passes_the_head() -> None:
+def test_a_complete_record_at_the_head_is_salvaged_once() -> None:
     with rings() as r:
         r.add(0, "span", spans({"sequence": 1}, {"sequence": 4}))
         r.add(0, "event", events({"sequence": 2}))
@@ -53,7 +53,7 @@ def test_a_whole_record_at_the_head_is_taken_once_and_no_tail_passes_the_head() 
     ],
 )
 @pytest.mark.parametrize("ring", ["span", "event"])
-def test_what_may_not_be_whole_stays_where_it_is(ring: str, below: int, there: int, attempts: int) -> None:
+def test_a_possibly_incomplete_record_is_not_salvaged(ring: str, below: int, there: int, attempts: int) -> None:
     with rings() as r:
         record = spans if ring == "span" else events
         r.add(0, ring, record({"sequence": below}))
@@ -77,7 +77,7 @@ def test_in_a_full_ring_the_oldest_record_is_not_taken_for_the_next(slots: int) 
         assert drain.spans == slots
 
 
-def test_a_successor_looks_at_the_record_below_where_it_read_none() -> None:
+def test_a_successor_compares_with_the_record_below_its_cursor() -> None:
     with rings() as r:
         r.add(0, "span", spans({"sequence": 7}))
         r.put("lane", 0, span_attempts=7)
@@ -89,7 +89,7 @@ def test_a_successor_looks_at_the_record_below_where_it_read_none() -> None:
 
 
 @pytest.mark.parametrize("slot", [0, 1, 3])
-def test_a_record_that_is_cut_before_all_of_it_was_read_is_refused(slot: int) -> None:
+def test_a_ring_truncated_before_the_salvage_is_refused(slot: int) -> None:
     with rings() as r:
         r.write(0, "event", CheckedRecord(Tensor(1)).slots())
         r.move(0, "event", 0)
@@ -101,7 +101,7 @@ def test_a_record_that_is_cut_before_all_of_it_was_read_is_refused(slot: int) ->
         assert refusal(drain) == f"cannot read 64 bytes at {at}: the file was truncated or is unreadable"
 
 
-def test_what_is_taken_is_judged_as_any_other() -> None:
+def test_a_salvaged_record_is_checked_like_any_other() -> None:
     with rings() as r:
         r.write(0, "span", spans({"sequence": 1, "path": 2**20}))
         r.write(0, "event", events({"sequence": 1, "start": 2**63}))
@@ -112,7 +112,7 @@ def test_what_is_taken_is_judged_as_any_other() -> None:
         assert (drain.spans, drain.rejected) == (0, 2)
 
 
-def test_while_events_are_left_nothing_is_taken_before_its_turn() -> None:
+def test_no_record_is_salvaged_before_earlier_events_are_read() -> None:
     many = 65536 + 3
     with rings(event_slots=1 << 17) as r:
         r.add(0, "event", events(*({"sequence": n + 1} for n in range(many))))
@@ -125,7 +125,7 @@ def test_while_events_are_left_nothing_is_taken_before_its_turn() -> None:
 
 
 @pytest.mark.parametrize(("point", "taken"), [("record", 0), ("record_sequence", 0), ("record_head", 1)])
-def test_a_span_whose_worker_died_before_its_head_moved_is_taken_if_it_is_whole(
+def test_a_complete_span_of_a_worker_that_died_before_moving_its_head_is_salvaged(
     compiled: Compile, prefix: str, point: str, taken: int
 ) -> None:
     with native(program(compiled, "steps", *ALERT), point, "20") as process:

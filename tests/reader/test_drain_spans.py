@@ -92,7 +92,7 @@ def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, i
 
 
 @given(st.lists(st.tuples(st.lists(RECORD | HONEST, max_size=16), st.sampled_from([0, 60, 64, 70])), max_size=6))
-def test_what_can_be_is_taken_and_what_cannot_is_counted(passes: list[tuple[list[dict[str, int]], int]]) -> None:
+def test_valid_spans_are_taken_and_invalid_ones_counted(passes: list[tuple[list[dict[str, int]], int]]) -> None:
     """The last 64 of a pass are checked one by one: valid ones may come after the others."""
     believed, rejected, skipped, sequence, last = [], 0, 0, 0, 0
     with rings(paths=PATHS, span_slots=128) as r:
@@ -119,7 +119,7 @@ def test_what_can_be_is_taken_and_what_cannot_is_counted(passes: list[tuple[list
 
 
 @pytest.mark.parametrize("many", [1, 15, 16, 17, BATCH - 1, BATCH, BATCH + 1, 5000])
-def test_records_are_taken_across_batches_and_the_end_of_the_ring(many: int) -> None:
+def test_spans_are_read_across_batches_and_the_end_of_the_ring(many: int) -> None:
     records = counted(3 * many)
     with rings(span_slots=8192) as r:
         r.move(0, "span", 8192 - many // 2)
@@ -136,7 +136,7 @@ def test_records_are_taken_across_batches_and_the_end_of_the_ring(many: int) -> 
 
 @pytest.mark.parametrize("before", [0, BATCH - 2, BATCH - 1, BATCH])
 @pytest.mark.parametrize("slots", [2, 3, 3000, BATCH + 1])
-def test_an_unknown_record_is_skipped_by_its_slots_wherever_a_batch_ends(before: int, slots: int) -> None:
+def test_an_unknown_record_is_skipped_by_its_slots_at_any_batch_end(before: int, slots: int) -> None:
     records = counted(before + slots + 1)
     records["kind"][before : before + slots] = 77  # also where it is not its first slot: payload can be anything
     records["slots"][before] = slots
@@ -148,7 +148,7 @@ def test_an_unknown_record_is_skipped_by_its_slots_wherever_a_batch_ends(before:
         assert_taken(drain, records[[*range(before), before + slots]])
 
 
-def test_where_a_record_takes_no_slots_the_rest_of_the_lane_is_left_out() -> None:
+def test_after_a_record_of_zero_slots_the_rest_of_the_lane_is_skipped() -> None:
     with rings(lanes=2, span_slots=4096) as r:
         records = counted(3000)
         records["slots"][1500] = 0
@@ -160,7 +160,7 @@ def test_where_a_record_takes_no_slots_the_rest_of_the_lane_is_left_out() -> Non
         assert [cursor[0] for cursor in drain.cursors()] == [3000, 10]
 
 
-def test_a_step_has_its_valid_rows_as_elements() -> None:
+def test_the_elements_of_a_step_are_its_valid_rows() -> None:
     with rings() as r:
         records = spans({"path": 3, "elements": 32, "bytes": 30, "duration": 9, "sequence": 1}, kind=STEP)
         r.add(0, "span", records)
@@ -169,7 +169,7 @@ def test_a_step_has_its_valid_rows_as_elements() -> None:
         assert drain.longest() == [(3, 9, 0, 0, 30)]
 
 
-def test_of_spans_that_take_no_time_the_first_is_the_longest() -> None:
+def test_of_spans_without_duration_the_first_is_the_longest() -> None:
     with rings() as r:
         r.add(0, "span", spans(*({"sequence": n, "start": 100 * n} for n in (1, 2, 3))))
         drain = r.drain()
@@ -185,7 +185,7 @@ def newest(drain: _reader.Drain) -> dtypes.Array:
 
 
 @given(st.lists(st.integers(0, 150), min_size=1, max_size=4))
-def test_the_newest_records_of_one_lane_are_its_last(counts: list[int]) -> None:
+def test_the_newest_spans_of_one_lane_are_its_last(counts: list[int]) -> None:
     records = counted(sum(counts), duration=[70 - n % 70 for n in range(sum(counts))])
     records["start"] = np.arange(1, sum(counts) + 1) * 100 - records["duration"]
     with rings(span_slots=256) as r:
@@ -196,7 +196,7 @@ def test_the_newest_records_of_one_lane_are_its_last(counts: list[int]) -> None:
             np.testing.assert_array_equal(newest(drain), records[:end][-64:])
 
 
-def test_the_newest_of_several_lanes_are_those_that_ended_last() -> None:
+def test_the_newest_spans_of_several_lanes_are_those_that_ended_last() -> None:
     many = counted(600, start=np.arange(600) * 7, duration=5)
     lanes = np.random.default_rng(1).integers(0, 3, 600)
     with rings(lanes=3, span_slots=512) as r:
@@ -209,7 +209,7 @@ def test_the_newest_of_several_lanes_are_those_that_ended_last() -> None:
             np.testing.assert_array_equal(newest(drain), many[: first + 200][-64:])
 
 
-def test_a_time_that_was_given_is_as_new_as_its_record() -> None:
+def test_a_given_time_is_dated_by_its_record_and_not_its_duration() -> None:
     """A duration does not date a record: 10^12 ns of long ago must not stay the newest."""
     given_ = spans({"sequence": 1, "path": 2, "start": 100, "duration": 10**12})
     spent = spans(*({"sequence": n, "path": 1, "start": 100 + n, "duration": 1} for n in range(1, 71)))
@@ -245,7 +245,7 @@ def test_many_segments_are_drained_in_one_call() -> None:
             each.__exit__(None, None, None)
 
 
-def test_one_segment_may_stand_twice_in_a_call() -> None:
+def test_one_segment_may_occur_twice_in_a_call() -> None:
     with rings() as r:
         r.add(0, "span", counted(5))
         drain = r.drain()
@@ -253,12 +253,12 @@ def test_one_segment_may_stand_twice_in_a_call() -> None:
         assert_taken(drain, counted(5))
 
 
-def test_only_drains_are_drained() -> None:
+def test_only_drains_can_be_drained() -> None:
     with rings() as r, pytest.raises(TypeError, match=r"item 1 is a str, expected a Drain"):
         _reader.drain([r.drain(), "segment"])  # type: ignore[list-item]
 
 
-def test_who_asks_during_a_pass_sees_whole_spans() -> None:
+def test_reading_during_a_pass_shows_complete_spans() -> None:
     """One thread drains, the other reads: a torn record would match no span."""
     records = counted(4096, path=1)
     every = np.arange(1, 4097, dtype=np.uint64)

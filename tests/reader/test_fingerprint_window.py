@@ -25,7 +25,7 @@ def record(output: Tensor, **values: int) -> CheckedRecord:
     return CheckedRecord(output, (IN,), **values)  # type: ignore[arg-type]
 
 
-def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> None:
+def test_equal_work_of_two_workers_matches_and_another_output_is_reported() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     assert add(fingerprints, 0, [record(GOOD)])[1] == []
     assert add(fingerprints, 1, [record(GOOD)])[1] == []
@@ -52,14 +52,14 @@ def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> Non
         CheckedRecord(BAD, (Tensor(7, dtype=0),)),
     ],
 )
-def test_what_may_differ_is_never_held_against_anybody(other: CheckedRecord) -> None:
+def test_fingerprints_that_may_differ_are_never_compared(other: CheckedRecord) -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 0, [record(GOOD)])
     assert add(fingerprints, 1, [other])[1] == []
     assert {count[4:7] for count in fingerprints.counts()} == {(0, 0, 0)}
 
 
-def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_there_are_none() -> None:
+def test_counts_are_differences_since_the_last_call_and_omit_unchanged_sites() -> None:
     fingerprints = _reader.Fingerprints(4 * MiB)
     add(fingerprints, 0, [record(GOOD), record(GOOD, site=2)])
     assert len(fingerprints.counts()) == 2
@@ -73,7 +73,7 @@ def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_
     assert fingerprints.counts() == []
 
 
-def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
+def test_every_differing_site_is_reported_within_a_few_looks() -> None:
     fingerprints, sites = _reader.Fingerprints(64 * MiB), 300
     add_unjudged(fingerprints, 0, [record(GOOD, site=n + 1) for n in range(sites)])
     reported = set[int]()
@@ -85,7 +85,7 @@ def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
     assert (len(reported), fingerprints.unlike_all) == (sites, 3 * 4 * sites)
 
 
-def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> None:
+def test_a_site_whose_waiting_fingerprints_were_evicted_reports_newer_ones() -> None:
     fingerprints = _reader.Fingerprints(1)
     add_unjudged(fingerprints, 0, [record(GOOD)])
     add_unjudged(fingerprints, 1, [record(BAD)] * 4)
@@ -101,7 +101,7 @@ def add_unjudged(fingerprints: _reader.Fingerprints, worker: int, records: Seque
     fingerprints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
 
 
-def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() -> None:
+def test_a_forgotten_service_restarts_its_counts_and_keeps_its_fingerprints() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for service in (1, 2):
         add(fingerprints, service, [record(GOOD)] * 3, service)
@@ -115,7 +115,7 @@ def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() ->
         fingerprints.forget(1 << 32)
 
 
-def test_what_the_mute_said_is_no_opinion_any_more_and_what_was_alone_of_it_has_gone() -> None:
+def test_muted_workers_have_no_vote_and_their_unmatched_fingerprints_count_as_evicted() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 0, [record(BAD)] * 3)
     add(fingerprints, 1, [record(BAD)])
@@ -130,7 +130,7 @@ def test_what_the_mute_said_is_no_opinion_any_more_and_what_was_alone_of_it_has_
         fingerprints.mute([0, 1 << 24])
 
 
-def test_nobody_is_unlike_where_who_said_something_else_is_mute_or_has_gone() -> None:
+def test_no_difference_is_reported_to_a_muted_or_evicted_output() -> None:
     fingerprints = _reader.Fingerprints(1)
     for outputs in ((BAD, GOOD, GOOD), (GOOD, BAD, GOOD), (GOOD, GOOD, BAD), (BAD, GOOD, BAD)):
         for worker, output in enumerate(outputs):
@@ -149,7 +149,7 @@ def test_nobody_is_unlike_where_who_said_something_else_is_mute_or_has_gone() ->
         fingerprints.mute([3, 5, 6])
 
 
-def test_what_the_mute_said_goes_once() -> None:
+def test_fingerprints_of_a_muted_worker_are_evicted_once() -> None:
     fingerprints = _reader.Fingerprints(1)
     add(fingerprints, 0, [CheckedRecord(GOOD, (IN,))] * 5)
     fingerprints.mute([0])
@@ -158,7 +158,7 @@ def test_what_the_mute_said_goes_once() -> None:
     assert counts[NUMBERS[1]] == [5, 0, 0, 0, 5, 0]
 
 
-def test_what_meets_nobody_any_more_is_counted_as_it_goes() -> None:
+def test_a_matched_fingerprint_evicted_later_is_counted() -> None:
     fingerprints = _reader.Fingerprints(1)
     for worker in (0, 1):
         add(fingerprints, worker, [CheckedRecord(GOOD, (IN,))])
@@ -171,13 +171,13 @@ def test_what_meets_nobody_any_more_is_counted_as_it_goes() -> None:
     assert counts[NUMBERS[1]] == [7, 0, 2, 0, 5, 0]
 
 
-def test_workers_of_two_services_never_meet() -> None:
+def test_workers_of_two_services_are_never_compared() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 0, [record(GOOD)])
     assert add(fingerprints, 1, [record(BAD)], service=1)[1] == []
 
 
-def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> None:
+def test_a_self_contradicting_worker_is_reported_with_its_last_output() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     waiting = add(fingerprints, 0, [record(Tensor(n, dtype=INT64)) for n in range(1, 9)])[1]
     assert (len(waiting), set(waiting) - set(range(1, 8))) == (4, set())
@@ -186,7 +186,7 @@ def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> Non
     assert (8, 7) in outputs
 
 
-def test_what_goes_first_came_first_and_is_never_held_against_anybody_again() -> None:
+def test_the_oldest_fingerprints_are_evicted_first_and_never_compared_again() -> None:
     fingerprints = _reader.Fingerprints(1)  # the minimum
     add(fingerprints, 0, [record(GOOD)])
     filling = [CheckedRecord(GOOD, (Tensor(n),)) for n in range(100, 1100)]
@@ -199,7 +199,7 @@ def test_what_goes_first_came_first_and_is_never_held_against_anybody_again() ->
     assert whose == (1, NUMBERS[1], record(BAD).slots())
 
 
-def test_what_goes_before_another_worker_had_it_is_counted() -> None:
+def test_a_fingerprint_evicted_before_a_match_is_counted() -> None:
     fingerprints = _reader.Fingerprints(1)
     add(fingerprints, 0, [CheckedRecord(GOOD, (Tensor(n),)) for n in (1, 1, 1, 2, 3)] + [CheckedRecord(GOOD)])
     add(fingerprints, 1, [CheckedRecord(GOOD, (Tensor(2),))])
@@ -209,7 +209,7 @@ def test_what_goes_before_another_worker_had_it_is_counted() -> None:
     assert counts[NUMBERS[2]] == [1000, 0, 0, 0, 1000 - (fingerprints.end - fingerprints.first), 0]
 
 
-def test_a_site_that_diverges_all_the_time_hides_no_other_one() -> None:
+def test_a_constantly_diverging_site_hides_no_other() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     crowd = [CheckedRecord(Tensor(n, dtype=INT64), (Tensor(1),), site=2) for n in range(2000)]
     others = [CheckedRecord(Tensor(n), (Tensor(1),), site=3) for n in range(2)]
@@ -219,7 +219,7 @@ def test_a_site_that_diverges_all_the_time_hides_no_other_one() -> None:
     assert add(fingerprints, 1, [CheckedRecord(Tensor(1, dtype=INT64), (Tensor(1),), site=2)])[1] == [2002]
 
 
-def test_at_a_site_who_speaks_late_is_looked_at_as_often_as_who_speaks_first() -> None:
+def test_late_and_early_differences_of_a_site_are_reported_equally_often() -> None:
     fingerprints, reported = _reader.Fingerprints(64 * MiB), Counter[int]()
     add(fingerprints, 0, [record(GOOD)])
     records = record(BAD).slots() * 400
@@ -230,7 +230,7 @@ def test_at_a_site_who_speaks_late_is_looked_at_as_often_as_who_speaks_first() -
     assert {150 < reported[quarter] < 250 for quarter in range(4)} == {True}, reported
 
 
-def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
+def test_the_number_of_waiting_differences_is_bounded() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     many = array("Q", range(1, 2001))
     for worker, output in enumerate((GOOD, BAD)):
@@ -240,7 +240,7 @@ def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
     assert fingerprints.unlike_all == 2000
 
 
-def test_where_nothing_is_to_be_held_weights_are_handed_on_all_the_same() -> None:
+def test_without_memory_for_fingerprints_weights_are_passed_on() -> None:
     fingerprints = _reader.Fingerprints(0)
     weight = CheckedRecord(GOOD, flags=_reader.CHECKED_WEIGHT)
     assert add(fingerprints, 0, [record(GOOD), weight, record(BAD)]) == (
@@ -251,7 +251,7 @@ def test_where_nothing_is_to_be_held_weights_are_handed_on_all_the_same() -> Non
     assert (fingerprints.end, fingerprints.counts()) == (0, [])
 
 
-def test_weights_are_handed_on_and_no_records_are_refused_with_what_follows() -> None:
+def test_weights_are_passed_on_and_invalid_records_refused_with_the_rest() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     weight = CheckedRecord(GOOD, flags=_reader.CHECKED_WEIGHT)
     _, unlike, weights = add(fingerprints, 0, [record(GOOD), weight, record(GOOD)])
@@ -261,14 +261,14 @@ def test_weights_are_handed_on_and_no_records_are_refused_with_what_follows() ->
     assert (fingerprints.end, fingerprints.refused) == (3, 1)
 
 
-def test_a_checksum_of_no_output_is_none_and_equal_to_nothing() -> None:
+def test_a_checksum_without_an_output_is_refused() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 1):
         add(fingerprints, worker, [record(Tensor(0, dtype=0))])
     assert (fingerprints.end, fingerprints.refused) == (0, 2)
 
 
-def test_it_stops_before_what_is_not_known_and_takes_it_unnamed() -> None:
+def test_an_unknown_site_stops_the_call_and_can_be_added_unnamed() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     whole = record(GOOD).slots() + record(GOOD, site=60).slots()
     few = array("Q", [0, 5])
@@ -284,7 +284,7 @@ def test_it_stops_before_what_is_not_known_and_takes_it_unnamed() -> None:
         max_size=60,
     )
 )
-def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
+def test_groups_and_counts_equal_those_of_a_dictionary(
     stream: list[tuple[int, int, int, int, int]],
 ) -> None:
     fingerprints = _reader.Fingerprints(MiB)
@@ -355,7 +355,7 @@ class Group:
         max_size=80,
     )
 )
-def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
+def test_votes_equal_those_of_a_dictionary_after_evictions_and_muting(
     stream: list[tuple[str, int, int, int]],
 ) -> None:
     fingerprints, others = _reader.Fingerprints(1), iter(range(100, 1_000_000))
@@ -380,7 +380,7 @@ def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
                 assert sorted(fingerprints.group(last)) == group.rows()
 
 
-def test_those_of_some_workers_are_numbered_afresh_as_they_are() -> None:
+def test_selected_workers_are_renumbered_in_the_given_order() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 70_000, 2):
         add(fingerprints, worker, [record(GOOD), record(BAD)], worker)
@@ -396,9 +396,7 @@ def test_those_of_some_workers_are_numbered_afresh_as_they_are() -> None:
 
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.lists(st.integers(0, 40), unique=True))
-def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(
-    records_of: list[int], who: list[int]
-) -> None:
+def test_a_selection_has_all_fingerprints_of_its_workers_and_no_others(records_of: list[int], who: list[int]) -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for output, worker in enumerate(records_of):
         add(fingerprints, worker, [record(Tensor(output + 1))])
@@ -413,7 +411,7 @@ def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(
     assert ends == [newest_output.get(number, 0) for number in numbers]
 
 
-def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
+def test_impossible_numbers_and_lists_are_refused() -> None:
     with pytest.raises(ValueError, match="0 or more, not -1"):
         _reader.Fingerprints(-1)
     fingerprints = _reader.Fingerprints(1)
@@ -426,7 +424,7 @@ def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
 @pytest.mark.parametrize(
     ("number", "error"), [("1", TypeError), (-1, OverflowError), (2**32, ValueError), (2**64, OverflowError)]
 )
-def test_what_is_no_service_cannot_be_forgotten(number: object, error: type[Exception]) -> None:
+def test_an_invalid_service_cannot_be_forgotten(number: object, error: type[Exception]) -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 0, [record(GOOD)], 2**32 - 1)
     with pytest.raises(error):
@@ -445,7 +443,7 @@ def test_what_is_no_service_cannot_be_forgotten(number: object, error: type[Exce
         (5, TypeError, "int"),
     ],
 )
-def test_what_is_no_list_of_numbers_is_refused_with_the_reason(
+def test_an_invalid_list_of_numbers_is_refused_with_the_reason(
     since: list[int], error: type[Exception], text: str
 ) -> None:
     fingerprints = _reader.Fingerprints(MiB)
@@ -454,7 +452,7 @@ def test_what_is_no_list_of_numbers_is_refused_with_the_reason(
     assert fingerprints.match([0, 1], [0, 2**64 - 2], False)
 
 
-def test_workers_are_numbers_of_24_bits() -> None:
+def test_worker_numbers_have_24_bits() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 2**24 - 1, [record(GOOD)])
     with pytest.raises(ValueError, match="item 1 is 16777216, expected a number below 16777216"):
@@ -464,7 +462,7 @@ def test_workers_are_numbers_of_24_bits() -> None:
     assert fingerprints.group(0) == []
 
 
-def test_who_is_muted_before_another_met_it_is_counted_as_gone_though_all_was_told_before() -> None:
+def test_a_muted_worker_without_a_match_counts_as_evicted_once() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 0, [record(GOOD)] * 3)
     assert fingerprints.counts() == [(0, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
@@ -483,7 +481,7 @@ def test_who_is_muted_before_another_met_it_is_counted_as_gone_though_all_was_to
         ((), _reader.CHECKED_STATEFUL, 0),
     ],
 )
-def test_of_those_that_have_inputs_it_is_counted_which_a_state_decides_as_well(
+def test_stateful_fingerprints_are_counted_among_those_with_inputs(
     inputs: tuple[Tensor, ...], flags: int, stateful: int
 ) -> None:
     fingerprints = _reader.Fingerprints(MiB)
@@ -492,7 +490,7 @@ def test_of_those_that_have_inputs_it_is_counted_which_a_state_decides_as_well(
     assert counted == 3 * stateful
 
 
-def test_unless_it_is_said_how_many_are_wanted_4096_rows_are_told_of() -> None:
+def test_by_default_at_most_4096_rows_are_returned() -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     step = dtypes.dtype("checked").fields["step"][1]  # type: ignore[index]
     for worker, output in enumerate((GOOD, BAD)):
@@ -514,7 +512,7 @@ def add_sites(fingerprints: _reader.Fingerprints, service: int, first: int, coun
     assert fingerprints.add(9, service, 0, sites, array("Q"), table.tobytes(), True)[0] == len(table) * 64
 
 
-def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() -> None:
+def test_evictions_of_a_forgotten_service_count_for_no_other() -> None:
     fingerprints = _reader.Fingerprints(256 * MiB)
     add(fingerprints, 1, [record(GOOD)] * 3, 1)
     for first in range(1, 65_537, 16_384):  # enough that some share a count
@@ -528,7 +526,7 @@ def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() 
 
 
 @pytest.mark.nightly
-def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() -> None:
+def test_sites_beyond_the_limit_are_counted_together() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for number in range(1_000_000 // 16_384):
         add_sites(fingerprints, 0, 1 + 16_384 * number, 16_384)
@@ -538,7 +536,7 @@ def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() 
     assert counts[0] == fingerprints.end - 65_536
 
 
-def test_a_site_beyond_all_that_there_can_be_is_refused() -> None:
+def test_a_site_number_beyond_the_maximum_is_refused() -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 0, [record(GOOD, site=2**32 - 16), record(GOOD)], named=False)
     assert (fingerprints.end, fingerprints.refused) == (0, 1)

@@ -107,7 +107,7 @@ def in_row(workers: list[Measured], row: int) -> list[tuple[float, Spans]]:
 
 
 @given(WORKERS)
-def test_a_row_holds_the_sums_of_all_workers(workers: list[Measured]) -> None:
+def test_a_row_has_the_sums_of_all_workers(workers: list[Measured]) -> None:
     fold = folded(workers)
     for index in range(-1, 6):
         row, parts = fold.row(index), in_row(workers, index if index >= 0 else 99)
@@ -132,7 +132,7 @@ def test_a_row_holds_the_sums_of_all_workers(workers: list[Measured]) -> None:
 
 
 @given(WORKERS)
-def test_a_row_says_whose_mean_is_the_largest_and_how_far_it_lies_above_the_median(workers: list[Measured]) -> None:
+def test_a_row_names_the_worker_with_the_largest_mean_and_its_ratio(workers: list[Measured]) -> None:
     fold = _reader.Fold()
     for number, worker in enumerate(workers):
         worker.add_to(fold, number)
@@ -152,7 +152,7 @@ def test_a_row_says_whose_mean_is_the_largest_and_how_far_it_lies_above_the_medi
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations((0, 1, 2))))
-def test_of_the_same_means_the_greatest_number_is_the_worst_in_any_order(order: tuple[int, ...]) -> None:
+def test_of_equal_means_the_highest_number_is_the_worst(order: tuple[int, ...]) -> None:
     fold = _reader.Fold()
     for number in order:
         Measured(1.0, [Spans([7, 9] if number else [3])]).add_to(fold, number)
@@ -168,7 +168,7 @@ def apart(value: float, wanted: float, small: float) -> float:
 
 
 @given(st.lists(durations(), min_size=1, max_size=3), TICK)
-def test_a_percentile_lies_within_a_bucket_of_the_true_one(lists: list[list[int]], tick_ns: float) -> None:
+def test_a_percentile_is_within_a_bucket_of_the_true_one(lists: list[list[int]], tick_ns: float) -> None:
     every = sorted(d * tick_ns for each in lists for d in each)
     row = folded([Measured(tick_ns, [Spans(each) for each in lists])]).row(0)
     for name, fraction in PERCENTILES.items():
@@ -203,7 +203,7 @@ def test_a_percentile_is_interpolated_within_its_bucket(ticks: list[int], tick_n
 
 
 @given(WORKERS)
-def test_workers_of_other_clocks_move_a_percentile_by_half_a_bucket_more(workers: list[Measured]) -> None:
+def test_workers_with_other_clocks_move_a_percentile_by_half_a_bucket(workers: list[Measured]) -> None:
     fold = folded(workers)
     small = 2**5.25 * max((worker.tick_ns for worker in workers), default=1.0) * BUCKET
     for index in range(4):
@@ -231,7 +231,7 @@ def test_the_order_of_workers_does_not_matter(workers: list[Measured]) -> None:
 
 
 @given(durations(), durations(), durations(), st.booleans())
-def test_given_times_are_nanoseconds_and_no_more_their_parents_own(
+def test_given_times_are_nanoseconds_and_reduce_their_parents_self_time(
     parent: list[int], measured: list[int], given_: list[int], again: bool
 ) -> None:
     child_part = sum(measured) / sum(parent) if sum(parent) > sum(measured) else 0.0
@@ -250,7 +250,7 @@ def test_given_times_are_nanoseconds_and_no_more_their_parents_own(
         assert fold.row(2)["total_ns"] == sum(given_)
 
 
-def test_the_last_bucket_reaches_to_the_longest_span() -> None:
+def test_the_last_bucket_extends_to_the_longest_span() -> None:
     row = folded([Measured(1.0, [Spans([2**37, 2**50])])]).row(0)
     assert row["max_ns"] == 2**50
     assert 2**36.75 <= row["p50_ns"] <= row["p999_ns"] <= 2**50
@@ -262,13 +262,13 @@ def test_one_span_has_its_duration_as_every_percentile() -> None:
     assert row["deviation_ns"] == 0
 
 
-def test_a_row_that_nobody_fed_is_empty() -> None:
+def test_a_row_without_data_is_empty() -> None:
     assert set(_reader.Fold().row(7).values()) == {0}
     assert set(_reader.Fold().row(-1).values()) == {0}
 
 
 @pytest.mark.parametrize(("index", "error"), [("1", TypeError), (None, TypeError), (2**70, OverflowError)])
-def test_what_is_no_number_of_a_row_is_refused(index: object, error: type[Exception]) -> None:
+def test_an_invalid_row_number_is_refused(index: object, error: type[Exception]) -> None:
     fold = folded([Measured(1.0, [Spans([5])])])
     with pytest.raises(error):
         fold.row(index)  # type: ignore[arg-type]
@@ -277,7 +277,7 @@ def test_what_is_no_number_of_a_row_is_refused(index: object, error: type[Except
 
 
 @pytest.mark.parametrize("tick_ns", [0.0, -1.0, math.inf, math.nan])
-def test_a_tick_that_is_none_is_refused(tick_ns: float) -> None:
+def test_an_invalid_tick_length_is_refused(tick_ns: float) -> None:
     with pytest.raises(ValueError, match="tick"):
         _reader.Fold().add(bytes(1152), bytes(4), bytes(4), b"\1", tick_ns)
 
@@ -308,21 +308,21 @@ def with_one_honest(*lying: bytes) -> _reader.Row:
 
 
 @pytest.mark.parametrize("amount", ["elements", "bytes"])
-def test_amounts_do_not_wrap_around(amount: str) -> None:
+def test_amounts_saturate(amount: str) -> None:
     row = with_one_honest(hostile(count=1, total=1, min=1, max=1, **{amount: 2**64 - 1}))
     assert row[amount] == 2**64 - 1  # type: ignore[literal-required]
 
 
-def test_counts_do_not_wrap_around() -> None:
+def test_counts_saturate() -> None:
     row = with_one_honest(*[hostile(count=LIMIT, total=LIMIT, max=LIMIT)] * 4)
     assert row["count"] == 2**64 - 1
 
 
-def test_a_worker_whose_children_outlast_it_takes_no_self_time_from_others() -> None:
+def test_children_longer_than_their_worker_reduce_no_other_workers_self_time() -> None:
     assert with_one_honest(hostile(count=1, total=1, max=1, child=LIMIT))["self_ns"] >= 300
 
 
-def test_a_worker_whose_recursions_outlast_it_takes_no_time_from_others() -> None:
+def test_recursions_longer_than_their_worker_reduce_no_other_workers_time() -> None:
     assert with_one_honest(hostile(count=1, total=1, max=1, again=LIMIT))["total_ns"] >= 300
 
 
@@ -338,13 +338,13 @@ def test_a_worker_whose_recursions_outlast_it_takes_no_time_from_others() -> Non
         max_size=6,
     )
 )
-def test_whatever_the_reader_lets_through_gives_finite_numbers(entries: list[dict[str, float]]) -> None:
+def test_any_accepted_summaries_give_finite_numbers(entries: list[dict[str, float]]) -> None:
     row = with_one_honest(*[hostile(**entry) for entry in entries])
     assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))
 
 
 @given(WORKERS)
-def test_a_histogram_holds_every_span_in_the_bucket_of_the_first_clock(workers: list[Measured]) -> None:
+def test_a_histogram_counts_every_span_in_the_buckets_of_the_first_clock(workers: list[Measured]) -> None:
     fold = folded(workers)
     for index in range(-1, 6):
         found = fold.histogram(index)

@@ -48,19 +48,19 @@ def off(checksum: int, by: float, l2: float = 1.0, **values: int) -> Tensor:
     return Tensor(checksum, l2, (by, *(0.0,) * 15), **values)
 
 
-def test_nothing_is_nothing() -> None:
+def test_no_records_give_an_empty_comparison() -> None:
     found = matched([], [])
     assert (found.fingerprints, found.rows, found.sites) == (0, [], [])
 
 
-def test_by_run_the_same_site_step_and_position_stand_side_by_side() -> None:
+def test_by_run_equal_sites_steps_and_positions_are_paired() -> None:
     one = [CheckedRecord(Tensor(n), IN, step=n // 2, position=n % 2, ticks=n) for n in range(6)]
     assert classes(matched(one, one)) == {"IDENTICAL": 6}
     assert matched(one, one).steps == (3, 0, 0)
     assert matched(one, [CheckedRecord(Tensor(1), IN, step=9)]).steps == (0, 4, 0)
 
 
-def test_the_first_that_differs_leads_in_the_order_of_execution() -> None:
+def test_the_first_difference_in_execution_order_leads() -> None:
     good = [CheckedRecord(Tensor(n), IN, position=n, ticks=100 + n) for n in range(6)]
     bad = [CheckedRecord(off(n + 50, 1.0) if n in (2, 4) else Tensor(n), IN, position=n, ticks=n) for n in range(6)]
     found = matched(good, bad[::-1])
@@ -70,7 +70,7 @@ def test_the_first_that_differs_leads_in_the_order_of_execution() -> None:
 
 
 @pytest.mark.parametrize("by_input", [False, True])
-def test_of_a_row_it_is_told_what_came_before_it_whatever_order_it_came_in(by_input: bool) -> None:
+def test_a_row_has_what_preceded_it_in_any_order_of_arrival(by_input: bool) -> None:
     good = [CheckedRecord(Tensor(n), (Tensor(n),), position=n, ticks=100 + n) for n in range(6)]
     other = {1: replace(good[1], output=Tensor(1, shape=2)), 4: replace(good[4], output=off(50, 1.0))}
     bad = [other.get(n, each) for n, each in enumerate(good)]
@@ -82,7 +82,7 @@ def test_of_a_row_it_is_told_what_came_before_it_whatever_order_it_came_in(by_in
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
-def test_of_three_the_one_that_most_are_against_is_the_worst(order: tuple[int, ...]) -> None:
+def test_of_three_workers_the_minority_is_the_worst(order: tuple[int, ...]) -> None:
     records = [[CheckedRecord(Tensor(1), IN)], [CheckedRecord(Tensor(1), IN)], [CheckedRecord(off(2, 1.0), IN)]]
     found = matched(*(records[n] for n in order))
     (row,) = found.rows
@@ -98,7 +98,7 @@ def test_of_three_the_one_that_most_are_against_is_the_worst(order: tuple[int, .
         pytest.param((5, 6, 7, 7, 8), 2, id="given the same as another: the first of those"),
     ],
 )
-def test_of_several_that_as_many_are_near_to_the_one_given_what_most_were_is_held_against(
+def test_the_reference_is_the_output_of_the_most_similar_group_with_most_votes(
     given_: tuple[int, ...], against: int
 ) -> None:
     outputs = (off(1, 1.0), off(2, 1.0), off(3, 5.0), off(4, 5.0), off(5, 9.0))
@@ -108,14 +108,14 @@ def test_of_several_that_as_many_are_near_to_the_one_given_what_most_were_is_hel
 
 
 @pytest.mark.parametrize(("given_", "against"), [((5, 6, 7, 8, 9), 0), ((5, 6, 6, 8, 9), 1), ((5, 6, 6, 5, 5), 0)])
-def test_two_that_say_the_same_are_no_more_than_two_that_are_near(given_: tuple[int, ...], against: int) -> None:
+def test_equal_outputs_count_no_more_than_near_ones(given_: tuple[int, ...], against: int) -> None:
     outputs = (off(1, 1.0), off(3, 5.0), off(3, 5.0), off(2, 1.0), off(5, 9.0))
     records = [[CheckedRecord(output, (Tensor(number),))] for output, number in zip(outputs, given_, strict=True)]
     (row,) = matched(*records).rows
     assert row.members[row.against].worker == against
 
 
-def test_of_two_the_first_named_is_what_the_other_is_held_against() -> None:
+def test_of_two_workers_the_first_is_the_reference() -> None:
     (row,) = matched([CheckedRecord(Tensor(1), IN)], [CheckedRecord(off(2, 0.5), IN)]).rows
     assert (row.against, row.worst) == (0, 1)
 
@@ -130,7 +130,7 @@ def test_of_two_the_first_named_is_what_the_other_is_held_against() -> None:
         (10, 64, 8 * (2**-11 + 2**-24 * 8)),
     ],
 )
-def test_rounding_is_within_by_the_dtype_and_the_reduction(dtype: int, elements: int, tolerance: float) -> None:
+def test_the_tolerance_follows_from_dtype_and_reduction(dtype: int, elements: int, tolerance: float) -> None:
     given_ = (Tensor(7, elements=elements),)
 
     def of(by: float) -> Matched:
@@ -143,7 +143,7 @@ def test_rounding_is_within_by_the_dtype_and_the_reduction(dtype: int, elements:
     assert of(0.5 * tolerance).sites[0].error == pytest.approx(0.5 * tolerance)
 
 
-def test_a_tolerance_that_is_given_is_taken_and_whole_numbers_have_none() -> None:
+def test_a_given_tolerance_is_used_and_integers_have_none() -> None:
     one, other = [CheckedRecord(off(1, 0.0), IN)], [CheckedRecord(off(2, 0.1), IN)]
     assert classes(matched(one, other, rtol=0.2)) == {"WITHIN": 1}
     assert classes(matched(one, other, rtol=0.05)) == {"DIVERGED": 1}
@@ -152,7 +152,7 @@ def test_a_tolerance_that_is_given_is_taken_and_whole_numbers_have_none() -> Non
     assert classes(matched(whole, number, rtol=0.2)) == {"DIVERGED": 1}
 
 
-def test_more_nan_in_one_is_never_within() -> None:
+def test_more_nan_in_one_output_is_never_within_tolerance() -> None:
     found = matched([CheckedRecord(Tensor(1), IN)], [CheckedRecord(Tensor(2, nan=1), IN)], rtol=10.0)
     assert classes(found) == {"DIVERGED": 1}
     assert found.rows[0].error is None
@@ -168,20 +168,20 @@ def test_more_nan_in_one_is_never_within() -> None:
         (CheckedRecord(Tensor(2), IN, relation=1, of=3), "RELATION"),
     ],
 )
-def test_what_is_of_another_form_is_not_comparable_for_that_reason(other: CheckedRecord, why: str) -> None:
+def test_outputs_of_different_form_are_not_comparable_for_that_reason(other: CheckedRecord, why: str) -> None:
     found = matched([CheckedRecord(Tensor(1), IN)], [other])
     assert classes(found) == {why: 1}
     assert [Class(row.class_).name for row in found.rows] == [why]
 
 
-def test_another_backend_or_precision_is_compared_by_run_and_not_by_input() -> None:
+def test_another_backend_or_precision_is_compared_only_by_run() -> None:
     one, other = [CheckedRecord(Tensor(1), IN)], [CheckedRecord(off(2, 1e-8), IN, backend=3)]
     assert classes(matched(one, other)) == {"WITHIN": 1}
     assert classes(matched(one, other, by_input=True)) == {"BACKEND": 1}
     assert classes(matched(one, [CheckedRecord(off(2, 0.02, dtype=11), IN)])) == {"WITHIN": 1}
 
 
-def test_what_no_sketch_can_hold_is_not_comparable_where_nearly_equal_would_do() -> None:
+def test_outputs_beyond_a_sketch_are_not_comparable_if_a_tolerance_applies() -> None:
     def of(one: CheckedRecord, **how: float) -> dict[str, int]:
         beyond = replace(one, output=replace(one.output, checksum=2, sketch=(float("inf"),) * 16))
         return classes(matched([replace(one, inputs=(Tensor(8),))], [beyond], **how))  # type: ignore[arg-type]
@@ -192,14 +192,14 @@ def test_what_no_sketch_can_hold_is_not_comparable_where_nearly_equal_would_do()
     assert of(CheckedRecord(Tensor(1), (Tensor(8),))) == {"DIVERGED": 1}, "what equal inputs come to is equal"
 
 
-def test_whole_numbers_that_differ_are_other_inputs_whatever_is_tolerated() -> None:
+def test_different_integer_inputs_are_different_under_any_tolerance() -> None:
     one, other = ([CheckedRecord(Tensor(1), (off(given_, by, dtype=5),))] for given_, by in ((7, 0.0), (8, 0.1)))
     assert matched(one, other, rtol=0.5).steps == (1, 0, 1)
     one, other = ([CheckedRecord(Tensor(1), (off(given_, by),))] for given_, by in ((7, 0.0), (8, 0.1)))
     assert matched(one, other, rtol=0.5).steps == (1, 0, 0)
 
 
-def test_repeats_are_told_apart_by_their_order_where_all_have_as_many() -> None:
+def test_repeats_are_paired_in_order_if_all_workers_have_equally_many() -> None:
     one = [CheckedRecord(Tensor(n), IN, ticks=n) for n in (1, 2, 3)]
     assert classes(matched(one, one)) == {"IDENTICAL": 3}
     assert classes(matched(one, one[:2])) == {"REPEATS": 1}
@@ -207,12 +207,12 @@ def test_repeats_are_told_apart_by_their_order_where_all_have_as_many() -> None:
     assert classes(matched(one[:1] * 3, one[:1] * 2)) == {"IDENTICAL": 1}
 
 
-def test_repeats_of_several_threads_stand_in_the_order_of_execution_whichever_comes_first() -> None:
+def test_repeats_of_several_threads_are_paired_in_execution_order() -> None:
     one = [CheckedRecord(off(n, 1.0 * n), IN, ticks=n) for n in range(4)]
     assert classes(matched(one, one[2:] + one[:2])) == {"IDENTICAL": 4}
 
 
-def test_a_step_that_begins_with_other_inputs_was_other_work_until_something_diverged() -> None:
+def test_a_step_with_other_first_inputs_is_other_work_before_any_divergence() -> None:
     def steps(*wrong: int, inputs: Sequence[int] = ()) -> list[CheckedRecord]:
         return [
             CheckedRecord(
@@ -248,7 +248,7 @@ STEPS = st.integers(2, 4).flatmap(
 @example([(5, False, [0, 1, 1]), (3, True, [0, 0, 0]), (4, True, [0, 2, 1]), (1, True, [0, 0, 0])])
 @example([(2, False, [0, 1, 2]), (1, False, [0, 2, 1]), (3, True, [0, 0, 0])])
 @example([(1, False, [1, 0]), (2, True, [0, 0]), (3, False, [0, 0])])
-def test_what_is_other_work_is_what_a_list_of_the_inputs_before_it_says(ran: list[tuple[int, bool, list[int]]]) -> None:
+def test_other_work_equals_that_of_a_plain_list(ran: list[tuple[int, bool, list[int]]]) -> None:
     """Other work has other inputs than the first worker's, or reads a state that such work left."""
     workers = range(len(ran[0][2]))
     flags = {True: _reader.CHECKED_STATEFUL, False: 0}
@@ -284,7 +284,7 @@ DID = st.tuples(st.sampled_from([0, 0, 1, 2]), st.booleans())
 @example([(True, ((0, True), (0, False))), (False, ((1, False), (1, False)))], [0, 1])
 @example([(True, ((0, False),) * 2), (False, ((1, False),) * 2)], [1, 0])
 @example([(False, ((1, False),) * 2), (True, ((0, False),) * 2)], [1, 0])
-def test_what_diverged_before_it_in_either_order_is_the_cause_of_other_inputs(
+def test_an_earlier_divergence_explains_other_inputs(
     ran: list[tuple[bool, tuple[tuple[int, bool], ...]]], order: list[int]
 ) -> None:
     """For each step: whether it reads a state; for each worker, its other inputs, and a fault.
@@ -325,7 +325,7 @@ def test_what_diverged_before_it_in_either_order_is_the_cause_of_other_inputs(
 
 
 @pytest.mark.parametrize("other", range(3))
-def test_of_a_step_in_which_one_did_other_work_all_repeats_of_the_others_are_held_against_each_other(
+def test_other_work_of_one_worker_leaves_the_repeats_of_others_compared(
     other: int,
 ) -> None:
     def worker(inputs: int) -> list[CheckedRecord]:
@@ -338,14 +338,14 @@ def test_of_a_step_in_which_one_did_other_work_all_repeats_of_the_others_are_hel
 
 
 @pytest.mark.parametrize(("by_input", "first"), [(True, 0), (False, 1)])
-def test_places_in_the_order_of_execution_are_counted_from_zero(by_input: bool, first: int) -> None:
+def test_positions_in_execution_order_count_from_zero(by_input: bool, first: int) -> None:
     """By run, the step itself is first."""
     one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
     sites = matched(one, one, by_input=by_input).sites
     assert sorted(site.moment for site in sites) == [first + n for n in range(4)]
 
 
-def test_a_site_that_one_lacks_is_missing_and_at_the_edges_of_what_is_known_uncertain() -> None:
+def test_a_missing_site_is_uncertain_at_the_edges_of_the_window() -> None:
     both = [
         CheckedRecord(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(4) for site in (1, 2, 3)
     ]
@@ -357,9 +357,7 @@ def test_a_site_that_one_lacks_is_missing_and_at_the_edges_of_what_is_known_unce
     assert classes(found) == {"IDENTICAL": 10}
 
 
-def test_what_one_lacks_of_the_one_step_that_is_looked_at_is_uncertain_at_the_edges_of_all_that_is_known_alone() -> (
-    None
-):
+def test_a_site_missing_in_a_selected_step_is_uncertain_only_at_the_windows_edges() -> None:
     both = [CheckedRecord(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(3) for site in (1, 2)]
     fingerprints = _reader.Fingerprints(MiB)
     for worker, reported in enumerate((both, [each for each in both if each.site != 2])):
@@ -371,7 +369,7 @@ def test_what_one_lacks_of_the_one_step_that_is_looked_at_is_uncertain_at_the_ed
     assert [each[1:] for each in found] == [(0, 1), (1, 0), (0, 1), (0, 1)]
 
 
-def test_by_input_what_came_whenever_stands_side_by_side_and_rounding_is_no_excuse() -> None:
+def test_by_input_equal_inputs_are_compared_at_any_time_without_tolerance() -> None:
     one = [CheckedRecord(Tensor(n), (Tensor(n),), step=n, ticks=n) for n in range(4)]
     other = [CheckedRecord(off(n + 9 * (n == 2), 1e-9), (Tensor(n),), step=7 - n, ticks=n) for n in range(4)]
     found = matched(one, other, by_input=True)
@@ -380,7 +378,7 @@ def test_by_input_what_came_whenever_stands_side_by_side_and_rounding_is_no_excu
     assert found.steps == (0, 0, 0)
 
 
-def test_by_input_one_that_contradicts_itself_once_is_the_outlier_and_when_most_do_nobody_is() -> None:
+def test_by_input_one_self_contradicting_worker_is_the_outlier_and_a_majority_is_not() -> None:
     steady = [CheckedRecord(Tensor(1), IN)] * 5
     once = [*steady, CheckedRecord(off(2, 1.0), IN)]
     found = matched(once, steady, by_input=True)
@@ -392,7 +390,7 @@ def test_by_input_one_that_contradicts_itself_once_is_the_outlier_and_when_most_
 
 
 @pytest.mark.parametrize(("contradicts", "outliers"), [((1, 2, 2, 2), [0, 2]), ((1, 1, 1, 2), [0, 1])])
-def test_by_input_a_worker_that_contradicts_itself_stands_with_those_who_say_what_it_says_most(
+def test_by_input_a_self_contradicting_worker_counts_by_its_most_frequent_output(
     contradicts: tuple[int, ...], outliers: list[int]
 ) -> None:
     outputs = {1: Tensor(1), 2: off(2, 1.0)}
@@ -403,9 +401,7 @@ def test_by_input_a_worker_that_contradicts_itself_stands_with_those_who_say_wha
 
 @pytest.mark.parametrize("times", [*permutations((1, 2, 3))])
 @pytest.mark.parametrize("steady", [1, 2, 3])
-def test_by_input_a_worker_stands_with_what_it_says_most_or_else_with_the_first_that_it_says_besides(
-    times: tuple[int, ...], steady: int
-) -> None:
+def test_by_input_a_self_contradicting_workers_differing_output_is_shown(times: tuple[int, ...], steady: int) -> None:
     outputs = {number: off(number, 1.0 * number) for number in (1, 2, 3)}
     reported = [number for number, count in enumerate(times, 1) for _ in range(count)]
     most = times.index(3) + 1
@@ -416,7 +412,7 @@ def test_by_input_a_worker_stands_with_what_it_says_most_or_else_with_the_first_
     assert row.members[0].number == shown
 
 
-def test_by_input_who_contradicts_itself_is_not_what_others_are_held_against_where_one_says_the_same_steadily() -> None:
+def test_by_input_the_reference_is_a_steady_worker_if_there_is_one() -> None:
     one, other = CheckedRecord(Tensor(1), IN), CheckedRecord(off(2, 1.0), IN)
     (row,) = matched([one, other], [one], [one], [other], by_input=True).rows
     assert (row.members[row.against].worker, row.agree) == (1, 2)
@@ -425,9 +421,7 @@ def test_by_input_who_contradicts_itself_is_not_what_others_are_held_against_whe
 
 @pytest.mark.parametrize("by_input", [False, True])
 @pytest.mark.parametrize("places", [*permutations((1, 2, 3))])
-def test_who_shares_nothing_with_anybody_stands_beside_the_first_of_those_who_do_and_each_of_them_once(
-    places: tuple[int, ...], by_input: bool
-) -> None:
+def test_a_worker_without_a_common_context_is_shown_with_the_first_one(places: tuple[int, ...], by_input: bool) -> None:
     """In any order of what they share."""
     pair, first, lone = places
     of = (first, pair, pair, first, lone)
@@ -444,7 +438,7 @@ def test_who_shares_nothing_with_anybody_stands_beside_the_first_of_those_who_do
 @given(st.lists(st.sets(st.integers(1, 5), max_size=3), min_size=2, max_size=5))
 @example([{1, 2}, {3, 4}])
 @example([{1}, {2, 3}, {2}, {1, 4}])
-def test_by_input_each_that_shares_nothing_stands_once_beside_the_first_and_the_rest_is_alone(
+def test_by_input_each_unshared_worker_is_shown_once_next_to_the_first(
     had: list[set[int]],
 ) -> None:
     found = matched(
@@ -467,7 +461,7 @@ def test_by_input_each_that_shares_nothing_stands_once_beside_the_first_and_the_
 
 @given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=5))
 @example([[1, 1, 2], [1, 3, 1], [2], [3]])
-def test_by_input_who_is_held_against_whom_is_as_a_list_has_it(reported: list[list[int]]) -> None:
+def test_by_input_reference_and_members_equal_those_of_a_plain_list(reported: list[list[int]]) -> None:
     """At one content: the most frequent output of each, and its other outputs."""
     found = matched(*([CheckedRecord(off(each, 1.0 * each), IN) for each in own] for own in reported), by_input=True)
     begins = [sum(map(len, reported[:worker])) for worker in range(len(reported))]
@@ -495,7 +489,7 @@ def test_by_input_who_is_held_against_whom_is_as_a_list_has_it(reported: list[li
         assert diverged == [spoken[number] != wanted for number in shown]
 
 
-def test_by_input_the_first_that_says_so_stands_for_those_that_say_it_again() -> None:
+def test_by_input_the_first_of_repeated_outputs_represents_them() -> None:
     def matched_pairs(one: list[int], other: list[int]) -> list[int]:
         records = [
             [CheckedRecord(Tensor(output), IN, step=n) for n, output in enumerate(each)] for each in (one, other)
@@ -508,7 +502,7 @@ def test_by_input_the_first_that_says_so_stands_for_those_that_say_it_again() ->
     assert matched_pairs([3, 2, 1, 1], [1, 1]) == [0, 4]
 
 
-def test_by_input_prints_without_inputs_and_those_of_one_alone_are_counted() -> None:
+def test_by_input_fingerprints_without_inputs_or_counterpart_are_counted() -> None:
     found = matched(
         [CheckedRecord(Tensor(1)), CheckedRecord(Tensor(1), (Tensor(3),))], [CheckedRecord(Tensor(1))], by_input=True
     )
@@ -516,7 +510,7 @@ def test_by_input_prints_without_inputs_and_those_of_one_alone_are_counted() -> 
     assert (site.fingerprints, site.bare, site.lone, site.compared) == (3, 2, 1, 0)
 
 
-def test_by_input_a_position_that_the_host_said_is_one_of_what_decides() -> None:
+def test_by_input_a_host_given_position_is_part_of_the_context() -> None:
     one = [CheckedRecord(Tensor(n), IN, position=n, flags=_reader.CHECKED_POSITION) for n in (1, 2)]
     assert classes(matched(one[:1], one[1:], by_input=True)) == {}
     assert classes(matched(one, one, by_input=True)) == {"IDENTICAL": 2}
@@ -525,7 +519,7 @@ def test_by_input_a_position_that_the_host_said_is_one_of_what_decides() -> None
 
 
 @pytest.mark.parametrize("by_input", [False, True])
-def test_sites_stand_in_the_order_of_execution_whatever_clocks_show(by_input: bool) -> None:
+def test_sites_are_sorted_by_execution_whatever_the_clocks(by_input: bool) -> None:
     one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=1000 + n) for n in (1, 2, 3)]
     early = [replace(each, inputs=(Tensor(50 + each.site),), step=9, ticks=10 - each.site) for each in one]
     found = matched(one, [*early, CheckedRecord(Tensor(1), (Tensor(9),), site=4, ticks=5)], by_input=by_input)
@@ -533,13 +527,13 @@ def test_sites_stand_in_the_order_of_execution_whatever_clocks_show(by_input: bo
     assert [site.site for site in order] == [NUMBERS[n] for n in (1, 2, 3, 4)]
 
 
-def test_by_input_a_row_stands_where_its_inputs_first_came() -> None:
+def test_by_input_a_row_has_the_place_where_its_inputs_first_occurred() -> None:
     good = [CheckedRecord(Tensor(1), IN, site=site, ticks=ticks) for site, ticks in ((1, 1), (2, 2), (1, 9))]
     bad = [CheckedRecord(off(2, 1.0), IN, site=site, ticks=ticks) for site, ticks in ((1, 1), (2, 2))]
     assert numbers(matched(good, bad, by_input=True)) == [0, 1]
 
 
-def test_one_step_and_what_came_since_are_looked_at_alone() -> None:
+def test_a_comparison_can_be_limited_to_a_step_or_recent_fingerprints() -> None:
     records = [CheckedRecord(Tensor(1), IN, step=n, ticks=n) for n in range(6)]
     fingerprints = _reader.Fingerprints(MiB)
     for worker in (0, 1):
@@ -548,14 +542,14 @@ def test_one_step_and_what_came_since_are_looked_at_alone() -> None:
     assert match(fingerprints, [0, 1], [4, 2], by_input=False).fingerprints == 6
 
 
-def test_so_many_rows_are_told_and_all_counted() -> None:
+def test_a_bounded_number_of_rows_is_returned_and_all_are_counted() -> None:
     one = [CheckedRecord(Tensor(1), IN, position=n, ticks=n) for n in range(100)]
     other = [CheckedRecord(off(2, 1.0), IN, position=n) for n in range(100)]
     found = matched(one, other, rows_max=7)
     assert (len(found.rows), found.rows_count, classes(found)) == (7, 100, {"DIVERGED": 100})
 
 
-def test_rows_that_can_be_compared_are_told_before_those_that_cannot() -> None:
+def test_comparable_rows_are_returned_before_others() -> None:
     one = [CheckedRecord(Tensor(1, shape=1 + n // 5), IN, position=n, ticks=n) for n in range(10)]
     other = [CheckedRecord(off(2, 1.0), IN, position=n) for n in range(10)]
     for rows_max, reported in ((5, [0, 1, 2, 3, 4]), (3, [0, 1, 2]), (7, [0, 1, 2, 3, 4, 5, 6])):
@@ -566,7 +560,7 @@ def test_rows_that_can_be_compared_are_told_before_those_that_cannot() -> None:
     assert numbers(matched(late, other, rows_max=6)) == [9, 4, 3, 2, 1, 0]
 
 
-def test_by_input_what_a_state_decides_is_identical_or_not_comparable() -> None:
+def test_by_input_stateful_outputs_are_identical_or_not_comparable() -> None:
     def stateful(*outputs: int) -> list[CheckedRecord]:
         return [CheckedRecord(Tensor(output), IN, flags=_reader.CHECKED_STATEFUL) for output in outputs]
 
@@ -595,7 +589,7 @@ all_records = st.lists(
 
 
 @given(st.lists(all_records, min_size=2, max_size=4))
-def test_every_print_is_in_one_place_and_every_comparison_of_one_class(workers: list[list[CheckedRecord]]) -> None:
+def test_every_fingerprint_is_in_one_row_and_every_comparison_in_one_class(workers: list[list[CheckedRecord]]) -> None:
     for by_input in (False, True):
         found = matched(*workers, by_input=by_input)
         assert found.fingerprints == sum(map(len, workers)) == sum(site.fingerprints for site in found.sites)
@@ -610,7 +604,7 @@ def test_every_print_is_in_one_place_and_every_comparison_of_one_class(workers: 
 
 
 @given(st.lists(all_records, min_size=2, max_size=2))
-def test_by_input_two_agree_where_a_dictionary_says_so(workers: list[list[CheckedRecord]]) -> None:
+def test_by_input_equality_is_that_of_a_dictionary(workers: list[list[CheckedRecord]]) -> None:
     workers = [[replace(each, flags=0) for each in reported] for reported in workers]
     groups: dict[tuple[object, ...], dict[int, tuple[set[int], set[int]]]] = defaultdict(
         lambda: defaultdict(lambda: (set(), set()))
@@ -631,7 +625,7 @@ def test_by_input_two_agree_where_a_dictionary_says_so(workers: list[list[Checke
     assert classes(matched(*workers, by_input=True)) == wanted
 
 
-def test_by_input_who_has_them_in_a_context_of_his_own_alone_is_told_why_not() -> None:
+def test_by_input_a_worker_with_a_context_of_its_own_gets_the_reason() -> None:
     def by(backend: int, output: int) -> list[CheckedRecord]:
         return [CheckedRecord(Tensor(output), IN, backend=backend)]
 
@@ -647,7 +641,7 @@ def test_by_input_who_has_them_in_a_context_of_his_own_alone_is_told_why_not() -
 
 
 @pytest.mark.parametrize("by_input", [False, True])
-def test_shards_are_compared_each_within_itself(by_input: bool) -> None:
+def test_shards_are_compared_only_within_themselves(by_input: bool) -> None:
     def half(output: int) -> list[CheckedRecord]:
         return [CheckedRecord(off(output, output), IN, position=n) for n in range(2)]
 
@@ -664,13 +658,13 @@ def test_shards_are_compared_each_within_itself(by_input: bool) -> None:
 
 
 @pytest.mark.parametrize(("relation", "why"), [(0, "SHARD"), (1, "DIVERGED"), (2, "SHARD"), (3, "DIVERGED")])
-def test_what_a_group_holds_whole_and_what_is_moved_is_the_same_in_all_shards(relation: int, why: str) -> None:
+def test_tensors_replicated_or_moved_in_a_group_are_compared_across_shards(relation: int, why: str) -> None:
     one, other = ([CheckedRecord(off(output, output), IN, relation=relation, of=3)] for output in (1, 2))
     for by_input in (False, True):
         assert classes(matched(one, other, by_input=by_input, shards=(7, 8))) == {why: 1}
 
 
-def test_how_far_apart_two_are_is_not_known_where_a_recording_left_that_out() -> None:
+def test_the_error_is_unknown_where_a_recording_left_it_out() -> None:
     for one, other in ((0, 0), (0, 1), (1, 0)):
         sketched = [(3.0,) * 16 if fnv1a else (0.0,) * 16 for fnv1a in (one, other)]
         inputs = [(Tensor(7 + n, 1.0, sketched[n]),) for n in range(2)]
@@ -702,7 +696,7 @@ GIVEN = _reader.CHECKED_POSITION
         (2, 0, 5, (True, False), Class.REPEATS),
     ],
 )
-def test_what_was_said_again_is_matched_only_where_none_that_came_before_may_have_left(
+def test_repeats_are_paired_only_if_no_earlier_one_may_be_evicted(
     each: int, flags: int, first_step: int, worn: tuple[bool, bool], class_: Class
 ) -> None:
     fingerprints = _reader.Fingerprints(MiB)
@@ -716,7 +710,7 @@ def test_what_was_said_again_is_matched_only_where_none_that_came_before_may_hav
 
 
 @pytest.mark.parametrize("since", [0, 10, 11])
-def test_a_step_of_which_some_is_too_old_is_compared_only_where_all_said_the_same(since: int) -> None:
+def test_a_partly_outdated_step_is_compared_only_if_all_agree(since: int) -> None:
     def classes_of(*outputs: int) -> dict[str, int]:
         fingerprints = _reader.Fingerprints(MiB)
         for worker, output in enumerate(outputs):

@@ -51,7 +51,7 @@ def apart(*workers: Sequence[CheckedRecord]) -> dict[int, tuple[int, list[int]]]
 
 
 @pytest.mark.parametrize(("contents", "class_"), [(1, "DIVERGED"), (2, "DIVERGED"), (3, "WITHIN"), (9, "WITHIN")])
-def test_who_is_apart_by_rounding_at_three_contents_is_of_another_class(contents: int, class_: str) -> None:
+def test_rounding_differences_at_three_contents_make_another_class(contents: int, class_: str) -> None:
     found = matched(records_of(always(USUAL, contents)), records_of(always(OTHER, contents)))
     assert classes(found) == {class_: contents}
     assert {row.contents for row in found.rows} == {contents}
@@ -59,17 +59,17 @@ def test_who_is_apart_by_rounding_at_three_contents_is_of_another_class(contents
     assert found.sites[0].error == (max(row.error or 0 for row in found.rows) if contents > 2 else 0)
 
 
-def test_couples_that_are_beside_each_other_at_many_contents_leave_room_for_the_others_of_the_site() -> None:
+def test_frequent_pairs_leave_space_for_other_pairs_of_the_site() -> None:
     contents, each = 50, 21  # 82 couples with usual outputs, 50 times: more than the limit of 4,096
     found = matched(*(records_of(always(what, contents)) for what in (USUAL, OTHER, THIRD) for _ in range(each)))
     assert classes(found) == {"WITHIN": 2 * each * contents, "IDENTICAL": (each - 1) * contents}
 
 
-def test_who_says_one_content_again_and_again_says_it_of_one_content() -> None:
+def test_repeats_of_one_content_count_as_one() -> None:
     assert classes(matched(records_of(always(USUAL, 1)) * 9, records_of(always(OTHER, 1)) * 9)) == {"DIVERGED": 1}
 
 
-def test_who_is_mostly_equal_is_of_no_other_class_in_that_context() -> None:
+def test_mostly_equal_workers_are_in_one_class_in_that_context() -> None:
     usual = records_of(always(USUAL, 9))
     mostly = always(OTHER, 9) | dict.fromkeys(range(5), USUAL)
     assert classes(matched(usual, records_of(mostly))) == {"DIVERGED": 4, "IDENTICAL": 5}
@@ -81,7 +81,7 @@ def test_who_is_mostly_equal_is_of_no_other_class_in_that_context() -> None:
     }
 
 
-def test_where_both_had_too_few_contents_in_a_context_those_of_all_contexts_tell() -> None:
+def test_with_few_contents_per_context_all_contexts_decide() -> None:
     def of(what: int, contexts: int, first: int = 0) -> list[CheckedRecord]:
         return [records_of({n: what}, params=n)[0] for n in range(first, first + contexts)]
 
@@ -95,13 +95,13 @@ def test_where_both_had_too_few_contents_in_a_context_those_of_all_contexts_tell
 
 
 @pytest.mark.ci
-def test_of_more_contexts_than_are_looked_at_those_that_are_tell_for_the_others() -> None:
+def test_examined_contexts_decide_for_those_beyond_the_limit() -> None:
     two = ([records_of({n: what}, params=n)[0] for n in range(5_000)] for what in (USUAL, OTHER))
     assert classes(matched(*two)) == {"WITHIN": 5_000}
 
 
 @pytest.mark.parametrize("contents", [2, 5, 8, 20])
-def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_class(contents: int) -> None:
+def test_a_difference_always_in_one_sketch_element_is_not_another_class(contents: int) -> None:
     """A weight with a flipped bit gives such outputs."""
 
     def of(output: int, by: float) -> list[CheckedRecord]:
@@ -113,7 +113,7 @@ def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_cla
     assert {row.contents for row in found.rows} == {2 if contents < 8 else 0}
 
 
-def test_who_is_apart_now_in_one_place_and_now_in_another_or_in_none_is_of_another_class() -> None:
+def test_differences_in_changing_sketch_elements_are_another_class() -> None:
     """A sketch does not show all effects of rounding on a long tensor."""
     places = [*([0.0] * 16 for _ in range(3)), [1e-8, *[0.0] * 15], [0.0, 1e-8, *[0.0] * 14]]
     one = [CheckedRecord(Tensor(2 * n), (Tensor(1000 + n),)) for n in range(5)]
@@ -122,7 +122,7 @@ def test_who_is_apart_now_in_one_place_and_now_in_another_or_in_none_is_of_anoth
     assert classes(matched(one[:3], other[:3])) == {"DIVERGED": 3}
 
 
-def test_what_is_further_apart_differs_alone_where_nearly_all_is_rounding() -> None:
+def test_a_single_large_difference_diverges_among_rounding_differences() -> None:
     two = records_of(always(USUAL, 9)), records_of(always(OTHER, 9, c4=FAR))
     found = matched(*two)
     assert apart(*two) == {4: (0, [1])}
@@ -130,33 +130,33 @@ def test_what_is_further_apart_differs_alone_where_nearly_all_is_rounding() -> N
     assert [row.contents for row in found.rows if row.class_ == Class.DIVERGED] == [0]
 
 
-def test_where_more_is_further_apart_nothing_is_rounding() -> None:
+def test_with_more_large_differences_none_counts_as_rounding() -> None:
     found = matched(records_of(always(USUAL, 9)), records_of(always(OTHER, 9, c4=FAR, c5=FAR)))
     assert classes(found) == {"DIVERGED": 9}
     assert {row.contents for row in found.rows} == {0}
 
 
 @pytest.mark.parametrize("damaged", range(4))
-def test_who_differs_later_is_of_the_class_of_those_who_said_the_same_before(damaged: int) -> None:
+def test_a_worker_that_diverges_later_stays_in_its_earlier_class(damaged: int) -> None:
     """Alone, it has too little in common with the others for a decision."""
     workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
     workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
     assert {content: who for content, (_, who) in apart(*workers).items()} == {key: [damaged] for key in range(5, 9)}
 
 
-def test_what_is_further_apart_in_one_context_says_so_of_the_others() -> None:
+def test_a_large_difference_in_one_context_counts_in_others() -> None:
     usual = records_of(always(USUAL)) + records_of(always(USUAL), params=1)
     assert classes(matched(usual, records_of(always(OTHER)) + records_of(always(FAR), params=1))) == {"DIVERGED": 10}
 
 
-def test_nobody_who_contradicts_himself_is_of_another_class() -> None:
+def test_a_self_contradicting_worker_is_in_no_other_class() -> None:
     unsteady = records_of(always(OTHER)) + records_of({0: THIRD})
     assert classes(matched(records_of(always(USUAL)), unsteady)) == {"DIVERGED": 5}
     long = records_of(always(OTHER, 20)) + records_of({0: THIRD})
     assert apart(records_of(always(USUAL, 20)), long) == {0: (0, [1])}
 
 
-def test_of_whole_numbers_none_is_rounded_and_of_few_elements_one_is_enough() -> None:
+def test_integers_are_never_rounded_and_small_tensors_need_one_element() -> None:
     def of(**values: int) -> dict[str, int]:
         return classes(matched(records_of(always(USUAL), **values), records_of(always(OTHER), **values)))
 
@@ -164,14 +164,14 @@ def test_of_whole_numbers_none_is_rounded_and_of_few_elements_one_is_enough() ->
     assert of(dtype=FLOAT16) == of(dtype=BFLOAT16) == of(elements=1) == of(elements=2) == {"WITHIN": 5}
 
 
-def test_a_tensor_in_which_only_one_has_nan_is_no_rounding() -> None:
+def test_nan_in_one_output_only_is_not_rounding() -> None:
     assert classes(matched(records_of(always(USUAL)), records_of(always(OTHER), nan=1))) == {"DIVERGED": 5}
 
 
 # ---- more than two
 
 
-def test_in_each_of_two_classes_a_flipped_bit_is_found_and_named_where_there_is_a_majority() -> None:
+def test_a_flipped_bit_in_either_class_is_found_and_named_by_majority() -> None:
     usual, other = records_of(always(USUAL)), records_of(always(OTHER))
     assert apart(usual, usual, other, records_of(always(OTHER, c3=OTHER_BIT))) == {3: (2, [3])}
     assert apart(usual, other, usual, records_of(always(USUAL, c3=BIT))) == {3: (0, [3])}
@@ -180,7 +180,7 @@ def test_in_each_of_two_classes_a_flipped_bit_is_found_and_named_where_there_is_
     assert [row.agree for row in matched(*five).rows if row.class_ == Class.DIVERGED] == [2]
 
 
-def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
+def test_another_class_does_not_decide_which_of_two_is_right() -> None:
     usual, other, bit = records_of(always(USUAL)), records_of(always(OTHER)), records_of(always(USUAL, c3=BIT))
     for workers in permutations((usual, other, bit)):
         (row,) = (row for row in matched(*workers).rows if row.class_ == Class.DIVERGED)
@@ -191,7 +191,7 @@ def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
     assert (row.agree, row.worst) == (2, 2)
 
 
-def test_those_of_two_classes_agree_against_who_is_far_off_whoever_is_named_first() -> None:
+def test_two_classes_agree_against_a_distant_worker_in_any_order() -> None:
     usual, other, far = records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(USUAL, 9, c3=FAR))
     for workers in permutations((usual, other, far)):
         (row,) = (row for row in matched(*workers).rows if row.class_ == Class.DIVERGED)
@@ -200,12 +200,12 @@ def test_those_of_two_classes_agree_against_who_is_far_off_whoever_is_named_firs
         assert workers[row.members[row.worst].worker] is far
 
 
-def test_three_classes_are_three() -> None:
+def test_three_classes_are_distinguished() -> None:
     workers = [records_of(always(what)) for what in (USUAL, OTHER, THIRD, THIRD, OTHER, USUAL, USUAL)]
     assert classes(matched(*workers)) == {"WITHIN": 20, "IDENTICAL": 10}
 
 
-def test_who_says_the_same_as_one_of_another_class_is_of_that_class() -> None:
+def test_a_worker_with_outputs_of_another_class_belongs_to_it() -> None:
     found = matched(
         records_of(always(USUAL)), records_of(always(USUAL)), records_of(always(OTHER)), records_of({2: OTHER})
     )
@@ -248,14 +248,14 @@ def of_two(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
 
 
 @given(st.tuples(BEHAVIOUR, BEHAVIOUR))
-def test_two_are_of_two_classes_as_the_rule_says(two: tuple[dict[int, int], dict[int, int]]) -> None:
+def test_two_workers_are_in_two_classes_exactly_by_the_rule(two: tuple[dict[int, int], dict[int, int]]) -> None:
     for content, row in by_content(*map(records_of, two)).items():
         near = rounded(two[0][content], two[1][content])
         assert row.class_ == (Class.WITHIN if of_two(*two) and near else Class.DIVERGED)
 
 
 @given(st.lists(BEHAVIOUR, min_size=2, max_size=5), st.randoms())
-def test_in_which_order_contents_come_does_not_matter(workers: list[dict[int, int]], chance: object) -> None:
+def test_the_order_of_contents_does_not_matter(workers: list[dict[int, int]], chance: object) -> None:
     def shuffled(of: dict[int, int]) -> list[CheckedRecord]:
         them = records_of(of)
         chance.shuffle(them)  # type: ignore[attr-defined]
@@ -265,7 +265,7 @@ def test_in_which_order_contents_come_does_not_matter(workers: list[dict[int, in
 
 
 @given(st.lists(BEHAVIOUR, min_size=1, max_size=4), st.sampled_from((USUAL, OTHER, THIRD)), st.integers(0, 11))
-def test_what_is_wrong_stays_found_when_a_healthy_worker_comes(
+def test_a_divergence_stays_found_when_a_healthy_worker_is_added(
     others: list[dict[int, int]], order: int, content: int
 ) -> None:
     """One that is far off differs from its neighbours, whichever worker is added."""
@@ -278,7 +278,7 @@ def test_what_is_wrong_stays_found_when_a_healthy_worker_comes(
 
 
 @given(st.lists(BEHAVIOUR, min_size=2, max_size=4))
-def test_the_classes_of_two_prints_do_not_depend_on_who_else_is_there(workers: list[dict[int, int]]) -> None:
+def test_the_classes_of_two_fingerprints_do_not_depend_on_others(workers: list[dict[int, int]]) -> None:
     first, second, *_ = workers
     alone, all_ = prints_of(*map(records_of, workers[:2])), prints_of(*map(records_of, workers))
     for n, content in enumerate(first):
@@ -289,7 +289,7 @@ def test_the_classes_of_two_prints_do_not_depend_on_who_else_is_there(workers: l
 
 
 @pytest.mark.parametrize(("error", "rounded_"), [(2.0**-23, 2), (2.0**-23 + 2.0**-40, 0)])
-def test_an_error_as_large_as_rounding_makes_it_is_rounding(error: float, rounded_: int) -> None:
+def test_an_error_as_large_as_rounding_is_rounding(error: float, rounded_: int) -> None:
     """For a single float32, without any addition: half a unit for each of the two, and no more."""
     one, other = (
         CheckedRecord(Tensor(n, 1.0, (by, *(0.0,) * 15), 1), (Tensor(7, elements=1),), extents=(1, 1))
@@ -298,7 +298,7 @@ def test_an_error_as_large_as_rounding_makes_it_is_rounding(error: float, rounde
     assert prints_of([one], [other]).rounded(0, 1) == rounded_
 
 
-def test_of_prints_that_are_not_here_nothing_is_known() -> None:
+def test_nothing_is_known_about_absent_fingerprints() -> None:
     fingerprints = prints_of(records_of(always(USUAL)), records_of(always(OTHER)))
     assert (fingerprints.rounded(0, 5), fingerprints.contents(0, 5)) == (2, 5)
     assert (fingerprints.rounded(0, 99), fingerprints.contents(99, 0)) == (0, 0)

@@ -49,7 +49,9 @@ def executed(places: Sequence[Place], worker: int) -> list[CheckedRecord]:
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 @pytest.mark.parametrize("starts", list(permutations((0, 1_000, 2_000))))
-def test_what_the_first_one_lacks_leads_where_it_differs_first(order: tuple[int, ...], starts: tuple[int, ...]) -> None:
+def test_a_site_missing_in_the_first_worker_leads_where_it_differs_first(
+    order: tuple[int, ...], starts: tuple[int, ...]
+) -> None:
     lacks = [each for each in GOOD if each.site != NORM]
     sides = [
         later(reported, start * SECOND) for reported, start in zip((lacks, chain(NORM), GOOD), starts, strict=True)
@@ -65,9 +67,7 @@ has = st.lists(st.booleans(), min_size=20, max_size=20)
 
 
 @given(places, st.lists(has, min_size=2, max_size=5))
-def test_where_one_order_contradicts_no_worker_theirs_does_not(
-    execution: list[Place], chosen: list[list[bool]]
-) -> None:
+def test_an_order_that_contradicts_no_worker_is_used(execution: list[Place], chosen: list[list[bool]]) -> None:
     each_has = [[place for place, one in zip(execution, who, strict=False) if one] for who in chosen]
     workers = [executed(mine, number) for number, mine in enumerate(each_has)]
     for by_input in (False, True):
@@ -79,7 +79,7 @@ def test_where_one_order_contradicts_no_worker_theirs_does_not(
 
 
 @given(st.lists(places, min_size=2, max_size=4))
-def test_where_they_contradict_each_other_the_first_one_is_right(executions: list[list[Place]]) -> None:
+def test_of_contradicting_orders_the_first_workers_wins(executions: list[list[Place]]) -> None:
     for by_input in (False, True):
         order = rows([executed(mine, number) for number, mine in enumerate(executions)], by_input=by_input)
         own = [executions[0].index(place) for place in order if place in executions[0]]
@@ -101,7 +101,7 @@ all_records = st.lists(
 
 
 @given(st.integers(1, 5), st.permutations(range(1, 6)), st.permutations(range(1, 6)))
-def test_where_two_contradict_each_other_who_does_not_is_no_earlier(
+def test_contradicting_workers_place_no_site_earlier_than_a_consistent_one(
     steps: int, one: list[int], other: list[int]
 ) -> None:
     """The third one lacks what these do after a row, in any order."""
@@ -120,7 +120,7 @@ def test_where_two_contradict_each_other_who_does_not_is_no_earlier(
     st.lists(st.integers(0, 100), min_size=4, max_size=4),
     st.booleans(),
 )
-def test_when_each_was_recorded_changes_nothing(
+def test_the_time_of_recording_changes_nothing(
     workers: list[list[CheckedRecord]], starts: list[int], by_input: bool
 ) -> None:
     ran = [[replace(each, ticks=n) for n, each in enumerate(reported)] for reported in workers]
@@ -134,7 +134,7 @@ def summary(found: Matched) -> Any:
 
 
 @pytest.mark.parametrize("starts", [(0, 100), (100, 0)])
-def test_whose_clock_shows_more_is_no_sign_of_other_work(starts: tuple[int, int]) -> None:
+def test_a_faster_clock_is_not_a_sign_of_other_work(starts: tuple[int, int]) -> None:
     first, second = (later(executed([(1, site)], 0), start) for site, start in zip((EMBED, NORM), starts, strict=True))
     both = executed([(1, EMBED), (1, NORM)], 1)
     both[0] = replace(both[0], inputs=(off(5, 0.5),))
@@ -142,7 +142,7 @@ def test_whose_clock_shows_more_is_no_sign_of_other_work(starts: tuple[int, int]
         assert matched(order).steps.other == 1
 
 
-def test_of_stages_that_have_nothing_in_common_the_earlier_step_leads() -> None:
+def test_of_unrelated_stages_the_earlier_step_leads() -> None:
     stages = (EMBED, NORM), (SCORES, MLP)
     sides = [[each for each in chain() if each.site in of] for of in stages]
     wrong = (NORM, 2), (MLP, 1)

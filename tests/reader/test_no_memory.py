@@ -31,7 +31,7 @@ def told(compiled: Compile, use: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("use", "least"), [("fingerprints", 80), ("segment", 2), ("drained", 4), ("refused", 1), ("recorded", 0)]
 )
-def test_each_allocation_may_fail_and_no_block_is_kept(compiled: Compile, use: str, least: int) -> None:
+def test_each_allocation_may_fail_without_a_leak(compiled: Compile, use: str, least: int) -> None:
     found = told(compiled, use)
     assert found["same"]
     assert found["failures"] >= least

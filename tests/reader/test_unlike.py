@@ -29,7 +29,7 @@ def unlike(content: int, what: int, site: int = 1) -> list[CheckedRecord]:
 
 
 @BY_ROUNDING
-def test_a_site_at_which_much_is_rounded_hides_no_other_one(what: int) -> None:
+def test_a_site_with_many_rounding_differences_hides_no_other(what: int) -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
     say(fingerprints, [CheckedRecord(Tensor(n, dtype=INT64), (Tensor(1),), site=3) for n in range(2)])
     for content in range(300):
@@ -40,7 +40,7 @@ def test_a_site_at_which_much_is_rounded_hides_no_other_one(what: int) -> None:
 
 
 @BY_ROUNDING
-def test_who_waits_and_has_left_gives_way_to_the_next(what: int) -> None:
+def test_an_evicted_waiting_difference_is_replaced_by_the_next(what: int) -> None:
     fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # the minimum
     for turn in range(8):
         say(fingerprints, unlike(2 * turn, what))
@@ -52,7 +52,7 @@ def test_who_waits_and_has_left_gives_way_to_the_next(what: int) -> None:
 
 
 @BY_ROUNDING
-def test_each_of_several_at_a_site_waits_as_often_as_the_others(what: int) -> None:
+def test_each_of_several_differences_of_a_site_waits_equally_often(what: int) -> None:
     fingerprints, several, sites = _reader.Fingerprints(64 * MiB), 4, 120
     for site in range(1, sites + 1):
         for turn in range(several):
