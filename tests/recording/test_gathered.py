@@ -21,7 +21,7 @@ SAID = [CheckedRecord(Tensor(1), (Tensor(7),))]
 
 
 @pytest.mark.ci
-def test_of_more_worlds_than_a_byte_has_numbers_each_worker_is_one_of_its_own() -> None:
+def test_more_than_256_sources_give_each_worker_its_own() -> None:
     worlds = Gathered([WorldPart(f"{number}.brick", Sided([SAID])) for number in range(257)])
     workers = worlds.survey().workers
     numerics = worlds.numerics(workers)
@@ -29,7 +29,7 @@ def test_of_more_worlds_than_a_byte_has_numbers_each_worker_is_one_of_its_own() 
     assert [each.newest_end for each in numerics.producers.values()] == list(range(1, 258))
 
 
-def test_a_pattern_is_of_names_and_the_file_before_it_is_that_file() -> None:
+def test_a_pattern_matches_names_and_the_file_before_it_is_literal() -> None:
     found = Gathered([WorldPart(label, Sided([SAID, SAID])) for label in ("run[1].brick", "run1.brick", "")]).survey()
 
     def names(*patterns: str) -> list[str]:
@@ -63,7 +63,7 @@ class Other(Sided):
         super().add_fingerprints(of, numerics, mark)
 
 
-def test_what_is_said_beside_workers_is_that_of_all_worlds() -> None:
+def test_notes_refusals_and_removals_come_from_all_sources() -> None:
     found = Gathered([WorldPart("", Other("a", {})), WorldPart("b.brick", Other("b", {}))]).survey()
     assert [each.name for each in found.workers] == ["api/0", "a/1", "b.brick:api/0", "b.brick:b/1"]
     assert [each.path for each in found.refused] == ["/dev/shm/a", "/dev/shm/b"]
@@ -71,13 +71,13 @@ def test_what_is_said_beside_workers_is_that_of_all_worlds() -> None:
     assert [str(each) for each in found.removed] == ["removed of a", "removed of b"]
 
 
-def test_a_worker_whose_clock_nobody_read_has_that_of_its_own_world() -> None:
+def test_a_worker_without_a_clock_reading_uses_that_of_its_own_source() -> None:
     clocks = {"a": {CLOCK: (7, 0)}, "b": {CLOCK + 1: (9, 0), CLOCK: (8, 0)}, "c": {CLOCK + 1: (9, 0)}}
     found = Gathered([WorldPart(f"{name}.brick", Other(name, of)) for name, of in clocks.items()]).survey()
     assert [each.reading.now_ticks for each in found.workers] == [NOW, 7, NOW, 8, NOW, None]
 
 
-def test_a_world_of_which_nobody_is_asked_for_is_not_heard() -> None:
+def test_fingerprints_of_unselected_sources_are_not_read() -> None:
     worlds = Gathered([WorldPart("", Other("a", {})), WorldPart("b.brick", Other("b", {}))])
     one = worlds.survey().workers[0]
     assert list(worlds.numerics([one]).producers) == [one.reading.uuid]

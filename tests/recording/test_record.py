@@ -84,7 +84,7 @@ def test_a_recording_without_workers_is_unhealthy_and_is_not_this_machine(prefix
         assert brickd(verb, file).stdout.splitlines()[0] == "no workers: the recording has none"
 
 
-def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_by_the_daemon_is_moved_to_the_requested_path(worker: Start, tmp_path: Path) -> None:
     with running() as daemon:
         started(worker, BRICKD_WORKER="0", **STILL)
         started(worker, BRICKD_WORKER="1", **STILL)
@@ -110,7 +110,7 @@ def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start
 
 
 @pytest.mark.parametrize(("given", "taken"), [("run.brick", "run.1.brick"), ("run", "run.12.brick"), ("a+b", "a+b")])
-def test_nothing_is_recorded_where_a_file_of_the_set_is_taken(tmp_path: Path, given: str, taken: str) -> None:
+def test_nothing_is_recorded_if_a_file_of_the_set_exists(tmp_path: Path, given: str, taken: str) -> None:
     for other in ("run.0.brick", "run.1x.brick", "other.1.brick", "aab"):
         (tmp_path / other).touch()
     (tmp_path / taken).write_text("somebody's")
@@ -123,9 +123,7 @@ def test_nothing_is_recorded_where_a_file_of_the_set_is_taken(tmp_path: Path, gi
     assert not runtime().recordings.exists()
 
 
-def test_a_recording_that_is_copied_to_another_file_system_is_still_for_its_user_alone(
-    worker: Start, tmp_path: Path
-) -> None:
+def test_a_recording_copied_to_another_file_system_stays_private(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with running(), TemporaryDirectory(dir=SHM) as other:
         if os.stat(other).st_dev == os.stat(tmp_path).st_dev:
@@ -151,7 +149,7 @@ def test_ctrl_c_ends_a_recording_and_keeps_it(worker: Start, tmp_path: Path) -> 
         assert document("status", str(file))["recording"]["files"][0]["ended"] == "asked"
 
 
-def test_ctrl_c_ends_a_recording_without_a_daemon_as_well(worker: Start, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_recording_without_a_daemon_and_keeps_it(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     file = tmp_path / "run.brick"
     with recording("-o", str(file)) as process:
@@ -162,7 +160,7 @@ def test_ctrl_c_ends_a_recording_without_a_daemon_as_well(worker: Start, tmp_pat
 
 
 @pytest.mark.ci
-def test_a_signal_that_is_ignored_as_a_recording_begins_stays_ignored(worker: Start, tmp_path: Path) -> None:
+def test_a_signal_ignored_at_the_start_of_a_recording_stays_ignored(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with recording("-o", str(tmp_path / "run.brick"), under=IGNORING) as process:
         assert {signal.SIGINT, signal.SIGHUP} <= ignored(process.pid)
@@ -170,9 +168,7 @@ def test_a_signal_that_is_ignored_as_a_recording_begins_stays_ignored(worker: St
         assert json.loads(process.communicate()[0])["why"] == "asked"
 
 
-def test_a_recording_that_nobody_wants_any_more_ends_and_the_spans_are_as_they_were(
-    worker: Start, tmp_path: Path
-) -> None:
+def test_a_recording_whose_client_is_gone_ends_and_restores_the_settings(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with running() as daemon:
         daemon.until("worker_found")
@@ -195,7 +191,7 @@ def test_a_recording_that_nobody_wants_any_more_ends_and_the_spans_are_as_they_w
         assert document("workers", str(left))["workers"][0]["set"]["spans"] == "on"
 
 
-def test_a_recording_without_a_daemon_that_is_killed_leaves_nothing_on(worker: Start, tmp_path: Path) -> None:
+def test_a_killed_recording_without_a_daemon_restores_the_settings(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
 
     def spans() -> str:
@@ -217,7 +213,7 @@ def test_a_recording_without_a_daemon_that_is_killed_leaves_nothing_on(worker: S
         assert daemon.ask("/workers")["workers"][0]["state"] == "live"
 
 
-def test_spans_that_nobody_reads_are_told_where_the_guardian_was_killed_as_well(worker: Start, tmp_path: Path) -> None:
+def test_unread_spans_are_reported_if_the_guardian_was_killed_too(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:
         (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -236,7 +232,7 @@ def test_spans_that_nobody_reads_are_told_where_the_guardian_was_killed_as_well(
         assert brickd("status", "--check").returncode == 0
 
 
-def test_a_recording_until_exit_ends_when_the_last_of_the_chosen_has(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_until_exit_ends_with_the_last_selected_worker(worker: Start, tmp_path: Path) -> None:
     first = started(worker, BRICKD_WORKER="0", **STILL)
     second = started(worker, BRICKD_WORKER="1", **STILL)
     started(worker, BRICKD_WORKER="0", BRICKD_CLOCK="monotonic", BRICKD_SERVICE="other")
@@ -255,7 +251,7 @@ def test_a_recording_until_exit_ends_when_the_last_of_the_chosen_has(worker: Sta
     assert not (tmp_path / "none.brick").exists()
 
 
-def test_a_daemon_that_ends_keeps_what_it_recorded(worker: Start, tmp_path: Path) -> None:
+def test_a_daemon_that_ends_keeps_its_recording(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with running() as daemon:
         file = tmp_path / "run.brick"
@@ -268,7 +264,7 @@ def test_a_daemon_that_ends_keeps_what_it_recorded(worker: Start, tmp_path: Path
         assert document("status", str(file))["workers"][0]["ledger"]["spans"]["summarized"] == 200
 
 
-def test_a_daemon_that_is_killed_leaves_what_it_recorded_up_to_there(worker: Start, tmp_path: Path) -> None:
+def test_a_killed_daemon_leaves_its_recording_up_to_that_point(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with running() as daemon:
         with recording("-o", str(tmp_path / "run.brick")) as process:
@@ -281,9 +277,7 @@ def test_a_daemon_that_is_killed_leaves_what_it_recorded_up_to_there(worker: Sta
         assert "was not ended" in brickd("status", str(left)).stderr
 
 
-def test_records_of_a_daemon_that_is_killed_are_read_up_to_there_and_the_next_one_goes_on(
-    worker: Start, tmp_path: Path
-) -> None:
+def test_after_a_killed_daemon_the_next_one_continues_its_own_records(worker: Start, tmp_path: Path) -> None:
     process = started(worker, TURNS + "with a: pass\npause()", **STILL)
     with running() as daemon:
         daemon.until("worker_found")
@@ -309,7 +303,7 @@ def test_records_of_a_daemon_that_is_killed_are_read_up_to_there_and_the_next_on
 
 
 @pytest.mark.parametrize(("option", "other"), [("--watch", "status"), ("--follow", "events")])
-def test_what_changes_is_not_asked_of_a_recording(option: str, other: str) -> None:
+def test_options_for_changes_contradict_a_recording(option: str, other: str) -> None:
     result = brickd(other, option, "run.brick") if option == "--follow" else brickd(other, option, "1", "run.brick")
     assert result.returncode == 2
     assert f"{option} contradicts recording run.brick: give one of them" in result.stderr
@@ -325,7 +319,7 @@ pause()
 """
 
 
-def test_each_span_of_the_chosen_is_in_the_recording_and_of_nobody_else(worker: Start, tmp_path: Path) -> None:
+def test_each_span_of_the_selected_workers_and_no_other_is_recorded(worker: Start, tmp_path: Path) -> None:
     chosen = started(worker, TURNS, BRICKD_WORKER="0", **STILL)
     other = started(worker, TURNS, BRICKD_WORKER="1", **STILL)
     file = str(tmp_path / "run.brick")
@@ -343,7 +337,7 @@ def test_each_span_of_the_chosen_is_in_the_recording_and_of_nobody_else(worker: 
     assert document("status", file)["recording"]["files"][0]["records"] == 40
 
 
-def test_what_lies_in_the_rings_as_it_ends_is_in_the_recording(worker: Start, tmp_path: Path) -> None:
+def test_records_in_the_rings_at_the_end_are_recorded(worker: Start, tmp_path: Path) -> None:
     process = started(worker, TURNS, **STILL)
     file = str(tmp_path / "run.brick")
     with recording("--spans", "-o", file) as recorded:
@@ -366,7 +360,7 @@ def apart(disk: Path, options: str = "mode=700") -> list[str]:
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_recording_that_lies_in_other_mounts_is_fetched_all_the_same(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_in_another_mount_namespace_can_be_fetched(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     disk, file = tmp_path / "disk", tmp_path / "run.brick"
     with running(apart(disk), BRICKD_STATE_DIR=str(disk)) as daemon:
@@ -379,7 +373,7 @@ def test_a_recording_that_lies_in_other_mounts_is_fetched_all_the_same(worker: S
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_full_disk_costs_the_recording_alone_and_is_told(worker: Start, tmp_path: Path) -> None:
+def test_a_full_disk_affects_only_the_recording_and_is_reported(worker: Start, tmp_path: Path) -> None:
     process = started(worker, TURNS.replace("40", "2000"), **STILL)
     disk, file = tmp_path / "disk", tmp_path / "run.brick"
     with running(apart(disk, "size=64k,mode=700"), BRICKD_STATE_DIR=str(disk)) as daemon:

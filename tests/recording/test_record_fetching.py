@@ -38,7 +38,7 @@ def elsewhere(prefix: str) -> Iterator[Path]:
 # ---- over the API
 
 
-def test_a_file_comes_as_it_is_and_stays_until_it_is_removed(daemon: Daemon) -> None:
+def test_a_fetched_file_is_unchanged_and_stays_until_removed(daemon: Daemon) -> None:
     path = lying(snapshots=600)
     assert path.stat().st_size > 1 << 18, "more than a piece"
     (one,) = ask(runtime().socket, "/v1/record").document["recordings"]
@@ -60,7 +60,7 @@ def test_a_file_comes_as_it_is_and_stays_until_it_is_removed(daemon: Daemon) -> 
     ["recording=../run&number=0", "recording=%2Fetc%2Fpasswd&number=0", "recording={id}&number=1", "recording={id}",
      "recording={id}&number=-1", "recording={id}&number=0&path=/etc/passwd", "recording=&number=0"],
 )  # fmt: skip
-def test_nothing_is_found_but_by_an_id_and_a_number(daemon: Daemon, which: str) -> None:
+def test_a_file_is_found_only_by_an_id_and_a_number(daemon: Daemon, which: str) -> None:
     path = lying()
     target = which.format(id=id_of(path))
     for answer in (
@@ -72,13 +72,13 @@ def test_nothing_is_found_but_by_an_id_and_a_number(daemon: Daemon, which: str) 
     assert path.exists()
 
 
-def test_a_recording_that_is_being_written_is_refused(daemon: Daemon) -> None:
+def test_fetching_a_recording_in_progress_is_refused(daemon: Daemon) -> None:
     with written(shelf().place()) as volumes:
         answer = ask(runtime().socket, f"/v1/record/file?recording={volumes.id.hex()}&number=0")
         assert (answer.status, "is still being written" in answer.document["error"]["message"]) == (400, True)
 
 
-def test_a_client_that_breaks_off_leaves_nothing_open(daemon: Daemon) -> None:
+def test_a_client_that_disconnects_leaves_nothing_open(daemon: Daemon) -> None:
     path = lying()
     os.truncate(path, LONG)
     with connected(runtime().socket) as client:
@@ -100,7 +100,7 @@ def opened() -> set[str]:
     return found
 
 
-def test_a_file_that_is_shorter_than_was_said_is_not_passed_for_whole(daemon: Daemon) -> None:
+def test_a_truncated_transfer_is_not_taken_for_complete(daemon: Daemon) -> None:
     path = lying()
     whole = path.stat().st_size
     os.truncate(path, LONG)
@@ -147,7 +147,7 @@ def fetched(path: Path, out: Path) -> None:
     assert list(out.parent.iterdir()) == [out]
 
 
-def test_one_that_nobody_fetched_is_fetched_later_with_a_daemon_or_without_one(tmp_path: Path, prefix: str) -> None:
+def test_an_unfetched_recording_can_be_fetched_later_with_or_without_a_daemon(tmp_path: Path, prefix: str) -> None:
     fetched(lying(), tmp_path / "without.brick")
     (tmp_path / "without.brick").unlink()
     with running():
@@ -158,7 +158,7 @@ def test_one_that_nobody_fetched_is_fetched_later_with_a_daemon_or_without_one(t
     assert (both.returncode, "--fetch records nothing" in both.stderr) == (2, True)
 
 
-def test_all_files_of_a_recording_come(elsewhere: Path) -> None:
+def test_all_files_of_a_recording_are_fetched(elsewhere: Path) -> None:
     path = lying(snapshots=300, max_size=1 << 16)
     files = len(list(runtime().recordings.iterdir()))
     assert files > 2
@@ -170,7 +170,7 @@ def test_all_files_of_a_recording_come(elsewhere: Path) -> None:
     assert document("status", *map(str, elsewhere.iterdir()))["recording"]["files"][0]["problem"] is None
 
 
-def test_ctrl_c_while_a_file_comes_leaves_it_where_it_was(elsewhere: Path) -> None:
+def test_ctrl_c_during_a_fetch_keeps_the_file_in_its_place(elsewhere: Path) -> None:
     path = lying()
     with running():
         with fetching(path, elsewhere / "run.brick") as process:
@@ -182,7 +182,7 @@ def test_ctrl_c_while_a_file_comes_leaves_it_where_it_was(elsewhere: Path) -> No
         fetched(path, elsewhere / "run.brick")
 
 
-def test_a_client_that_is_killed_while_a_file_comes_loses_nothing(elsewhere: Path) -> None:
+def test_a_client_killed_during_a_fetch_loses_nothing(elsewhere: Path) -> None:
     path = lying()
     with running():
         with fetching(path, elsewhere / "run.brick") as process:
@@ -194,7 +194,7 @@ def test_a_client_that_is_killed_while_a_file_comes_loses_nothing(elsewhere: Pat
         fetched(path, elsewhere / "run.brick")
 
 
-def test_a_daemon_that_is_killed_while_a_file_comes_loses_nothing_and_the_next_one_has_it(elsewhere: Path) -> None:
+def test_a_daemon_killed_during_a_fetch_loses_nothing_and_the_next_serves_it(elsewhere: Path) -> None:
     path = lying()
     with running() as daemon, fetching(path, elsewhere / "run.brick") as process:
         daemon.kill()
@@ -206,7 +206,7 @@ def test_a_daemon_that_is_killed_while_a_file_comes_loses_nothing_and_the_next_o
         fetched(path, elsewhere / "run.brick")
 
 
-def test_a_file_for_which_there_is_no_room_stays_where_it_was(elsewhere: Path) -> None:
+def test_a_file_that_does_not_fit_on_the_disk_stays_in_its_place(elsewhere: Path) -> None:
     path = lying()
     limited = ["prlimit", f"--fsize={path.stat().st_size - 1}", "env", "PYTHONFAULTHANDLER=0"]
     command = [sys.executable, "-P", "-m", "brickd", "record", "--fetch", id_of(path), "-o"]
@@ -219,7 +219,7 @@ def test_a_file_for_which_there_is_no_room_stays_where_it_was(elsewhere: Path) -
         fetched(path, elsewhere / "run.brick")
 
 
-def test_what_is_there_by_the_time_it_comes_is_not_written_over(elsewhere: Path) -> None:
+def test_a_file_created_during_the_fetch_is_not_overwritten(elsewhere: Path) -> None:
     path, out = lying(), elsewhere / "run.brick"
     with running():
         with fetching(path, out, 128 << 20) as process:
@@ -230,7 +230,7 @@ def test_what_is_there_by_the_time_it_comes_is_not_written_over(elsewhere: Path)
     assert path.exists()
 
 
-def test_where_a_path_leads_to_another_file_that_is_left_alone(prefix: str, tmp_path: Path) -> None:
+def test_a_file_that_took_the_path_of_a_recording_is_left_alone(prefix: str, tmp_path: Path) -> None:
     path, other = lying(), lying()
     recording = id_of(path)
     with running() as daemon:

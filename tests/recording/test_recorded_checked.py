@@ -125,7 +125,7 @@ def filled(passes: list[tuple[int, list[tuple[int, str]]]], limit: int) -> tuple
 
 
 @given(PASSES, st.sampled_from([640, 704, 768, 1280, 1 << 16]))
-def test_each_checksum_is_given_whole_and_once_wherever_files_and_chunks_end(
+def test_each_checksum_is_read_complete_and_once_across_chunks_and_files(
     passes: list[tuple[int, list[tuple[int, str]]]], limit: int
 ) -> None:
     files, stood = filled(passes, limit)
@@ -143,7 +143,7 @@ def test_each_checksum_is_given_whole_and_once_wherever_files_and_chunks_end(
 
 
 @given(PASSES, st.sampled_from([640, 704, 768]), st.data())
-def test_of_files_that_are_missing_or_cut_anywhere_what_is_given_is_whole(
+def test_truncated_or_missing_files_give_only_complete_checksums(
     passes: list[tuple[int, list[tuple[int, str]]]], limit: int, data: st.DataObject
 ) -> None:
     files, stood = filled(passes, limit)
@@ -208,7 +208,7 @@ ONE, TWO, THREE = made(1), made(2, 1), made(3)
         ([b"none of records"], [], None),
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_counted_and_what_is_not_whole_is_not_given(
+def test_missing_checksums_are_counted_and_incomplete_ones_not_returned(
     bodies: list[bytes], given_: list[int], lost: Lost | None
 ) -> None:
     whole, found = taken([tape(*bodies)])
@@ -235,21 +235,19 @@ def test_what_is_not_there_is_counted_and_what_is_not_whole_is_not_given(
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10)], None),
     ],
 )  # fmt: skip
-def test_what_stands_behind_all_that_is_lost_is_known_where_anything_does(
-    bodies: list[bytes], until: int | None
-) -> None:
+def test_the_position_after_a_loss_is_known_if_any_record_follows(bodies: list[bytes], until: int | None) -> None:
     _, found = taken([tape(*bodies)])
     assert found[MINE].until == until
 
 
-def test_a_checksum_in_two_files_is_whole_where_both_are_given_in_a_row() -> None:
+def test_a_checksum_in_two_files_is_complete_if_both_are_given_in_order() -> None:
     one, two = tape(piece(ONE + TWO[:SLOT], 0)), tape(piece(TWO[SLOT:] + THREE, 5, 5))
     assert sequences(taken([one, two])[0][MINE]) == [1, 2, 3]
     assert taken([one]) == ({MINE: ONE}, {MINE: Lost(cut=1)})
     assert taken([two]) == ({MINE: THREE}, {MINE: Lost()})
 
 
-def test_what_is_lost_is_counted_anew_when_it_is_read_again() -> None:
+def test_reading_again_counts_the_losses_again() -> None:
     with read([tape(piece(ONE + TWO[:SLOT], 0), piece(THREE, 10))]) as contents:
         found = Checked(contents, {MINE})
         for _ in range(2):
@@ -275,7 +273,7 @@ def test_several_workers_are_read_in_one_pass() -> None:
         assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)], "as often as one likes"
 
 
-def test_the_checksums_of_a_worker_are_those_that_it_made(worker: Start, tmp_path: Path) -> None:
+def test_recorded_checksums_are_those_of_their_worker(worker: Start, tmp_path: Path) -> None:
     file, _ = checked(worker, tmp_path)
     with opened([file]) as world:
         (there,) = world.survey().workers
@@ -290,7 +288,7 @@ def test_the_checksums_of_a_worker_are_those_that_it_made(worker: Start, tmp_pat
 
 
 @pytest.mark.parametrize("newest", [1, 1000])
-def test_the_newest_of_many_checksums_are_shown_whichever_chunk_they_begin_in(newest: int) -> None:
+def test_the_newest_checksums_are_shown_whatever_chunk_they_begin_in(newest: int) -> None:
     generator = random.Random(newest)
     slots = b"".join(made(n, generator.choice([0, 1, 8])) for n in range(1, 3000))
     tails, at, count = Tails([0], newest), 0, len(slots) // SLOT

@@ -52,7 +52,7 @@ def commands(answer: dict[str, Any]) -> list[str]:
     return [each["command"] for each in entries if isinstance(each, dict) and each.get("command") is not None]
 
 
-def test_each_command_that_is_shown_for_a_recording_answers_of_it(recorded: str) -> None:
+def test_each_command_shown_for_a_recording_runs_on_it(recorded: str) -> None:
     shown = {each: commands(document(each, recorded)) for each in ("status", "workers", "coverage")}
     shown["check"] = commands(document("status", recorded, "--check", code=1))
     asked = {reported for found in shown.values() for reported in found}
@@ -69,7 +69,7 @@ def test_each_command_that_is_shown_for_a_recording_answers_of_it(recorded: str)
         )
 
 
-def test_what_differs_in_a_recording_names_nothing_of_this_machine(recorded: str) -> None:
+def test_a_difference_in_a_recording_suggests_no_command_for_this_machine(recorded: str) -> None:
     answer = document("diff", recorded, code=1)
     assert "-api/0 and -api/1 disagree in weight w (--by weights)" in answer["headlines"]
     assert not [line for line in answer["headlines"] if "brickd " in line]
@@ -78,7 +78,7 @@ def test_what_differs_in_a_recording_names_nothing_of_this_machine(recorded: str
 @pytest.mark.parametrize(
     "text", ["brickd prune", "sudo -u '#7' brickd prune", "brickd", "", "'", "brickd up -d", "x y"]
 )
-def test_what_takes_no_recording_is_never_shown_for_one(text: str) -> None:
+def test_a_command_that_takes_no_recording_is_not_shown_for_one(text: str) -> None:
     document = {"recording": {"files": [{"path": "a.brick"}, {"path": "b c.brick"}]}, "events": [{"command": text}, {}]}
     assert rewritten(document)["events"] == [{"command": "brickd workers a.brick 'b c.brick'"}, {}]
     assert command({}, text) == text
@@ -92,7 +92,7 @@ TAKE_RECORDINGS = (
 
 
 @pytest.mark.parametrize("verb", TAKE_RECORDINGS)
-def test_whoever_is_asked_of_a_recording_takes_one(verb: str, tmp_path: Path) -> None:
+def test_each_suggested_verb_takes_a_recording(verb: str, tmp_path: Path) -> None:
     reported = f"brickd {verb} api"
     assert command({"recording": {"files": [{"path": "a.brick"}]}}, reported) == f"brickd {verb} a.brick api"
     ended = brickd(verb, str(tmp_path / "none.brick"))
@@ -100,5 +100,5 @@ def test_whoever_is_asked_of_a_recording_takes_one(verb: str, tmp_path: Path) ->
     assert "No such file" in ended.stderr, ended.stderr
 
 
-def test_each_verb_that_asks_takes_recordings_and_no_other_verb_does() -> None:
+def test_each_querying_verb_takes_recordings_and_no_other_does() -> None:
     assert sorted(filter(takes_recordings, VERBS)) == list(TAKE_RECORDINGS)

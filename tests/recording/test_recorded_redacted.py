@@ -177,7 +177,7 @@ EVENTS = st.lists(st.sampled_from([Made.one, Made.checked, Made.checked, Made.st
     st.sampled_from([640, 704, 1280, 1 << 16]),
     st.integers(0, 2**32),
 )
-def test_of_every_record_what_is_listed_is_left_wherever_chunks_and_files_end(
+def test_only_listed_fields_of_each_record_are_kept_across_chunks_and_files(
     redacts: bool, passes: list[tuple[int, bool, list[Callable[[Made], None]]]], limit: int, seed: int
 ) -> None:
     tape, keyed = Tape([], limit), Keyed() if redacts else None
@@ -204,7 +204,7 @@ def test_of_every_record_what_is_listed_is_left_wherever_chunks_and_files_end(
 
 
 @pytest.mark.parametrize("room", [2_000, 5_000, 20_000])
-def test_what_had_no_room_on_the_way_takes_nothing_out_with_it(room: int) -> None:
+def test_slots_dropped_from_a_full_spool_reveal_nothing(room: int) -> None:
     made, tape = Made(room), Tape([], 1 << 20)
     with rings(event_slots=1 << 13) as r:
         drain, spool = r.drain(), _reader.Spool(room, redacts=True)
@@ -225,7 +225,7 @@ def test_what_had_no_room_on_the_way_takes_nothing_out_with_it(room: int) -> Non
 
 
 @given(st.booleans(), st.binary(min_size=SLOT, max_size=40 * SLOT), st.integers(0, 2**32))
-def test_of_slots_of_any_bits_none_that_is_no_records_is_left(redacts: bool, bits: bytes, seed: int) -> None:
+def test_nothing_is_kept_of_slots_that_are_not_records(redacts: bool, bits: bytes, seed: int) -> None:
     generator, slots = random.Random(seed), bytearray(bits[: len(bits) // SLOT * SLOT])
     words = set()
     for at in range(0, len(slots), SLOT):
@@ -246,7 +246,7 @@ def test_of_slots_of_any_bits_none_that_is_no_records_is_left(redacts: bool, bit
         assert not [word for file in tape.files for word in words if word in file]
 
 
-def test_nothing_is_left_of_slots_after_a_record_that_has_none() -> None:
+def test_nothing_is_kept_of_slots_after_an_invalid_record() -> None:
     made, tape = Made(3), Tape([], 1 << 16)
     made.spans()
     made.slots += struct.pack("<QIHH6Q", 2, 0, 0, DEFER, *[0] * 6)
@@ -263,7 +263,7 @@ def test_nothing_is_left_of_slots_after_a_record_that_has_none() -> None:
     assert slots[SLOT:] == bytes(len(slots) - SLOT)
 
 
-def test_a_key_is_of_one_recording_and_its_name_is_another() -> None:
+def test_each_recording_has_its_own_key_and_key_name() -> None:
     one, other = _reader.Spool(redacts=True), _reader.Spool(redacts=True)
     for name in (0, 1, 2**64 - 1):
         assert one.key_name(name) == one.key_name(name) not in (0, name, other.key_name(name))
@@ -273,7 +273,7 @@ def test_a_key_is_of_one_recording_and_its_name_is_another() -> None:
             one.key_name(wrong)  # type: ignore[arg-type]
 
 
-def test_events_of_kinds_that_are_not_known_are_told_without_their_words() -> None:
+def test_events_of_unknown_kinds_lose_their_text() -> None:
     known = Event(1, 2, "worker_died", "api/0 died", "api", "api/0", "brickd inspect api/0")
     unknown = Event(1, 2, "diverged", "at step 123456", "api", "api/0", "brickd diff --step 123456")
     assert redact.event(known) == known
@@ -355,7 +355,7 @@ def found(engine: Engine, files: Sequence[Path]) -> set[bytes]:
 
 
 @pytest.mark.parametrize("by", ["the daemon", "itself"])
-def test_nothing_that_is_a_customers_is_in_a_redacted_recording(worker: Start, tmp_path: Path, by: str) -> None:
+def test_a_redacted_recording_has_no_customer_data(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
     with running() if by == "the daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--redact", "--spans", daemon=daemon)
@@ -396,7 +396,7 @@ pause()
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("named", ["{}", '{"generation": 1234567890123}'])
 @pytest.mark.parametrize("degree", [[], ["--values"], ["--redact"]])
-def test_what_was_known_of_weights_is_what_their_records_say_in_every_degree(
+def test_known_weights_equal_their_records_at_every_level_of_redaction(
     worker: Start, tmp_path: Path, degree: list[str], named: str
 ) -> None:
     path = tmp_path / "run.brick"
@@ -472,7 +472,7 @@ def test_two_redacted_recordings_of_one_worker_have_nothing_in_common(worker: St
     assert 0 not in (its, others)
 
 
-def test_an_older_recording_says_nothing_and_is_none(worker: Start, tmp_path: Path) -> None:
+def test_an_older_recording_without_the_mark_is_not_redacted(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     file = tmp_path / "run.brick"
     assert record("-o", str(file), "--duration", "0.05", "--redact")["redacted"] is True
@@ -488,7 +488,7 @@ def test_an_older_recording_says_nothing_and_is_none(worker: Start, tmp_path: Pa
 
 
 @pytest.mark.parametrize("redacts", [False, True])
-def test_a_piece_that_is_written_in_parts_is_redacted_once(redacts: bool) -> None:
+def test_a_piece_written_in_parts_is_redacted_once(redacts: bool) -> None:
     made, keyed = Made(5), Keyed() if redacts else None
     with rings(event_slots=1024) as r:
         drain, spool = r.drain(), _reader.Spool(values=False, redacts=redacts)
@@ -514,7 +514,7 @@ def made_of_many() -> Made:
 
 @pytest.mark.parametrize(("room", "lost"), [(1 << 24, 0), (3_000 * SLOT, 4 * 4096)])
 @pytest.mark.parametrize("redacts", [False, True])
-def test_a_checksum_in_two_pieces_is_redacted_in_both_and_one_whose_beginning_is_lost_is_blank(
+def test_a_checksum_in_two_pieces_is_redacted_in_both_and_blank_without_its_head(
     redacts: bool, room: int, lost: int
 ) -> None:
     made, keyed, tape = made_of_many(), Keyed() if redacts else None, Tape([], 1 << 22)
@@ -538,7 +538,7 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both_and_one_whose_beginning_is
 
 @pytest.mark.parametrize("redacts", [False, True])
 @pytest.mark.parametrize("done", [1, 2, 3])
-def test_a_checksum_is_redacted_alike_wherever_the_first_piece_ends(redacts: bool, done: int) -> None:
+def test_a_checksum_is_redacted_equally_wherever_a_piece_ends(redacts: bool, done: int) -> None:
     made, keyed, tape = Made(done), Keyed() if redacts else None, Tape([], 1 << 22)
     for _ in range(4 * 4096 - done):
         made.sequence += 1
@@ -558,7 +558,7 @@ def test_a_checksum_is_redacted_alike_wherever_the_first_piece_ends(redacts: boo
 
 @pytest.mark.parametrize("other", ["worker", "lane", "place"])
 @pytest.mark.parametrize("redacts", [False, True])
-def test_a_piece_that_begins_as_anothers_rest_would_is_not_taken_for_that(redacts: bool, other: str) -> None:
+def test_a_piece_that_resembles_the_rest_of_another_is_not_taken_for_it(redacts: bool, other: str) -> None:
     """A checksum's rest has no room after the first piece; the last piece begins like that rest."""
     tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
     slots = bytearray(CheckedRecord(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)

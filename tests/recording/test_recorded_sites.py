@@ -54,7 +54,7 @@ def kernels(inspected: dict[str, Any]) -> list[tuple[str, int | None]]:
     return [(event["brick"], event["layer"]) for event in lane["events"]]
 
 
-def test_a_recorded_checksum_stands_at_the_kernel_and_layer_at_which_it_was_made(worker: Start, tmp_path: Path) -> None:
+def test_a_recorded_checksum_has_the_kernel_and_layer_of_its_origin(worker: Start, tmp_path: Path) -> None:
     file, live = checked(worker, tmp_path)
     there = document("inspect", "-n", "100", file, "api/0")
     assert sites(there) == sites(live) == SITES
@@ -62,9 +62,7 @@ def test_a_recorded_checksum_stands_at_the_kernel_and_layer_at_which_it_was_made
     assert [event["checked"]["position"] for event in there["lanes"][0]["events"]] == [0] * 4
 
 
-def test_sites_stand_once_in_a_file_for_all_that_share_them_and_not_at_all_for_who_has_none(
-    worker: Start, tmp_path: Path
-) -> None:
+def test_shared_sites_are_stored_once_and_workers_without_sites_have_none(worker: Start, tmp_path: Path) -> None:
     for number in range(2):
         process = started(worker, CHECKS, BRICKD_WORKER=str(number), **STILL)
         process.go()
@@ -85,7 +83,7 @@ def test_sites_stand_once_in_a_file_for_all_that_share_them_and_not_at_all_for_w
         assert [len(each.reading.sites) for each in world.survey().workers] == [5, 5, 0]
 
 
-def test_a_file_that_has_no_sites_shows_their_numbers(worker: Start, tmp_path: Path) -> None:
+def test_a_file_without_sites_shows_their_numbers(worker: Start, tmp_path: Path) -> None:
     file, _ = checked(worker, tmp_path)
     older = tmp_path / "older.brick"
     with written(older) as recording:
@@ -106,7 +104,7 @@ def test_a_file_that_has_no_sites_shows_their_numbers(worker: Start, tmp_path: P
         assert world.document()["files"][0]["damages"] == []
 
 
-def test_sites_of_a_worker_that_has_gone_stay_with_its_names(worker: Start, tmp_path: Path) -> None:
+def test_sites_of_an_ended_worker_stay_with_its_names(worker: Start, tmp_path: Path) -> None:
     with running() as daemon:
         process = started(worker, CHECKS, **STILL)
         daemon.until("worker_found")
@@ -124,7 +122,7 @@ def test_sites_of_a_worker_that_has_gone_stay_with_its_names(worker: Start, tmp_
             assert names == [name for name, _, _ in SITES]
 
 
-def test_a_reading_comes_back_with_its_sites_and_several_together_have_none(worker: Start, prefix: str) -> None:
+def test_a_decoded_reading_has_its_sites_and_merged_ones_have_none(worker: Start, prefix: str) -> None:
     process = started(worker, CHECKS, **STILL)
     process.go()
     process.paused()

@@ -25,7 +25,7 @@ VALUES = ("min", "max", "mean", "l2")
 
 
 @pytest.mark.parametrize("by", ["the daemon", "itself"])
-def test_of_tensors_checksums_alone_are_in_a_recording_and_all_else_is(worker: Start, tmp_path: Path, by: str) -> None:
+def test_of_tensors_a_recording_has_only_checksums_but_everything_else(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
     with running() if by == "the daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--spans", daemon=daemon)
@@ -44,7 +44,7 @@ def test_of_tensors_checksums_alone_are_in_a_recording_and_all_else_is(worker: S
 
 
 @pytest.mark.parametrize("by", ["the daemon", "itself"])
-def test_with_values_all_is_in_it_and_it_says_what_that_gives_away(worker: Start, tmp_path: Path, by: str) -> None:
+def test_a_recording_with_values_has_everything_and_a_warning(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
     with running() if by == "the daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--spans", "--values", daemon=daemon)
@@ -62,7 +62,7 @@ def test_with_values_all_is_in_it_and_it_says_what_that_gives_away(worker: Start
 
 
 @pytest.mark.ci
-def test_no_file_of_a_set_has_values_nor_has_one_that_nobody_fetched(worker: Start, tmp_path: Path) -> None:
+def test_no_file_of_a_set_or_unfetched_recording_has_values(worker: Start, tmp_path: Path) -> None:
     with running() as daemon:
         arguments = ("--max-size", "65536", "--files", "100")
         engine = recorded(worker, tmp_path / "run.brick", *arguments, daemon=daemon, rounds=100)
@@ -74,7 +74,7 @@ def test_no_file_of_a_set_has_values_nor_has_one_that_nobody_fetched(worker: Sta
         assert (world.values, world.redacted) == (False, False)
 
 
-def test_values_and_redact_are_not_both_to_be_had(tmp_path: Path) -> None:
+def test_values_and_redact_exclude_each_other(tmp_path: Path) -> None:
     reported = brickd("record", "--values", "--redact", "-o", str(tmp_path / "run.brick"))
     assert (reported.returncode, reported.stdout) == (2, "")
     assert "values contradicts redact: give one of them" in reported.stderr
@@ -82,7 +82,7 @@ def test_values_and_redact_are_not_both_to_be_had(tmp_path: Path) -> None:
         from_query(Recording, [("values", "true"), ("redact", "true")])
 
 
-def test_what_it_came_to_is_said_with_its_degree(worker: Start, tmp_path: Path) -> None:
+def test_the_report_of_a_recording_names_its_level_of_redaction(worker: Start, tmp_path: Path) -> None:
     for number, (option, words) in enumerate((("--values", "with the values of tensors"), ("--redact", "redacted"))):
         file = tmp_path / f"{number}.brick"
         reported = brickd("record", "-o", str(file), "--duration", "0.05", option)
@@ -90,7 +90,7 @@ def test_what_it_came_to_is_said_with_its_degree(worker: Start, tmp_path: Path) 
     assert record("-o", str(tmp_path / "run.brick"), "--duration", "0.05")["values"] is False
 
 
-def test_a_value_that_was_left_out_is_none_and_one_that_is_zero_is_zero() -> None:
+def test_an_omitted_value_is_none_and_a_zero_is_zero() -> None:
     for fnv1a, shown in ((0, None), (1, 0.0)):
         (record,), _ = records.events(CheckedRecord(Tensor(7, 0.0), (Tensor(8, 0.0),), fnv1a=fnv1a).slots())
         tensors = [records.tensor_document(tensor) for tensor in record["tensors"]]

@@ -52,7 +52,7 @@ def locked(path: Path) -> bool:
 # ---- the files of a recording
 
 
-def test_a_file_is_its_users_alone_and_locked_as_long_as_it_is_written(path: Path) -> None:
+def test_a_file_is_private_and_locked_while_it_is_written(path: Path) -> None:
     volumes = Volumes(path, LIMIT, 2)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert locked(path)
@@ -60,7 +60,7 @@ def test_a_file_is_its_users_alone_and_locked_as_long_as_it_is_written(path: Pat
     assert not locked(path)
 
 
-def test_what_is_there_is_never_written_over(path: Path) -> None:
+def test_an_existing_file_is_never_overwritten(path: Path) -> None:
     path.write_bytes(b"mine")
     with pytest.raises(BrickdError, match=r"run\.brick: cannot be written: File exists"):
         Volumes(path, LIMIT, 2)
@@ -78,13 +78,13 @@ def test_what_is_there_is_never_written_over(path: Path) -> None:
     volumes.leave()
 
 
-def test_a_file_that_cannot_be_begun_is_not_left_there(path: Path) -> None:
+def test_a_file_that_cannot_be_started_is_removed(path: Path) -> None:
     with pytest.raises(BrickdError, match="cannot be written: File too large"):
         Volumes(path, FIRST + END_BYTES - 1, 2)
     assert not path.exists()
 
 
-def test_an_eighth_of_a_file_is_no_room_for_records(path: Path) -> None:
+def test_an_eighth_of_a_file_is_reserved_from_records(path: Path) -> None:
     volumes = Volumes(path, LIMIT, 2)
     while volumes.file.left_bytes > LIMIT // 8:
         assert not volumes.low
@@ -96,7 +96,7 @@ def test_an_eighth_of_a_file_is_no_room_for_records(path: Path) -> None:
     volumes.leave()
 
 
-def test_as_many_files_are_kept_as_may_be_and_those_before_them_are_counted(path: Path) -> None:
+def test_the_configured_number_of_files_is_kept_and_earlier_ones_are_counted(path: Path) -> None:
     volumes = Volumes(path, LIMIT, 2)
     seen = []
     for _ in range(3):
@@ -116,7 +116,7 @@ def test_as_many_files_are_kept_as_may_be_and_those_before_them_are_counted(path
     assert volumes.size == sum(file.stat().st_size for file in path.parent.iterdir())
 
 
-def test_a_file_that_is_old_is_followed_by_another_once_a_snapshot_stands_in_it(path: Path) -> None:
+def test_an_old_file_is_followed_by_another_once_it_has_a_snapshot(path: Path) -> None:
     def turned(length: int) -> list[bool]:
         machine = Many()
         machine.length = length
@@ -145,7 +145,7 @@ def test_four_snapshots_wait_for_a_disk_and_a_fifth_is_counted(path: Path) -> No
     assert (recorder.document()["snapshots"], recorder.document()["not_recorded"]) == (6, {"snapshots": 1})
 
 
-def test_names_are_written_again_with_every_sixth_snapshot(path: Path) -> None:
+def test_names_are_repeated_with_every_sixth_snapshot(path: Path) -> None:
     made = MadeUp()
     made.begin("gemm")
     made.end()
@@ -172,7 +172,7 @@ def ring(first: int, records: int, inside: int = 0, lane: int = 0) -> RingRecord
     return RingRecords(1, lane, True, inside, first, slots[inside * SLOT_BYTES :])
 
 
-def test_the_newest_slots_are_held_and_a_quarter_more() -> None:
+def test_the_newest_slots_and_a_quarter_more_are_kept() -> None:
     tails = Tails([0], 1)  # holds at least 1,024 slots
     tails.take(ring(100, 320))
     assert held(tails) == (100, 1280)
@@ -188,7 +188,7 @@ def held(tails: Tails) -> tuple[int, int]:
     return first, len(slots) // SLOT_BYTES
 
 
-def test_behind_a_gap_slots_are_held_from_the_beginning_of_a_record_on() -> None:
+def test_after_a_gap_slots_are_kept_from_the_next_beginning_of_a_record() -> None:
     tails = Tails([0], 1)
     tails.take(ring(100, 2))
     tails.take(ring(108, 1))
@@ -205,7 +205,7 @@ def test_behind_a_gap_slots_are_held_from_the_beginning_of_a_record_on() -> None
     assert tails.ring(7, events=True) == tails.ring(0, events=False) == (0, b"")
 
 
-def test_a_hundred_damages_are_listed_and_sixteen_kinds_and_others_counted() -> None:
+def test_a_hundred_damages_are_listed_and_further_ones_counted() -> None:
     end = End()
     for number in range(DAMAGES_MAX + 2):
         end.damage(number, number + 1, "why")
@@ -232,7 +232,7 @@ def test_a_hundred_damages_are_listed_and_sixteen_kinds_and_others_counted() -> 
         ((), 3, [], 0),
     ],
 )
-def test_the_newest_events_are_shown_and_those_before_them_are_missed(
+def test_the_newest_events_are_shown_and_earlier_ones_count_as_missed(
     numbers: range, since: int, events: list[int], missed: int
 ) -> None:
     kept = RecordedEvents(3)
@@ -246,7 +246,7 @@ def test_the_newest_events_are_shown_and_those_before_them_are_missed(
 # ---- where a file ends
 
 
-def test_a_file_that_was_cut_behind_a_chunk_may_be_written_still_and_one_within_a_head_was_cut() -> None:
+def test_a_file_that_ends_after_a_chunk_may_be_in_progress_else_truncated() -> None:
     whole = tape([(SNAPSHOT, 1, b"one"), (SNAPSHOT, 2, b"two")])
     behind = len(whole) - END_BYTES
     for more, reported in (

@@ -44,7 +44,7 @@ def numbered(chunks: list[bytes]) -> bool:
 # ---- golden
 
 
-def test_a_recording_of_form_1_0_is_read_for_ever() -> None:
+def test_a_recording_of_form_1_0_can_always_be_read() -> None:
     """After the release of 1.0, never replace recording-1.0.json: a new form is a new major."""
     frozen: dict[str, Any] = json.loads((GOLDEN / "recording-1.0.json").read_text())
     bytes_ = bytes.fromhex("".join(frozen["bytes"]))
@@ -69,7 +69,7 @@ def test_a_recording_of_form_1_0_is_read_for_ever() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", bytes(63), bytes(8) + b"\2" + bytes(55)])
-def test_a_body_that_is_none_of_records_is_refused(body: bytes) -> None:
+def test_an_invalid_body_of_records_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"expected at least 64|slots of ring 2, expected 0 or 1"):
         records(body)
 
@@ -77,7 +77,7 @@ def test_a_body_that_is_none_of_records_is_refused(body: bytes) -> None:
 # ---- what is not a recording
 
 
-def test_what_cannot_be_read_as_a_recording_is_refused_with_what_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_with_what_it_is(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "text").write_text("workers: 8\n")
@@ -113,7 +113,7 @@ def test_a_recording_of_another_user_is_not_permitted(tmp_path: Path, nobody: li
 # ---- processes
 
 
-def test_of_a_writer_that_was_killed_all_that_it_had_written_is_read(worker: Start, tmp_path: Path) -> None:
+def test_everything_written_by_a_killed_writer_is_read(worker: Start, tmp_path: Path) -> None:
     path = tmp_path / "F.brick"
     process = worker(
         WRITER
@@ -135,7 +135,7 @@ while True:
         assert any("its writer was killed" in reported for reported in form.end.words())
 
 
-def test_what_is_whole_is_read_while_another_process_writes(worker: Start, tmp_path: Path) -> None:
+def test_complete_chunks_are_read_while_another_process_writes(worker: Start, tmp_path: Path) -> None:
     path = tmp_path / "F.brick"
     process = worker(
         WRITER
@@ -164,7 +164,7 @@ report()
     assert process.end() == 0
 
 
-def test_a_recording_that_is_cut_under_its_reader_is_read_up_to_there(tmp_path: Path) -> None:
+def test_a_recording_truncated_during_the_read_is_read_up_to_there(tmp_path: Path) -> None:
     with memory() as fd:
         recording = begin(fd, 1 << 20, ahead_bytes=1 << 16)
         for number in range(100):
@@ -181,7 +181,7 @@ def test_a_recording_that_is_cut_under_its_reader_is_read_up_to_there(tmp_path: 
             assert not form.end.clean
 
 
-def test_a_file_whose_bytes_cannot_be_had_is_refused_with_the_reason() -> None:
+def test_an_unreadable_file_is_refused_with_the_reason() -> None:
     # No memory is mapped at its beginning, so it reads like a file on a broken disk.
     with pytest.raises(RecordingRefused, match="/proc/self/mem: cannot be read at byte 0: Input/output error"):
         open_recording("/proc/self/mem")
@@ -235,7 +235,7 @@ with rings(span_slots=1 << 12) as r:
 @pytest.mark.slow
 @needs_namespaces
 @pytest.mark.parametrize("kind", ["tmpfs -o size=64k", "tmpfs -o size=48k"])
-def test_on_a_full_disk_what_has_no_room_is_counted_and_the_drain_goes_on(kind: str) -> None:
+def test_on_a_full_disk_dropped_slots_are_counted_and_the_drain_continues(kind: str) -> None:
     command = f'mount -t {kind} none /mnt && exec "$@"'
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", command, "sh", sys.executable, "-P", "-c", FULL, str(ROOT / "tests/support")],

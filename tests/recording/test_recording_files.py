@@ -104,7 +104,7 @@ def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
     return recorder
 
 
-def test_a_recording_that_is_over_at_once_is_told_as_one_that_began_and_ended(tmp_path: Path) -> None:
+def test_a_recording_that_ends_at_once_sends_its_begin_and_end(tmp_path: Path) -> None:
     async def over() -> Recorder:
         return recorded(tmp_path / "run.brick")
 
@@ -139,7 +139,7 @@ def written(path: Path) -> Iterator[_reader.Recording]:
         os.close(fd)
 
 
-def test_a_recording_that_was_cut_opens_up_to_the_cut(file: Path) -> None:
+def test_a_truncated_recording_opens_up_to_the_truncation(file: Path) -> None:
     whole, found = file.read_bytes(), chunks(file)
     before = found[-1][1]  # the chunk with the reason of the end
     for cut in (before, before + 70, len(whole) - 64, len(whole) - 1):
@@ -152,7 +152,7 @@ def test_a_recording_that_was_cut_opens_up_to_the_cut(file: Path) -> None:
         assert one["problem"]
 
 
-def test_a_recording_without_a_whole_snapshot_says_where_it_was_cut(file: Path) -> None:
+def test_a_recording_without_a_complete_snapshot_names_the_truncation(file: Path) -> None:
     first = next(offset for kind, offset, _, _ in chunks(file) if kind == _reader.CHUNK_SNAPSHOT)
     os.truncate(file, first + 100)
     reported = brickd("status", str(file))
@@ -162,7 +162,7 @@ def test_a_recording_without_a_whole_snapshot_says_where_it_was_cut(file: Path) 
     )
 
 
-def test_a_damage_costs_what_is_damaged_and_is_told_with_its_place(file: Path) -> None:
+def test_damage_affects_only_its_chunk_and_is_reported_with_its_place(file: Path) -> None:
     whole = file.read_bytes()
     for kind, offset, _, body in chunks(file):
         spoilt = bytearray(whole)
@@ -173,7 +173,7 @@ def test_a_damage_costs_what_is_damaged_and_is_told_with_its_place(file: Path) -
         assert (reported.returncode, "api/0" in reported.stdout) == (0, True)
 
 
-def test_a_snapshot_that_does_not_add_up_is_damaged_and_the_one_before_it_is_shown(file: Path, tmp_path: Path) -> None:
+def test_an_inconsistent_snapshot_is_damaged_and_the_previous_one_is_shown(file: Path, tmp_path: Path) -> None:
     found = chunks(file)
     last = max(number for number, each in enumerate(found) if each[0] == _reader.CHUNK_SNAPSHOT)
     other = tmp_path / "other.brick"
@@ -188,7 +188,7 @@ def test_a_snapshot_that_does_not_add_up_is_damaged_and_the_one_before_it_is_sho
         assert world.document()["shown"] != document("status", str(file))["recording"]["shown"]
 
 
-def test_a_recording_of_a_newer_minor_is_read_and_what_is_unknown_counted(file: Path, tmp_path: Path) -> None:
+def test_a_recording_of_a_newer_minor_is_read_and_unknown_chunks_counted(file: Path, tmp_path: Path) -> None:
     newer = tmp_path / "newer.brick"
     with written(newer) as recording:
         for kind, _, at_ns, body in chunks(file):
@@ -200,7 +200,7 @@ def test_a_recording_of_a_newer_minor_is_read_and_what_is_unknown_counted(file: 
     assert "of kind 99, which this brickd does not know: left out" in reported.stderr
 
 
-def test_what_is_no_recording_is_refused_in_one_line_that_says_what_was_seen(file: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_in_one_line(file: Path, tmp_path: Path) -> None:
     (tmp_path / "text.brick").write_text("no recording at all\n" * 20)
     (tmp_path / "empty.brick").write_bytes(b"")
     (tmp_path / "directory.brick").mkdir()
@@ -245,7 +245,7 @@ def retold(chunk: bytes, old: str, new: str) -> bytes:
     return chunk.replace(f'"{old}"'.encode(), f'"{new}"'.encode())
 
 
-def test_a_snapshot_is_read_with_the_names_that_were_in_force_at_its_place(file: Path, tmp_path: Path) -> None:
+def test_a_snapshot_is_read_with_the_names_valid_at_its_place(file: Path, tmp_path: Path) -> None:
     bodies_of = {kind: body for kind, _, _, body in chunks(file)}
     snapshot, table = bodies_of[_reader.CHUNK_SNAPSHOT], bodies_of[_reader.CHUNK_TABLES]
     assert b'"afresh":true' in table
@@ -278,7 +278,7 @@ def test_a_snapshot_is_read_with_the_names_that_were_in_force_at_its_place(file:
         assert world.document()["files"][0]["damages"] == []
 
 
-def test_names_that_do_not_begin_afresh_add_to_those_before_them(file: Path, tmp_path: Path) -> None:
+def test_tables_without_a_restart_mark_extend_earlier_ones(file: Path, tmp_path: Path) -> None:
     bodies_of = {kind: body for kind, _, _, body in chunks(file)}
     table = json.loads(bodies_of[_reader.CHUNK_TABLES])
     path = tmp_path / "other.brick"
@@ -302,7 +302,7 @@ def test_names_that_do_not_begin_afresh_add_to_those_before_them(file: Path, tmp
             assert bool(world.document()["files"][0]["damages"]) == (not names)
 
 
-def test_names_are_written_afresh_or_as_what_is_new(worker: Start) -> None:
+def test_names_are_written_completely_or_as_additions(worker: Start) -> None:
     started(worker, **STILL)
     one = Snapshot.of(SharedMemory().survey(), 1, 1)
     started(worker, "with brick.span('another'): pause()", **STILL)
@@ -342,7 +342,7 @@ def written_and_read(without: Callable[[dict[str, Any]], None] = lambda _: None)
     return bodies.read_snapshot(json.dumps(found).encode(), 28, bodies.read_tables(body)[0]), snapshot
 
 
-def test_a_snapshot_is_read_as_it_was_written_in_every_part() -> None:
+def test_every_field_of_a_snapshot_survives_writing_and_reading() -> None:
     shown, written = written_and_read()
     _, status, counts = everything()
     assert (shown.daemon, shown.counts) == (status, counts)
@@ -359,7 +359,7 @@ def test_a_snapshot_is_read_as_it_was_written_in_every_part() -> None:
             assert bytes(there) == bytes(here) if each.name in ("summaries", "latency") else there == here, each.name
 
 
-def test_what_an_older_recording_does_not_say_is_nothing() -> None:
+def test_fields_missing_in_an_older_recording_have_empty_values() -> None:
     def older(found: dict[str, Any]) -> None:
         del found["clocks"]
         for worker in found["workers"]:
@@ -378,7 +378,7 @@ def test_what_an_older_recording_does_not_say_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("member", "most"), [("asked_rate", _reader.RATE_ALL), ("together", 2**64 - 1), ("flags", 2**64 - 1)]
 )
-def test_numbers_of_a_worker_are_within_their_limits(member: str, most: int) -> None:
+def test_numbers_of_a_worker_outside_of_their_limits_are_refused(member: str, most: int) -> None:
     least = 1 if member == "together" else 0
 
     def read(value: int) -> bodies.Shown:
@@ -396,7 +396,7 @@ def event_body(number: int) -> bytes:
     return bodies.event(Event(number, 10**9, "looked", f"for the {number}. time"))
 
 
-def test_of_the_events_of_a_recording_the_newest_are_kept_and_the_others_missed_as_live(tmp_path: Path) -> None:
+def test_the_newest_events_of_a_recording_are_kept_and_others_missed_as_live(tmp_path: Path) -> None:
     live = Log(99)
     numbers = list(range(100, 100 + 5 * KEPT // 2))
     paths = [tmp_path / "run.brick", tmp_path / "run.1.brick"]
@@ -418,7 +418,7 @@ def test_of_the_events_of_a_recording_the_newest_are_kept_and_the_others_missed_
         assert world.events.since(0).missed == len(numbers) - KEPT
 
 
-def test_events_that_were_not_recorded_are_missed(tmp_path: Path) -> None:
+def test_events_that_were_not_recorded_count_as_missed(tmp_path: Path) -> None:
     with written(tmp_path / "run.brick") as recording:
         for number in (5, 6, 9, 9):
             recording.append(_reader.CHUNK_EVENTS, 1, event_body(number))
@@ -427,7 +427,7 @@ def test_events_that_were_not_recorded_are_missed(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_what_is_held_of_a_recording_does_not_grow_with_it(file: Path, tmp_path: Path) -> None:
+def test_the_memory_of_a_reader_does_not_grow_with_the_recording(file: Path, tmp_path: Path) -> None:
     bodies_of = {kind: body for kind, _, _, body in chunks(file)}
     table = json.loads(bodies_of[_reader.CHUNK_TABLES])
     del table["afresh"]
@@ -509,7 +509,7 @@ def test_the_rings_of_a_worker_are_read_in_two_passes_whatever_their_number(work
             assert newest <= len(slots) // SLOT <= 1.25 * max(newest, 1024)
 
 
-def test_whoever_stops_watching_a_recording_is_not_woken_however_it_stopped(tmp_path: Path) -> None:
+def test_a_watcher_that_stopped_is_not_woken(tmp_path: Path) -> None:
     recorder, woken = Recorder(Recording(), tmp_path / "run.brick", Machine()), threading.Event()
     with suppress(RuntimeError), recorder.watched(woken.set):
         raise RuntimeError
@@ -525,9 +525,7 @@ def spools() -> int:
 
 
 @pytest.mark.parametrize("redact", [False, True])
-def test_of_a_recording_that_is_over_neither_spool_nor_key_is_left_whoever_asks_for_it(
-    tmp_path: Path, redact: bool
-) -> None:
+def test_an_ended_recording_leaves_neither_spool_nor_key(tmp_path: Path, redact: bool) -> None:
     before = spools()
     recorder = Recorder(Recording(redact=redact), tmp_path / "run.brick", Machine())
     assert spools() == before + 1
@@ -540,7 +538,7 @@ def test_of_a_recording_that_is_over_neither_spool_nor_key_is_left_whoever_asks_
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_nor_is_anything_left_of_one_that_a_defect_ended(tmp_path: Path) -> None:
+def test_a_recording_ended_by_a_defect_leaves_no_spool(tmp_path: Path) -> None:
     class Broken(Machine):
         def lives(self, names: tuple[str, ...]) -> bool:
             raise RuntimeError("a defect")
@@ -551,7 +549,7 @@ def test_nor_is_anything_left_of_one_that_a_defect_ended(tmp_path: Path) -> None
     assert (spools(), recorder.document()["why"]) == (before, None)
 
 
-def test_a_recording_is_read_while_it_is_written(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_can_be_read_while_it_is_written(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     machine, path = Machine(), tmp_path / "run.brick"
     recorder = Recorder(Recording(), path, machine)
@@ -565,7 +563,7 @@ def test_a_recording_is_read_while_it_is_written(worker: Start, tmp_path: Path) 
     assert "not ended" not in brickd("status", str(path)).stderr
 
 
-def test_windows_of_a_recording_are_those_that_a_daemon_had_shown(worker: Start, tmp_path: Path) -> None:
+def test_windows_of_a_recording_are_those_that_the_daemon_showed(worker: Start, tmp_path: Path) -> None:
     process = started(
         worker, "norm = brick.brick('norm')\npause()\nfor _ in range(60):\n    with norm: pass\npause()", **STILL
     )
@@ -584,7 +582,7 @@ def test_windows_of_a_recording_are_those_that_a_daemon_had_shown(worker: Start,
 @pytest.mark.parametrize(
     ("snapshots", "slots", "seconds"), [(1, 6, None), (2, 6, 10), (7, 6, 60), (7, 7, 60), (20, 7, 60), (20, 2, 20)]
 )
-def test_a_recording_has_windows_of_up_to_a_minute_as_a_daemon_has(
+def test_a_recording_has_windows_of_up_to_a_minute_like_a_daemon(
     tmp_path: Path, snapshots: int, slots: int, seconds: int | None
 ) -> None:
     path = tmp_path / "run.brick"
@@ -597,7 +595,7 @@ def test_a_recording_has_windows_of_up_to_a_minute_as_a_daemon_has(
         assert world.stragglers().slots == min(snapshots - 1, 6)
 
 
-def test_who_was_slow_is_named_from_a_recording_as_the_daemon_named_it(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_names_the_straggler_that_the_daemon_named(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     like = SharedMemory().survey().workers[0].reading
 
@@ -622,7 +620,7 @@ def test_who_was_slow_is_named_from_a_recording_as_the_daemon_named_it(worker: S
     assert {finding["worker"] for finding in answer["stragglers"]} == {"api/2"}
 
 
-def test_a_hang_is_seen_in_a_recording(worker: Start, tmp_path: Path) -> None:
+def test_a_hang_is_found_in_a_recording(worker: Start, tmp_path: Path) -> None:
     for number in range(3):
         opens = "with brick.span('all_reduce'): pause()" if number else "with brick.span('gemm'): pause()"
         started(worker, opens, BRICKD_WORKER=str(number), **STILL)

@@ -59,7 +59,7 @@ def places(chunks: list[Written]) -> list[range]:
 
 
 @given(CHUNKS, st.integers(0, 2**32 - 1))
-def test_what_was_written_is_read(chunks: list[Written], number: int) -> None:
+def test_written_chunks_are_read_unchanged(chunks: list[Written], number: int) -> None:
     written = tape(chunks, number)
     seen = read(written)
     assert seen.written == chunks
@@ -70,12 +70,12 @@ def test_what_was_written_is_read(chunks: list[Written], number: int) -> None:
     assert seen.end.at == len(written) == FIRST + sum(size(body) for _, _, body in chunks) + END_BYTES
 
 
-def test_a_recording_says_which_one_it_is() -> None:
+def test_a_recording_has_an_id() -> None:
     with memory(tape([], 7)) as fd, form(fd) as opened:
         assert opened.title == Title(1, 3, MADE_NS, ID, 7)
 
 
-def test_a_recording_is_read_from_its_beginning_as_often_as_one_likes() -> None:
+def test_a_recording_can_be_read_repeatedly_from_its_beginning() -> None:
     with memory(tape(SMALL)) as fd, form(fd) as opened:
         assert list(opened) == list(opened)
         next(iter(opened))
@@ -84,7 +84,7 @@ def test_a_recording_is_read_from_its_beginning_as_often_as_one_likes() -> None:
 
 
 @given(CHUNKS)
-def test_what_is_whole_of_a_recording_that_is_written_still_is_read(chunks: list[Written]) -> None:
+def test_complete_chunks_of_an_unfinished_recording_are_read(chunks: list[Written]) -> None:
     with memory() as fd:
         recording = begin(fd, ahead_bytes=1 << 14)
         for count, chunk in enumerate(chunks, 1):
@@ -98,7 +98,7 @@ def test_what_is_whole_of_a_recording_that_is_written_still_is_read(chunks: list
         assert content(fd)[recording.bytes :].strip(b"\0") == b""
 
 
-def test_chunks_of_some_kinds_are_read_without_a_look_at_what_else_there_is() -> None:
+def test_chunks_of_selected_kinds_are_read_without_examining_others() -> None:
     changed = bytearray(tape(SMALL))
     changed[places(SMALL)[2].start + BLOCK] ^= 1
     with memory(bytes(changed)) as fd, form(fd) as opened:
@@ -112,7 +112,7 @@ def test_chunks_of_some_kinds_are_read_without_a_look_at_what_else_there_is() ->
         assert opened.end is before
 
 
-def test_a_chunk_that_was_given_is_given_again_as_long_as_it_is_there() -> None:
+def test_a_chunk_can_be_read_again_while_it_is_unchanged() -> None:
     with memory(tape(SMALL)) as fd, form(fd) as opened:
         for chunk in opened:
             assert opened.again(chunk.offset) == chunk
@@ -127,7 +127,7 @@ def test_a_chunk_that_was_given_is_given_again_as_long_as_it_is_there() -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
-def test_a_byte_that_was_changed_costs_its_chunk_alone_and_is_told(mask: int) -> None:
+def test_a_changed_byte_loses_only_its_chunk_and_is_reported(mask: int) -> None:
     whole = tape(SMALL)
     where = places(SMALL)
     for at in range(len(whole)):
@@ -145,7 +145,7 @@ def test_a_byte_that_was_changed_costs_its_chunk_alone_and_is_told(mask: int) ->
         assert seen.end.words()
 
 
-def test_a_recording_that_was_cut_is_read_up_to_the_cut() -> None:
+def test_a_truncated_recording_is_read_up_to_the_truncation() -> None:
     whole = tape(SMALL)
     where = places(SMALL)
     for length in range(len(whole)):
@@ -164,7 +164,7 @@ def test_a_recording_that_was_cut_is_read_up_to_the_cut() -> None:
         assert not killed.end.clean or whole[length:].strip(b"\0") == b""
 
 
-def test_a_body_that_is_cut_once_its_head_was_found_is_not_there() -> None:
+def test_a_body_truncated_after_its_head_was_read_is_missing() -> None:
     step = 1 << 20
     chunks: list[Written] = [
         (_reader.CHUNK_SNAPSHOT, 1, bytes(step - FIRST - 2 * BLOCK)),
@@ -191,7 +191,7 @@ def test_a_body_that_is_cut_once_its_head_was_found_is_not_there() -> None:
         assert looked[0] == ("F.brick", step, recording.bytes)
 
 
-def test_chunks_that_were_taken_out_repeated_or_exchanged_are_missed() -> None:
+def test_removed_repeated_and_exchanged_chunks_are_reported_as_missing() -> None:
     whole = tape(SMALL)
     pieces = [whole[:FIRST], *(whole[place.start : place.stop] for place in places(SMALL)), whole[-END_BYTES:]]
     title, one, two, three, four, end = pieces
@@ -208,7 +208,7 @@ def test_chunks_that_were_taken_out_repeated_or_exchanged_are_missed() -> None:
     assert not seen.end.clean
 
 
-def test_chunks_of_another_file_are_none_of_this_one() -> None:
+def test_chunks_of_another_file_do_not_belong_to_this_one() -> None:
     here, there = tape(SMALL, 0), tape(SMALL, 1)
     place = places(SMALL)[2]
     seen = read(here[: place.start] + there[place.start : place.stop] + here[place.stop :])
@@ -216,7 +216,7 @@ def test_chunks_of_another_file_are_none_of_this_one() -> None:
     assert [each[:2] for each in seen.end.damages] == [(place.start, place.stop)]
 
 
-def test_bytes_in_a_body_are_no_chunk_even_where_their_own_is_damaged() -> None:
+def test_bytes_inside_a_damaged_body_are_not_taken_for_a_chunk() -> None:
     inner = tape(SMALL, 1)
     chunks: list[Written] = [(_reader.CHUNK_SNAPSHOT, 1, inner), (_reader.CHUNK_SNAPSHOT, 2, b"last")]
     changed = bytearray(tape(chunks))
@@ -226,7 +226,7 @@ def test_bytes_in_a_body_are_no_chunk_even_where_their_own_is_damaged() -> None:
     assert seen.end.missing == 1
 
 
-def test_bytes_behind_the_end_are_told_and_zeros_are_none() -> None:
+def test_bytes_after_the_end_are_reported_unless_zero() -> None:
     whole = tape(SMALL)
     assert read(whole + bytes(10_000)).end.clean
     seen = read(whole + bytes(1000) + b"x" + bytes(1000))
@@ -234,7 +234,7 @@ def test_bytes_behind_the_end_are_told_and_zeros_are_none() -> None:
     assert seen.end.damages == [Damage(len(whole), len(whole) + 1001, "bytes behind its end")]
 
 
-def test_a_hole_in_a_file_takes_no_time_whatever_its_length() -> None:
+def test_a_hole_of_any_length_in_a_file_takes_no_time() -> None:
     whole, huge = tape(SMALL), 1 << 50
     last = places(SMALL)[-1]
     with memory(whole) as fd:
@@ -253,7 +253,7 @@ def test_a_hole_in_a_file_takes_no_time_whatever_its_length() -> None:
         assert seen.end.damages == [Damage(last.start, 1 << 49, "no chunk begins there")]
 
 
-def test_of_many_damages_the_first_are_listed_and_the_others_counted() -> None:
+def test_the_first_damages_are_listed_and_further_ones_counted() -> None:
     chunks: list[Written] = [(_reader.CHUNK_SNAPSHOT, n, b"") for n in range(DAMAGES_MAX + 20)]
     changed = bytearray(tape(chunks))
     for place in places(chunks)[::2]:
@@ -275,7 +275,7 @@ def titled(major: int, minor: int) -> bytes:
     return sealed(title, bytes(16)) * 2
 
 
-def test_chunks_of_a_newer_minor_are_left_out_and_counted() -> None:
+def test_chunks_of_a_newer_minor_are_skipped_and_counted() -> None:
     title = titled(1, 9)
     key = _reader.recording_title(title)[-1]
     kind = _reader.CHUNK_KINDS + 3
@@ -295,7 +295,7 @@ def test_chunks_of_a_newer_minor_are_left_out_and_counted() -> None:
         assert opened.title.minor == 9
 
 
-def test_of_many_unknown_kinds_a_few_are_listed_and_the_others_counted() -> None:
+def test_a_few_unknown_kinds_are_listed_and_further_ones_counted() -> None:
     title = titled(1, 9)
     key = _reader.recording_title(title)[-1]
     nothing = _reader.recording_sum(key, b"")
@@ -325,13 +325,13 @@ def test_a_recording_of_another_major_is_refused_with_both_numbers() -> None:
         (tape([])[:56] + bytes(8) + tape([])[:56] + bytes(8), "has a damaged title: its checksum is"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_what_was_seen(bytes_: bytes, reason: str) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_with_what_was_found(bytes_: bytes, reason: str) -> None:
     with pytest.raises(RecordingRefused, match=reason):
         read(bytes_)
 
 
 @pytest.mark.parametrize("length", [1, 4096, _reader.CHUNK_BYTES_MAX, _reader.CHUNK_BYTES_MAX + 1, 2**63, 2**64 - 1])
-def test_a_length_that_cannot_be_is_a_cut_or_a_damage_and_takes_no_memory(length: int) -> None:
+def test_an_impossible_length_is_damage_and_takes_no_memory(length: int) -> None:
     whole = tape(SMALL)
     key = _reader.recording_title(whole)[-1]
     place = places(SMALL)[1]
@@ -342,7 +342,7 @@ def test_a_length_that_cannot_be_is_a_cut_or_a_damage_and_takes_no_memory(length
 
 
 @given(st.binary(max_size=300), st.lists(st.tuples(st.integers(0, 900), st.binary(max_size=70)), max_size=4))
-def test_whatever_is_in_a_file_only_what_was_written_is_given(rest: bytes, changes: list[tuple[int, bytes]]) -> None:
+def test_any_file_gives_only_chunks_that_were_written(rest: bytes, changes: list[tuple[int, bytes]]) -> None:
     changed = bytearray(tape(SMALL))
     for at, piece in changes:
         changed[at + BLOCK : at + BLOCK + len(piece)] = piece
@@ -352,7 +352,7 @@ def test_whatever_is_in_a_file_only_what_was_written_is_given(rest: bytes, chang
     assert all(0 <= each.start <= each.end <= len(changed) + len(rest) for each in seen.end.damages)
 
 
-def test_an_end_says_what_there_was_no_room_for() -> None:
+def test_the_end_counts_the_chunks_that_did_not_fit() -> None:
     with memory() as fd:
         recording = begin(fd, limit_bytes=1000)
         with pytest.raises(OSError, match="File too large"):
@@ -371,7 +371,7 @@ def test_an_end_says_what_there_was_no_room_for() -> None:
 
 
 @given(st.binary(min_size=1, max_size=200).map(lambda body: body.ljust(-(-len(body) // BLOCK) * BLOCK, b"\0")))
-def test_every_bit_counts_in_a_checksum(blocks: bytes) -> None:
+def test_every_bit_affects_a_checksum(blocks: bytes) -> None:
     key = bytes(16)
     sums = {_reader.recording_sum(key, blocks)}
     number = int.from_bytes(blocks, "little")
@@ -382,7 +382,7 @@ def test_every_bit_counts_in_a_checksum(blocks: bytes) -> None:
 
 
 @pytest.mark.parametrize(("key", "blocks"), [(-1, 0), (1, 0), (0, 1), (0, BLOCK - 1)])
-def test_a_key_or_blocks_of_another_length_are_refused(key: int, blocks: int) -> None:
+def test_keys_and_blocks_of_wrong_lengths_are_refused(key: int, blocks: int) -> None:
     with memory(tape([])) as fd, form(fd) as opened:
         length = len(opened._key)
     for call in (_reader.find_chunk, _reader.recording_sum):
@@ -392,7 +392,7 @@ def test_a_key_or_blocks_of_another_length_are_refused(key: int, blocks: int) ->
             call(bytes(length + key), bytes(blocks))
 
 
-def test_behind_the_blocks_that_are_searched_for_a_chunk_nothing_is_read() -> None:
+def test_the_search_for_a_chunk_reads_nothing_beyond_its_blocks() -> None:
     script = """if True:
         import ctypes, mmap
         from brickd.shm import _reader

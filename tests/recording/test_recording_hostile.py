@@ -139,7 +139,7 @@ def spoilt(body: bytes, data: st.DataObject) -> bytes:
 
 
 @given(st.data())
-def test_whatever_is_in_a_recording_verbs_answer_or_say_why_not(
+def test_on_any_recording_verbs_answer_or_give_the_reason(
     tmp_path_factory: pytest.TempPathFactory, honest: list[Written], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("made_up") / "run.brick"
@@ -201,9 +201,7 @@ ROOMY: dict[str, tuple[int, Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("what", ROOMY)
-def test_what_takes_more_room_than_anything_that_brickd_writes_is_damaged_and_told_in_a_few_words(
-    honest: list[Written], tmp_path: Path, what: str
-) -> None:
+def test_oversized_chunks_are_damaged_and_reported_briefly(honest: list[Written], tmp_path: Path, what: str) -> None:
     kind, change, wanted = ROOMY[what]
     like = next(body for each, _, body in honest if each == kind)
     last = max(number for number, each in enumerate(honest) if each[0] == _reader.CHUNK_SNAPSHOT)
@@ -220,7 +218,7 @@ def test_what_takes_more_room_than_anything_that_brickd_writes_is_damaged_and_to
 @pytest.mark.parametrize(
     "change", [lambda body: body[:-1], lambda body: b"", lambda body: b"{}\n", lambda body: b"[" * 9]
 )
-def test_weights_that_do_not_add_up_are_damaged_and_the_rest_is_shown(
+def test_inconsistent_weights_are_damaged_and_the_rest_is_shown(
     honest: list[Written], tmp_path: Path, change: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "run.brick"
@@ -237,7 +235,7 @@ def test_weights_that_do_not_add_up_are_damaged_and_the_rest_is_shown(
     assert known(spoiled) == (0, 1)
 
 
-def test_weights_of_a_worker_of_another_service_are_nobodys(honest: list[Written], tmp_path: Path) -> None:
+def test_weights_of_a_worker_of_another_service_are_ignored(honest: list[Written], tmp_path: Path) -> None:
     path = tmp_path / "run.brick"
     kind = _reader.CHUNK_WEIGHTS
     path.write_bytes(

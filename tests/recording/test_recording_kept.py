@@ -29,7 +29,7 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.sampled_from([1, 1023, 1024, 1500]))
-def test_the_newest_slots_of_each_ring_are_held_as_far_as_none_is_missing(
+def test_the_newest_slots_of_each_ring_are_kept_without_gaps(
     pieces: list[tuple[int, bool, int, int, int]], newest: int
 ) -> None:
     tails = Tails([0, 1], newest)
@@ -54,7 +54,7 @@ def test_the_newest_slots_of_each_ring_are_held_as_far_as_none_is_missing(
 
 
 @given(st.lists(st.lists(st.integers(1, 30), max_size=20), max_size=3), st.integers(1, 6), st.integers(0, 35))
-def test_the_newest_events_are_kept_each_once_and_the_others_are_missed(
+def test_the_newest_events_are_kept_once_each_and_others_are_missed(
     files: list[list[int]], kept: int, since: int
 ) -> None:
     events = RecordedEvents(kept)
@@ -99,11 +99,11 @@ def test_the_newest_events_are_kept_each_once_and_the_others_are_missed(
         ),
     ],
 )
-def test_what_is_missing_of_a_file_is_said(end: End, clean: bool, words: list[str]) -> None:
+def test_missing_parts_of_a_file_are_described(end: End, clean: bool, words: list[str]) -> None:
     assert (end.clean, end.words()) == (clean, words)
 
 
-def test_all_that_is_wrong_is_said_in_the_order_of_what_is_worst() -> None:
+def test_all_defects_are_described_with_the_worst_first() -> None:
     end = End(why="cut", damages_more=2, missing=1, skipped=Counter({5: 1}), refused=DroppedChunks(1, 1, 0))
     end.damage(1, 2, "odd")
     assert [each.partition(" ")[0] for each in end.words()] == ["damaged", "damaged", "1", "cut", "1", "had"]

@@ -51,18 +51,18 @@ def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, show: Callable[[]
     return reported.decode()
 
 
-def test_on_a_terminal_it_is_shown_how_far_a_recording_was_read(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_the_progress_of_reading(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     answer = on_terminal(200, monkeypatch, lambda: ask.asked("events", EventsQuery(), recordings=[file]))
     size = os.path.getsize(file)
     assert answer.startswith(f"\rreading {file}: 1.5M of {size / 2**20:.1f}M\x1b[K\r\x1b[Kbrickd: ")
 
 
-def test_a_terminal_that_does_not_say_how_wide_it_is_has_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_of_unknown_width_has_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert on_terminal(0, monkeypatch, lambda: progress.show("x" * 100)) == f"\r{'x' * 78}…\x1b[K"
 
 
-def test_where_nobody_looks_nothing_is_shown(
+def test_without_a_terminal_no_progress_is_shown(
     file: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
@@ -71,7 +71,7 @@ def test_where_nobody_looks_nothing_is_shown(
     assert (out, "\r" in err, "reading" in err) == ("", False, False)
 
 
-def test_who_asks_for_no_progress_has_the_same_answer_and_a_silent_terminal(
+def test_suppressing_progress_gives_the_same_answer_and_prints_nothing(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)

@@ -59,7 +59,7 @@ SLOTS = st.lists(
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.booleans(), SLOTS), max_size=4))
-def test_whatever_stands_in_rings_is_recorded_as_it_stood_there(
+def test_rings_are_recorded_exactly_as_they_were(
     passes: list[tuple[int, bool, list[dict[str, int]]]],
 ) -> None:
     with rings(lanes=2, paths=PATHS, span_slots=64, event_slots=64) as r, memory() as fd:
@@ -89,7 +89,7 @@ def numbered(many: int, record: str = "span", first: int = 1) -> dtypes.Array:
 
 
 @pytest.mark.parametrize("ahead", [0, 1 << 20, 1 << 24])
-def test_more_than_a_chunk_holds_becomes_several_whatever_room_is_taken_ahead(ahead: int) -> None:
+def test_more_than_a_chunk_of_slots_becomes_several_chunks(ahead: int) -> None:
     with rings(span_slots=1 << 15) as r, memory() as fd:
         drain, spool = r.drain(), _reader.Spool()
         recording = begin(fd, LIMIT, ahead_bytes=ahead)
@@ -109,7 +109,7 @@ def test_more_than_a_chunk_holds_becomes_several_whatever_room_is_taken_ahead(ah
         assert drain.spans == 90_000
 
 
-def test_events_that_wait_for_the_next_pass_are_recorded_once() -> None:
+def test_events_left_for_the_next_pass_are_recorded_once() -> None:
     with rings(event_slots=1 << 18) as r, memory() as fd:
         written = numbered(2 * 65536 + 300, "event")
         written["kind"][65536 - 2 : 65536 + 1], written["slots"][65536 - 2] = 99, 3  # a record at the border
@@ -125,7 +125,7 @@ def test_events_that_wait_for_the_next_pass_are_recorded_once() -> None:
         assert recorded(read_fd(fd)) == {(0, 0, True): written.tobytes()}
 
 
-def test_what_was_salvaged_is_recorded() -> None:
+def test_salvaged_records_are_recorded() -> None:
     with rings() as r, memory() as fd:
         r.add(0, "span", spans({"sequence": 1}, {"sequence": 4}))
         r.add(0, "event", events({"sequence": 2}))
@@ -158,7 +158,7 @@ def drained(r: Rings, spool: _reader.Spool | None) -> _reader.Drain:
 
 @pytest.mark.parametrize("limit", [256, 300, 512, 64 << 10, 100_000, 1_200_000])
 @pytest.mark.parametrize("spare", [0, 4096])
-def test_a_file_is_filled_to_its_limit_and_what_has_no_room_stays_in_the_spool(limit: int, spare: int) -> None:
+def test_a_file_is_filled_to_its_limit_and_the_rest_stays_in_the_spool(limit: int, spare: int) -> None:
     with rings(span_slots=1 << 15) as r, memory() as fd, memory() as other:
         written = numbered(30_000)
         r.add(0, "span", written)
@@ -180,7 +180,7 @@ def test_a_file_is_filled_to_its_limit_and_what_has_no_room_stays_in_the_spool(l
         }
 
 
-def test_unless_it_is_said_a_recording_is_the_first_of_its_set_and_keeps_no_room_to_spare() -> None:
+def test_by_default_a_recording_is_file_0_without_reserved_space() -> None:
     def filled(limit: int, *spare: int) -> int:
         with rings(span_slots=1 << 11) as r, memory() as fd:
             r.add(0, "span", numbered(2_000))
@@ -200,7 +200,7 @@ def test_unless_it_is_said_a_recording_is_the_first_of_its_set_and_keeps_no_room
     )
 
 
-def test_what_is_given_up_is_counted_and_is_the_loss_of_the_file_that_is_written() -> None:
+def test_discarded_slots_are_counted_as_the_loss_of_the_current_file() -> None:
     with rings(span_slots=1 << 15) as r, memory() as fd:
         r.add(0, "span", numbered(30_000))
         spool, recording = _reader.Spool(), begin(fd, 1 << 20)
@@ -216,7 +216,7 @@ def test_what_is_given_up_is_counted_and_is_the_loss_of_the_file_that_is_written
         assert seen.end.clean
 
 
-def test_a_recording_that_is_closed_or_a_spool_that_is_taken_away_is_no_longer_written_to() -> None:
+def test_a_closed_recording_or_detached_spool_receives_nothing() -> None:
     with rings() as r, memory() as fd:
         recording, spool = begin(fd), _reader.Spool()
         drain = r.drain()
@@ -244,7 +244,7 @@ def test_a_recording_that_is_closed_or_a_spool_that_is_taken_away_is_no_longer_w
 
 
 @pytest.mark.parametrize("length", [0, 64, 3000, 200_000])
-def test_a_recording_that_is_cut_while_it_is_written_stops_and_loses_nothing_that_waits(length: int) -> None:
+def test_a_recording_truncated_while_written_stops_and_keeps_waiting_slots(length: int) -> None:
     with rings(span_slots=1 << 15) as r, memory() as fd, memory() as other:
         r.add(0, "span", numbered(4000))
         recording, spool = begin(fd, LIMIT), _reader.Spool()
@@ -270,7 +270,7 @@ def test_a_recording_that_is_cut_while_it_is_written_stops_and_loses_nothing_tha
         assert (records(chunk.body).first, records(chunk.body).slots) == (4000, late.tobytes())
 
 
-def test_drains_are_recorded_while_their_thread_goes_on() -> None:
+def test_drains_are_recorded_while_their_thread_continues() -> None:
     with rings(lanes=2, span_slots=1 << 12) as r, memory() as fd:
         recording, spool = begin(fd, 1 << 26, ahead_bytes=1 << 16), _reader.Spool(8 << 20)
         over = threading.Event()
@@ -309,7 +309,7 @@ def test_drains_are_recorded_while_their_thread_goes_on() -> None:
 
 
 @pytest.mark.parametrize("lane", [0, 1, 2])
-def test_of_a_ring_those_slots_are_there_that_its_own_consumer_has_not_taken(lane: int) -> None:
+def test_a_ring_returns_the_slots_that_its_consumer_has_not_taken(lane: int) -> None:
     with rings(lanes=3, span_slots=8, event_slots=8) as r:
         for each in range(3):
             for ring in ("span", "event"):
@@ -323,7 +323,7 @@ def test_of_a_ring_those_slots_are_there_that_its_own_consumer_has_not_taken(lan
             segment.ring(3, False)
 
 
-def test_summaries_are_those_of_one_lane_or_of_all_and_there_is_none_of_a_lane_too_many() -> None:
+def test_summaries_of_a_lane_beyond_the_last_are_refused() -> None:
     with rings(lanes=2) as r:
         segment = _reader.Segment(r.fd)
         for lane in (-1, 0, 1):
@@ -332,7 +332,7 @@ def test_summaries_are_those_of_one_lane_or_of_all_and_there_is_none_of_a_lane_t
             segment.summaries(2)
 
 
-def test_what_is_recorded_has_the_time_at_which_it_was_drained() -> None:
+def test_records_have_the_time_of_their_drain() -> None:
     spool = _reader.Spool()
     with memory() as fd, rings() as r:
         recording, drain = begin(fd), r.drain()
@@ -347,7 +347,7 @@ def test_what_is_recorded_has_the_time_at_which_it_was_drained() -> None:
         assert before <= chunk.at_ns <= after
 
 
-def test_a_drain_that_has_read_nothing_yet_has_come_to_every_head() -> None:
+def test_an_untouched_drain_counts_as_complete() -> None:
     with rings() as r:
         assert r.drain().complete
         drain = r.drain()
@@ -355,7 +355,7 @@ def test_a_drain_that_has_read_nothing_yet_has_come_to_every_head() -> None:
         assert drain.complete
 
 
-def test_of_a_ring_that_was_cut_off_as_it_was_drained_nothing_is_recorded() -> None:
+def test_nothing_is_recorded_of_a_ring_truncated_during_the_drain() -> None:
     spool = _reader.Spool()
     with memory() as fd, rings() as r:
         recording, drain = begin(fd), r.drain()

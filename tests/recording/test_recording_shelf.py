@@ -49,7 +49,7 @@ def written(path: Path) -> Iterator[Volumes]:
         volumes.end(b"{}")
 
 
-def test_what_lies_there_is_known_by_its_titles_whatever_it_is_called(prefix: str) -> None:
+def test_stored_recordings_are_identified_by_their_titles(prefix: str) -> None:
     first, second = lying(), lying()
     renamed = first.with_name("anything.brick")
     first.rename(renamed)
@@ -63,7 +63,7 @@ def test_what_lies_there_is_known_by_its_titles_whatever_it_is_called(prefix: st
     ]
 
 
-def test_what_is_being_written_is_given_to_nobody_and_never_removed(prefix: str) -> None:
+def test_a_recording_in_progress_is_neither_served_nor_removed(prefix: str) -> None:
     with written(shelf().place()) as volumes:
         assert volumes.next()
         volumes.close_last_but_one(b"{}")
@@ -77,7 +77,7 @@ def test_what_is_being_written_is_given_to_nobody_and_never_removed(prefix: str)
     assert len(shelf().find(recording).files) == 2
 
 
-def test_a_writer_that_was_killed_has_locked_nothing(prefix: str) -> None:
+def test_a_killed_writer_leaves_no_lock(prefix: str) -> None:
     path = shelf().place()
     pid = os.fork()
     if pid == 0:
@@ -87,7 +87,7 @@ def test_a_writer_that_was_killed_has_locked_nothing(prefix: str) -> None:
     assert shelf().find(id_of(path)).files[0].path == path
 
 
-def test_what_nobody_fetched_is_told_by_the_doctor_with_a_daemon_or_without_one(prefix: str) -> None:
+def test_doctor_reports_unfetched_recordings_with_or_without_a_daemon(prefix: str) -> None:
     def finding() -> tuple[str, str | None, list[str]]:
         answer = json.loads(brickd("doctor", "--json").stdout)["findings"]
         (found,) = (each for each in answer if each["name"] == "recordings")
@@ -103,7 +103,7 @@ def test_what_nobody_fetched_is_told_by_the_doctor_with_a_daemon_or_without_one(
             assert finding() == reported
 
 
-def test_the_oldest_goes_as_a_new_one_begins_and_that_is_told(tmp_path: Path, prefix: str) -> None:
+def test_a_new_recording_removes_the_oldest_and_reports_it(tmp_path: Path, prefix: str) -> None:
     every = [lying() for _ in range(ROOM)]
     with running() as daemon:
         assert brickd("record", "--duration", "0.01", "-o", str(tmp_path / "run.brick")).returncode == 0
@@ -123,7 +123,7 @@ def file_of(folder: Path, name: str, recording: int, number: int, made_ns: int, 
     return path
 
 
-def test_files_are_found_by_recording_and_number_in_the_order_in_which_they_were_made(tmp_path: Path) -> None:
+def test_files_are_found_by_recording_and_number_in_order_of_creation(tmp_path: Path) -> None:
     here = Shelf(tmp_path)
     eleventh, second = (file_of(tmp_path, f"{n}.brick", 1, n, 500 + n, 999 * n) for n in (10, 1))
     older = file_of(tmp_path, "z.brick", 2, 7, 400)
@@ -153,14 +153,14 @@ def test_files_are_found_by_recording_and_number_in_the_order_in_which_they_were
 
 
 @pytest.mark.parametrize("many", [0, ROOM - 1, ROOM, ROOM + 1, ROOM + 3])
-def test_room_is_made_of_the_oldest_that_are_too_many(tmp_path: Path, many: int) -> None:
+def test_the_oldest_recordings_over_the_limit_are_removed(tmp_path: Path, many: int) -> None:
     files = [file_of(tmp_path, f"{n}.brick", n, 0, 100 - n) for n in range(many)]  # the last is the oldest
     removed = Shelf(tmp_path).make_room()
     assert [each.files[0].path for each in removed] == files[ROOM:][::-1]
     assert sorted(tmp_path.iterdir()) == sorted(files[:ROOM])
 
 
-def test_where_there_is_no_directory_nothing_lies_and_where_none_can_be_it_is_told_what_to_set(tmp_path: Path) -> None:
+def test_a_missing_directory_is_empty_and_an_impossible_one_names_the_variable(tmp_path: Path) -> None:
     here = Shelf(tmp_path / "a" / "b")
     assert (here.all(), here.make_room()) == ([], [])
     assert not (tmp_path / "a").exists()

@@ -57,7 +57,7 @@ TURNS = st.lists(
 
 
 @given(st.integers(LEAST, 60 * SLOT) | st.just(1 << 20), st.sampled_from([LEAST + 5 * SLOT, 10 * SLOT, 1 << 20]), TURNS)
-def test_whatever_is_drained_is_recorded_in_its_order_or_refused(
+def test_drained_slots_are_recorded_in_order_or_counted(
     size: int, limit: int, turns: list[tuple[int, int, int] | str]
 ) -> None:
     spool = _reader.Spool(size)
@@ -107,7 +107,7 @@ def test_whatever_is_drained_is_recorded_in_its_order_or_refused(
         assert all(0 <= position < given_[key] for position in each)
 
 
-def test_a_disk_that_stands_still_costs_what_has_no_room_in_the_spool_and_the_drain_goes_on() -> None:
+def test_a_stuck_disk_loses_only_slots_beyond_the_spool() -> None:
     with workers(2) as ((recorded, drain), (other, alone)), memory() as fd:
         spool, recording = _reader.Spool(100 * SLOT), begin(fd)
         drain.record_into(spool)
@@ -126,7 +126,7 @@ def test_a_disk_that_stands_still_costs_what_has_no_room_in_the_spool_and_the_dr
         assert (seen.end.clean, seen.end.refused) == (True, (0, 0, 65))
 
 
-def test_a_pass_into_a_full_spool_takes_no_time_of_the_disk() -> None:
+def test_a_pass_into_a_full_spool_never_waits_for_the_disk() -> None:
     """A drain touches only the spool's memory: there is no file yet."""
     with workers(1, slots=1 << 12) as ((r, drain),), memory() as fd:
         spool = _reader.Spool(1 << 16)
@@ -142,7 +142,7 @@ def test_a_pass_into_a_full_spool_takes_no_time_of_the_disk() -> None:
         assert spool.refused_slots == 2000
 
 
-def test_what_waits_is_written_up_to_the_mark_and_no_further() -> None:
+def test_waiting_slots_are_written_up_to_the_mark() -> None:
     with workers(2) as both, memory() as fd:
         spool, recording = _reader.Spool(), begin(fd)
         for number, (r, drain) in enumerate(both, start=1):
@@ -159,7 +159,7 @@ def test_what_waits_is_written_up_to_the_mark_and_no_further() -> None:
         assert positions(read_fd(fd)).keys() == {(1, 0), (2, 0)}
 
 
-def test_whoever_waits_is_woken_when_a_quarter_is_used_and_by_whoever_calls() -> None:
+def test_a_waiting_writer_is_woken_at_a_quarter_of_the_spool_or_on_request() -> None:
     spool = _reader.Spool(100 * SLOT)
     woken: list[str] = []
     turn = threading.Semaphore(0)
@@ -185,14 +185,14 @@ def test_whoever_waits_is_woken_when_a_quarter_is_used_and_by_whoever_calls() ->
 
 
 @pytest.mark.parametrize("size", [-1, 0, LEAST - 1, (1 << 40) + 1])
-def test_a_spool_that_cannot_hold_anything_is_refused(size: int) -> None:
+def test_a_spool_of_no_capacity_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=f"a spool has 192 to 1099511627776 bytes, not {size}"):
         _reader.Spool(size)
     with pytest.raises(ValueError, match=r"one waits 0 to .* ms, not -1"):
         _reader.Spool().wait(-1)
 
 
-def test_of_two_threads_that_drain_into_one_spool_at_once_one_is_refused_and_nothing_is_spoilt() -> None:
+def test_of_two_threads_draining_into_one_spool_one_is_refused_without_damage() -> None:
     with workers(2, slots=1 << 14) as both, memory() as fd:
         spool, recording = _reader.Spool(), begin(fd, 1 << 26)
 
@@ -214,7 +214,7 @@ def test_of_two_threads_that_drain_into_one_spool_at_once_one_is_refused_and_not
         assert sum(map(len, positions(seen).values())) + spool.refused_slots == 2 * 12 * 16_000
 
 
-def test_of_two_threads_that_write_at_once_one_is_refused_and_what_stands_there_is_whole() -> None:
+def test_of_two_threads_writing_at_once_one_is_refused_without_damage() -> None:
     with workers(1, slots=1 << 12) as ((r, drain),), memory() as fd:
         spool, recording = _reader.Spool(), begin(fd, 1 << 28)
         drain.record_into(spool)
@@ -249,7 +249,7 @@ def test_of_two_threads_that_write_at_once_one_is_refused_and_what_stands_there_
         assert positions(seen) == {(0, 0): list(range(30_000))}
 
 
-def test_into_a_spool_that_has_come_to_its_end_nothing_goes_and_nobody_learns_its_key() -> None:
+def test_an_ended_spool_accepts_nothing_and_has_no_key() -> None:
     with workers(1) as ((r, drain),), memory() as fd:
         spool = _reader.Spool(1 << 20, redacts=True)
         drain.record_into(spool)

@@ -45,7 +45,7 @@ async def names(parts: AsyncIterator[bytes]) -> list[tuple[str, str | None]]:
     return [(name, document.get("why")) for name, document in [parsed(each) async for each in parts]]
 
 
-def test_who_ends_it_wakes_its_reader_and_all_of_it_was_told(recorder: Recorder) -> None:
+def test_ending_a_recording_wakes_its_reader_with_the_final_state(recorder: Recorder) -> None:
     async def begin() -> Recorder:
         return recorder
 
@@ -58,7 +58,7 @@ def test_who_ends_it_wakes_its_reader_and_all_of_it_was_told(recorder: Recorder)
     assert run(read()) == [("begun", None), ("progress", "asked"), ("done", "asked")]
 
 
-def test_each_time_its_reader_is_woken_it_is_told_how_far_it_has_come_and_once(recorder: Recorder) -> None:
+def test_each_wake_of_the_reader_sends_the_progress_once(recorder: Recorder) -> None:
     async def begin() -> Recorder:
         return recorder
 
@@ -81,7 +81,7 @@ def test_each_time_its_reader_is_woken_it_is_told_how_far_it_has_come_and_once(r
     assert run(read()) == ["begun", "progress", "progress", "waits", "progress"]
 
 
-def test_a_daemon_that_ends_ends_it_and_its_reader_is_told_so(recorder: Recorder) -> None:
+def test_a_daemon_that_ends_ends_the_recording_and_tells_its_reader(recorder: Recorder) -> None:
     async def begin() -> Recorder:
         return recorder
 
@@ -97,7 +97,7 @@ def test_a_daemon_that_ends_ends_it_and_its_reader_is_told_so(recorder: Recorder
     assert reported[-1] == ("done", "daemon_ended")
 
 
-def test_a_reader_that_leaves_ends_it(recorder: Recorder) -> None:
+def test_a_reader_that_leaves_ends_the_recording(recorder: Recorder) -> None:
     async def begin() -> Recorder:
         return recorder
 
@@ -112,7 +112,7 @@ def test_a_reader_that_leaves_ends_it(recorder: Recorder) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_reader_that_leaves_while_it_begins_ends_it_once_it_has_begun(recorder: Recorder, *, fails: bool) -> None:
+def test_a_reader_that_leaves_during_the_start_ends_the_started_recording(recorder: Recorder, *, fails: bool) -> None:
     async def read() -> list[dict[str, Any]]:
         may, troubles = asyncio.Event(), list[dict[str, Any]]()
         asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
@@ -142,7 +142,7 @@ def test_a_reader_that_leaves_while_it_begins_ends_it_once_it_has_begun(recorder
     assert recorder.document()["why"] == ("asked" if fails else "left")
 
 
-def test_one_that_cannot_begin_is_told_with_the_reason_alone() -> None:
+def test_a_recording_that_cannot_start_sends_only_the_reason() -> None:
     async def begin() -> Recorder:
         raise BrickdError("another one is made")
 

@@ -81,7 +81,7 @@ def named(file: list[tuple[int, int, int, bytes]]) -> dict[str, int]:
     return found
 
 
-def test_each_file_names_once_and_before_their_records_those_that_it_has_records_of(tmp_path: Path) -> None:
+def test_each_file_has_the_names_of_its_workers_once_before_their_records(tmp_path: Path) -> None:
     made = Written(tmp_path / "run.brick", Many())
     with workers(3) as three:
         for number, (_, drain) in enumerate(three):
@@ -103,7 +103,7 @@ def test_each_file_names_once_and_before_their_records_those_that_it_has_records
     assert named(second) == {f"{0:032x}": 1, f"{1:032x}": 2}
 
 
-def test_what_one_file_has_no_room_for_stands_in_the_next_ones_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_slots_that_do_not_fit_one_file_are_in_the_next_without_loss(tmp_path: Path) -> None:
     made = Written(tmp_path / "run.brick", Many())
     with workers(1, slots=1 << 13) as ((r, drain),):
         made.rings.take("a", drain)
@@ -119,7 +119,7 @@ def test_what_one_file_has_no_room_for_stands_in_the_next_ones_and_nothing_is_lo
         assert {_reader.CHUNK_BEGINNING, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING} <= {kind for kind, *_ in file}
 
 
-def test_a_last_snapshot_that_finds_no_room_begins_the_next_file(tmp_path: Path) -> None:
+def test_a_last_snapshot_that_does_not_fit_starts_the_next_file(tmp_path: Path) -> None:
     machine = Many()
     machine.length = SMALL // 3
     made = Written(tmp_path / "run.brick", machine)
@@ -129,7 +129,7 @@ def test_a_last_snapshot_that_finds_no_room_begins_the_next_file(tmp_path: Path)
     assert [[kind for kind, *_ in file].count(_reader.CHUNK_SNAPSHOT) for file in made.files()] == [2, 1]
 
 
-def test_a_snapshot_for_which_no_descriptor_is_left_is_counted_as_not_recorded(tmp_path: Path) -> None:
+def test_a_snapshot_without_a_free_descriptor_counts_as_not_recorded(tmp_path: Path) -> None:
     class Exhausted(Many):
         def survey(self) -> Survey:
             raise OSError(errno.EMFILE, "Too many open files")
@@ -140,7 +140,7 @@ def test_a_snapshot_for_which_no_descriptor_is_left_is_counted_as_not_recorded(t
     assert (made.writer.counted().snapshots, made.writer.counted().not_recorded) == (0, {"snapshots": 2})
 
 
-def test_a_snapshot_that_no_file_has_room_for_is_told_in_words_and_no_other_file_is_begun(tmp_path: Path) -> None:
+def test_a_snapshot_too_large_for_any_file_is_reported_and_starts_no_file(tmp_path: Path) -> None:
     machine = Many()
     made = Written(tmp_path / "run.brick", machine)
     machine.length = SMALL - 400  # it has no room after a beginning
@@ -161,7 +161,7 @@ def test_a_snapshot_that_no_file_has_room_for_is_told_in_words_and_no_other_file
 
 
 @pytest.mark.ci
-def test_a_snapshot_that_is_longer_than_a_chunk_may_be_is_told_in_words(tmp_path: Path) -> None:
+def test_a_snapshot_larger_than_a_chunk_is_reported(tmp_path: Path) -> None:
     machine = Many()
     made = Written(tmp_path / "run.brick", machine, max_size=1 << 30)
     machine.length = _reader.CHUNK_BYTES_MAX
@@ -172,7 +172,7 @@ def test_a_snapshot_that_is_longer_than_a_chunk_may_be_is_told_in_words(tmp_path
     made.writer.end("asked")
 
 
-def test_records_that_no_file_has_room_for_are_counted_and_no_other_file_is_begun(tmp_path: Path) -> None:
+def test_records_that_fit_no_file_are_counted_and_start_no_file(tmp_path: Path) -> None:
     machine = Many()
     machine.length = SMALL - SMALL // 8
     made = Written(tmp_path / "run.brick", machine)
@@ -190,7 +190,7 @@ def test_records_that_no_file_has_room_for_are_counted_and_no_other_file_is_begu
     assert len(made.files()) == 1
 
 
-def test_records_that_come_faster_than_they_are_written_are_told(tmp_path: Path) -> None:
+def test_records_arriving_faster_than_they_are_written_are_reported(tmp_path: Path) -> None:
     made = Written(tmp_path / "run.brick", Many(), spool_bytes=100 * SLOT)
     with workers(1) as ((r, drain),):
         made.rings.take("a", drain)
@@ -205,7 +205,7 @@ def test_records_that_come_faster_than_they_are_written_are_told(tmp_path: Path)
     assert made.writer.counted().not_recorded == {"records": 100}
 
 
-def test_a_thread_that_waits_for_its_disk_is_told_by_whoever_asks(
+def test_a_writer_stuck_at_its_disk_is_reported_by_other_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, answer = threading.Event(), threading.Event()
@@ -227,7 +227,7 @@ def test_a_thread_that_waits_for_its_disk_is_told_by_whoever_asks(
     assert recorder.trouble is None
 
 
-def test_a_file_that_somebody_cut_is_followed_by_another_with_what_waits(tmp_path: Path) -> None:
+def test_a_truncated_file_is_followed_by_another_with_the_waiting_slots(tmp_path: Path) -> None:
     made = Written(tmp_path / "run.brick", Many())
     with workers(1) as ((r, drain),):
         made.rings.take("a", drain)
@@ -241,7 +241,7 @@ def test_a_file_that_somebody_cut_is_followed_by_another_with_what_waits(tmp_pat
     assert made.writer.counted().not_recorded == {}
 
 
-def test_trouble_is_over_when_large_things_find_room_again_and_not_when_a_small_one_does(tmp_path: Path) -> None:
+def test_trouble_ends_when_large_chunks_fit_again_and_not_with_a_small_one(tmp_path: Path) -> None:
     volumes = Volumes(tmp_path / "run.brick", SMALL, 1)
     try:
         for _ in range(2):  # trouble may come back
@@ -255,9 +255,7 @@ def test_trouble_is_over_when_large_things_find_room_again_and_not_when_a_small_
         volumes.end(b"")
 
 
-def test_a_recording_whose_thread_cannot_be_started_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recording_whose_thread_cannot_start_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -276,7 +274,7 @@ def test_a_recording_whose_thread_cannot_be_started_leaves_nothing_behind(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_recording_that_a_defect_ended_is_nobodys_and_can_be_fetched(tmp_path: Path) -> None:
+def test_a_recording_ended_by_a_defect_can_be_fetched(tmp_path: Path) -> None:
     class Broken(Machine):
         def lives(self, names: tuple[str, ...]) -> bool:
             raise RuntimeError("a defect")
@@ -288,7 +286,7 @@ def test_a_recording_that_a_defect_ended_is_nobodys_and_can_be_fetched(tmp_path:
     assert (shelved.recording, shelved.written) == (recorder.id, False)
 
 
-def test_a_worker_that_cannot_be_named_is_refused_once_for_each_snapshot_however_often_it_is_tried(
+def test_an_unnamed_worker_is_refused_once_per_snapshot(
     tmp_path: Path,
 ) -> None:
     made = Written(tmp_path / "run.brick", Many())
@@ -322,7 +320,7 @@ class Weighing(Many):
         return self.holders.numerics.weights.about(worker.reading.uuid for worker in of)
 
 
-def test_every_file_has_the_weights_of_those_who_are_recorded_and_of_nobody_else(tmp_path: Path) -> None:
+def test_every_file_has_the_weights_of_the_recorded_workers_only(tmp_path: Path) -> None:
     machine = Weighing(3)
     machine.holders.add_weight("api/1", 7, "w", 0)
     made = Written(tmp_path / "run.brick", machine, names=("api/0",))
@@ -338,7 +336,7 @@ def test_every_file_has_the_weights_of_those_who_are_recorded_and_of_nobody_else
     assert len(made.files()) > 1
 
 
-def test_weights_that_have_no_room_are_counted(tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     made = Written(tmp_path / "run.brick", Weighing(400))
     made.writer.weigh()
     made.writer.end("asked")
@@ -367,7 +365,7 @@ class Launching(Many):
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_sources_fill_a_quarter_of_a_file_and_those_beyond_are_counted(tmp_path: Path, more: int) -> None:
+def test_sources_fill_at_most_a_quarter_of_a_file_and_others_are_counted(tmp_path: Path, more: int) -> None:
     def body(machine: Launching) -> int:
         found = map(machine.known.read, machine.known.heads())
         return sum(len(part) for source in found if source is not None for part in source.encoded())
@@ -381,7 +379,7 @@ def test_sources_fill_a_quarter_of_a_file_and_those_beyond_are_counted(tmp_path:
     assert made.writer.counted().not_recorded == ({"sources": 1} if more else {})
 
 
-def test_that_nothing_can_be_recorded_is_told_once_and_once_that_it_can_again(tmp_path: Path) -> None:
+def test_failing_and_resuming_are_each_reported_once(tmp_path: Path) -> None:
     machine = Many()
     recorder = Recorder(Recording(max_size=SMALL), tmp_path / "run.brick", machine)
     now_ns, at_ns = time.monotonic_ns(), time.time_ns()
@@ -399,7 +397,7 @@ def test_that_nothing_can_be_recorded_is_told_once_and_once_that_it_can_again(tm
     assert recorder.document()["not_recorded"] == {"snapshots": 3}
 
 
-def test_a_recording_with_a_duration_ends_when_that_is_over_and_not_before(tmp_path: Path) -> None:
+def test_a_recording_with_a_duration_ends_exactly_then(tmp_path: Path) -> None:
     machine = Machine()
     recorder = Recorder(Recording(duration=0.01), tmp_path / "short.brick", machine)
     recorder.join()

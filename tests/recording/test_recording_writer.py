@@ -13,7 +13,7 @@ from brickd.shm import _reader
 SNAPSHOT = _reader.CHUNK_SNAPSHOT
 
 
-def test_a_file_that_a_recording_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+def test_a_file_unsuitable_for_a_recording_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     for flags, content_, reason in (
@@ -35,7 +35,7 @@ def test_a_file_that_a_recording_cannot_be_written_to_is_refused(tmp_path: Path)
         begin(-1)
 
 
-def test_what_cannot_be_said_of_a_recording_is_refused() -> None:
+def test_impossible_parameters_of_a_recording_are_refused() -> None:
     with memory() as fd:
         with pytest.raises(ValueError, match="an id has 16 bytes, not 3"):
             _reader.Recording(fd, 1000, b"abc", 0)
@@ -48,7 +48,7 @@ def test_what_cannot_be_said_of_a_recording_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [0, _reader.CHUNK_END, _reader.CHUNK_RECORDS])
-def test_chunks_that_the_recording_makes_itself_are_not_appended(kind: int) -> None:
+def test_chunk_kinds_reserved_for_the_recording_cannot_be_appended(kind: int) -> None:
     with memory() as fd:
         recording = begin(fd)
         with pytest.raises(ValueError, match=f"a chunk of kind {kind}"):
@@ -71,7 +71,7 @@ def test_the_longest_chunk_is_recorded_and_a_longer_one_is_not() -> None:
         assert seen.end.clean
 
 
-def test_a_recording_keeps_to_its_limit_whatever_room_it_takes_ahead() -> None:
+def test_a_recording_keeps_to_its_limit_whatever_it_allocates_ahead() -> None:
     for limit in (FIRST + END_BYTES, 1000, 4096, 10_000):
         with memory() as fd:
             recording = begin(fd, limit_bytes=limit, ahead_bytes=1 << 20)
@@ -83,7 +83,7 @@ def test_a_recording_keeps_to_its_limit_whatever_room_it_takes_ahead() -> None:
             assert read_fd(fd).end.clean
 
 
-def test_a_closed_recording_takes_nothing_and_counts_nothing() -> None:
+def test_a_closed_recording_accepts_and_counts_nothing() -> None:
     with memory() as fd:
         recording = begin(fd)
         recording.close()
@@ -95,7 +95,7 @@ def test_a_closed_recording_takes_nothing_and_counts_nothing() -> None:
         assert content(fd) == before
 
 
-def test_a_recording_goes_on_when_its_descriptor_was_closed_by_whoever_gave_it(tmp_path: Path) -> None:
+def test_a_recording_keeps_its_own_copy_of_the_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "F.brick"
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     recording = begin(fd)
@@ -106,7 +106,7 @@ def test_a_recording_goes_on_when_its_descriptor_was_closed_by_whoever_gave_it(t
         assert read_fd(file.fileno()).written == [(SNAPSHOT, 1, b"still")]
 
 
-def test_a_recording_that_is_dropped_leaves_its_file_not_ended() -> None:
+def test_a_dropped_recording_leaves_its_file_without_an_end() -> None:
     with memory() as fd:
         recording = begin(fd)
         recording.append(SNAPSHOT, 1, b"there")
