@@ -31,19 +31,19 @@ def apart(
     return [seen[f"api/{number}"].apart for number in range(len(workers))]
 
 
-def test_a_brick_is_looked_at_where_one_worker_spends_a_thousandth_of_the_time() -> None:
+def test_a_brick_is_compared_if_a_worker_spends_a_thousandth_of_the_time_in_it() -> None:
     seen = looked({"enough": [(9, 1e7), (9, 0.0)], "small": [(9, 9_999_999.0)] * 9})
     assert set(seen.bricks) == {("api", "enough")}
     assert seen.left == {("api", "small"): "small"}
 
 
-def test_a_worker_is_apart_by_the_logarithm_of_its_mean_over_the_median() -> None:
+def test_the_distance_of_a_worker_is_the_logarithm_of_its_mean_over_the_median() -> None:
     """For any number of calls."""
     assert apart([(10, 1e9), (20, 2e9), (5, 1e9)]) == pytest.approx([0, 0, math.log(2)])
 
 
 @pytest.mark.parametrize("category", ["FFN", "collective"])
-def test_five_calls_are_enough_to_be_compared_and_three_workers_that_made_them(category: str) -> None:
+def test_a_comparison_needs_five_calls_each_of_three_workers(category: str) -> None:
     def known(*calls: int) -> list[bool]:
         return [each is not None for each in apart([(count, 1e9) for count in calls], category)]
 
@@ -51,7 +51,7 @@ def test_five_calls_are_enough_to_be_compared_and_three_workers_that_made_them(c
     assert known(5, 5, 4, 4) == [False] * 4
 
 
-def test_calls_that_took_no_time_are_not_compared_and_those_of_less_than_a_nanosecond_are() -> None:
+def test_calls_without_duration_are_not_compared_but_shorter_than_a_nanosecond_are() -> None:
     calls = 10**8
     assert apart([(calls, 0.5e8), (calls, 0.5e8), (calls, 1e8), (calls, 0.0)]) == [
         0,
@@ -62,13 +62,13 @@ def test_calls_that_took_no_time_are_not_compared_and_those_of_less_than_a_nanos
     assert apart([(9, 1e9), (9, 1e9), (9, 0.0)]) == [None] * 3
 
 
-def test_in_a_collective_a_worker_is_apart_by_how_much_less_it_waits_of_the_time_between_two_calls() -> None:
+def test_in_a_collective_the_distance_is_the_missing_share_of_waiting() -> None:
     """The others wait 0.2 s in each call, this one 0.1 s; it calls once a second."""
     assert apart([(10, 2e9), (10, 2e9), (10, 1e9)], "collective") == pytest.approx([0, 0, 0.1])
     assert apart([(20, 4e9), (10, 2e9), (20, 2e9)], "collective") == pytest.approx([0, 0, 0.2])
 
 
-def test_in_a_slot_of_no_length_nobody_is_late() -> None:
+def test_in_an_empty_slot_no_worker_is_late() -> None:
     calls = [(10, 2.0), (10, 2.0), (10, 1.0)]
     assert apart(calls, "collective", 0) == [None] * 3
     assert apart(calls, "collective", 1) == pytest.approx([0, 0, 1])

@@ -40,7 +40,7 @@ def first(course: Course, minutes: float = 60) -> float | None:
     return next((look / 6 for look, alarms in enumerate(named(course, minutes)) if alarms), None)
 
 
-def test_a_steady_leak_is_named_after_ten_minutes_with_its_slope_and_the_time_that_is_left() -> None:
+def test_a_steady_leak_is_named_after_ten_minutes_with_slope_and_remaining_time() -> None:
     looks = named(lambda minute: 500 + 8 * minute, 11)
     assert [bool(each) for each in looks] == [look >= 60 for look in range(66)]
     (alarm,) = looks[-1]
@@ -53,12 +53,12 @@ def test_a_steady_leak_is_named_after_ten_minutes_with_its_slope_and_the_time_th
     )  # fmt: skip
 
 
-def test_a_leak_in_steps_is_named_and_noise_does_not_hide_it() -> None:
+def test_a_leak_in_steps_is_named_despite_noise() -> None:
     assert first(lambda minute: 500 + 30 * (minute // 3)) == pytest.approx(10, abs=4)
     assert first(lambda minute: 500 + 8 * minute + 20 * (round(6 * minute) % 5 != 0)) == pytest.approx(10, abs=1)
 
 
-def test_a_worker_that_grows_at_its_start_and_then_stays_is_not_named() -> None:
+def test_a_worker_that_grows_only_at_its_start_is_not_named() -> None:
     assert first(lambda minute: 4_000 * min(1, minute / 6)) is None
     assert first(lambda minute: 4_000 * (1 - math.exp(-minute / 2))) is None
     assert first(lambda minute: 4_000) is None
@@ -74,11 +74,11 @@ def test_a_sawtooth_longer_than_the_window_is_not_named_after_its_first_fall() -
     assert {look // 6 // 15 for look, alarms in enumerate(looks) if alarms} == {0}
 
 
-def test_a_leak_under_a_sawtooth_is_named() -> None:
+def test_a_leak_below_a_sawtooth_is_named() -> None:
     assert first(lambda minute: 500 + 40 * minute + 30 * (minute % 1.5)) == pytest.approx(10, abs=2)
 
 
-def test_a_leak_below_the_threshold_is_not_named_and_one_that_is_named_stays_named_down_to_half_of_it() -> None:
+def test_a_named_leak_stays_named_down_to_half_of_the_threshold() -> None:
     assert first(lambda minute: 500 + 0.98 * minute) is None
     assert first(lambda minute: 500 + 1.02 * minute) is not None
 
@@ -90,7 +90,7 @@ def test_a_leak_below_the_threshold_is_not_named_and_one_that_is_named_stays_nam
     assert not slower(0.4)[-1]
 
 
-def test_a_gap_in_the_looks_begins_everything_again() -> None:
+def test_a_gap_in_the_looks_restarts_the_detection() -> None:
     memory, worker = GrowingMemory(lambda pid: None), MadeUp(service="api").worker("api/0")
     alarms: Sequence[Alarm] = []
     for minute in (*range(11), *range(13, 23)):
@@ -102,7 +102,7 @@ def test_a_gap_in_the_looks_begins_everything_again() -> None:
     assert alarm.text.endswith("; how much is left is not known")
 
 
-def test_a_changed_threshold_counts_from_then_on() -> None:
+def test_a_changed_threshold_applies_from_then_on() -> None:
     memory, worker = GrowingMemory(lambda pid: None), MadeUp(service="api").worker("api/0")
     found = []
     for look in range(120):
@@ -113,7 +113,7 @@ def test_a_changed_threshold_counts_from_then_on() -> None:
 
 
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=70))
-def test_what_is_named_is_at_its_highest_and_has_grown(least: list[int]) -> None:
+def test_a_named_worker_is_at_its_maximum_and_has_grown(least: list[int]) -> None:
     slope = grows(least[:-1], least[-1])
     assert slope >= 0
     if slope > 0:
@@ -121,7 +121,7 @@ def test_what_is_named_is_at_its_highest_and_has_grown(least: list[int]) -> None
         assert least[-2] > least[-11]
 
 
-def test_the_room_of_a_process_is_the_least_of_its_group_and_of_the_machine(tmp_path: Path) -> None:
+def test_the_remaining_memory_is_the_least_of_cgroup_and_machine(tmp_path: Path) -> None:
     group = tmp_path / "sys/fs/cgroup/api"
     group.mkdir(parents=True)
     (tmp_path / "proc/7").mkdir(parents=True)

@@ -57,7 +57,7 @@ def odd(verdict: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
     return {each["worker"]: (each["state"], each["brick"]) for each in verdict["odd"]}
 
 
-def test_hang_names_the_one_of_eight_that_is_elsewhere_though_it_starts_after_the_hang(worker: Start) -> None:
+def test_hang_names_one_worker_of_eight_in_another_brick_after_the_fact(worker: Start) -> None:
     service(worker, [STUCK.format("moe_gemm" if number == 5 else "all_reduce") for number in range(8)])
     verdict, rows = hang(code=1)
     assert (verdict["service"], verdict["verdict"], verdict["brick"]) == ("api", "most_wait", "all_reduce")
@@ -85,7 +85,7 @@ with brick.span("rank 0" if {leads} else "forward"), brick.layer({layer}):
 """
 
 
-def test_hang_names_the_one_that_is_in_another_all_reduce(worker: Start) -> None:
+def test_hang_names_the_worker_in_another_all_reduce(worker: Start) -> None:
     step, behind = {"layer": 3, "within": "mlp"}, {"layer": 2, "within": "attention"}
     places = [step, step, step, behind]
     service(worker, [OUT_OF_STEP.format(leads=number == 0, **place) for number, place in enumerate(places)])
@@ -100,7 +100,7 @@ def test_hang_names_the_one_that_is_in_another_all_reduce(worker: Start) -> None
     assert verdict["text"].endswith("; api/3 is in all_reduce (layer 2, in attention)")
 
 
-def test_hang_names_the_one_that_is_stuck_while_the_others_are_idle(worker: Start) -> None:
+def test_hang_names_the_stuck_worker_among_idle_ones(worker: Start) -> None:
     idle = "with brick.span('step'): pass\npause()"
     service(worker, [idle, STUCK.format("moe_gemm"), idle, idle])
     verdict, _ = hang(code=1)
@@ -108,7 +108,7 @@ def test_hang_names_the_one_that_is_stuck_while_the_others_are_idle(worker: Star
     assert verdict["text"].endswith("; 3 others are idle")
 
 
-def test_hang_names_the_one_that_is_stuck_while_most_move(worker: Start) -> None:
+def test_hang_names_the_stuck_worker_among_moving_ones(worker: Start) -> None:
     service(worker, [MOVING, STUCK.format("moe_gemm"), MOVING, MOVING])
     verdict, rows = hang(*FAIR, code=1)
     assert (verdict["verdict"], odd(verdict)) == ("some_stuck", {"api/1": ("stuck", "moe_gemm")})
@@ -119,7 +119,7 @@ def test_hang_names_the_one_that_is_stuck_while_most_move(worker: Start) -> None
 
 @pytest.mark.ci
 @pytest.mark.interpreter
-def test_a_stopped_worker_is_stuck_where_it_stands(worker: Start) -> None:
+def test_a_stopped_worker_is_stuck_where_it_is(worker: Start) -> None:
     workers = service(worker, [MOVING] * 3)
     workers[2].process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, workers[2].pid, os.WSTOPPED)
@@ -129,7 +129,7 @@ def test_a_stopped_worker_is_stuck_where_it_stands(worker: Start) -> None:
     assert {row["worker"]: row["state"] for row in rows} == {"api/0": "moving", "api/1": "moving", "api/2": "stuck"}
 
 
-def test_a_dead_worker_for_which_the_others_wait_is_named(worker: Start) -> None:
+def test_a_dead_worker_that_others_wait_for_is_named(worker: Start) -> None:
     workers = service(worker, [STUCK.format("all_reduce")] * 3)
     workers[1].kill()
     verdict, rows = hang(code=1)
@@ -151,7 +151,7 @@ inside.wait()
 """
 
 
-def test_a_thread_that_waits_in_everybody_hides_nobody(worker: Start) -> None:
+def test_a_thread_waiting_in_every_worker_hides_no_stuck_worker(worker: Start) -> None:
     service(worker, [THREADS + STUCK.format("moe_gemm" if number == 2 else "all_reduce") for number in range(4)])
     verdict, rows = hang(code=1)
     assert (verdict["verdict"], verdict["brick"]) == ("most_wait", "all_reduce")
@@ -160,7 +160,7 @@ def test_a_thread_that_waits_in_everybody_hides_nobody(worker: Start) -> None:
     assert len({row["thread"] for row in rows}) == 8
 
 
-def test_nobody_is_named_where_all_wait_or_too_few_are_there(worker: Start) -> None:
+def test_no_worker_is_named_if_all_wait_or_too_few_exist(worker: Start) -> None:
     two = service(worker, [STUCK.format("all_reduce"), STUCK.format("moe_gemm")])
     verdict, _ = hang()
     assert (verdict["verdict"], verdict["odd"]) == ("too_few", [])
@@ -172,20 +172,20 @@ def test_nobody_is_named_where_all_wait_or_too_few_are_there(worker: Start) -> N
     assert len(third) == 3
 
 
-def test_a_span_that_is_younger_than_asked_for_is_not_stuck(worker: Start) -> None:
+def test_a_span_younger_than_requested_is_not_stuck(worker: Start) -> None:
     service(worker, [STUCK.format("all_reduce")] * 3)
     verdict = document("hang", "--watch", "0.01", "--longer", "3600")["services"][0]
     assert (verdict["verdict"], verdict["text"]) == ("none_stuck", "no worker is stuck: 3 go on")
 
 
-def test_a_worker_with_nothing_open_is_idle_and_has_its_row(worker: Start) -> None:
+def test_a_worker_without_open_spans_is_idle_and_has_a_row(worker: Start) -> None:
     service(worker, ["with brick.span('a'): pass\npause()"])
     verdict, (row,) = hang()
     assert (row["state"], row["brick"], row["lane"], row["path"]) == ("idle", None, None, [])
     assert verdict["text"] == "1 worker is too few to compare: 1 is idle"
 
 
-def test_hang_says_what_it_did_not_judge(worker: Start, prefix: str) -> None:
+def test_hang_reports_what_it_did_not_judge(worker: Start, prefix: str) -> None:
     service(worker, [STUCK.format("a")])
     (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
     assert "not judged: 1 " in brickd("hang", *QUICK).stderr
@@ -296,7 +296,7 @@ def test_a_verdict_is_one_sentence(lanes: list[str], text: str) -> None:
     assert sentence(judge([made(f"api/{number}", each.split()) for number, each in enumerate(lanes)])) == text
 
 
-def test_of_ages_that_are_not_known_nothing_is_said() -> None:
+def test_unknown_ages_are_left_out() -> None:
     ages = (42, None, 42, 42)
     waiting = [made(f"api/{number}", ["all_reduce"], age_s=age) for number, age in enumerate(ages)]
     assert sentence(judge(waiting)) == "all 4 wait in all_reduce: no worker stands apart"
@@ -318,12 +318,12 @@ def test_of_ages_that_are_not_known_nothing_is_said() -> None:
         ),
     ],
 )
-def test_a_dead_worker_is_missed_only_where_the_others_do_not_go_on(living: str, text: str) -> None:
+def test_a_dead_worker_is_missed_only_if_the_others_do_not_continue(living: str, text: str) -> None:
     workers = [made(f"api/{number}", living.split()) for number in range(3)] + [made("api/3", ["moves"], alive=False)]
     assert sentence(judge(workers)) == text
 
 
-def test_of_bricks_in_which_as_many_wait_the_latest_is_told() -> None:
+def test_of_bricks_with_equally_many_waiting_workers_the_latest_is_reported() -> None:
     def one(name: str, *bricks: str) -> Watched:
         lanes = [made(name, [brick], age_s=42 if brick == "serve" else 3600).lanes[0] for brick in bricks]
         return Watched(name, "api", True, tuple(lanes))
@@ -333,7 +333,7 @@ def test_of_bricks_in_which_as_many_wait_the_latest_is_told() -> None:
 
 
 @given(st.integers(0, 9), st.lists(st.sampled_from(sorted(LANES)), max_size=3), st.booleans())
-def test_nobody_is_named_where_all_are_alike(count: int, lanes: list[str], alive: bool) -> None:
+def test_no_worker_is_named_if_all_are_equal(count: int, lanes: list[str], alive: bool) -> None:
     verdict = judge([made(f"api/{number}", lanes, alive=alive) for number in range(count)])
     assert verdict.odd == ()
     assert sentence(verdict)
@@ -345,7 +345,7 @@ def test_the_order_of_workers_changes_nothing(workers: list[Watched], chance: An
 
 
 @given(SERVICE)
-def test_the_odd_ones_are_fewer_than_half_of_three_or_more(workers: list[Watched]) -> None:
+def test_outliers_are_fewer_than_half_of_three_or_more_workers(workers: list[Watched]) -> None:
     verdict = judge(workers)
     assert verdict.workers == len(workers)
     assert (verdict.kind in ("most_wait", "some_stuck")) == bool(verdict.odd)
@@ -362,7 +362,7 @@ def test_the_odd_ones_are_fewer_than_half_of_three_or_more(workers: list[Watched
     | st.sampled_from([(each,) for each in PLACES if each.startswith("all_reduce_")]),
     st.integers(0, 8),
 )
-def test_exactly_the_one_that_is_not_where_the_others_wait_is_named(
+def test_exactly_the_worker_that_does_not_wait_where_the_others_do_is_named(
     others: int, lanes: tuple[str, ...], different: tuple[str, ...], place: int
 ) -> None:
     workers = [made(f"api/{number}", lanes) for number in range(others)]
@@ -379,7 +379,7 @@ def test_exactly_the_one_that_is_not_where_the_others_wait_is_named(
     st.sampled_from([("moe_gemm",), ("moe_gemm", "idles"), ("moe_gemm", "moves")]),
     st.integers(0, 8),
 )
-def test_exactly_the_one_that_is_stuck_while_no_other_stands_still_is_named(
+def test_exactly_the_stuck_worker_among_moving_ones_is_named(
     others: list[tuple[str, ...]], stuck: tuple[str, ...], place: int
 ) -> None:
     everywhere = set(others[0]) & {"serve"}
@@ -401,7 +401,7 @@ def test_exactly_the_one_that_is_stuck_while_no_other_stands_still_is_named(
         (None, (5, 4), 42, 1, "moving"),
     ],
 )
-def test_a_lane_is_stuck_if_nothing_changed_and_its_span_is_not_known_to_be_young(
+def test_an_unchanged_lane_is_stuck_unless_its_span_is_young(
     before: tuple[int, int] | None, after: tuple[int, int], age_s: int | None, longer_s: int, state: str
 ) -> None:
     span = Open("b", None, None if age_s is None else age_s * 10**9, ("b",))
@@ -410,7 +410,7 @@ def test_a_lane_is_stuck_if_nothing_changed_and_its_span_is_not_known_to_be_youn
     assert (lane.number, lane.state) == (3, state)
 
 
-def test_a_lane_with_nothing_open_is_idle_unless_it_moved() -> None:
+def test_a_lane_without_open_spans_is_idle_unless_it_moved() -> None:
     still, moved = LaneLook(7, (5, 5), 0, None), LaneLook(7, (6, 6), 0, None)
     for after, state in ((still, "idle"), (moved, "moving")):
         each = Watched("w", "api", True, compared({0: still}, {0: after}, alive=True, longer_ns=0))

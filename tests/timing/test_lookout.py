@@ -81,7 +81,7 @@ class Watch:
 ALL = range(8)
 
 
-def test_a_worker_that_is_stopped_for_some_slots_and_goes_on_is_not_named(worker: Start, prefix: str) -> None:
+def test_a_worker_stopped_for_some_slots_is_not_named(worker: Start, prefix: str) -> None:
     others = [number for number in ALL if number != 5]
     with machine(prefix) as here:
         watch = Watch(here, worker, len(ALL))
@@ -104,7 +104,7 @@ def test_a_worker_that_is_stopped_for_some_slots_and_goes_on_is_not_named(worker
         assert watch.logged() == []
 
 
-def test_where_all_are_stopped_at_once_nobody_is_named(worker: Start, prefix: str) -> None:
+def test_if_all_workers_stop_at_once_none_is_named(worker: Start, prefix: str) -> None:
     with machine(prefix) as here:
         watch = Watch(here, worker, 4)
         these = range(4)
@@ -125,7 +125,7 @@ def test_where_all_are_stopped_at_once_nobody_is_named(worker: Start, prefix: st
         assert watch.logged() == []
 
 
-def test_who_succeeds_a_slow_worker_under_its_name_is_not_slow_for_that(worker: Start, prefix: str) -> None:
+def test_the_successor_of_a_slow_worker_is_not_slow_by_its_name(worker: Start, prefix: str) -> None:
     with machine(prefix) as here:
         watch = Watch(here, worker, 4)
         for _ in range(5):

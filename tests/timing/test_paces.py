@@ -71,14 +71,14 @@ def times(middle: float, count: int = 400) -> list[float]:
 
 
 @pytest.mark.parametrize(("calls", "judged"), [(7, False), (8, True)])
-def test_eight_calls_of_each_group_are_enough_to_be_compared(calls: int, *, judged: bool) -> None:
+def test_a_comparison_needs_eight_calls_of_each_group(calls: int, *, judged: bool) -> None:
     few, many = worker({"gemm": [1e6] * calls}), worker({"gemm": [9e6] * 100})
     for a, b in ((few, many), (many, few)):
         found = only(paces([a], [b]))
         assert (found.p_value is not None, found.significant) == (judged, judged)
 
 
-def test_five_percent_matter_and_one_chance_in_a_hundred_is_divided_among_the_bricks() -> None:
+def test_five_percent_matter_at_one_chance_in_a_hundred_divided_among_the_bricks() -> None:
     one = paces([worker({"a": [1e6] * 9})], [worker({"a": [1e6] * 9})]).document()
     assert (one["least_percent"], one["level"]) == (5.0, 0.01)
     bricks: dict[str, Iterable[float]] = {"a": [1e6] * 9, "b": [1e6] * 9, "rare": [1e6] * 7}
@@ -88,7 +88,7 @@ def test_five_percent_matter_and_one_chance_in_a_hundred_is_divided_among_the_br
 
 @pytest.mark.parametrize("counts", [(CALLS_MIN, CALLS_MIN), (10, 2000), (300, 300)])
 @pytest.mark.parametrize("kind", DRAWS)
-def test_of_equal_groups_none_differs(kind: str, counts: tuple[int, int]) -> None:
+def test_equal_groups_do_not_differ(kind: str, counts: tuple[int, int]) -> None:
     """A hundred bricks, four times: in a hundred such comparisons one may differ."""
     for seed in range(4):
         random = np.random.default_rng(seed)
@@ -112,7 +112,7 @@ def test_a_group_that_is_20_percent_slower_differs(kind: str, least: int) -> Non
     assert all((pair.difference_percent or 0) >= 100 * LEAST for pair in found)
 
 
-def test_a_difference_is_named_with_both_medians_and_what_it_costs() -> None:
+def test_a_difference_has_both_medians_and_its_cost() -> None:
     fast, slow = worker({"gemm": times(1e6)}, category="ffn"), worker({"gemm": times(1.2e6, 800)}, category="ffn")
     pair = only(paces([fast], [slow]))
     assert pair.significant
@@ -131,12 +131,12 @@ def test_a_difference_is_named_with_both_medians_and_what_it_costs() -> None:
     assert answer["b"]["mean_ns"] == pytest.approx(1.2e6, rel=0.01)
 
 
-def test_who_does_more_and_no_slower_does_not_differ() -> None:
+def test_more_work_at_the_same_speed_is_no_difference() -> None:
     pair = only(paces([worker({"gemm": times(1e6)})], [worker({"gemm": times(1e6)})] * 5))
     assert (pair.b["count"], pair.p_value, pair.significant) == (2000, 1.0, False)
 
 
-def test_tens_of_thousands_of_spans_that_changed_their_bucket_for_little_do_not_differ() -> None:
+def test_spans_on_both_sides_of_a_bucket_boundary_do_not_differ() -> None:
     """Nearly equal, but on both sides of a bucket's border."""
     border = 2**20
     below, above = [worker({"gemm": [border / 2, border * 2, *[at] * 1000]}) for at in (border - 100, border + 100)]
@@ -146,14 +146,14 @@ def test_tens_of_thousands_of_spans_that_changed_their_bucket_for_little_do_not_
     assert not pair.significant
 
 
-def test_medians_a_bucket_apart_differ_whatever_one_long_stop_does_to_a_mean() -> None:
+def test_medians_a_bucket_apart_differ_despite_one_long_stop() -> None:
     fast, slow = worker({"gemm": [*times(1e6), 1e12]}), worker({"gemm": times(1.6e6)})
     pair = only(paces([fast], [slow]))
     assert pair.a["mean_ns"] > pair.b["mean_ns"]
     assert pair.significant
 
 
-def test_the_brick_that_is_slow_comes_before_those_around_it_and_those_that_are_not() -> None:
+def test_the_slow_brick_comes_before_its_parents_and_normal_ones() -> None:
     def step(gemm: int) -> Reading:
         made = MadeUp()
         for _ in range(50):
@@ -175,7 +175,7 @@ def test_the_brick_that_is_slow_comes_before_those_around_it_and_those_that_are_
 # ---- what is not compared
 
 
-def test_bounds_are_not_compared_and_are_named() -> None:
+def test_bounds_are_not_compared_and_are_listed() -> None:
     fast, slow = worker({"gemm": times(1e6), "norm": times(1e3)}), worker({"gemm": times(2e6), "norm": times(1e3)})
     paths = [CallPath(*path[:3], _reader.UNIT_BOUND) if path and path.name == 1 else path for path in slow.paths]
     bounds = replace(slow, paths=paths)
@@ -187,7 +187,7 @@ def test_bounds_are_not_compared_and_are_named() -> None:
     assert [pair.brick for pair in both.pairs] == ["norm"]
 
 
-def test_a_brick_of_one_group_is_there_and_differs_in_nothing() -> None:
+def test_a_brick_of_only_one_group_is_listed_without_a_difference() -> None:
     found = paces([worker({"gemm": times(1e6)})], [])
     answer = only(found).document()
     assert answer["b"] == {"calls": 0, "median_ns": None, "mean_ns": None}
@@ -200,14 +200,14 @@ def test_a_brick_of_one_group_is_there_and_differs_in_nothing() -> None:
     assert paces([], []).pairs == []
 
 
-def test_of_too_few_spans_nothing_is_said() -> None:
+def test_too_few_spans_give_no_verdict() -> None:
     few = worker({"gemm": [9e6] * (CALLS_MIN - 1)})
     pair = only(paces([worker({"gemm": times(1e6)})], [few]))
     assert (pair.p_value, pair.significant) == (None, False)
     assert pair.difference_percent == pytest.approx(800, rel=0.2)
 
 
-def test_spans_that_took_no_time_do_not_differ_from_each_other_and_have_no_part_of_what_took_some() -> None:
+def test_spans_without_duration_do_not_differ_from_each_other() -> None:
     nothing, some = worker({"gemm": [0] * 50}), worker({"gemm": times(1e6)})
     same = only(paces([nothing], [nothing]))
     assert (same.difference_percent, same.p_value, same.significant) == (0, 1.0, False)
@@ -228,7 +228,7 @@ def given_times(values: Iterable[float], tick_ns: float) -> Reading:
 
 
 @pytest.mark.parametrize("tick_ns", [0.38461538, 0.25, 0.7, 41.7])
-def test_times_that_were_given_in_ns_are_compared_as_exactly_as_ticks(tick_ns: float) -> None:
+def test_given_times_in_ns_are_compared_as_exactly_as_ticks(tick_ns: float) -> None:
     ten_percent = [[given_times(times(middle), tick_ns)] for middle in (1e6, 1.1e6)]
     assert only(paces(*ten_percent)).significant
     assert not only(paces(ten_percent[0], ten_percent[0])).significant
@@ -236,7 +236,7 @@ def test_times_that_were_given_in_ns_are_compared_as_exactly_as_ticks(tick_ns: f
 
 @pytest.mark.parametrize("tick_ns", [0.38461538, 0.25, 0.7, 41.7])
 @pytest.mark.parametrize("middle", [20, 3e3, 1e6, 1.07e6, 1.13e6])
-def test_the_same_times_by_clocks_of_other_rates_do_not_differ(tick_ns: float, middle: float) -> None:
+def test_equal_times_by_different_clocks_do_not_differ(tick_ns: float, middle: float) -> None:
     wide = [middle * 2 ** (n / 200 - 1) for n in range(400)]
     ticks = worker({"gemm": wide}, tick_ns)
     for other in (worker({"gemm": wide}), given_times(wide, tick_ns)):
@@ -247,14 +247,14 @@ def test_the_same_times_by_clocks_of_other_rates_do_not_differ(tick_ns: float, m
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
-def test_what_the_borders_of_buckets_explain_does_not_differ_either_where_a_stop_hides_the_mean(stopped: int) -> None:
+def test_differences_explained_by_bucket_boundaries_do_not_count_despite_a_stop(stopped: int) -> None:
     wide = [1e6 * 2 ** (n / 1000 - 1) for n in range(2000)]
     groups = [worker({"gemm": [*wide, 1e12] if side == stopped else wide}, (1.0, 0.38461538)[side]) for side in (0, 1)]
     assert not only(paces([groups[0]], [groups[1]])).significant
 
 
 @pytest.mark.parametrize("tick_ns", [0.38461538, 0.25, 0.7, 41.7])
-def test_twice_the_time_differs_by_clocks_of_other_rates(tick_ns: float) -> None:
+def test_twice_the_time_differs_by_different_clocks(tick_ns: float) -> None:
     pair = only(paces([worker({"gemm": times(1e6)})], [worker({"gemm": times(2e6)}, tick_ns)]))
     assert pair.significant
     assert pair.difference_percent == pytest.approx(100, rel=0.4)
@@ -272,7 +272,7 @@ GROUP = st.lists(programs(), max_size=3)
 
 @settings(deadline=None)
 @given(GROUP, GROUP)
-def test_groups_that_are_changed_over_change_signs_and_no_verdict(first: list[MadeUp], second: list[MadeUp]) -> None:
+def test_swapping_the_groups_changes_signs_and_no_verdict(first: list[MadeUp], second: list[MadeUp]) -> None:
     a, b = ([each.reading() for each in group] for group in (first, second))
     there, back = paces(a, b), paces(b, a)
     assert json.loads(json.dumps(there.document()))["level"] == back.document()["level"]
@@ -302,9 +302,7 @@ def test_verdicts_do_not_depend_on_which_group_is_the_first(
 
 @settings(deadline=None)
 @given(SPANS, SPANS, st.integers(0, 12), st.integers(0, 6))
-def test_all_times_longer_in_the_same_ratio_give_the_same_verdicts(
-    first: list[int], second: list[int], octaves: int, clock: int
-) -> None:
+def test_scaling_all_times_changes_no_verdict(first: list[int], second: list[int], octaves: int, clock: int) -> None:
     """By longer ticks, and by more of them."""
     short = only(paces([worker({"gemm": first})], [worker({"gemm": second})]))
     longer = [
@@ -327,7 +325,7 @@ def test_all_times_longer_in_the_same_ratio_give_the_same_verdicts(
         max_size=6,
     )
 )
-def test_whatever_the_reader_lets_through_gives_a_document(entries: list[tuple[float, ...]]) -> None:
+def test_any_accepted_data_give_a_document(entries: list[tuple[float, ...]]) -> None:
     made = MadeUp()
     made.begin("gemm")
     made.end()

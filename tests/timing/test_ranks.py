@@ -33,14 +33,14 @@ def by_pairs(first: list[int], second: list[int]) -> Ranks:
 
 
 @given(CELLS)
-def test_cells_say_what_all_pairs_say(groups: tuple[list[int], list[int]]) -> None:
+def test_ranks_of_cells_equal_those_of_all_pairs(groups: tuple[list[int], list[int]]) -> None:
     wanted = by_pairs(*groups)
     found = ranks(*groups)
     assert found.ahead == wanted.ahead
     assert found.p_value == pytest.approx(wanted.p_value, rel=1e-9)
 
 
-def test_values_without_ties_have_the_p_value_of_a_table() -> None:
+def test_values_without_ties_have_the_tabulated_p_value() -> None:
     """U = 6 of 8 and 7 values: z = (28 - 6 - 1/2) / sqrt(74.67)."""
     order = "aaaabaaabbabbbb"
     assert order.count("a") == 8
@@ -50,14 +50,14 @@ def test_values_without_ties_have_the_p_value_of_a_table() -> None:
 
 
 @given(CELLS)
-def test_groups_that_are_changed_over_change_the_sign_alone(groups: tuple[list[int], list[int]]) -> None:
+def test_swapping_the_groups_changes_only_the_sign(groups: tuple[list[int], list[int]]) -> None:
     one, other = groups
     there, back = ranks(one, other), ranks(other, one)
     assert (there.ahead, there.p_value) == (-back.ahead, back.p_value)
 
 
 @given(CELLS)
-def test_cells_that_nobody_is_in_change_nothing(groups: tuple[list[int], list[int]]) -> None:
+def test_empty_cells_change_nothing(groups: tuple[list[int], list[int]]) -> None:
     wide = ([n for each in group for n in (0, each, 0)] for group in groups)
     assert ranks(*wide) == ranks(*groups)
 
@@ -65,11 +65,11 @@ def test_cells_that_nobody_is_in_change_nothing(groups: tuple[list[int], list[in
 @pytest.mark.parametrize(
     ("first", "second"), [([], []), ([0, 0], [0, 0]), ([5, 9], [0, 0]), ([0, 7], [0, 9]), ([3, 4, 5], [6, 8, 10])]
 )
-def test_where_nothing_or_the_same_is_in_both_nothing_is_said(first: list[int], second: list[int]) -> None:
+def test_empty_or_equal_groups_have_no_difference(first: list[int], second: list[int]) -> None:
     assert ranks(first, second) == (0, 1.0)
 
 
-def test_as_many_as_can_be_counted_are_compared() -> None:
+def test_the_largest_countable_groups_are_compared() -> None:
     most = 2**64 - 1
     assert ranks([most, 0] * 64, [0, most] * 64).p_value == 0
     assert ranks([most] * 128, [most] * 128) == (0, 1.0)
@@ -78,9 +78,7 @@ def test_as_many_as_can_be_counted_are_compared() -> None:
 
 @pytest.mark.parametrize("counts", [(10, 10), (10, 2000), (200, 300)])
 @pytest.mark.parametrize("chances", [[1], [9, 1], [90, 10, 1], [1, 1], [1] * 5, [1] * 50, [0.5**n for n in range(12)]])
-def test_of_draws_from_the_same_no_more_are_told_apart_than_the_level_allows(
-    counts: tuple[int, int], chances: list[float]
-) -> None:
+def test_equal_distributions_differ_no_more_often_than_the_level(counts: tuple[int, int], chances: list[float]) -> None:
     random, draws = np.random.default_rng(20), 2000
     groups = [random.multinomial(count, np.array(chances) / sum(chances), draws).tolist() for count in counts]
     p_values = np.array([ranks(one, other).p_value for one, other in zip(*groups, strict=True)])

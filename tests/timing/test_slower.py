@@ -20,7 +20,7 @@ def begun(worker: Start, number: int, gemm: int, calls: int = 40) -> None:
     worker(f"gemm, calls = {gemm}, {calls}\n{RECORDED}", **environment).paused()
 
 
-def test_a_slower_brick_exits_1_and_the_times_are_shown_without_any_fingerprint(worker: Start) -> None:
+def test_a_slower_brick_exits_1_and_shows_times_without_any_fingerprint(worker: Start) -> None:
     begun(worker, 0, 1_000_000)
     begun(worker, 1, 1_600_000)
     ended = brickd("diff", "api/0", "api/1", "--fail-on", "slower")
@@ -38,14 +38,14 @@ def test_an_improvement_is_no_regression(worker: Start) -> None:
 
 
 @pytest.mark.parametrize(("allowed", "code"), [("59.9", 1), ("60.1", 0), ("-1", 2)])
-def test_what_is_allowed_is_a_percentage(worker: Start, allowed: str, code: int) -> None:
+def test_the_tolerance_is_a_percentage(worker: Start, allowed: str, code: int) -> None:
     begun(worker, 0, 1_000_000)
     begun(worker, 1, 1_600_000)
     ended = brickd("diff", "api/0", "api/1", "--fail-on", "slower", "--slower-by", allowed)
     assert ended.returncode == code, ended.stdout + ended.stderr
 
 
-def test_too_few_calls_are_no_pass(worker: Start) -> None:
+def test_too_few_calls_do_not_pass(worker: Start) -> None:
     begun(worker, 0, 1_000_000, calls=7)
     begun(worker, 1, 1_600_000, calls=7)
     ended = brickd("diff", "api/0", "api/1", "--fail-on", "slower")

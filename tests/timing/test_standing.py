@@ -24,12 +24,12 @@ def standing(row: Row, *others: Row) -> Standing:
 # ---- the score
 
 
-def test_beside_equals_without_noise_the_error_is_the_floor() -> None:
+def test_among_equals_without_noise_the_error_is_the_floor() -> None:
     assert standing([0.3] * 6).score == pytest.approx(0.3 / 0.0015)
 
 
 @pytest.mark.parametrize(("others", "usual"), [((-0.1, 0.0, 0.1), 0.1), ((-0.1, 0.0, 0.0, 0.1), 0.1)])
-def test_the_spread_of_the_others_counts_more_of_few(others: Sequence[float], usual: float) -> None:
+def test_the_spread_of_few_others_counts_more(others: Sequence[float], usual: float) -> None:
     """The median of the distances from the middle, in units of sigma, widened by three divided by their number."""
     seen = standing([0.5] * 6, *([other] * 6 for other in others))
     middle = 0.05 if len(others) == 3 else 0.0
@@ -40,14 +40,14 @@ def test_the_spread_of_the_others_counts_more_of_few(others: Sequence[float], us
     assert seen.score == pytest.approx(seen.excess / math.hypot(spread, 0.0015))
 
 
-def test_the_noise_of_all_counts_by_the_median_step_between_neighbours() -> None:
+def test_common_noise_is_the_median_step_between_neighbouring_slots() -> None:
     unsteady = [0.01, -0.01] * 3
     sigma = 1.4826 * 0.02 / math.sqrt(2)
     seen = standing([0.5] * 6, *[unsteady] * 4)
     assert seen.score == pytest.approx(0.5 / math.hypot(sigma * math.sqrt(1.2 / 6), 0.0015))
 
 
-def test_what_changes_slowly_is_hardly_noise() -> None:
+def test_slow_changes_are_hardly_noise() -> None:
     """The others rise from slot to slot by the same steps as they would jump."""
     rising = [-0.05, -0.03, -0.01, 0.01, 0.03, 0.05]
     jumping = [0.01, -0.01] * 3
@@ -55,7 +55,7 @@ def test_what_changes_slowly_is_hardly_noise() -> None:
     assert scores[0] == pytest.approx(scores[1])
 
 
-def test_its_own_noise_counts_where_it_is_more_than_that_of_all() -> None:
+def test_a_rows_own_noise_counts_if_larger_than_the_common_one() -> None:
     """Of six values with three degrees of freedom left: as wide as Student's t."""
     seen = standing([1.1, 0.9] * 3)
     own = math.sqrt(6 * 0.1**2 / 3)
@@ -63,14 +63,14 @@ def test_its_own_noise_counts_where_it_is_more_than_that_of_all() -> None:
     assert seen.score == pytest.approx(1 / math.hypot(own * math.sqrt(1.2 / 6), 0.0015))
 
 
-def test_more_slots_make_it_surer() -> None:
+def test_more_slots_increase_the_score() -> None:
     def score(slots: int) -> float:
         return standing([0.5] * slots, *[([0.01, -0.01] * 4)[:slots]] * 4).score
 
     assert score(8) > score(6) > score(4)
 
 
-def test_the_least_and_the_largest_slot_leave_no_trace_in_how_far_it_is() -> None:
+def test_the_extreme_slots_do_not_affect_the_distance() -> None:
     assert standing([1.0, 9.0, 1.0, 1.0, -9.0, 1.0]).excess == 1
     assert standing([1.0, 9.0, 9.0, 1.0, 1.0, 1.0]).excess == 3
 
@@ -86,7 +86,7 @@ def test_the_least_and_the_largest_slot_leave_no_trace_in_how_far_it_is() -> Non
     ],
 )
 @pytest.mark.parametrize("common", [2.0, -2.0, 64.0])
-def test_what_all_have_in_common_changes_nothing(row: list[float], common: float) -> None:
+def test_changes_common_to_all_rows_have_no_effect(row: list[float], common: float) -> None:
     others = [[0.25, -0.25] * 3, [0.0] * 6, [0.125] * 6, [-0.125] * 6]
     moved = [[each + common for each in values] for values in (row, *others)]
     seen = standing(row, *others)
@@ -127,7 +127,7 @@ def test_a_row_of_four_values_is_compared_and_one_of_three_is_not() -> None:
         ([2.0, -7.0, 2.0, 2.0, -7.0, 2.0], False),
     ],
 )
-def test_steady_is_more_than_half_as_far_in_all_slots_but_one(row: list[float], *, steady: bool) -> None:
+def test_a_row_is_steady_if_all_slots_but_one_exceed_half_of_the_distance(row: list[float], *, steady: bool) -> None:
     assert standing(row).steady is steady
 
 
@@ -148,12 +148,12 @@ def test_steady_is_more_than_half_as_far_in_all_slots_but_one(row: list[float], 
         ([1.0, 1.0, 1.0, 1.0, 1.0, 0.0], 6, 5),  # no slot is left: the last
     ],
 )
-def test_who_has_changed_is_judged_by_the_slots_since_then(row: Row, slots: int, first: int) -> None:
+def test_a_changed_row_is_judged_by_the_slots_since_the_change(row: Row, slots: int, first: int) -> None:
     seen = standing(row)
     assert (seen.slots, seen.first) == (slots, first)
 
 
-def test_too_few_values_stand_nowhere() -> None:
+def test_too_few_values_have_no_standing() -> None:
     assert (NOWHERE.score, NOWHERE.excess, NOWHERE.slots, NOWHERE.steady) == (0, 0, 0, False)
 
 
@@ -163,5 +163,5 @@ def test_too_few_values_stand_nowhere() -> None:
 @pytest.mark.parametrize(
     ("values", "middle"), [([7], 7), ([5, 1], 3), ([9, 1, 2], 2), ([8, 1, 2, 4], 3), ([9, 1, 2, 4, 3], 3)]
 )
-def test_the_middle_of_an_even_number_is_between_two(values: list[float], middle: float) -> None:
+def test_the_median_of_an_even_number_is_between_the_middle_two(values: list[float], middle: float) -> None:
     assert median(values) == middle

@@ -35,7 +35,7 @@ def slow_gemm(percent: float = 5.0, **more: object) -> Fleet:
     return Fleet(bricks=with_("moe_gemm", replace(BRICKS["moe_gemm"], factor=slow(5, percent), **more)))  # type: ignore[arg-type]
 
 
-def test_a_slow_worker_is_named_with_its_brick_and_what_it_costs() -> None:
+def test_a_slow_worker_is_named_with_its_brick_and_cost() -> None:
     finding = one(judge(slow_gemm().looks(6, seed=1)))
     assert finding.about == GEMM
     assert finding.category == "FFN"
@@ -49,12 +49,12 @@ def test_a_slow_worker_is_named_with_its_brick_and_what_it_costs() -> None:
 
 
 @given(SEEDS, st.floats(0.0005, 0.3))
-def test_a_fleet_whose_workers_are_equal_is_silent(seed: int, noise: float) -> None:
+def test_a_fleet_of_equal_workers_raises_no_alarm(seed: int, noise: float) -> None:
     assert found(judge(Fleet(noise=noise).looks(6, seed))) == []
 
 
 @given(SEEDS, st.floats(-18, 18))
-def test_a_load_that_all_have_in_common_changes_nothing(seed: int, scale: float) -> None:
+def test_a_common_load_changes_nothing(seed: int, scale: float) -> None:
     """All slow down together, by another factor in each slot."""
     fleet = slow_gemm()
     noise = random.Random(seed).gauss
@@ -88,7 +88,7 @@ def test_the_order_of_workers_changes_nothing(seed: int, shuffler: random.Random
     assert [f.row.score for f in one.findings] == pytest.approx([f.row.score for f in other.findings])
 
 
-def test_thin_evidence_is_silent_and_says_so() -> None:
+def test_thin_evidence_gives_no_alarm_and_is_reported() -> None:
     few_calls = slow_gemm(50.0, calls=4)
     judged = judge(few_calls.looks(6, seed=1))
     assert found(judged) == []
@@ -100,7 +100,7 @@ def test_thin_evidence_is_silent_and_says_so() -> None:
         assert judged.slots == slots < judged.slots_wanted
 
 
-def test_a_slot_in_which_a_worker_did_much_less_than_usual_says_too_little() -> None:
+def test_a_slot_with_far_fewer_calls_than_usual_is_ignored() -> None:
     """It began, or was stopped, within it: its few calls are not comparable."""
     looks = slow_gemm().looks(6, seed=1)
     few = looks[0].bricks["api", "moe_gemm"]["api/5"]._replace(calls=9, apart=0.9)
@@ -110,14 +110,14 @@ def test_a_slot_in_which_a_worker_did_much_less_than_usual_says_too_little() -> 
     assert one(judged).since == looks[1].slot.began
 
 
-def test_of_two_workers_nobody_is_named() -> None:
+def test_of_two_workers_none_is_named() -> None:
     fleet = Fleet(workers=2, bricks={"moe_gemm": Made(12_000_000, factor=slow(1, 50))})
     judged = judge(fleet.looks(6, seed=1))
     assert found(judged) == []
     assert [(each.judged, each.few_workers) for each in judged.coverage] == [(0, 1)]
 
 
-def test_one_of_three_and_two_of_eight_are_named() -> None:
+def test_one_of_three_and_two_of_eight_workers_are_named() -> None:
     three = Fleet(workers=3, bricks={"moe_gemm": Made(12_000_000, factor=slow(1, 10))})
     assert found(judge(three.looks(6, seed=1))) == [About("api", "api/1", "moe_gemm")]
     assert one(judge(three.looks(6, seed=1))).confidence == "low"
@@ -135,7 +135,7 @@ def test_a_parent_is_not_blamed_for_its_child() -> None:
 
 
 @pytest.mark.parametrize("stopped", range(6))
-def test_a_worker_that_was_stopped_and_goes_on_is_not_named(stopped: int) -> None:
+def test_a_worker_that_was_stopped_and_continues_is_not_named(stopped: int) -> None:
     """SIGSTOP in a span: the mean of one slot is very large."""
 
     def factor(worker: int, slot: int) -> float:
@@ -146,7 +146,7 @@ def test_a_worker_that_was_stopped_and_goes_on_is_not_named(stopped: int) -> Non
         assert found(judge(looks[:seen])) == []
 
 
-def test_a_worker_that_was_stopped_hides_no_other_that_is_slow() -> None:
+def test_a_worker_that_was_stopped_hides_no_slow_one() -> None:
     def factor(worker: int, slot: int) -> float:
         return 2.0 if (worker, slot) == (1, 3) else 1.05 if worker == 5 else 1.0
 
@@ -155,7 +155,7 @@ def test_a_worker_that_was_stopped_hides_no_other_that_is_slow() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_who_is_unsteady_is_not_called_slow(seed: int) -> None:
+def test_an_unsteady_worker_is_not_called_slow(seed: int) -> None:
     """One worker's slots vary around the others', which hardly differ: by chance most of them are above."""
     chance = random.Random(seed)
     times = [chance.uniform(0.8, 1.2) for _ in range(6)]
@@ -179,27 +179,27 @@ def test_a_worker_whose_calls_have_more_elements_is_passed_over() -> None:
     assert found(judge(little.looks(6, seed=1))) == [GEMM]
 
 
-def test_what_costs_next_to_nothing_is_passed_over() -> None:
+def test_a_negligible_cost_is_passed_over() -> None:
     cheap = Fleet(bricks={"norm": Made(60_000, factor=slow(5, 40))}, noise=0.0001)
     judged = judge(cheap.looks(6, seed=1))
     assert found(judged) == []
     assert [each.reason for each in judged.passed] == ["it costs 600 µs/s"]
 
 
-def test_bricks_that_are_too_small_to_matter_are_counted() -> None:
+def test_bricks_too_small_to_matter_are_counted() -> None:
     judged = judge(Fleet(bricks=with_("tiny", Made(1_000))).looks(6, seed=1))
     assert [(each.judged, each.small) for each in judged.coverage] == [(4, 1)]
 
 
 @pytest.mark.parametrize("category", ["Wait", "IDLE"])
-def test_waiting_for_work_is_not_judged_and_is_counted(category: str) -> None:
+def test_waiting_for_work_is_counted_and_not_judged(category: str) -> None:
     idle = Fleet(bricks=with_("next_request", Made(8_000_000, category=category, factor=slow(5, 50))))
     judged = judge(idle.looks(6, seed=1))
     assert (found(judged), judged.passed) == ([], ())
     assert [(each.judged, each.unjudged) for each in judged.coverage] == [(4, 1)]
 
 
-def test_every_brick_that_was_seen_is_in_one_count() -> None:
+def test_every_seen_brick_is_in_exactly_one_count() -> None:
     """Also one that is small in some slots, is in one slot only, or has only bounds."""
 
     def at_first(worker: int, slot: int) -> float:
@@ -229,7 +229,7 @@ def waiting(late: int, by: float) -> Made:
     return replace(WAITS, factor=lambda worker, slot: 1 - by if worker == late else 1.0)
 
 
-def test_in_a_collective_who_waits_least_is_named() -> None:
+def test_in_a_collective_the_worker_that_waits_least_is_named() -> None:
     fleet = Fleet(bricks=with_("all_reduce", waiting(5, 0.6)), noise=0.005)
     finding = one(judge(fleet.looks(6, seed=1)))
     assert finding.about == About("api", "api/5", "all_reduce")
@@ -239,7 +239,7 @@ def test_in_a_collective_who_waits_least_is_named() -> None:
     assert "outside of any instrumented brick" in judge(fleet.looks(6, seed=1)).headlines()[0][1]
 
 
-def test_who_waits_longest_in_a_collective_is_a_victim() -> None:
+def test_the_worker_that_waits_longest_in_a_collective_is_a_victim() -> None:
     fleet = Fleet(bricks=with_("all_reduce", waiting(5, -0.9)), noise=0.005)
     assert found(judge(fleet.looks(6, seed=1))) == []
 
@@ -250,7 +250,7 @@ def test_a_brick_that_explains_a_wait_leads_and_the_wait_corroborates_it() -> No
     assert (finding.about, finding.outside, finding.corroborated_by) == (GEMM, False, ("all_reduce",))
 
 
-def test_a_wait_that_more_work_explains_names_nobody() -> None:
+def test_a_wait_explained_by_more_work_names_no_worker() -> None:
     more = replace(BRICKS["moe_gemm"], elements=lambda worker: 4800 if worker == 5 else 4000)
     bricks = {**BRICKS, "moe_gemm": replace(more, factor=slow(5, 20)), "all_reduce": waiting(5, 0.9)}
     judged = judge(Fleet(bricks=bricks).looks(6, seed=1))
@@ -271,14 +271,14 @@ def reborn(looks: list[SlotLook], slot: int, worker: str = "api/5") -> list[Slot
     ]
 
 
-def test_what_another_process_did_under_the_same_name_does_not_count() -> None:
+def test_calls_of_an_earlier_process_with_the_same_name_do_not_count() -> None:
     looks = slow_gemm(5.0).looks(6, seed=1)
     assert found(judge(reborn(looks, 2))) == [GEMM]
     assert one(judge(reborn(looks, 2))).since == looks[2].slot.began
     assert found(judge(reborn(looks, 3))) == []
 
 
-def test_a_worker_that_is_gone_is_not_named() -> None:
+def test_an_ended_worker_is_not_named() -> None:
     looks = slow_gemm(5.0).looks(6, seed=1)
     lives = {name: life for name, life in looks[-1].lives.items() if name != "api/5"}
     judged = judge([*looks[:-1], replace(looks[-1], lives=lives)])
@@ -286,7 +286,7 @@ def test_a_worker_that_is_gone_is_not_named() -> None:
     assert judged.coverage[0].workers == 7
 
 
-def test_a_worker_that_came_lately_is_beside_the_others_once_it_was_seen_enough() -> None:
+def test_a_new_worker_is_compared_after_enough_slots() -> None:
     fleet = slow_gemm(5.0)
     whole = fleet.looks(6, seed=1)
     for came in range(6):
@@ -302,7 +302,7 @@ def without(seen: SlotLook, worker: str) -> SlotLook:
 # ---- since, and hysteresis
 
 
-def test_slow_since_the_first_slot_of_an_unbroken_run() -> None:
+def test_since_is_the_first_slot_of_an_unbroken_slow_run() -> None:
     for began in range(3):
         looks = Fleet(bricks=with_("moe_gemm", Made(12e6, factor=slow(5, 8, range(began, 9))))).looks(6, seed=1)
         if found(judge(looks)):
@@ -311,7 +311,7 @@ def test_slow_since_the_first_slot_of_an_unbroken_run() -> None:
     assert one(judge(looks, since)).since == Moment(123, 456)
 
 
-def test_who_is_named_stays_until_well_below_what_it_took() -> None:
+def test_a_named_worker_stays_named_until_well_below_the_threshold() -> None:
     names: tuple[dict[About, Moment], ...] = ({}, {GEMM: Moment(1, 1)})
     strength = {
         percent: [bool(found(judge(slow_gemm(percent).looks(6, seed=1), named))) for named in names]
@@ -324,7 +324,7 @@ def test_who_is_named_stays_until_well_below_what_it_took() -> None:
 
 
 @given(st.data())
-def test_no_number_that_a_worker_claims_is_too_much(data: st.DataObject) -> None:
+def test_no_claimed_number_breaks_the_judgement(data: st.DataObject) -> None:
     figures = st.sampled_from([0, 1, 5, 2**63, 2**64 - 1])
     times = st.one_of(figures.map(float), st.floats(0, 1e300))
     looks = []
@@ -348,7 +348,7 @@ def test_no_number_that_a_worker_claims_is_too_much(data: st.DataObject) -> None
     assert judged.headlines() is not None
 
 
-def test_a_look_is_bounded_and_what_it_leaves_out_is_counted() -> None:
+def test_a_look_is_bounded_and_counts_what_it_leaves_out() -> None:
     workers = 64
     bricks = {f"brick {n}": Made(1_000_000.0 + n) for n in range(ROWS_MAX // workers + 10)}
     (seen,) = Fleet(workers=workers, bricks=bricks).looks(1, seed=1)
@@ -356,7 +356,7 @@ def test_a_look_is_bounded_and_what_it_leaves_out_is_counted() -> None:
     assert list(seen.left.values()) == ["small"] * 10
 
 
-def test_more_services_cost_no_more_walks_through_all_bricks() -> None:
+def test_more_services_need_no_more_passes_over_all_bricks() -> None:
     class Walked(dict[Key, Mapping[str, Beside]]):
         times = 0
 
@@ -383,7 +383,7 @@ def test_no_more_slots_count_than_are_kept() -> None:
 # ---- in words
 
 
-def test_one_sentence_says_who_since_when_where_and_what_it_costs() -> None:
+def test_one_sentence_has_worker_since_brick_and_cost() -> None:
     judged = judge(replace(slow_gemm(11.0), noise=0.0001).looks(6, seed=1))
     ((finding, reported),) = judged.headlines()
     since = local(finding.since.at_ns, judged.ended.at_ns)
@@ -405,7 +405,7 @@ def test_a_finding_of_another_day_has_its_date() -> None:
     assert len(local(3 * day, 3 * day + 10**9)) == 5
 
 
-def test_a_finding_as_json() -> None:
+def test_a_finding_has_its_json_document() -> None:
     document = one(judge(slow_gemm().looks(6, seed=1))).document()
     assert document["since"] == rfc3339(1_700_000_000 * 10**9)
     assert document["others"] == 7

@@ -93,14 +93,14 @@ def reasons(judged: StragglerVerdict) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("named", "least"), [((), 0.01), ((GEMM,), 0.005)])
-def test_one_percent_is_enough_to_be_named_and_half_of_it_to_stay(named: Sequence[About], least: float) -> None:
+def test_one_percent_names_a_worker_and_half_keeps_it_named(named: Sequence[About], least: float) -> None:
     assert found(judged({"gemm": first(least)}, named=named)) == [GEMM]
     less = judged({"gemm": first(below(least))}, named=named)
     assert (less.findings, less.passed) == ((), ())
 
 
 @pytest.mark.parametrize(("named", "least", "score"), [((), SCORES_5, 5.0), ((GEMM,), SCORES_HALF, 2.5)])
-def test_a_score_of_five_is_enough_to_be_named_and_half_of_it_to_stay(
+def test_a_score_of_five_names_a_worker_and_half_keeps_it_named(
     named: Sequence[About], least: float, score: float
 ) -> None:
     enough = judged({"gemm": first(least, AROUND)}, named=named)
@@ -110,7 +110,7 @@ def test_a_score_of_five_is_enough_to_be_named_and_half_of_it_to_stay(
     assert (less.findings, less.passed) == ((), ())
 
 
-def test_a_worker_that_is_slow_in_four_of_six_slots_is_not_named_and_stays_if_it_is() -> None:
+def test_four_slow_slots_of_six_do_not_name_a_worker_but_keep_it_named() -> None:
     """Two slots are less than half as far above the median as all of them together."""
     unsteady = {"gemm": first([1.0, 0.427, 1.0, 1.0, 0.427, 1.0])}
     assert found(judged(unsteady)) == []
@@ -121,7 +121,7 @@ def test_a_worker_that_is_slow_in_four_of_six_slots_is_not_named_and_stays_if_it
 
 
 @pytest.mark.parametrize(("named", "median_ns"), [((), 1e6), ((GEMM,), 0.5e6)])
-def test_a_thousandth_of_the_time_is_enough_to_be_named_and_half_of_it_to_stay(
+def test_a_thousandth_of_the_time_names_a_worker_and_half_keeps_it_named(
     named: Sequence[About], median_ns: float
 ) -> None:
     """Twice as long as the median, ten times in ten seconds."""
@@ -139,7 +139,7 @@ def test_a_thousandth_of_the_time_is_enough_to_be_named_and_half_of_it_to_stay(
 # ---- elements
 
 
-def test_more_elements_explain_a_worker_where_they_explain_half_of_it() -> None:
+def test_more_elements_explain_a_slow_worker_if_they_explain_half_of_it() -> None:
     """Four times as many elements explain half of sixteen times as long, in logarithms."""
 
     def takes(apart: float) -> StragglerVerdict:
@@ -151,11 +151,11 @@ def test_more_elements_explain_a_worker_where_they_explain_half_of_it() -> None:
 
 
 @pytest.mark.parametrize(("its", "usual"), [(100, 0), (0, 100), (0, 0)])
-def test_elements_that_are_not_said_explain_nothing(its: int, usual: int) -> None:
+def test_unknown_elements_explain_nothing(its: int, usual: int) -> None:
     assert found(judged({"gemm": [Side(0.5, elements=its), *[Side(elements=usual)] * 4]})) == [GEMM]
 
 
-def test_a_call_of_one_element_or_less_has_elements_as_well() -> None:
+def test_calls_of_at_most_one_element_have_elements_too() -> None:
     for its, usual in ((200, 100), (100, 50)):
         assert reasons(judged({"gemm": [Side(0.5, elements=its), *[Side(elements=usual)] * 4]})) == [
             ("gemm", "its calls have 100 % more elements")
@@ -165,7 +165,7 @@ def test_a_call_of_one_element_or_less_has_elements_as_well() -> None:
 # ---- which slots count
 
 
-def test_a_slot_of_half_as_many_calls_as_usual_counts_and_one_of_less_does_not() -> None:
+def test_a_slot_counts_from_half_of_the_usual_calls_on() -> None:
     def began(calls: int) -> int:
         seen = judged({"gemm": first(0.1, calls=[calls, *[100] * 5])})
         assert seen.findings[0].row.calls == 500 + calls
@@ -174,12 +174,12 @@ def test_a_slot_of_half_as_many_calls_as_usual_counts_and_one_of_less_does_not()
     assert (began(50), began(49)) == (0, 1)
 
 
-def test_the_row_of_a_worker_has_all_that_it_did() -> None:
+def test_the_row_of_a_worker_has_all_its_calls() -> None:
     row = judged({"gemm": first(0.1, elements=250)}).findings[0].row
     assert (row.calls, row.mean_ns, row.elements_per_call) == (600, 1e7, 2.5)
 
 
-def test_of_three_workers_it_is_samples_that_are_too_few_and_of_two_it_is_workers() -> None:
+def test_three_workers_may_lack_samples_and_two_lack_workers() -> None:
     (three,), (two,) = (judged({"gemm": [EQUAL] * workers}, slots=3).coverage for workers in (3, 2))
     assert ((three.few_samples, three.few_workers), (two.few_samples, two.few_workers)) == ((1, 0), (0, 1))
 
@@ -203,9 +203,7 @@ SURE = {"slots": 6, "workers": 5, "calls": 500, "apart": 0.015}
         ({"apart": below(0.015)}, "medium"),
     ],
 )
-def test_confidence_is_high_where_all_is_there_and_low_where_something_is_scarce(
-    less: dict[str, float], confidence: str
-) -> None:
+def test_confidence_is_high_with_all_evidence_and_low_with_scarce(less: dict[str, float], confidence: str) -> None:
     """The calls are those of the worker with the fewest; 0.015 scores 10, twice the threshold."""
     case = SURE | less
     slots, workers, calls = int(case["slots"]), int(case["workers"]), int(case["calls"])
@@ -217,13 +215,13 @@ def test_confidence_is_high_where_all_is_there_and_low_where_something_is_scarce
 # ---- collectives
 
 
-def test_who_is_slow_in_a_brick_is_not_late_as_well_however_much_others_wait() -> None:
+def test_a_worker_slow_in_a_brick_is_not_also_late() -> None:
     seen = judged({"gemm": first(0.1), "all_reduce": first(0.9)}, waits=["all_reduce"])
     assert (found(seen), seen.passed) == ([GEMM], ())
     assert seen.findings[0].corroborated_by == ("all_reduce",)
 
 
-def test_who_is_late_in_several_collectives_is_named_in_the_one_that_costs_most() -> None:
+def test_a_worker_late_in_several_collectives_is_named_in_the_costliest() -> None:
     for costs in ((0.2, 0.3, 0.1), (0.1, 0.2, 0.3), (0.3, 0.2, 0.1)):
         names = ("all_gather", "all_reduce", "broadcast")
         seen = judged({name: first(cost) for name, cost in zip(names, costs, strict=True)}, waits=names)
@@ -244,12 +242,12 @@ def test_who_is_late_in_several_collectives_is_named_in_the_one_that_costs_most(
         ([Side(0.9), EQUAL], False),  # of two, the late one is undecidable
     ],
 )
-def test_a_wait_corroborates_where_it_is_half_as_sure_as_a_finding(wait: Sequence[Side | None], awaited: bool) -> None:
+def test_a_wait_corroborates_a_finding_from_half_of_the_score_on(wait: Sequence[Side | None], awaited: bool) -> None:
     seen = judged({"gemm": first(0.1), "all_reduce": wait}, waits=["all_reduce"])
     assert [finding.corroborated_by for finding in seen.findings] == [("all_reduce",) if awaited else ()]
 
 
-def test_work_explains_a_wait_where_it_explains_half_of_it() -> None:
+def test_work_explains_a_wait_if_it_explains_half_of_it() -> None:
     """The others wait half of the time for it; it works a quarter of the time more than they do, and is not slow."""
 
     def works(mean_ns: float) -> StragglerVerdict:
@@ -264,7 +262,7 @@ def test_work_explains_a_wait_where_it_explains_half_of_it() -> None:
     assert [finding.outside for finding in works(4.99e7).findings] == [True]
 
 
-def test_more_work_in_several_bricks_is_added_up_and_the_one_of_most_is_said() -> None:
+def test_more_work_in_several_bricks_adds_up_and_the_largest_is_named() -> None:
     def works(*means: float) -> StragglerVerdict:
         bricks = {name: [Side(mean_ns=mean), *[Side(mean_ns=1e7)] * 4] for name, mean in zip("abc", means, strict=True)}
         return judged({**bricks, "all_reduce": first(0.4)}, waits=["all_reduce"])
@@ -275,7 +273,7 @@ def test_more_work_in_several_bricks_is_added_up_and_the_one_of_most_is_said() -
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
 
 
-def test_work_is_more_than_the_median_of_the_others_also_of_those_that_take_no_part() -> None:
+def test_work_is_compared_with_the_median_of_all_others_including_idle_ones() -> None:
     """Three of four others have none of it: its whole quarter of the time is more than theirs."""
     seen = judged(
         {"gemm": [Side(mean_ns=2.5e7), Side(mean_ns=2.5e7), None, None, None], "all_reduce": first(0.5)},
@@ -287,12 +285,12 @@ def test_work_is_more_than_the_median_of_the_others_also_of_those_that_take_no_p
 # ---- the number of slots
 
 
-def test_six_slots_are_judged_and_four_are_enough() -> None:
+def test_six_slots_are_judged_and_four_suffice() -> None:
     # Of ten slots the first four, in which it was slow, are forgotten.
     assert found(judged({"gemm": first([1.0] * 4 + [0.0] * 6)}, slots=10)) == []
     assert judged({"gemm": first(0.1)}, slots=7).slots == 6
     assert [len(judged({"gemm": first(0.1)}, slots=slots).findings) for slots in (3, 4, 5)] == [0, 1, 1]
 
 
-def test_before_the_first_look_a_judgement_has_no_time() -> None:
+def test_a_judgement_before_the_first_look_has_no_time() -> None:
     assert judged({"gemm": [EQUAL]}, slots=0).ended == Moment(0, 0)

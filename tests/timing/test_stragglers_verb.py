@@ -55,7 +55,7 @@ def test_the_findings_come_first_and_then_the_workers_side_by_side(three: Daemon
     assert len(rows) == 3
 
 
-def test_status_begins_with_who_is_slow_and_a_check_fails(three: Daemon) -> None:
+def test_status_begins_with_the_straggler_and_a_check_fails(three: Daemon) -> None:
     three.judged = judge(fleet().looks(6, seed=1))
     screen = brickd("status", TZ="UTC").stdout.splitlines()
     assert screen[0].endswith("1 PROBLEM")
@@ -72,7 +72,7 @@ def test_status_begins_with_who_is_slow_and_a_check_fails(three: Daemon) -> None
     assert document("status", "api/0")["stragglers"] == []
 
 
-def test_who_is_slow_is_not_folded_among_the_healthy(worker: Start, daemon: Daemon) -> None:
+def test_a_straggler_is_not_folded_into_the_healthy_workers(worker: Start, daemon: Daemon) -> None:
     for number in range(6):
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
     assert "…6 healthy" in brickd("status").stdout
@@ -82,7 +82,7 @@ def test_who_is_slow_is_not_folded_among_the_healthy(worker: Start, daemon: Daem
     assert re.search(r"^api/2 +\d+  live", screen, re.MULTILINE)
 
 
-def test_where_nobody_is_slow_it_is_said_what_was_compared_and_what_was_not(three: Daemon) -> None:
+def test_without_a_straggler_the_screen_names_what_was_compared(three: Daemon) -> None:
     bricks = {**with_("rare", Made(9e6, calls=2)), "tiny": Made(1_000)}
     looks = Fleet(workers=3, bricks=bricks).looks(6, seed=1)
     three.judged = judge(looks)
@@ -97,7 +97,7 @@ def test_where_nobody_is_slow_it_is_said_what_was_compared_and_what_was_not(thre
     )
 
 
-def test_where_nothing_was_compared_nobody_is_said_not_to_be_slow(three: Daemon) -> None:
+def test_without_comparisons_the_screen_does_not_claim_health(three: Daemon) -> None:
     three.judged = judge(Fleet(workers=2, bricks={"gemm": GEMM}).looks(6, seed=1))
     first, second = brickd("stragglers").stdout.splitlines()
     assert first == "no worker is judged: 0 bricks were compared over 1.0 min"
@@ -107,7 +107,7 @@ def test_where_nothing_was_compared_nobody_is_said_not_to_be_slow(three: Daemon)
     )
 
 
-def test_what_stands_out_and_is_not_called_slow_is_said_with_the_reason(three: Daemon) -> None:
+def test_a_conspicuous_worker_not_called_slow_is_shown_with_the_reason(three: Daemon) -> None:
     more = replace(GEMM, elements=lambda worker: 4600 if worker == 2 else 4000)
     three.judged = judge(fleet(made=more).looks(6, seed=1))
     reported = "api/2 stands out in moe_gemm and is not called slow: its calls have 15 % more elements"
@@ -128,14 +128,14 @@ def test_on_a_narrow_screen_no_line_is_cut(three: Daemon) -> None:
     assert max(map(len, headline.splitlines())) <= 40
 
 
-def test_before_enough_was_seen_it_says_so(three: Daemon) -> None:
+def test_before_enough_slots_the_screen_reports_that(three: Daemon) -> None:
     three.judged = judge(fleet().looks(2, seed=1))
     assert brickd("stragglers").stdout == "no worker is judged yet: 20.0 s were seen, 4 slots of 10 s are needed\n"
     three.judged = judge(())
     assert brickd("stragglers").stdout == "no worker is judged yet: 0 ns were seen, 4 slots of 10 s are needed\n"
 
 
-def test_an_old_judgement_says_how_old_it_is(three: Daemon) -> None:
+def test_an_old_judgement_has_its_age(three: Daemon) -> None:
     judged = judge(fleet().looks(6, seed=1))
     three.judged = judged.at(judged.ended.now_ns + 20 * SECOND)
     assert brickd("stragglers").stdout.startswith("! api/2 slow since ")
@@ -147,7 +147,7 @@ def test_an_old_judgement_says_how_old_it_is(three: Daemon) -> None:
     assert brickd("stragglers").stdout.splitlines()[0] == first
 
 
-def test_after_a_minute_without_a_look_nobody_is_judged_any_more(three: Daemon) -> None:
+def test_after_a_minute_without_a_look_no_worker_is_judged(three: Daemon) -> None:
     judged = judge(fleet().looks(6, seed=1))
     three.judged = judged.at(judged.ended.now_ns + 75 * SECOND)
     ended = brickd("stragglers")
@@ -176,7 +176,7 @@ def test_after_a_minute_without_a_look_nobody_is_judged_any_more(three: Daemon) 
     assert brickd("status", "--check", "--ignore", "straggler").returncode == 0
 
 
-def test_who_is_late_in_a_collective_alone_is_slow_outside_of_any_brick(three: Daemon) -> None:
+def test_a_worker_late_only_in_a_collective_is_slow_outside_of_any_brick(three: Daemon) -> None:
     waits = Made(3_000_000, category="Collective")
     three.judged = judge(fleet(-50, "all_reduce", waits).looks(6, seed=1))
     lines = brickd("stragglers").stdout.splitlines()
@@ -185,13 +185,13 @@ def test_who_is_late_in_a_collective_alone_is_slow_outside_of_any_brick(three: D
 
 
 @pytest.mark.usefixtures("prefix")
-def test_without_a_daemon_it_says_what_it_wants() -> None:
+def test_without_a_daemon_the_message_names_the_command_that_starts_one() -> None:
     ended = brickd("stragglers")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr == ("brickd: straggler detection needs a daemon (start one: brickd up -d)\n")
 
 
-def test_a_hostile_name_is_shown_and_not_obeyed(worker: Start, daemon: Daemon) -> None:
+def test_a_hostile_name_is_escaped(worker: Start, daemon: Daemon) -> None:
     for number in range(3):
         started(worker, BRICKD_SERVICE="=cmd()", BRICKD_WORKER=str(number))
     bricks = {HOSTILE: replace(GEMM, factor=HALF)}
@@ -204,7 +204,7 @@ def test_a_hostile_name_is_shown_and_not_obeyed(worker: Start, daemon: Daemon) -
     assert json.loads(brickd("stragglers", "-o", "jsonl").stdout)["worker"] == "=cmd()/2"
 
 
-def test_those_who_are_asked_for_are_shown(three: Daemon, worker: Start) -> None:
+def test_findings_can_be_limited_to_selected_workers(three: Daemon, worker: Start) -> None:
     started(worker, BRICKD_SERVICE="batch")
     three.judged = judge(fleet().looks(6, seed=1))
     assert document("stragglers", "api", code=1)["stragglers"][0]["worker"] == "api/2"
@@ -250,7 +250,7 @@ def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True
     return taken
 
 
-def test_a_straggler_is_told_once_and_again_when_it_is_gone() -> None:
+def test_a_straggler_is_reported_once_and_once_when_it_is_gone() -> None:
     log = KindsLog()
     lookout = Lookout(log.add)
     named = []
@@ -265,7 +265,7 @@ def test_a_straggler_is_told_once_and_again_when_it_is_gone() -> None:
     assert "is no longer slow: gemm, for " in gone.text
 
 
-def test_a_clock_that_is_set_says_nothing_of_how_long_a_worker_was_slow() -> None:
+def test_setting_the_clock_does_not_change_how_long_a_worker_was_slow() -> None:
     log = KindsLog()
     lookout = Lookout(log.add)
     for number, snapshot in enumerate(snapshots(16, range(0, 8))):
@@ -276,7 +276,7 @@ def test_a_clock_that_is_set_says_nothing_of_how_long_a_worker_was_slow() -> Non
     assert 60 <= float(took[1]) * {"s": 1, "min": 60}[took[2]] <= 150
 
 
-def test_a_judgement_is_as_old_as_its_last_look_and_says_nothing_after_a_minute() -> None:
+def test_a_judgement_is_as_old_as_its_last_look_and_expires_after_a_minute() -> None:
     lookout = Lookout(Log().add)
     taken = snapshots(6, range(99))
     for snapshot in taken:
@@ -289,7 +289,7 @@ def test_a_judgement_is_as_old_as_its_last_look_and_says_nothing_after_a_minute(
     assert lookout.judged().current
 
 
-def test_before_the_first_two_looks_a_judgement_has_an_age_as_well() -> None:
+def test_a_judgement_before_two_looks_has_an_age() -> None:
     began_ns = time.monotonic_ns()
     lookout = Lookout(Log().add)
     assert not lookout.judged().at(time.monotonic_ns() + 60 * SECOND).current
@@ -299,7 +299,7 @@ def test_before_the_first_two_looks_a_judgement_has_an_age_as_well() -> None:
     assert lookout.judged().at(first.now_ns + 7).age_ns == 7
 
 
-def test_since_stays_while_it_is_named() -> None:
+def test_since_stays_while_the_worker_is_named() -> None:
     lookout = Lookout(Log().add)
     since = set()
     for snapshot in snapshots(12, range(2, 99)):
@@ -308,7 +308,7 @@ def test_since_stays_while_it_is_named() -> None:
     assert since == {2 * EVERY_NS + 1_700_000_000 * SECOND}
 
 
-def test_that_a_straggler_ends_is_no_recovery() -> None:
+def test_the_end_of_a_straggler_is_not_a_recovery() -> None:
     log = KindsLog()
     lookout = Lookout(log.add)
     for snapshot in snapshots(8, range(99), lives=lambda worker, slot: worker != 2 or slot < 7):
@@ -320,9 +320,7 @@ def test_that_a_straggler_ends_is_no_recovery() -> None:
 @pytest.mark.parametrize(
     ("ends", "gone"), [(False, [("waits_for_cpu_gone", "api/2")]), (True, [])], ids=["waits no more", "ends"]
 )
-def test_a_worker_that_waits_for_a_processor_is_an_event_and_so_is_that_it_no_longer_does_but_not_its_end(
-    ends: bool, gone: list[tuple[str, str]]
-) -> None:
+def test_waiting_for_a_processor_and_its_end_are_events(ends: bool, gone: list[tuple[str, str]]) -> None:
     log = KindsLog()
     lookout = Lookout(log.add)
     for slot, taken in enumerate(
@@ -337,7 +335,7 @@ def test_a_worker_that_waits_for_a_processor_is_an_event_and_so_is_that_it_no_lo
     assert log.kinds() == [("waits_for_cpu", "api/2"), *gone]
 
 
-def test_who_was_never_slow_is_never_told() -> None:
+def test_a_worker_that_was_never_slow_is_never_reported() -> None:
     log = KindsLog()
     lookout = Lookout(log.add)
     for snapshot in snapshots(12, range(0)):

@@ -102,7 +102,7 @@ def test_a_span_is_not_stuck_within_twenty_times_its_p99() -> None:
     assert len(looks(made, until=110)) == 1
 
 
-def test_a_lane_in_which_anything_happens_is_not_stuck_and_its_time_counts_from_the_last_of_it() -> None:
+def test_an_active_lane_is_not_stuck_and_its_time_restarts() -> None:
     made, stuck = Made(), Stuck()
     found = []
     for seconds in range(0, 80, 10):
@@ -113,7 +113,7 @@ def test_a_lane_in_which_anything_happens_is_not_stuck_and_its_time_counts_from_
     assert "for 30.0 s" in found[6][0]
 
 
-def test_the_time_is_that_of_the_span_where_its_lane_was_quiet_for_longer() -> None:
+def test_the_time_counts_from_the_span_if_its_lane_was_quiet_for_longer() -> None:
     """A worker that was idle for a minute, and began a span 20 s ago."""
     made, stuck = Made(), Stuck()
     made.closes()
@@ -132,13 +132,13 @@ def test_a_loop_that_waits_for_work_is_not_stuck() -> None:
 
 
 @pytest.mark.parametrize("category", ["wait", "Idle"])
-def test_a_span_whose_category_says_that_it_waits_is_not_stuck(category: str) -> None:
+def test_a_span_with_a_waiting_category_is_not_stuck(category: str) -> None:
     made = Made(category=category)
     made.opens("step", 0)
     assert looks(made, until=600) == []
 
 
-def test_a_first_span_is_stuck_after_ten_minutes_in_which_its_worker_records_nothing() -> None:
+def test_a_first_span_is_stuck_after_ten_minutes_without_records() -> None:
     made = Made()
     made.opens("load", 0)
     assert looks(made, until=590) == []
@@ -150,7 +150,7 @@ def test_a_first_span_is_stuck_after_ten_minutes_in_which_its_worker_records_not
         assert stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK) == []
 
 
-def test_a_first_span_is_judged_by_the_p99_of_the_other_workers() -> None:
+def test_a_first_span_is_judged_by_the_p99_of_other_workers() -> None:
     new, others = Made(0, calls=0), [Made(1, ms=5_000), Made(2, ms=10)]
     new.opens("step", 0)
     assert looks(new, *others, until=90) == []
@@ -161,7 +161,7 @@ def test_a_first_span_is_judged_by_the_p99_of_the_other_workers() -> None:
     assert "its p99 is 5.0 s" in alarm.text
 
 
-def test_each_worker_is_read_once_for_a_place_however_many_wait_there() -> None:
+def test_each_worker_is_read_once_per_place_however_many_wait_there() -> None:
     workers = [Made(number) for number in range(20)]
     for each in workers:
         each.opens("loop", 0)
@@ -181,7 +181,7 @@ def test_each_worker_is_read_once_for_a_place_however_many_wait_there() -> None:
     assert asked == 2 * len(workers), "its own p99, and once that of the place"
 
 
-def test_workers_that_are_stuck_in_one_place_are_one_alarm_and_other_places_are_others() -> None:
+def test_workers_stuck_in_one_place_are_one_alarm() -> None:
     workers = [Made(number) for number in range(5)]
     for each in workers[:4]:
         each.opens("step", each.number * SECOND)
@@ -196,7 +196,7 @@ def test_workers_that_are_stuck_in_one_place_are_one_alarm_and_other_places_are_
     )
 
 
-def test_places_beyond_four_are_counted_and_other_alarms_and_services_stay_as_they_are() -> None:
+def test_places_beyond_four_are_counted_within_their_service_and_kind() -> None:
     def alarm(kind: Kind, service: str, place: int) -> Alarm:
         return Alarm(kind, service, (f"{service}/{place}",), str(place), f"in {place}", "")
 
@@ -206,7 +206,7 @@ def test_places_beyond_four_are_counted_and_other_alarms_and_services_stay_as_th
     assert (other.text, left) == ("in 0", slow)
 
 
-def test_a_stopped_process_is_stuck_whatever_is_open_and_one_that_goes_on_meanwhile_is_not() -> None:
+def test_a_stopped_process_is_stuck_with_any_span_unless_it_continued_meanwhile() -> None:
     made, stuck = Made(), Stuck()
     made.usage = Usage(0.0, 0, stopped=True)
     made.closes()
@@ -224,7 +224,7 @@ def test_a_dead_worker_is_not_stuck() -> None:
     assert looks(made, until=600, alive=False) == []
 
 
-def test_an_alarm_logs_its_beginning_and_its_end_once() -> None:
+def test_an_alarm_logs_its_beginning_and_end_once() -> None:
     made, log = Made(), Log()
     alarms = Alarms(log.add, lambda: QUICK, [Stuck()])
     for seconds in range(0, 100, 10):
@@ -241,7 +241,7 @@ def test_an_alarm_logs_its_beginning_and_its_end_once() -> None:
     ]
 
 
-def test_the_end_of_a_stuck_worker_is_no_recovery() -> None:
+def test_the_end_of_a_stuck_worker_is_not_a_recovery() -> None:
     made, log = Made(), Log()
     alarms = Alarms(log.add, lambda: QUICK, [Stuck()])
     made.opens("step", 0)
@@ -273,7 +273,7 @@ def alarms_of(here: Machine, usages: Usages, stuck: Stuck, number: int) -> Seque
     return stuck.look(Snapshot.of(usages.laid_over(found), number * EVERY_NS, 0), least)
 
 
-def test_a_real_worker_that_is_stopped_is_stuck_until_it_goes_on(worker: Start, prefix: str) -> None:
+def test_a_real_stopped_worker_is_stuck_until_it_continues(worker: Start, prefix: str) -> None:
     process = worker(PROGRAM, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     process.paused()
     process.go()
@@ -291,7 +291,7 @@ def test_a_real_worker_that_is_stopped_is_stuck_until_it_goes_on(worker: Start, 
         assert alarms_of(here, usages, stuck, 3) == []
 
 
-def test_a_real_worker_that_waits_in_a_span_is_stuck_in_it(worker: Start, prefix: str) -> None:
+def test_a_real_worker_waiting_in_a_span_is_stuck_in_it(worker: Start, prefix: str) -> None:
     process = worker(PROGRAM, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     process.paused()
     stuck = Stuck()

@@ -33,13 +33,13 @@ def quiet(seed: int, calls: int = 200, mean: float = 200_000, width: float = 0.0
 
 
 @given(st.integers(0, 999), st.floats(0.001, 0.15))
-def test_without_rare_calls_it_is_the_mean(seed: int, width: float) -> None:
+def test_without_rare_calls_the_usual_mean_is_the_mean(seed: int, width: float) -> None:
     durations = quiet(seed, width=width)
     assert usual(durations) == pytest.approx(sum(durations) / len(durations), rel=1e-12)
 
 
 @given(st.integers(0, 999), st.integers(1, 10), st.floats(3, 1_000))
-def test_a_few_calls_in_which_a_thread_lost_its_processor_change_it_by_less_than_half_a_bucket(
+def test_a_few_preempted_calls_change_the_usual_mean_by_less_than_half_a_bucket(
     seed: int, rare: int, longer: float
 ) -> None:
     durations = quiet(seed)
@@ -49,7 +49,7 @@ def test_a_few_calls_in_which_a_thread_lost_its_processor_change_it_by_less_than
     assert usual(lost + kept) == pytest.approx(sum(kept) / len(kept), rel=0.095)
 
 
-def test_rare_calls_that_are_short_enough_are_subtracted_to_a_percent() -> None:
+def test_rare_short_calls_are_subtracted_to_a_percent() -> None:
     durations = quiet(7)
     mean = sum(durations) / len(durations)
     for longer in (3, 5, 8):
@@ -58,7 +58,7 @@ def test_rare_calls_that_are_short_enough_are_subtracted_to_a_percent() -> None:
 
 
 @pytest.mark.parametrize("percent", [20, 100])
-def test_a_slow_operator_is_slow_by_its_usual_calls_whatever_the_rare_ones_take(percent: int) -> None:
+def test_a_slow_operator_is_slow_by_its_usual_calls_despite_rare_ones(percent: int) -> None:
     chance = random.Random(percent)
     for longer in (10, 100, 1_000):
         fast, slow = quiet(1), quiet(2, mean=200_000 * (1 + percent / 100))
@@ -68,7 +68,7 @@ def test_a_slow_operator_is_slow_by_its_usual_calls_whatever_the_rare_ones_take(
 
 
 @given(st.lists(st.integers(0, 2**60), max_size=60))
-def test_it_is_never_more_than_the_longest_call_nor_less_than_the_shortest_by_a_bucket(durations: list[int]) -> None:
+def test_the_usual_mean_is_between_the_shortest_and_the_longest_call(durations: list[int]) -> None:
     found = usual(durations)
     if not durations:
         assert found == 0
@@ -78,13 +78,13 @@ def test_it_is_never_more_than_the_longest_call_nor_less_than_the_shortest_by_a_
     assert found >= min(durations) / 2**0.25 - 38 or max(durations) >= 2**36
 
 
-def test_calls_are_rare_from_more_than_twice_the_median_on() -> None:
+def test_calls_above_twice_the_median_are_rare() -> None:
     assert usual([1_000] * 9 + [1_900]) == pytest.approx(1_090)
     assert usual([1_000] * 9 + [2_600]) == pytest.approx(1_000, rel=0.02)
     assert usual([1_000] * 5 + [9_000] * 5) == pytest.approx(1_000, rel=0.1)
     assert usual([1_000] * 4 + [9_000] * 5) == pytest.approx(49_000 / 9)
 
 
-def test_a_rare_call_in_the_last_bucket_is_not_subtracted_for_it_has_no_end() -> None:
+def test_a_rare_call_in_the_unbounded_last_bucket_is_ignored() -> None:
     rare = [2**62]
     assert usual([1_000] * 9 + rare) == pytest.approx(1_000, rel=0.095)

@@ -52,7 +52,7 @@ def names(judged: StragglerVerdict) -> tuple[list[str], list[str]]:
     return [each.about.worker for each in judged.findings], [each.worker for each in judged.waiting]
 
 
-def test_a_worker_that_waits_is_named_with_the_part_of_its_time() -> None:
+def test_a_worker_that_waits_is_named_with_its_share_of_the_time() -> None:
     judged = judge(looks(EQUAL, at(2, 0.31)))
     (waiting,) = judged.waiting
     assert waiting.text == "api/2 waits for a processor 31 % of its time (median of all: 2.0 %)"
@@ -74,11 +74,11 @@ def test_a_worker_that_waits_is_named_with_the_part_of_its_time() -> None:
         (lambda worker, slot: 0.3 * (worker == 2 and slot in (2, 4)), False),  # only in some slots
     ],
 )
-def test_only_a_worker_that_waits_longer_than_the_others_all_the_time_is_named(waited: Part, *, named: bool) -> None:
+def test_only_a_worker_that_always_waits_longer_than_the_others_is_named(waited: Part, *, named: bool) -> None:
     assert names(judge(looks(EQUAL, waited)))[1] == ["api/2"] * named
 
 
-def test_one_that_is_named_stays_so_down_to_half_of_it() -> None:
+def test_a_named_worker_stays_named_down_to_half_of_the_threshold() -> None:
     for part, stays in ((0.048, True), (0.042, False)):
         found = looks(EQUAL, at(2, part, others=0.02))
         named = {About("api", "api/2", ""): found[0].slot.began}
@@ -87,15 +87,13 @@ def test_one_that_is_named_stays_so_down_to_half_of_it() -> None:
 
 
 @pytest.mark.parametrize(("apart", "named", "stays"), [(0.004, True, True), (0.007, False, True), (0.01, False, False)])
-def test_a_worker_stands_out_of_others_that_differ_and_once_it_is_named_half_as_far_is_enough(
-    apart: float, *, named: bool, stays: bool
-) -> None:
+def test_a_worker_must_exceed_the_spread_of_the_others(apart: float, *, named: bool, stays: bool) -> None:
     found = looks(EQUAL, lambda worker, slot: 0.0001 * slot + (0.12 if worker == 2 else 0.02 + apart * worker))
     assert names(judge(found))[1] == ["api/2"] * named
     assert names(judge(found, {About("api", "api/2", ""): found[0].slot.began}))[1] == ["api/2"] * stays
 
 
-def test_a_brick_is_not_slow_if_its_worker_waits_that_much_longer_and_runs_no_longer() -> None:
+def test_a_brick_explained_by_waiting_is_not_slow() -> None:
     judged = judge(looks(SLOW, at(2, 0.2)))
     assert names(judged) == ([], ["api/2"])
     (passed,) = judged.passed
@@ -114,13 +112,13 @@ def test_a_brick_is_slow_unless_waiting_explains_it(waited: Part, ran: Part) -> 
     assert names(judge(looks(SLOW, waited, ran)))[0] == ["api/2"]
 
 
-def test_the_workers_of_which_nothing_is_known_are_counted() -> None:
+def test_workers_without_known_waiting_are_counted() -> None:
     judged = judge(looks(EQUAL, lambda worker, slot: None if worker < 3 else 0.1))
     assert judged.coverage[0].waits_unknown == 3
     assert judged.coverage[0].document()["waits_unknown"] == 3
 
 
-def test_what_is_claimed_is_never_more_than_the_time_on_the_wall() -> None:
+def test_a_cost_never_exceeds_the_wall_time() -> None:
     """A hundred times as slow, in 500 calls of 4 ms: 200 s in 10 s, in spans that overlap."""
     fleet = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)})
     for threads in (1, 3):
@@ -156,7 +154,7 @@ def until(so: Callable[[], bool]) -> None:
         os.sched_yield()
 
 
-def test_processes_that_share_their_only_processor_wait_and_one_look_says_for_each_with_which_other_one() -> None:
+def test_processes_sharing_their_only_processor_wait_and_name_each_other() -> None:
     cpu = min(os.sched_getaffinity(0))
     with spinning(cpu, 2) as pids:
         cpus = {pid: cpu for pid in pids if only_cpu(pid) is not None}
@@ -183,7 +181,7 @@ def test_processes_that_share_their_only_processor_wait_and_one_look_says_for_ea
     assert only_cpu(pids[0]) is None, "it has ended"
 
 
-def test_a_process_that_may_use_several_processors_has_no_only_one() -> None:
+def test_a_process_with_several_processors_has_no_only_one() -> None:
     assert only_cpu(os.getpid()) == (None if len(os.sched_getaffinity(0)) > 1 else min(os.sched_getaffinity(0)))
     assert only_cpu(0) is None
 
@@ -194,7 +192,7 @@ def stat(folder: Path, pid: int, ticks: int, cpu: int) -> None:
     (folder / str(pid) / "stat").write_text(f"{pid} (a) b) {' '.join(fields)}")
 
 
-def test_of_all_processes_the_one_that_ran_most_on_the_processor_since_the_last_look_is_told(tmp_path: Path) -> None:
+def test_the_process_that_ran_most_on_a_processor_since_the_last_look_is_named(tmp_path: Path) -> None:
     sharing = CpuSharing(tmp_path)
     for pid, cpu in ((1, 0), (2, 0), (3, 0), (4, 1), (5, 1), (6, 2)):
         stat(tmp_path, pid, 1_000 * pid, cpu)
@@ -223,19 +221,19 @@ def made_up(folder: Path, **schedstat: str | None) -> Path:
         ({}, None),
     ],
 )
-def test_what_cannot_be_read_is_not_known(
+def test_unreadable_accounts_are_unknown(
     tmp_path: Path, schedstat: dict[str, str | None], found: dict[int, Scheduled] | None
 ) -> None:
     assert scheduled(7, made_up(tmp_path, **schedstat)) == found
 
 
-def test_the_account_of_this_process_is_read() -> None:
+def test_the_account_of_this_process_can_be_read() -> None:
     mine: Sequence[Scheduled] = list((scheduled(os.getpid()) or {}).values())
     if mine:  # otherwise the kernel has no account
         assert sum(each.ran_ns for each in mine) > 0
 
 
-def test_the_throttling_of_a_group_and_of_those_above_it_is_added_up(tmp_path: Path) -> None:
+def test_throttling_of_a_cgroup_and_its_parents_is_added(tmp_path: Path) -> None:
     group = tmp_path / "sys/fs/cgroup/a/b"
     group.mkdir(parents=True)
     (tmp_path / "proc/7").mkdir(parents=True)
@@ -248,7 +246,7 @@ def test_the_throttling_of_a_group_and_of_those_above_it_is_added_up(tmp_path: P
     assert throttled_ns(8, tmp_path) is None
 
 
-def test_the_throttling_of_version_1_is_that_of_the_controller_of_processor_time(tmp_path: Path) -> None:
+def test_throttling_in_cgroup_v1_comes_from_the_cpu_controller(tmp_path: Path) -> None:
     group = tmp_path / "sys/fs/cgroup/cpu/a"
     group.mkdir(parents=True)
     (tmp_path / "proc/7").mkdir(parents=True)
@@ -272,7 +270,7 @@ def test_the_throttling_of_version_1_is_that_of_the_controller_of_processor_time
         ({"cpu.max": "nonsense"}, None),
     ],
 )
-def test_the_processors_that_a_process_may_use_are_the_fewest_that_a_group_allows(
+def test_a_process_may_use_the_fewest_processors_of_its_cgroups(
     tmp_path: Path, files: dict[str, str], limit: float | None
 ) -> None:
     (tmp_path / "proc/7").mkdir(parents=True)
@@ -302,7 +300,7 @@ def alone(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_in_a_fleet_of_one_or_two_a_pinned_worker_that_waits_a_quarter_of_its_time_is_named(workers: int) -> None:
+def test_in_a_fleet_of_two_a_pinned_worker_waiting_a_quarter_is_named(workers: int) -> None:
     (waiting,) = alone([0.26] * 6, workers=workers, pinned=[0]).waiting
     assert waiting.text == "api/0 waits for a processor 26 % of its time"
     assert (waiting.document()["others_percent"], waiting.since.now_ns) == (None, 0)
@@ -312,21 +310,21 @@ def test_in_a_fleet_of_one_or_two_a_pinned_worker_that_waits_a_quarter_of_its_ti
     assert names(alone([0.49] * 6, workers=workers))[1] == []
 
 
-def test_waiting_counts_from_four_slots_in_a_row_on() -> None:
+def test_waiting_counts_after_four_consecutive_slots() -> None:
     assert names(alone([0.1, 0.1, 0.5, 0.5, 0.5], pinned=[0]))[1] == []
     assert alone([None, 0.1, 0.5, 0.5, 0.5, 0.5], pinned=[0]).waiting[0].since.now_ns == 20 * 10**9
     assert names(alone([0.5, 0.5, 0.5, 0.1], pinned=[0]))[1] == []
     assert names(alone([0.5, 0.5, 0.5, None], pinned=[0]))[1] == []
 
 
-def test_a_pinned_worker_among_others_that_are_not_is_named_and_a_fleet_of_pinned_ones_is_meant_so() -> None:
+def test_a_pinned_worker_among_unpinned_ones_is_named_and_a_pinned_fleet_is_not() -> None:
     assert names(alone([0.3] * 6, workers=4, pinned=[1]))[1] == ["api/1"]
     assert names(alone([0.3] * 6, workers=4, pinned=[0, 1]))[1] == ["api/0", "api/1"]
     assert names(alone([0.3] * 6, workers=4, pinned=[0, 1, 2]))[1] == []
     assert names(alone([0.3] * 6, workers=4))[1] == []
 
 
-def test_workers_whose_group_is_throttled_for_half_of_their_waiting_are_named_with_that() -> None:
+def test_workers_throttled_for_half_of_their_waiting_are_named_with_that() -> None:
     (waiting, *others) = alone([0.3] * 6, workers=3, throttled=0.15).waiting
     assert (waiting.throttled, len(others)) == (0.15, 2)
     assert waiting.text.endswith("(median of all: 30 %); its cgroup was throttled 15 % of the time")
@@ -334,7 +332,7 @@ def test_workers_whose_group_is_throttled_for_half_of_their_waiting_are_named_wi
     assert alone([0.3] * 6, workers=3, throttled=0.14).waiting == ()
 
 
-def test_thresholds_of_waiting_and_of_stragglers_are_those_of_the_table() -> None:
+def test_configured_thresholds_apply_to_waiting_and_stragglers() -> None:
     calm = Thresholds().with_({"waits_percent": 35, "straggler_percent": 110})
     found = looks(EQUAL, at(2, 0.31))
     assert names(judge(found, thresholds=calm))[1] == []
@@ -369,7 +367,7 @@ def noise(worker: int, slot: int) -> float:
     return 2 + 4 * random.Random(100 * worker + slot).random()
 
 
-def test_calls_that_are_longer_than_a_turn_on_a_busy_processor_are_compared_by_the_time_in_which_they_ran() -> None:
+def test_calls_longer_than_a_time_slice_are_compared_by_processor_time() -> None:
     (finding,) = judge(computing(noise)).findings
     assert (finding.about.worker, round(finding.row.excess_percent or 0)) == ("api/2", 20)
     assert names(judge(computing(noise, factor=1.0)))[0] == []
@@ -383,7 +381,7 @@ def apart(chance: random.Random) -> Callable[[int, int], float]:
     return lambda worker, slot: factors[worker][slot]
 
 
-def test_of_equal_workers_on_a_busy_host_none_is_named() -> None:
+def test_equal_workers_on_a_busy_host_raise_no_alarm() -> None:
     """Longer times and longer waits are independent."""
     for seed in range(40):
         chance = random.Random(seed)
@@ -396,14 +394,14 @@ def test_of_equal_workers_on_a_busy_host_none_is_named() -> None:
         assert names(judge(looks(fleet, waited, lambda worker, slot: 0.025))) == ([], []), seed
 
 
-def test_a_worker_that_runs_for_longer_and_takes_no_longer_is_not_slow() -> None:
+def test_more_processor_time_without_longer_calls_is_not_slow() -> None:
     """Another thread of it computes next to the brick."""
     found = looks(EQUAL, lambda worker, slot: 0.05, lambda worker, slot: 0.09 if worker == 2 else 0.06)
     assert names(judge(found))[0] == []
 
 
 @pytest.mark.parametrize("ran", [0.02, 0.09])
-def test_only_where_all_compute_it_counts_how_long_they_ran(ran: float) -> None:
+def test_processor_time_counts_only_if_all_workers_compute(ran: float) -> None:
     """They record a tenth of the time; one of them waits for a device."""
     first = looks(EQUAL, lambda worker, slot: 0.0, lambda worker, slot: ran if worker == 0 else 0.1)[0]
     assert len(first.processor) == 4 * (ran == 0.09)
@@ -443,7 +441,7 @@ def busy(
 
 
 @pytest.mark.parametrize("brick", ["attention", "gemm", "mlp"])
-def test_on_a_busy_host_the_processor_time_says_who_is_slow_and_the_times_say_where(brick: str) -> None:
+def test_on_a_busy_host_processor_time_names_the_worker_and_wall_time_the_brick(brick: str) -> None:
     (finding,) = judge(busy(brick, 2.0)).findings
     assert (finding.about.worker, finding.about.brick) == ("api/2", brick)
     assert 85 <= (finding.row.excess_percent or 0) <= 115
@@ -451,25 +449,25 @@ def test_on_a_busy_host_the_processor_time_says_who_is_slow_and_the_times_say_wh
     assert names(judge(without))[0] == []
 
 
-def test_where_the_times_do_not_say_in_which_brick_none_is_named() -> None:
+def test_if_wall_times_do_not_single_out_a_brick_none_is_named() -> None:
     assert names(judge(busy("lm_head", 1.2)))[0] == [], "it runs longer by too little"
     assert names(judge(busy("", 2.0, others_factor=1.1)))[0] == [], "all bricks take longer"
 
 
-def test_of_equal_workers_that_compute_on_a_busy_host_none_is_named_either() -> None:
+def test_equal_computing_workers_on_a_busy_host_raise_no_alarm() -> None:
     for seed in range(60):
         judged = judge(busy("", 1.0, seed=seed))
         assert names(judged) == ([], []), seed
 
 
-def test_a_small_brick_is_not_acquitted_by_processor_time_that_is_not_known_so_well() -> None:
+def test_imprecise_processor_time_does_not_clear_a_small_brick() -> None:
     """It is 8 % of the work: with 30 % more in it the worker runs 2.5 % longer, as it may by chance."""
     for seed in range(5):
         (finding,) = judge(busy("lm_head", 1.3, seed=seed, longest=2, noise=0.03, idle=1)).findings
         assert finding.about.brick == "lm_head"
 
 
-def test_what_the_processor_time_shows_is_not_excused_by_times_that_chance_makes_much_longer() -> None:
+def test_random_wall_times_do_not_excuse_what_processor_time_shows() -> None:
     judged = judge(busy("gemm", 1.2, longest=2.5, noise=0.002, luck=4))
     (finding,) = judged.findings
     assert (finding.about.worker, finding.about.brick, judged.passed) == ("api/2", "gemm", ())
