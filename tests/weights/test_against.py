@@ -48,7 +48,7 @@ def states(found: dict[str, Any]) -> list[tuple[str, int, int, int, dict[str, in
     return [tuple(each[key] for key in keys) for each in found["workers"]]
 
 
-def test_who_holds_what_the_manifest_says_is_equal_and_who_holds_something_else_differs() -> None:
+def test_a_worker_is_equal_if_it_has_every_checksum_of_the_manifest() -> None:
     workers = [worker("api/0", 2), worker("api/1", 2)]
     tensors = (held("a", "api/0", "api/1"), held("b", "api/0"), held("b", "api/1", checksum=WRONG))
     found = against(manifest("a", "b"), document(workers, *tensors))
@@ -75,7 +75,7 @@ def test_the_same_name_at_another_layer_or_expert_is_another_tensor(place: dict[
     assert states(found) == [("differs", 0, 1, 1, {"not in the manifest": 1})]
 
 
-def test_what_a_worker_lacks_is_a_difference_once_it_has_read_all() -> None:
+def test_a_tensor_missing_in_a_fully_read_worker_is_a_difference() -> None:
     tensors = (held("a", "api/0", "api/1", "api/2"),)
     workers = [worker("api/0", 1), worker("api/1", 1, 2), worker("api/2", 2, 1)]
     found = against(manifest("a", "b"), document(workers, *tensors))
@@ -90,7 +90,7 @@ def test_what_a_worker_lacks_is_a_difference_once_it_has_read_all() -> None:
     ]
 
 
-def test_a_worker_of_which_nothing_is_known_is_unknown_and_lacks_nothing() -> None:
+def test_a_worker_without_known_weights_is_unknown_and_misses_nothing() -> None:
     found = against(manifest("a"), document([worker("api/0", 0)]))
     assert states(found) == [("unknown", 0, 0, 0, {})]
     assert (found["verdict"], found["headlines"], found["services"][0]["verdict"]) == ("nothing", [], "nothing")
@@ -99,7 +99,7 @@ def test_a_worker_of_which_nothing_is_known_is_unknown_and_lacks_nothing() -> No
     assert silent["verdict"] == "equal"
 
 
-def test_another_shard_is_not_compared_and_lacks_nothing_of_this_one() -> None:
+def test_another_shard_is_not_compared_and_misses_nothing_of_this_one() -> None:
     found = against(
         manifest("a", shard="tp0"), document([worker("api/0", 1, shard="tp1")], held("a", "api/0", shard="tp1"))
     )
@@ -108,7 +108,7 @@ def test_another_shard_is_not_compared_and_lacks_nothing_of_this_one() -> None:
     assert not found["differing"]
 
 
-def test_checksums_of_another_key_are_not_compared_and_all_of_them_are_refused() -> None:
+def test_checksums_of_another_key_are_not_compared_and_refused_if_all_are() -> None:
     workers = [worker("api/0", 1), worker("api/1", 1, key=OTHER_KEY)]
     tensors = (held("a", "api/0"), held("a", "api/1", checksum=WRONG))
     found = against(manifest("a", "b"), document(workers, *tensors))

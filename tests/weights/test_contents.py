@@ -16,7 +16,7 @@ def content_of(of: Tensor, extents: tuple[int, ...] = (1, 64)) -> bytes:
     return CheckedRecord(of, extents=extents).slots()[SLOT_BYTES:]
 
 
-def test_each_type_of_number_has_its_name_and_what_is_none_has_its_own_number() -> None:
+def test_each_number_type_has_its_name_and_an_unknown_one_its_number() -> None:
     names = [content(content_of(Tensor(7, dtype=dtype))).dtype for dtype in range(256)]
     assert names == [
         DTYPES[dtype] if 0 < dtype < len(DTYPES) and DTYPES[dtype] else f"dtype#{dtype}" for dtype in range(256)
@@ -27,15 +27,13 @@ def test_each_type_of_number_has_its_name_and_what_is_none_has_its_own_number() 
 @pytest.mark.parametrize(
     ("dims", "shape"), [(0, ()), (1, (2,)), (5, (2, 3, 4, 5, 6)), (6, (2, 3, 4, 5, 6, 7)), (7, (2, 3, 4, 5, 6, 7))]
 )
-def test_of_a_shape_as_many_dimensions_are_shown_as_there_are_and_as_a_record_holds(
-    dims: int, shape: tuple[int, ...]
-) -> None:
+def test_a_shape_shows_as_many_dimensions_as_a_record_holds(dims: int, shape: tuple[int, ...]) -> None:
     record = bytearray(content_of(Tensor(7), (2, 3, 4, 5, 6, 7)))
     struct.pack_into("<I", record, 8, dims)
     assert content(bytes(record)).shape == shape
 
 
-def test_each_number_of_a_record_is_shown_as_itself() -> None:
+def test_each_field_of_a_record_is_shown() -> None:
     of = content(content_of(Tensor(1, l2=2.5, elements=3, shape=4, nan=5, pos_inf=6, neg_inf=7, dtype=12), (8, 9)))
     assert (of.checksum, of.l2, of.elements, of.shape_digest, of.nan, of.pos_inf, of.neg_inf) == (1, 2.5, 3, 4, 5, 6, 7)
     assert (of.shape, of.form) == ((8, 9), ("float32", 4, 3))

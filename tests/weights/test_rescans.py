@@ -52,7 +52,7 @@ def test_without_a_majority_all_workers_are_due() -> None:
     assert due(rescans, NOW) == {"u0", "u1", "u2"}
 
 
-def test_what_names_a_worker_within_a_minute_waits_until_it_is_over() -> None:
+def test_a_worker_named_again_within_a_minute_is_due_after_it() -> None:
     rescans = Rescans()
     rescans.look(findings(found(MLP, "u1")))
     rescans.due(NOW)
@@ -69,7 +69,7 @@ def test_a_worker_that_joins_a_finding_is_due() -> None:
     assert due(rescans, NOW + APART_NS) == {"u2"}
 
 
-def test_a_finding_that_went_and_comes_again_is_a_new_one() -> None:
+def test_a_finding_that_returns_is_a_new_one() -> None:
     rescans = Rescans()
     for of in (findings(found(MLP, "u1")), {}, findings(found(MLP, "u1"))):
         rescans.due(NOW)
@@ -77,13 +77,13 @@ def test_a_finding_that_went_and_comes_again_is_a_new_one() -> None:
     assert due(rescans, NOW + APART_NS) == {"u1"}
 
 
-def test_a_finding_of_an_earlier_daemon_names_nobody_anew() -> None:
+def test_a_finding_of_an_earlier_daemon_makes_no_worker_due() -> None:
     rescans = Rescans([found(MLP, "u1")])
     rescans.look(findings(found(MLP, "u1")))
     assert rescans.due(NOW) == []
 
 
-def test_a_birth_names_its_worker_once_and_at_another_site_again() -> None:
+def test_a_birth_makes_its_worker_due_once_per_site() -> None:
     mlp, norm, other = BornAt("api", "mlp", 3, "u1", "NaN"), BornAt("api", "norm", -1, "u1", "Inf"), MLP_OF_U2
     rescans = Rescans((), [other])
     rescans.look_born([other, mlp])
@@ -97,7 +97,7 @@ def test_a_birth_names_its_worker_once_and_at_another_site_again() -> None:
     assert due(rescans, NOW + 3 * APART_NS) == {"u1", "u2"}
 
 
-def test_what_named_workers_of_a_service_that_has_gone_is_forgotten() -> None:
+def test_causes_of_a_removed_service_are_forgotten() -> None:
     rescans = Rescans()
     rescans.name("api", "api", ["u1"], "weights differ")
     rescans.retain({"batch"})
@@ -111,7 +111,7 @@ def test_what_named_workers_of_a_service_that_has_gone_is_forgotten() -> None:
     assert due(rescans, NOW + 3 * APART_NS) == set(), "a finding by inputs is not on weights"
 
 
-def test_workers_whose_weights_differ_or_disagree_are_due_once_and_again_after_their_service_had_gone() -> None:
+def test_workers_with_differing_weights_are_due_once_per_life_of_their_service() -> None:
     weighed = several("api/0", "api/1", "api/2", watched=1)
     for name, checksum in zip(("api/0", "api/1", "api/2"), (1, 1, 2), strict=True):
         weighed.add_weight(name, checksum)
@@ -132,7 +132,7 @@ def test_workers_whose_weights_differ_or_disagree_are_due_once_and_again_after_t
     assert named(weighed.workers[1:]) == {uuids[1]}, "of two that disagree both, one of which was asked"
 
 
-def test_what_others_name_is_due_once_as_long_as_they_name_it() -> None:
+def test_a_worker_named_by_others_is_due_once_while_it_is_named() -> None:
     rescans, now_ns = Rescans(), NOW
     for workers, expected in ((["u1"], {"u1"}), (["u1"], set()), ([], set()), (["u1"], {"u1"})):
         now_ns += APART_NS
@@ -157,7 +157,7 @@ while not hear.wait(0.001):
 
 
 @pytest.mark.usefixtures("prefix")
-def test_weights_that_changed_after_the_load_are_named_as_soon_as_the_numbers_are(worker: Start) -> None:
+def test_weights_changed_after_the_load_are_named_with_the_outputs(worker: Start) -> None:
     key = str(runtime().directory / "key")
     with running() as daemon:
         workers = [

@@ -68,7 +68,7 @@ def test_the_majority_names_the_worker_and_the_tensor() -> None:
     assert judged.later(5).age_ns == NOW - SECOND + 5
 
 
-def test_two_disagree() -> None:
+def test_two_workers_disagree() -> None:
     weighed = several("api/0", "api/1")
     weighed.add_weight("api/0", 1)
     weighed.add_weight("api/1", 2)
@@ -78,7 +78,7 @@ def test_two_disagree() -> None:
     assert [text for _, text, _ in judged.headlines()] == ["api/0 and api/1 disagree in w, 1 of 1 tensor"]
 
 
-def test_whoever_disagrees_is_in_a_headline_though_others_of_it_are_in_one_before() -> None:
+def test_every_disagreeing_worker_is_in_a_headline() -> None:
     weighed = several(*THREE)
     for tensor, names in (("a", THREE[:2]), ("b", THREE[1:]), ("c", THREE[:2])):
         for checksum, name in enumerate(names):
@@ -89,14 +89,14 @@ def test_whoever_disagrees_is_in_a_headline_though_others_of_it_are_in_one_befor
     ]
 
 
-def test_without_a_majority_of_four_they_disagree() -> None:
+def test_four_workers_without_a_majority_disagree() -> None:
     weighed = several(*THREE, "api/3")
     for name, checksum in zip((*THREE, "api/3"), (1, 1, 2, 2), strict=True):
         weighed.add_weight(name, checksum)
     assert odd(weighed.judged()) == [("w", -1, "disagree", ["api/2", "api/3"])]
 
 
-def test_of_two_the_one_that_changed_in_place_is_named() -> None:
+def test_of_two_workers_the_one_that_changed_in_place_is_named() -> None:
     weighed = several("api/0", "api/1")
     for name, checksum in (("api/0", 1), ("api/1", 1), ("api/0", 2)):
         weighed.add_weight(name, checksum)
@@ -106,7 +106,7 @@ def test_of_two_the_one_that_changed_in_place_is_named() -> None:
     assert states(judged) == {"api/0": "differs", "api/1": "equal"}
 
 
-def test_a_worker_alone_is_compared_with_what_it_was() -> None:
+def test_a_single_worker_is_compared_with_its_earlier_weights() -> None:
     weighed = several("api/0")
     weighed.add_weight("api/0", 1)
     assert weighed.judged().verdict == "nothing"
@@ -117,7 +117,7 @@ def test_a_worker_alone_is_compared_with_what_it_was() -> None:
     assert weighed.judged().verdict == "nothing"
 
 
-def test_what_changed_in_all_to_the_same_is_no_damage_and_is_counted() -> None:
+def test_the_same_change_in_all_workers_is_counted_and_no_damage() -> None:
     weighed = several(*THREE)
     for checksum in (1, 2):
         for name in THREE:
@@ -126,7 +126,7 @@ def test_what_changed_in_all_to_the_same_is_no_damage_and_is_counted() -> None:
     assert (judged.verdict, judged.alike, [each.changed for each in judged.workers]) == ("equal", 1, [1, 1, 1])
 
 
-def test_a_worker_that_was_restarted_with_what_the_others_loaded_again_is_equal() -> None:
+def test_a_restarted_worker_with_the_weights_of_the_others_is_equal() -> None:
     """It counts from its own start; nothing is reported across generations."""
     weighed = several("api/0", "api/1", "api/2")
     for name, generation in (("api/0", 2), ("api/1", 2), ("api/2", 1)):
@@ -138,7 +138,7 @@ def test_a_worker_that_was_restarted_with_what_the_others_loaded_again_is_equal(
     assert (restarted.compared, restarted.reasons) == (1, {"generation": 1})
 
 
-def test_another_generation_is_not_comparable_yet() -> None:
+def test_weights_of_another_generation_are_not_yet_comparable() -> None:
     weighed = several(*THREE)
     add_to_all(weighed, tensors=2)
     weighed.add_weight("api/2", 7, "w", 0, generation=2)
@@ -172,7 +172,7 @@ def test_a_tensor_of_another_dtype_or_shape_differs(other: Sums, error: float | 
     assert [text for _, text, _ in judged.headlines()] == [f"api/2 differs in w, 1 of 2 tensors: {how}"]
 
 
-def test_of_two_that_disagree_in_the_form_of_a_tensor_it_is_said() -> None:
+def test_disagreeing_forms_of_a_tensor_are_reported() -> None:
     weighed = several("api/0", "api/1")
     weighed.add_weight("api/0", 1)
     weighed.add_weight("api/1", Sums(2, dtype=10))
@@ -181,7 +181,7 @@ def test_of_two_that_disagree_in_the_form_of_a_tensor_it_is_said() -> None:
     ]
 
 
-def test_shards_and_services_are_compared_among_themselves() -> None:
+def test_shards_and_services_are_compared_within_themselves() -> None:
     names = ("api/0.tp0", "api/0.tp1", "api/1.tp0", "api/1.tp1")
     weighed = several(*names)
     weighed.add("other/0", service="other")
@@ -205,7 +205,7 @@ def test_workers_of_another_key_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
-def test_a_worker_that_holds_another_shard_than_it_says_is_found(replicas: int) -> None:
+def test_a_worker_with_the_weights_of_another_shard_is_found(replicas: int) -> None:
     names = [f"api/{replica}.tp{rank}" for replica in range(replicas) for rank in range(2)]
     weighed = several(*names)
     for name in names:
@@ -219,7 +219,7 @@ def test_a_worker_that_holds_another_shard_than_it_says_is_found(replicas: int) 
     assert judged.workers[0].differing == 4
 
 
-def test_a_worker_that_holds_another_stage_with_other_tensors_is_found() -> None:
+def test_a_worker_with_the_tensors_of_another_stage_is_found() -> None:
     names = [f"api/{replica}.pp{rank}" for replica in range(3) for rank in range(2)]
     weighed = several(*names, watched=1)
     for name in names:
@@ -229,7 +229,7 @@ def test_a_worker_that_holds_another_stage_with_other_tensors_is_found() -> None
     assert [(worker.name, worker.holds) for worker in judged.odd] == [("api/0.pp0", "pp1")]
 
 
-def test_damage_alone_is_no_other_shard() -> None:
+def test_damage_is_not_taken_for_another_shard() -> None:
     names = [f"api/{replica}.tp{rank}" for replica in range(3) for rank in range(2)]
     weighed = several(*names)
     for name in names:
@@ -258,7 +258,7 @@ def sharded(*more: str) -> Weighed:
     return weighed
 
 
-def test_who_claims_a_place_that_another_has_is_named_and_nobody_beside_it() -> None:
+def test_a_worker_claiming_the_place_of_another_is_named_alone() -> None:
     weighed = sharded("api/2.tp0#2")
     weighed.place("api/2.tp0#2", "2.tp0")
     add_as(weighed, "api/2.tp0#2", 1)
@@ -267,7 +267,7 @@ def test_who_claims_a_place_that_another_has_is_named_and_nobody_beside_it() -> 
     assert judged.equal == len(SHARDED)
 
 
-def test_two_that_claim_one_place_and_hold_what_is_there_are_replicas() -> None:
+def test_two_workers_with_one_place_and_its_weights_are_replicas() -> None:
     weighed = sharded("api/2.tp0#2")
     weighed.place("api/2.tp0#2", "2.tp0")
     add_as(weighed, "api/2.tp0#2", 0)
@@ -275,7 +275,7 @@ def test_two_that_claim_one_place_and_hold_what_is_there_are_replicas() -> None:
 
 
 @pytest.mark.parametrize("place", ["0.tp7", "0.tp0.pp3", "tp0.tp0", "0.tp1e9", "9" * 60])
-def test_who_claims_a_place_that_there_is_not_stands_beside_nobody_and_is_told_so(place: str) -> None:
+def test_a_worker_claiming_a_nonexistent_place_is_not_compared(place: str) -> None:
     weighed = sharded("api/liar")
     weighed.place("api/liar", place)
     add_as(weighed, "api/liar", 1)
@@ -285,14 +285,14 @@ def test_who_claims_a_place_that_there_is_not_stands_beside_nobody_and_is_told_s
     assert (liar.state, dict(liar.reasons)) == ("not comparable", {"alone": 5})
 
 
-def test_where_somebody_stands_is_what_it_says_now() -> None:
+def test_the_place_of_a_worker_is_its_latest_claim() -> None:
     weighed = sharded()
     for place, names in (("0.tp1", ["api/0.tp0"]), ("0.tp9", []), ("0.tp0", [])):
         weighed.place("api/0.tp0", place)
         assert [worker.name for worker in weighed.judged().odd] == names
 
 
-def test_of_two_who_disagree_in_shards_that_are_much_the_same_none_is_taken_for_anothers() -> None:
+def test_two_disagreeing_workers_of_similar_shards_keep_their_places() -> None:
     names = [f"api/{replica}.ep{rank}" for replica in range(2) for rank in range(2)]
     weighed = several(*names)
     add_to_all(weighed, tuple(names))
@@ -316,7 +316,7 @@ def test_coordinates_without_the_replica() -> None:
 
 
 @pytest.mark.parametrize("rank", ["cp", "sp"])
-def test_ranks_of_a_context_or_a_sequence_hold_the_same_and_are_compared(rank: str) -> None:
+def test_context_and_sequence_ranks_have_equal_weights_and_are_compared(rank: str) -> None:
     names = tuple(f"api/{replica}.{rank}{number}" for replica in range(2) for number in range(2))
     weighed = several(*names)
     add_to_all(weighed, names)
@@ -326,7 +326,7 @@ def test_ranks_of_a_context_or_a_sequence_hold_the_same_and_are_compared(rank: s
     assert odd(weighed.judged()) == [("w", 0, "outlier", [names[2]])]
 
 
-def test_what_a_worker_lacks_is_said_once_it_has_read_all() -> None:
+def test_missing_tensors_are_reported_once_a_worker_has_read_everything() -> None:
     weighed = several("api/0", "api/1", watched=4)
     add_to_all(weighed, ("api/0",))
     weighed.add("api/2", watched=3, scans=0)
@@ -366,7 +366,7 @@ def lacking(*watched: int) -> Weighed:
         ),
     ],
 )
-def test_who_has_read_all_and_lacks_a_tensor_differs(watched: tuple[int, ...], odd_ones: list[str], text: str) -> None:
+def test_a_fully_read_worker_without_a_tensor_differs(watched: tuple[int, ...], odd_ones: list[str], text: str) -> None:
     judged = lacking(*watched).judged()
     assert (judged.verdict, [worker.name for worker in judged.odd]) == ("differ", odd_ones)
     assert [reported.text for reported in judged.headlines()] == [text]
@@ -374,7 +374,7 @@ def test_who_has_read_all_and_lacks_a_tensor_differs(watched: tuple[int, ...], o
     assert row.lacking == watched.count(min(watched))
 
 
-def test_who_lacks_a_tensor_has_no_say_in_what_it_is_to_hold() -> None:
+def test_a_worker_without_a_tensor_has_no_vote_on_it() -> None:
     weighed = lacking(2, 2, 2, 1)
     weighed.add_weight("api/2", 9, "w", 1)
     judged = weighed.judged()
@@ -382,7 +382,7 @@ def test_who_lacks_a_tensor_has_no_say_in_what_it_is_to_hold() -> None:
     assert (judged.differing[0].agree, judged.differing[0].lacking) == (("api/0", "api/1"), 1)
 
 
-def test_what_is_of_another_generation_or_not_read_whole_in_one_is_lacked_by_nobody() -> None:
+def test_no_worker_misses_a_tensor_of_another_or_partly_read_generation() -> None:
     weighed = lacking(4, 4, 3)
     for layer in range(3):
         assert [worker.missing for worker in weighed.judged().workers] == [0, 0, layer == 0]
@@ -392,7 +392,7 @@ def test_what_is_of_another_generation_or_not_read_whole_in_one_is_lacked_by_nob
     assert judged.workers[2].reasons == {"generation": 3}
 
 
-def test_what_a_model_has_no_more_is_left_out() -> None:
+def test_tensors_removed_from_a_model_are_left_out() -> None:
     weighed = several(*THREE, watched=4)
     add_to_all(weighed)
     weighed.workers[0].reading.process["weights"] = 3
@@ -402,7 +402,7 @@ def test_what_a_model_has_no_more_is_left_out() -> None:
     assert (judged.workers[0].known, judged.workers[0].missing) == (3, 1)
 
 
-def test_the_living_are_compared_and_where_nobody_lives_the_dead() -> None:
+def test_living_workers_are_compared_and_dead_ones_if_none_lives() -> None:
     weighed = several(*THREE)
     weighed.add("api/3", alive=False)
     add_to_all(weighed)
@@ -415,7 +415,7 @@ def test_the_living_are_compared_and_where_nobody_lives_the_dead() -> None:
     assert (judged.verdict, judged.age_ns) == ("differ", None)
 
 
-def test_experts_of_one_name_are_tensors_of_their_own() -> None:
+def test_experts_of_one_name_are_separate_tensors() -> None:
     weighed = several(*THREE)
     for name in THREE:
         for expert in range(3):
@@ -424,7 +424,7 @@ def test_experts_of_one_name_are_tensors_of_their_own() -> None:
     assert (row.tensor, [each.worker for each in row.odd]) == (Tensor("experts.*.up", 0, 2), ["api/1"])
 
 
-def test_nan_is_told_and_has_no_error() -> None:
+def test_nan_is_reported_without_an_error() -> None:
     weighed = several(*THREE)
     for name, reported in zip(THREE, (Sums(1), Sums(1), Sums(2, nan=3)), strict=True):
         weighed.add_weight(name, reported)
@@ -433,7 +433,7 @@ def test_nan_is_told_and_has_no_error() -> None:
     assert judged.differing[0].odd[0].error is None
 
 
-def test_tensors_that_hold_nan_or_an_infinity_of_either_sign_are_counted_once_each() -> None:
+def test_tensors_with_nan_or_infinities_are_counted_once_each() -> None:
     weighed = several(*THREE)
     odd: tuple[dict[str, Any], ...] = (
         {"nan": 3},
@@ -449,7 +449,7 @@ def test_tensors_that_hold_nan_or_an_infinity_of_either_sign_are_counted_once_ea
     assert [(each.nan, each.inf) for each in weighed.judged().workers] == [(0, 0), (0, 0), (2, 4)]
 
 
-def test_of_whom_nothing_is_known_is_compared_with_nobody() -> None:
+def test_workers_without_known_weights_are_not_compared() -> None:
     weighed = several(*THREE)
     assert weighed.judged().verdict == "nothing"
     weighed.add_weight("api/0", 1)
@@ -457,7 +457,7 @@ def test_of_whom_nothing_is_known_is_compared_with_nobody() -> None:
     assert states(weighed.judged()) == {"api/0": "not comparable", "api/1": "unknown", "api/2": "unknown"}
 
 
-def test_numbers_that_nobody_can_have_are_shown_as_they_are() -> None:
+def test_impossible_numbers_are_shown_unchanged() -> None:
     weighed = several(*THREE)
     most, nan = 2**64 - 1, float("nan")
     for name in THREE:
@@ -493,7 +493,7 @@ def placed(numbers: list[int], contents: list[int], rows: int, uses: int = 3) ->
     )
 
 
-def test_numbers_of_no_row_and_of_no_content_are_refused() -> None:
+def test_invalid_row_and_content_numbers_are_refused() -> None:
     assert placed([0, 1], [1, 2], rows=2) == (2, 0, [])
     assert placed([0, 2], [1, 2], rows=2) == (2, 1, [2])
     assert placed([0, -1], [1, 2], rows=2) == (1, 0, [2])
@@ -515,7 +515,7 @@ def test_a_column_of_another_length_than_the_others_is_refused(column: int) -> N
         _reader.weights_put(of_experts(2), array("i", [0, 1]), array("I", [1, 2]), array("I", [0] * 3), *columns)
 
 
-def test_a_change_is_another_generation_or_another_content_now_or_first() -> None:
+def test_another_generation_or_content_is_a_change() -> None:
     holds, uses = Holds("api"), array("I", [0] * 3)
     holds.grow(1)
 
@@ -528,7 +528,7 @@ def test_a_change_is_another_generation_or_another_content_now_or_first() -> Non
     assert [changes(2, 9, 2), changes(1, 8, 1)] == [1, 0]
 
 
-def test_what_a_dict_cannot_hold_is_refused() -> None:
+def test_invalid_dictionary_entries_are_refused() -> None:
     record = of_experts(1)
     with pytest.raises(TypeError):
         _reader.weights_of(record, array("Q", [0, 5]), {(5, 0): "x"})  # type: ignore[dict-item]
@@ -537,7 +537,7 @@ def test_what_a_dict_cannot_hold_is_refused() -> None:
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 6))
-def test_the_order_in_which_records_come_changes_nothing(random: random.Random, workers: int, tensors: int) -> None:
+def test_the_order_of_records_changes_nothing(random: random.Random, workers: int, tensors: int) -> None:
     names = tuple(f"api/{number}" for number in range(workers))
     reported = []
     ticks = 0
@@ -563,7 +563,7 @@ def test_the_order_in_which_records_come_changes_nothing(random: random.Random, 
 
 
 @given(st.lists(st.integers(1, 3), min_size=2, max_size=9))
-def test_who_is_odd_is_who_is_not_of_the_majority(checksums: list[int]) -> None:
+def test_the_outlier_is_a_worker_outside_of_the_majority(checksums: list[int]) -> None:
     names = [f"api/{number}" for number in range(len(checksums))]
     weighed = several(*names)
     for name, checksum in zip(names, checksums, strict=True):
@@ -578,7 +578,7 @@ def test_who_is_odd_is_who_is_not_of_the_majority(checksums: list[int]) -> None:
         assert {worker.state for worker in judged.workers} == {"disagrees"}
 
 
-def test_equal_contents_are_kept_once_and_go_with_the_last_who_holds_them() -> None:
+def test_equal_contents_are_stored_once_until_their_last_worker_leaves() -> None:
     weighed = several(*THREE)
     add_to_all(weighed)
     weights = weighed.numerics.weights
@@ -593,7 +593,7 @@ def test_equal_contents_are_kept_once_and_go_with_the_last_who_holds_them() -> N
     assert (list(weights), len(weights.contents), weights.tensors("api")) == ([], 0, ())
 
 
-def test_what_has_no_room_is_counted_and_nothing_is_known_of_it() -> None:
+def test_tensors_beyond_the_memory_limit_are_counted_and_unknown() -> None:
     weighed = Weighed(bytes_max=4_000)
     weighed.add("api/0")
     for layer in range(100):
@@ -618,7 +618,7 @@ def of_experts(count: int) -> bytes:
 
 
 @pytest.mark.ci
-def test_so_many_tensors_of_a_service_are_known() -> None:
+def test_the_number_of_tensors_of_a_service_is_bounded() -> None:
     numerics = Numerics()
     producer = numerics.producer("u", "api", lambda: WorkerNames([None, ("w", 0)], [None, (1, 0, 0)]), "")
     producer.receive(of_experts(TENSORS_MAX + 3))
@@ -640,7 +640,7 @@ def test_64_workers_of_1000_tensors_take_a_few_megabytes() -> None:
     assert kept < 4 << 20
 
 
-def test_what_a_record_refers_to_is_what_its_own_worker_calls_it() -> None:
+def test_a_record_is_resolved_by_the_names_of_its_own_worker() -> None:
     weighed = several("api/0", "api/1")
     tables = WorkerNames([None, ("v", 0), ("w", 0)], [None, (1, 3, 0), (2, 3, 0)])
     other = weighed.numerics.producer("other", "api", lambda: tables, "")
@@ -656,7 +656,7 @@ def test_what_a_record_refers_to_is_what_its_own_worker_calls_it() -> None:
     assert weights.tensors("api") == [Tensor("w", 3, -1), Tensor("v", 3, -1)]
 
 
-def test_what_is_read_again_and_is_the_same_is_no_news() -> None:
+def test_reading_equal_weights_again_is_no_news() -> None:
     weighed = several(*THREE)
     add_to_all(weighed)
     weights = weighed.numerics.weights
@@ -672,7 +672,7 @@ def test_what_is_read_again_and_is_the_same_is_no_news() -> None:
 
 
 @pytest.mark.parametrize("generation", [0, 1])
-def test_what_a_worker_alone_holds_is_taken_in_whatever_order_its_tensors_come(generation: int) -> None:
+def test_tensors_of_a_single_worker_are_taken_in_any_order(generation: int) -> None:
     weighed = several("api/0", "api/1")
     for name, tensor, checksum in (("api/0", "a", 1), ("api/0", "b", 2), ("api/1", "b", 2), ("api/1", "a", 9)):
         weighed.add_weight(name, checksum, tensor, generation=generation)
@@ -695,7 +695,7 @@ class Known:
         return self._sites[number]
 
 
-def test_a_tensor_is_asked_for_by_name_once_whatever_it_is_called() -> None:
+def test_the_name_of_a_tensor_is_looked_up_once() -> None:
     names = [f"{kind}.{number}" for kind in ("w", "attn", "kv_cache") for number in range(10)]
     known, weights = Known(*names), Weights()
     for ticks in (1, 2, 3):
@@ -705,7 +705,7 @@ def test_a_tensor_is_asked_for_by_name_once_whatever_it_is_called() -> None:
     assert [tensor.name for tensor in weights.tensors("api")] == names
 
 
-def test_a_copy_to_be_looked_at_stays_as_it_was() -> None:
+def test_a_copy_for_a_reader_never_changes() -> None:
     weighed = several(*THREE)
     add_to_all(weighed)
     uuids = [worker.reading.uuid for worker in weighed.workers]
@@ -716,7 +716,7 @@ def test_a_copy_to_be_looked_at_stays_as_it_was() -> None:
     assert (judged.verdict, judged.equal, judged.tensors, list(copy)) == ("equal", 2, 4, uuids[:2])
 
 
-def test_what_a_worker_reads_at_load_only_is_counted_as_it_plans_and_as_far_as_it_is_known() -> None:
+def test_tensors_read_at_load_only_are_counted_up_to_those_known() -> None:
     weighed = Weighed()
     for number, once in enumerate((0, 1, 9)):
         weighed.add(f"api/{number}", watched=9, scans=2, once=once)
@@ -724,14 +724,14 @@ def test_what_a_worker_reads_at_load_only_is_counted_as_it_plans_and_as_far_as_i
     assert [worker.load_only for worker in weighed.judged().workers] == [0, 1, 2]
 
 
-def test_no_more_weights_are_unreadable_than_are_not_known() -> None:
+def test_unreadable_tensors_never_exceed_unknown_ones() -> None:
     weighed = several(*THREE, watched=3, refused=9)  # the worker also counts tensors of its checksums
     add_to_all(weighed, ("api/0",), tensors=3)
     add_to_all(weighed, ("api/1",), tensors=2)
     assert [(worker.known, worker.unreadable) for worker in weighed.judged().workers] == [(3, 0), (2, 1), (0, 3)]
 
 
-def test_how_long_a_load_took_says_nothing_of_the_scans_that_a_host_has_planned() -> None:
+def test_the_duration_of_a_load_does_not_change_the_planned_scan_period() -> None:
     weighed = several("api/0", watched=2, every=60 * SECOND)
     for tensor, second in (("a", 10), ("b", 40)):
         weighed.add_weight("api/0", 1, tensor, ticks=second * SECOND)
@@ -740,7 +740,7 @@ def test_how_long_a_load_took_says_nothing_of_the_scans_that_a_host_has_planned(
 
 
 @pytest.mark.parametrize(("every_s", "period_s"), [(0, 300), (1, 1), (900, 900)])
-def test_what_was_not_read_again_for_two_periods_counts_as_read_at_load_only(every_s: int, period_s: int) -> None:
+def test_a_tensor_not_reread_for_two_periods_counts_as_load_only(every_s: int, period_s: int) -> None:
     weighed = several("api/0", watched=2, every=every_s * SECOND)
     weighed.add_weight("api/0", 1, ticks=NOW)
     (worker,) = weighed.judged().workers
@@ -764,7 +764,7 @@ def test_what_was_not_read_again_for_two_periods_counts_as_read_at_load_only(eve
         (0, {"a": [10]}, 0),
     ],
 )
-def test_the_readings_of_a_worker_show_how_far_apart_its_scans_are(
+def test_the_scan_interval_follows_from_the_times_of_reading(
     scans: int, readings: dict[str, list[int]], interval_s: int
 ) -> None:
     weighed = several("api/0", watched=2, scans=scans)

@@ -49,7 +49,7 @@ def by_weights(*records: list[CheckedRecord], of: int, **how: Any) -> Any:
     return compared(*records, process=watched(of), by="weights", **how)
 
 
-def test_all_that_was_read_and_is_equal_is_identical() -> None:
+def test_fully_read_equal_weights_are_identical() -> None:
     reported = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=2), of=2)
     assert (reported["verdict"], reported["compared"], reported["identical"], reported["incomplete"]) == (
         "identical",
@@ -59,7 +59,7 @@ def test_all_that_was_read_and_is_equal_is_identical() -> None:
     )
 
 
-def test_why_no_weights_are_comparable_is_told_by_its_own_cause() -> None:
+def test_incomparable_weights_are_reported_with_their_reason() -> None:
     def verdict_of(*answer: list[CheckedRecord], **world: Any) -> str:
         document = answered(*answer, by="weights", **world)
         assert (document["evidence"], document["verdict"]) == ("weights", "not_comparable")
@@ -85,7 +85,7 @@ def test_why_no_weights_are_comparable_is_told_by_its_own_cause() -> None:
         compared(weights(norm=1), weights(norm=1), process=two)
 
 
-def test_what_was_not_read_yet_makes_it_incomplete_and_never_diverged() -> None:
+def test_unread_weights_make_the_verdict_incomplete_and_never_diverged() -> None:
     reported = by_weights(weights(norm=1, mlp=2), weights(norm=1), of=3)
     assert (reported["verdict"], reported["compared"], reported["diverged"], reported["incomplete"]) == (
         "incomplete",
@@ -98,7 +98,7 @@ def test_what_was_not_read_yet_makes_it_incomplete_and_never_diverged() -> None:
     assert reported["first"] is None
 
 
-def test_what_is_loaded_anew_and_not_all_read_is_incomplete() -> None:
+def test_a_partly_read_new_generation_is_incomplete() -> None:
     anew = weights(1, norm=1, mlp=2) + weights(2, ticks=9, norm=1)
     reported = by_weights(weights(2, norm=1, mlp=3), anew, of=2)
     assert (reported["verdict"], reported["compared"], reported["incomplete"]) == ("incomplete", 1, 1)
@@ -107,12 +107,12 @@ def test_what_is_loaded_anew_and_not_all_read_is_incomplete() -> None:
     assert (whole["verdict"], whole["incomplete"]) == ("identical", 0)
 
 
-def test_what_differs_is_sure_whatever_is_not_read_yet() -> None:
+def test_a_difference_is_certain_whatever_is_unread() -> None:
     reported = by_weights(weights(norm=1), weights(norm=2), of=9)
     assert (reported["verdict"], reported["diverged"], reported["incomplete"]) == ("diverged", 1, 16)
 
 
-def test_what_is_of_another_dtype_is_diverged_and_not_identical() -> None:
+def test_weights_of_another_dtype_are_diverged() -> None:
     reported = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=Tensor(2, dtype=10)), of=2)
     assert (reported["verdict"], reported["compared"], reported["identical"], reported["diverged"]) == (
         "diverged",
@@ -126,7 +126,7 @@ def test_what_is_of_another_dtype_is_diverged_and_not_identical() -> None:
     ]
 
 
-def test_what_one_lacks_that_has_read_all_is_diverged_and_not_identical() -> None:
+def test_a_tensor_missing_in_a_fully_read_worker_is_diverged() -> None:
     process = {0: {"weights": 2, "scans": 1}, 1: {"weights": 1, "scans": 1}}
     reported = compared(weights(norm=1, mlp=2), weights(norm=1), process=process, by="weights")
     assert (reported["verdict"], reported["identical"], reported["diverged"], reported["incomplete"]) == (
@@ -142,7 +142,7 @@ def test_what_one_lacks_that_has_read_all_is_diverged_and_not_identical() -> Non
     assert (site["fingerprints"], site["missing"]) == (1, 1)
 
 
-def test_whoever_reads_more_tensors_than_a_ring_holds_is_not_called_equal(worker: Start, prefix: str) -> None:
+def test_a_worker_with_more_tensors_than_its_ring_is_not_called_equal(worker: Start, prefix: str) -> None:
     watching(worker, "0", "1", more="{f'more.{n}': array('f', [n]) for n in range(3000)}")
     answer = document("diff", "api", "--by", "weights")
     assert (answer["verdict"], answer["diverged"]) == ("incomplete", 0)
@@ -156,7 +156,7 @@ def test_whoever_reads_more_tensors_than_a_ring_holds_is_not_called_equal(worker
 ELSEWHERE = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in chain()]
 
 
-def test_equal_weights_lead_where_no_output_is_comparable_and_how_many_were_not_is_said() -> None:
+def test_equal_weights_lead_if_no_output_is_comparable() -> None:
     for other, fingerprints in ((ELSEWHERE, 24), ([], 12)):
         reported = compared(chain() + weights(norm=1), other + weights(norm=1), process=watched(1))
         assert (reported["evidence"], reported["verdict"], reported["first"]) == ("weights", "identical", None)
@@ -180,7 +180,7 @@ def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
     assert reported["outputs"]["compared"] == 0
 
 
-def test_equal_weights_are_no_answer_to_a_question_about_a_step_or_a_time() -> None:
+def test_equal_weights_do_not_answer_for_a_step_or_a_time() -> None:
     reported = "; weights are equal (--by weights)"
     for part in ({"step": "77"}, {"since": 0.5}):
         with pytest.raises(NothingComparable, match=re.escape(reported)):
@@ -195,7 +195,7 @@ def test_equal_weights_are_no_answer_to_a_question_about_a_step_or_a_time() -> N
     assert (unread["evidence"], unread["verdict"]) == ("weights", "incomplete")
 
 
-def test_weights_lead_where_they_are_all_that_was_said_and_where_they_differ() -> None:
+def test_weights_lead_if_nothing_else_was_recorded_or_they_differ() -> None:
     alone = compared(*[weights(norm=1)] * 2, process=watched(1))
     assert (alone["verdict"], alone["headlines"]) == (
         "identical",
@@ -208,14 +208,14 @@ def test_weights_lead_where_they_are_all_that_was_said_and_where_they_differ() -
     assert (reported["evidence"], reported["verdict"]) == ("weights", "diverged")
 
 
-def test_weights_that_are_equal_stand_beside_what_leads() -> None:
+def test_equal_weights_are_listed_next_to_the_leading_evidence() -> None:
     reported = compared(*[chain() + weights(norm=1)] * 2, process=watched(1))
     assert (reported["evidence"], reported["verdict"]) == ("input", "identical")
     assert reported["others"][-1] == {"evidence": "weights", "verdict": "identical", "compared": 1, "diverged": 0}
     assert compared(chain(), chain())["others"] == []
 
 
-def test_weights_that_do_not_explain_what_leads_are_named_beside_it() -> None:
+def test_weights_that_do_not_explain_the_divergence_are_named_too() -> None:
     reported = compared(chain() + weights(embed=1, norm=1), chain(NORM) + weights(embed=2, norm=1), process=watched(2))
     assert (reported["evidence"], reported["verdict"], reported["first"]["kernel"]) == ("input", "diverged", "norm")
     assert reported["first"]["weights"] == []
@@ -225,7 +225,7 @@ def test_weights_that_do_not_explain_what_leads_are_named_beside_it() -> None:
     assert both["headlines"][-1] == "other weights differ, too: embed in api/0 and api/1 (--by weights)"
 
 
-def test_weights_that_differ_are_named_whatever_evidence_is_asked_for() -> None:
+def test_differing_weights_are_named_with_any_evidence() -> None:
     sides = chain() + weights(embed=1, norm=1), chain() + weights(embed=2, norm=2)
     reported = compared(*sides, process=watched(2), by="run")
     assert (reported["evidence"], reported["verdict"]) == ("run", "identical")
@@ -294,7 +294,7 @@ def spoil(path: Path, since: int, until: int | None) -> None:
 
 
 @pytest.mark.parametrize("what", ["a rescan", "all from a rescan on"])
-def test_what_a_recording_lost_of_a_rescan_makes_weights_incomplete_and_never_equal(
+def test_a_rescan_partly_lost_in_a_recording_makes_weights_incomplete(
     worker: Start, prefix: str, tmp_path: Path, what: str
 ) -> None:
     base, path, written = rescans(worker, tmp_path, 3)
@@ -305,9 +305,7 @@ def test_what_a_recording_lost_of_a_rescan_makes_weights_incomplete_and_never_eq
     assert answer["incomplete"] > 0
 
 
-def test_of_weights_that_were_all_read_again_behind_what_was_lost_nothing_is_incomplete(
-    worker: Start, prefix: str, tmp_path: Path
-) -> None:
+def test_weights_fully_reread_after_a_loss_are_complete(worker: Start, prefix: str, tmp_path: Path) -> None:
     base, path, written = rescans(worker, tmp_path, 4)
     spoil(path, written[1], written[2])
     answer = document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")

@@ -44,7 +44,7 @@ def decoded(content: bytes) -> Weights:
     return found
 
 
-def test_what_was_kept_comes_back_and_goes_on() -> None:
+def test_saved_weights_are_restored_and_continued() -> None:
     weighed = made()
     weights = weighed.numerics.weights
     weights.of(weighed.workers[0].reading.uuid).refused = 3  # type: ignore[union-attr]
@@ -61,13 +61,13 @@ def test_what_was_kept_comes_back_and_goes_on() -> None:
     assert (len(back.contents), len(back.tensors("other")), back.tensors("api")) == (3, 3, ())
 
 
-def test_what_nobody_holds_is_not_had_from_a_file() -> None:
+def test_contents_without_a_worker_are_not_loaded() -> None:
     content = spoiled(lambda rest: bytes(CONTENT_BYTES) + rest, numbers=lambda numbers: [1_000, *numbers])
     assert len(decoded(content).contents) == len(made().numerics.weights.contents)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.integers(0, 3), st.integers(1, 2)), max_size=30))
-def test_whatever_was_said_comes_back(reported: list[tuple[int, int, int, int]]) -> None:
+def test_any_weights_survive_saving_and_loading(reported: list[tuple[int, int, int, int]]) -> None:
     weighed = several(*THREE)
     for number, checksum, layer, generation in reported:
         weighed.add_weight(THREE[number], checksum, "w", layer, generation=generation)
@@ -156,12 +156,12 @@ def column(of: int, value: int) -> Any:
         spoiled(column(4, 0)),  # or only the present one
     ],
 )
-def test_what_does_not_add_up_is_refused(content: bytes) -> None:
+def test_an_inconsistent_file_is_refused(content: bytes) -> None:
     with pytest.raises(CheckpointRefused):
         decode("p-", content)
 
 
-def test_what_a_worker_that_lies_says_it_lost_comes_back() -> None:
+def test_impossible_loss_counts_survive_saving_and_loading() -> None:
     weights = made().numerics.weights
     uuid = next(iter(weights))
     for _ in range(2):
@@ -171,13 +171,13 @@ def test_what_a_worker_that_lies_says_it_lost_comes_back() -> None:
     assert found.refused == 2**64 - 1
 
 
-def test_a_file_of_a_later_brickd_is_not_guessed_at() -> None:
+def test_a_file_of_a_later_version_is_refused() -> None:
     with pytest.raises(CheckpointTooNew, match="has version 2, this brickd reads version 1"):
         decode("p-", framed("weights file", 2, [b"{}"]))
 
 
 @given(st.data())
-def test_a_file_that_was_cut_or_changed_anywhere_is_refused(data: st.DataObject) -> None:
+def test_a_truncated_or_changed_file_is_refused(data: st.DataObject) -> None:
     content = bytearray(encode("p-", made().numerics.weights))
     at = data.draw(st.integers(0, len(content) - 1))
     if data.draw(st.booleans()):
@@ -207,7 +207,7 @@ class KeptLog:
         return [(each.kind, each.worker, each.text, each.command) for each in self.log.since(newest).events]
 
 
-def test_who_differs_is_told_once_and_when_it_is_equal_again() -> None:
+def test_a_differing_worker_is_reported_once_and_once_when_equal_again() -> None:
     weighing = KeptLog()
     assert weighing.logged() == []
     for name in THREE:
@@ -225,7 +225,7 @@ def test_who_differs_is_told_once_and_when_it_is_equal_again() -> None:
 
 
 @pytest.mark.parametrize("gone", [("api/1",), THREE])
-def test_stopping_a_worker_that_differs_is_no_recovery(gone: tuple[str, ...]) -> None:
+def test_stopping_a_differing_worker_is_not_a_recovery(gone: tuple[str, ...]) -> None:
     weighing = KeptLog()
     for checksum, name in ((1, "api/0"), (2, "api/1"), (1, "api/2")):
         weighing.weighed.add_weight(name, checksum)
@@ -238,7 +238,7 @@ def test_stopping_a_worker_that_differs_is_no_recovery(gone: tuple[str, ...]) ->
     assert weighing.logged() == []
 
 
-def test_those_that_disagree_are_told_in_one_event() -> None:
+def test_disagreeing_workers_are_reported_in_one_event() -> None:
     weighing = KeptLog()
     weighing.weighed.add_weight("api/0", 1)
     weighing.weighed.add_weight("api/2", 2)
@@ -247,7 +247,7 @@ def test_those_that_disagree_are_told_in_one_event() -> None:
     ]
 
 
-def test_whoever_disagrees_is_told_though_others_of_it_are_told_already() -> None:
+def test_every_disagreeing_worker_is_reported_once() -> None:
     weighing = KeptLog()
     for worker in weighing.weighed.workers:
         worker.reading.process["weights"] = 2
@@ -260,7 +260,7 @@ def test_whoever_disagrees_is_told_though_others_of_it_are_told_already() -> Non
     ]
 
 
-def test_whoever_still_disagrees_is_not_told_to_differ_from_nobody_when_the_majority_has_gone() -> None:
+def test_a_disagreement_outlives_its_majority_without_a_wrong_event() -> None:
     weighing = KeptLog()
     for checksum, name in ((1, "api/0"), (1, "api/1"), (2, "api/2")):
         weighing.weighed.add_weight(name, checksum)
@@ -273,7 +273,7 @@ def test_whoever_still_disagrees_is_not_told_to_differ_from_nobody_when_the_majo
     assert {each[:2] for each in weighing.logged()} == equal
 
 
-def test_a_look_after_which_nothing_came_compares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_without_new_records_compares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     weighing = KeptLog()
     weighing.weighed.add_weight("api/0", 1)
     weighing.logged()

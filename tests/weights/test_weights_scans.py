@@ -22,7 +22,7 @@ from brickd.shm.segment_copy import Reading
 HEAD = forge.place(PAGE, "lane") + forge.field("lane", "event_head")[0]
 
 
-def test_what_finds_no_room_waits_for_it_and_nothing_is_lost(worker: Start, prefix: str) -> None:
+def test_records_that_do_not_fit_wait_and_none_is_lost(worker: Start, prefix: str) -> None:
     process = worker(
         PROGRAM
         + f"""
@@ -53,7 +53,7 @@ pause()
     assert process.end() == 0
 
 
-def test_those_that_cannot_wait_find_room_beside_them(worker: Start, prefix: str) -> None:
+def test_checksums_fit_into_the_ring_during_a_scan(worker: Start, prefix: str) -> None:
     process = worker(
         PROGRAM
         + """
@@ -72,7 +72,7 @@ pause()
     assert process.end() == 0
 
 
-def test_more_tensors_than_there_can_be_sites_are_refused_and_counted(worker: Start, prefix: str) -> None:
+def test_tensors_beyond_the_limit_of_sites_are_refused_and_counted(worker: Start, prefix: str) -> None:
     got, records, _, _ = left_by(
         worker,
         prefix,
@@ -87,7 +87,7 @@ def test_more_tensors_than_there_can_be_sites_are_refused_and_counted(worker: St
     assert lane["event_attempts"] == lane["event_records"] + sum(lane["event_dropped"]) == 2048 + 16_500
 
 
-def test_a_large_tensor_is_read_in_several_slices_and_looked_up_in_each(worker: Start, prefix: str) -> None:
+def test_a_large_tensor_is_read_in_slices(worker: Start, prefix: str) -> None:
     _, records, reported, _ = left_by(
         worker,
         prefix,
@@ -123,7 +123,7 @@ def ask(of: Reading, number: int) -> None:
         os.close(fd)
 
 
-def test_a_scan_begins_when_it_is_asked_for_and_not_before(worker: Start, prefix: str) -> None:
+def test_a_scan_begins_only_on_request(worker: Start, prefix: str) -> None:
     process = worker(
         PROGRAM
         + """
@@ -148,7 +148,7 @@ for n in (2, 3, 4):
     assert process.end() == 0
 
 
-def test_a_scan_finds_what_has_changed_shrunk_gone_and_come_back(worker: Start, prefix: str) -> None:
+def test_a_scan_finds_changed_shrunk_removed_and_returned_tensors(worker: Start, prefix: str) -> None:
     got, records, reported, _ = left_by(
         worker,
         prefix,
@@ -176,7 +176,7 @@ def test_a_scan_finds_what_has_changed_shrunk_gone_and_come_back(worker: Start, 
     assert got.process["tensors_refused"] == 0
 
 
-def test_nothing_is_watched_any_more_after_an_empty_mapping(worker: Start, prefix: str) -> None:
+def test_an_empty_mapping_ends_watching(worker: Start, prefix: str) -> None:
     _, records, reported, _ = left_by(
         worker,
         prefix,
@@ -206,7 +206,7 @@ class Watched(dict):
 """
 
 
-def test_while_recording_is_off_nothing_is_looked_at_or_kept(worker: Start, prefix: str) -> None:
+def test_while_recording_is_off_no_weights_are_read_or_kept(worker: Start, prefix: str) -> None:
     _, records, reported, _ = left_by(
         worker,
         prefix,
@@ -235,7 +235,7 @@ def test_a_worker_that_is_off_from_the_start_makes_no_key(worker: Start, prefix:
     assert process.end() == 0
 
 
-def test_a_consumer_that_has_switched_off_is_obeyed_by_scans_too(worker: Start, prefix: str) -> None:
+def test_a_consumer_that_disables_recording_stops_scans(worker: Start, prefix: str) -> None:
     process = worker(
         PROGRAM
         + """
@@ -265,7 +265,7 @@ pause()
     assert process.end() == 0
 
 
-def test_a_forked_child_records_them_into_its_own_segment(worker: Start, prefix: str) -> None:
+def test_a_forked_child_records_weights_into_its_own_segment(worker: Start, prefix: str) -> None:
     process = worker(
         PROGRAM
         + """
@@ -289,7 +289,7 @@ pause()
     assert process.end() == 0
 
 
-def test_a_child_that_was_forked_during_a_load_of_another_thread_goes_on_with_it(worker: Start, prefix: str) -> None:
+def test_a_child_forked_during_a_load_continues_it(worker: Start, prefix: str) -> None:
     process = worker(
         PROGRAM
         + """
@@ -326,7 +326,7 @@ loader.join()
     assert process.end() == 0
 
 
-def test_threads_that_end_steps_at_once_record_each_tensor_once_in_a_scan(worker: Start, prefix: str) -> None:
+def test_concurrent_steps_record_each_tensor_once_per_scan(worker: Start, prefix: str) -> None:
     got, records, _, _ = left_by(
         worker,
         prefix,
@@ -365,7 +365,7 @@ LOADED = [("layers.*.w", 0), ("experts.*.w", -1), ("large", -1)]
 
 
 @pytest.mark.ci
-def test_an_engine_loads_its_weights_and_scrubs_them_in_slices(engine: Path, prefix: str) -> None:
+def test_an_engine_loads_its_weights_and_scans_them_in_slices(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         assert order(process, "l") == [5]
         got = reading(prefix)
@@ -378,9 +378,7 @@ def test_an_engine_loads_its_weights_and_scrubs_them_in_slices(engine: Path, pre
         assert order(process, "t") == [1]
 
 
-def test_an_engine_without_a_time_between_scans_begins_one_200_times_as_late_as_the_last_one_took(
-    compiled: Compile, prefix: str
-) -> None:
+def test_without_a_period_a_scan_begins_after_200_times_its_duration(compiled: Compile, prefix: str) -> None:
     # With 8 MiB, 200 times the scan would take seconds.
     with running(program(compiled, "weights", *SCANS, "-DLARGE=4096")) as process:
         assert order(process, "l") == [5]
@@ -394,7 +392,7 @@ def plan(of: Reading) -> tuple[int, int]:
     return lane["weights_every"], lane["weights_once"]
 
 
-def test_a_segment_has_how_often_weights_are_read_again_and_how_many_at_load_only(engine: Path, prefix: str) -> None:
+def test_a_segment_has_the_scan_period_and_the_number_of_load_only_tensors(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "l")
         assert plan(reading(prefix)) == (0, 5), "without a time between scans, all are read at load only"
@@ -412,7 +410,7 @@ def test_a_segment_has_how_often_weights_are_read_again_and_how_many_at_load_onl
         assert plan(reading(prefix)) == (0, 1), "also in the next segment"
 
 
-def test_a_load_that_meets_a_turn_is_left_to_the_turns(engine: Path, prefix: str) -> None:
+def test_a_load_during_a_slice_is_left_to_the_following_slices(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "lLw")
         got = found(reading(prefix))
@@ -420,7 +418,7 @@ def test_a_load_that_meets_a_turn_is_left_to_the_turns(engine: Path, prefix: str
         assert [each.generation for each in got] == [1] * 3 + [2] * 3
 
 
-def test_a_tensor_that_never_stays_where_it_was_is_refused_and_ends_no_scan(engine: Path, prefix: str) -> None:
+def test_a_constantly_moving_tensor_is_refused_and_ends_no_scan(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "lrmw")
         order(process, "w")
@@ -429,7 +427,7 @@ def test_a_tensor_that_never_stays_where_it_was_is_refused_and_ends_no_scan(engi
         assert got.process["tensors_refused"] >= 5
 
 
-def test_a_tensor_that_was_moved_once_while_it_was_read_is_read_from_its_beginning(engine: Path, prefix: str) -> None:
+def test_a_tensor_moved_once_during_its_read_is_read_again(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "lr")
         before = reading(prefix).process["tensors_refused"]
@@ -439,7 +437,7 @@ def test_a_tensor_that_was_moved_once_while_it_was_read_is_read_from_its_beginni
         assert got.process["tensors_refused"] == before + got.process["scans"] - 1, "of each scan the unreadable one"
 
 
-def test_each_tensor_that_was_given_out_is_released_also_one_that_cannot_be_read(engine: Path, prefix: str) -> None:
+def test_each_borrowed_tensor_is_released_even_if_unreadable(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         assert order(process, "lrwk")[-1] == 0
         refused = reading(prefix).process["tensors_refused"]
@@ -450,9 +448,7 @@ def test_each_tensor_that_was_given_out_is_released_also_one_that_cannot_be_read
 
 
 @pytest.mark.parametrize("how", ["rm", "reopen"])
-def test_into_the_segment_that_takes_a_lost_ones_place_all_are_recorded_anew(
-    engine: Path, prefix: str, how: str
-) -> None:
+def test_all_weights_are_recorded_again_into_a_replacement_segment(engine: Path, prefix: str, how: str) -> None:
     with running(engine) as process:
         order(process, "l")
         before = reading(prefix)
@@ -464,6 +460,6 @@ def test_into_the_segment_that_takes_a_lost_ones_place_all_are_recorded_anew(
         assert (after.process["weights"], after.process["scans"]) == (4, 1)
 
 
-def test_a_child_that_was_forked_while_its_parent_was_at_a_turn_records_them_all(engine: Path, prefix: str) -> None:
+def test_a_child_forked_during_a_slice_records_all_weights(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         assert order(process, "lrf") == [5, 0, 0]

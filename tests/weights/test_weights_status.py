@@ -39,9 +39,7 @@ def checked(*arguments: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout.strip()
 
 
-def test_a_weight_that_differs_leads_wherever_one_looks_without_a_daemon_and_with_one(
-    worker: Start, prefix: str
-) -> None:
+def test_differing_weights_lead_every_screen_with_and_without_a_daemon(worker: Start, prefix: str) -> None:
     odd_among(worker)
     alone = document("status")
     (finding,) = alone["weights"]
@@ -63,13 +61,13 @@ def test_a_weight_that_differs_leads_wherever_one_looks_without_a_daemon_and_wit
         assert checked("api/0")[0] == 0
 
 
-def test_the_odd_one_has_its_line_among_many(worker: Start, prefix: str) -> None:
+def test_the_outlier_has_a_line_among_many_workers(worker: Start, prefix: str) -> None:
     odd_among(worker)
     watching(worker, *"34567")
     assert [line.split()[0] for line in brickd("status").stdout.splitlines() if line.startswith("api/")] == ["api/2"]
 
 
-def test_a_recording_in_which_weights_were_read_has_who_differs(worker: Start, prefix: str, tmp_path: Path) -> None:
+def test_a_recording_shows_the_worker_with_differing_weights(worker: Start, prefix: str, tmp_path: Path) -> None:
     path = str(tmp_path / "w.brick")
     program = "brick.init(); pause(); from array import array; brick.weights({'w': array('f', [n == '2'])}); pause()"
     idle = [worker(f"n = '{n}'; {program}", BRICKD_SERVICE="api", BRICKD_WORKER=n) for n in "012"]
@@ -87,7 +85,7 @@ def test_a_recording_in_which_weights_were_read_has_who_differs(worker: Start, p
     assert document("status", path)["numerics"][0]["input"] is None
 
 
-def test_where_nobody_gives_weights_nothing_is_said_of_them(worker: Start, prefix: str) -> None:
+def test_without_weights_no_screen_mentions_them(worker: Start, prefix: str) -> None:
     started(worker)
     answer = document("status")
     assert (answer["weights"], answer["numerics"], answer["problems"]) == (None, None, [])
@@ -106,7 +104,7 @@ def line(*judged: WeightsVerdict) -> str:
     return numerics(services).replace(" · same input: not compared (brickd coverage)", "")
 
 
-def test_how_much_was_compared_is_said_beside_who_is_equal() -> None:
+def test_the_status_line_shows_how_much_was_compared() -> None:
     weighed = several(*THREE, watched=2)
     assert line(weighed.judged()) == "weights: not read yet in 3 workers · unseen: 6 tensors not read yet"
     weighed.add_weight("api/0", 1)
@@ -121,7 +119,7 @@ def test_how_much_was_compared_is_said_beside_who_is_equal() -> None:
     assert line(weighed.judged()).startswith("weights: 2 of 3 workers equal, 1 of 1 tensor differs (")
 
 
-def test_what_is_read_at_load_only_is_said_beside_how_old_it_is() -> None:
+def test_the_status_line_shows_load_only_tensors_and_the_age() -> None:
     weighed = Weighed()
     for name in THREE:
         weighed.add(name, watched=2, once=2)
@@ -137,7 +135,7 @@ def test_what_is_read_at_load_only_is_said_beside_how_old_it_is() -> None:
     assert line(ended) == "weights: 3 of 3 workers equal, 2 tensors (read at load only)"
 
 
-def test_of_several_services_the_sums_are_said() -> None:
+def test_several_services_are_summed_up() -> None:
     weighed = several(*THREE, watched=1)
     weighed.add("batch/0", service="batch")
     for name in THREE:
@@ -162,7 +160,7 @@ def only(weighed: Weighed) -> dict[str, Any]:
     return finding
 
 
-def test_nothing_compared_is_no_absence_of_findings() -> None:
+def test_without_a_comparison_there_is_no_empty_list_of_findings() -> None:
     weighed = several(*THREE)
     assert found(weighed) is None
     weighed.add_weight("api/0", 1)
@@ -171,7 +169,7 @@ def test_nothing_compared_is_no_absence_of_findings() -> None:
     assert found(weighed) == []
 
 
-def test_of_two_that_disagree_both_are_named_and_nobody_is_blamed() -> None:
+def test_two_disagreeing_workers_are_named_without_blame() -> None:
     weighed = several("api/0", "api/1")
     weighed.add_weight("api/0", 1)
     weighed.add_weight("api/1", Sums(2, nan=1))
@@ -181,7 +179,7 @@ def test_of_two_that_disagree_both_are_named_and_nobody_is_blamed() -> None:
     assert found(weighed, "api/1") == [finding]
 
 
-def test_who_changed_in_place_contradicts_itself() -> None:
+def test_a_worker_that_changed_in_place_contradicts_itself() -> None:
     weighed = several("api/0", "api/1")
     for name, checksum in (("api/0", 1), ("api/1", 1), ("api/1", Sums(2, nan=1))):
         weighed.add_weight(name, checksum)
@@ -190,7 +188,7 @@ def test_who_changed_in_place_contradicts_itself() -> None:
     assert finding["not_finite"] == "born"
 
 
-def test_who_holds_another_shard_is_a_finding_though_no_tensor_can_be_compared() -> None:
+def test_the_weights_of_another_shard_are_a_finding_without_comparable_tensors() -> None:
     weighed = several("api/0.pp0", "api/1.pp0", "api/2.pp0", "api/1.pp1", "api/2.pp1")
     for worker in weighed.workers:
         at = "first" if worker.name.endswith("pp0") and worker.name != "api/0.pp0" else "last"
@@ -203,7 +201,7 @@ def test_who_holds_another_shard_is_a_finding_though_no_tensor_can_be_compared()
     )
 
 
-def test_what_has_not_changed_is_compared_once_and_grows_older(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_weights_are_compared_once_and_age(monkeypatch: pytest.MonkeyPatch) -> None:
     weighed = several(*THREE, watched=1)
     for name in THREE:
         weighed.add_weight(name, 1)
@@ -230,7 +228,7 @@ def tensors(weighed: Weighed) -> dict[tuple[str, int], views.TensorSeen]:
     return {each.place[1:]: each for each in views.tensors([weighed.judged()], held)}
 
 
-def test_each_tensor_says_how_often_it_was_compared_and_how_often_it_is_odd() -> None:
+def test_each_tensor_shows_comparisons_and_differences() -> None:
     weighed = several(*THREE)
     for name, checksum in zip(THREE, (1, 1, 2), strict=True):
         weighed.add_weight(name, checksum, "w.*", 3)
@@ -244,7 +242,7 @@ def test_each_tensor_says_how_often_it_was_compared_and_how_often_it_is_odd() ->
     assert found["v", -1][1:] == (2, 0, 0, False)
 
 
-def test_a_tensor_that_one_lacks_differs_and_is_a_finding() -> None:
+def test_a_missing_tensor_is_a_finding() -> None:
     weighed = several(*THREE, watched=1)
     weighed.workers[0].reading.process["weights"] = 2
     for name in THREE:
@@ -256,7 +254,7 @@ def test_a_tensor_that_one_lacks_differs_and_is_a_finding() -> None:
     assert finding["text"] == "api/0 differs in v, 1 of 2 tensors: the others lack it, it holds 1 NaN"
 
 
-def test_tensors_of_other_shards_are_not_counted_as_compared() -> None:
+def test_tensors_of_other_shards_do_not_count_as_compared() -> None:
     weighed = several("api/0.tp0", "api/1.tp0", "api/0.tp1", "api/2.tp0")
     for name in ("api/0.tp0", "api/1.tp0", "api/0.tp1"):
         weighed.add_weight(name, 1)
@@ -264,7 +262,7 @@ def test_tensors_of_other_shards_are_not_counted_as_compared() -> None:
     assert tensors(weighed)["w", -1][1:] == (4, 3, 1, True)
 
 
-def test_coverage_has_weights_beside_what_is_compared_by_its_inputs(worker: Start, prefix: str) -> None:
+def test_coverage_shows_weights_next_to_inputs(worker: Start, prefix: str) -> None:
     odd_among(worker)
     answer = document("coverage")
     assert [(each["kernel"], each["layer"], each["state"], each["evidence"]) for each in answer["sites"]] == [

@@ -89,7 +89,7 @@ def settled(daemon: Running, *names: str, tensors: int = 3) -> None:
 THREE = ("0", "1", "2")
 
 
-def test_without_a_daemon_what_lies_in_the_rings_is_compared(worker: Start) -> None:
+def test_without_a_daemon_the_contents_of_the_rings_are_compared(worker: Start) -> None:
     watching(worker, *THREE)
     (line,) = lines()
     assert line.startswith("3 of 3 workers equal, 3 tensors, ")
@@ -101,7 +101,7 @@ def test_without_a_daemon_what_lies_in_the_rings_is_compared(worker: Start) -> N
     assert second.startswith("3 of 4 workers equal, 3 tensors, ")
 
 
-def test_the_table_names_worker_tensor_error_and_checksums(worker: Start) -> None:
+def test_the_table_shows_worker_tensor_error_and_checksums(worker: Start) -> None:
     watching(worker, "0", "1")
     watching(worker, "2", more='{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}')
     shown = lines(code=1)
@@ -118,7 +118,7 @@ def test_the_table_names_worker_tensor_error_and_checksums(worker: Start) -> Non
     assert "TENSOR" in "\n".join(lines("--all", code=1))
 
 
-def test_of_two_and_two_all_are_said_to_disagree_wherever_it_is_told(worker: Start) -> None:
+def test_of_two_against_two_all_are_reported_as_disagreeing(worker: Start) -> None:
     watching(worker, "0", "1")
     watching(worker, "2", "3", more='{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}')
     answer = weights_document(code=1)
@@ -139,7 +139,7 @@ def test_of_two_and_two_all_are_said_to_disagree_wherever_it_is_told(worker: Sta
     assert by_weights["weights"]["tensors"][0]["workers"] == [f"api/{n}" for n in range(4)]
 
 
-def test_with_nothing_to_compare_it_says_why_and_exits_6(worker: Start, prefix: str) -> None:
+def test_without_comparable_weights_the_reason_is_shown_and_it_exits_6(worker: Start, prefix: str) -> None:
     assert lines(code=6) == [NOBODY]
     idle = worker("brick.init(); pause()", BRICKD_SERVICE="api", BRICKD_WORKER="7")
     idle.paused()
@@ -150,7 +150,7 @@ def test_with_nothing_to_compare_it_says_why_and_exits_6(worker: Start, prefix: 
     )
 
 
-def test_a_worker_that_holds_another_shard_than_it_says_is_told(worker: Start) -> None:
+def test_a_worker_with_the_weights_of_another_shard_is_reported(worker: Start) -> None:
     watching(worker, "0.tp0", "1.tp0")
     watching(worker, "0.tp1", "1.tp1", "2.tp0", shift=1)
     assert lines(code=1)[0] == (
@@ -158,7 +158,7 @@ def test_a_worker_that_holds_another_shard_than_it_says_is_told(worker: Start) -
     )
 
 
-def test_who_has_a_tensor_of_another_dtype_and_shape_differs(worker: Start) -> None:
+def test_a_tensor_of_another_dtype_and_shape_differs(worker: Start) -> None:
     watching(worker, "0", "1")
     watching(worker, "2", more='{"norm.weight": array("d", range(4))}')
     shown = lines(code=1)
@@ -170,7 +170,7 @@ def test_who_has_a_tensor_of_another_dtype_and_shape_differs(worker: Start) -> N
     ]  # fmt: skip
 
 
-def test_who_lacks_a_tensor_differs_and_has_no_checksum_of_it(worker: Start) -> None:
+def test_a_missing_tensor_differs_and_has_no_checksum(worker: Start) -> None:
     watching(worker, "0", "1", more='{"scale": array("f", [1, 2])}')
     watching(worker, "2")
     shown = lines(code=1)
@@ -189,7 +189,7 @@ def test_who_lacks_a_tensor_differs_and_has_no_checksum_of_it(worker: Start) -> 
     ]  # fmt: skip
 
 
-def test_tensors_that_cannot_be_read_are_told_from_those_that_are_not_read_yet(worker: Start) -> None:
+def test_unreadable_tensors_are_distinguished_from_unread_ones(worker: Start) -> None:
     watching(worker, *"01", more="{'elsewhere': None, 'sparse': None}")
     answer = weights_document()
     assert [(each["tensors"], each["tensors_watched"], each["tensors_unreadable"]) for each in answer["workers"]] == [
@@ -206,7 +206,7 @@ def test_tensors_that_cannot_be_read_are_told_from_those_that_are_not_read_yet(w
     assert "unseen: 4 tensors that cannot be read" in by_weights.stdout
 
 
-def test_other_keys_are_said_and_not_compared(worker: Start, tmp_path: Path) -> None:
+def test_different_keys_are_reported_and_not_compared(worker: Start, tmp_path: Path) -> None:
     watching(worker, "0", "1", "2")
     watching(worker, "3", BRICKD_KEY_FILE=f"{tmp_path}/another")
     shown = lines()
@@ -216,7 +216,7 @@ def test_other_keys_are_said_and_not_compared(worker: Start, tmp_path: Path) -> 
     )
 
 
-def test_a_hostile_name_of_a_tensor_is_shown_and_not_obeyed(worker: Start) -> None:
+def test_a_hostile_tensor_name_is_escaped(worker: Start) -> None:
     for number, shift in enumerate((0, 0, 1)):
         watching(worker, str(number), more=f"{{{HOSTILE!r}: array('d', [{shift}] * 4)}}")
     shown = lines(code=1)
@@ -230,7 +230,7 @@ def test_a_hostile_name_of_a_tensor_is_shown_and_not_obeyed(worker: Start) -> No
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_bit_that_flips_is_found_by_a_rescan_and_told(worker: Start) -> None:
+def test_a_flipped_bit_is_found_and_reported_by_a_rescan(worker: Start) -> None:
     with running() as daemon:
         sound, bad = watching(worker, "0", "1"), watching(worker, "2", spoil=FLIP)
         settled(daemon, "api/0", "api/1", "api/2")
@@ -244,7 +244,7 @@ def test_a_bit_that_flips_is_found_by_a_rescan_and_told(worker: Start) -> None:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_weights_are_read_whatever_steps_and_sites_are_left_out(worker: Start) -> None:
+def test_weights_are_read_whatever_fingerprints_are_excluded(worker: Start) -> None:
     with running() as daemon:
         sound, bad = watching(worker, "0", "1"), watching(worker, "2", spoil=FLIP)
         settled(daemon, "api/0", "api/1", "api/2")
@@ -259,7 +259,7 @@ def test_weights_are_read_whatever_steps_and_sites_are_left_out(worker: Start) -
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefix")
-def test_a_daemon_tells_by_itself_who_differs(worker: Start) -> None:
+def test_a_daemon_reports_differing_weights_on_its_own(worker: Start) -> None:
     with running() as daemon:
         watching(worker, "0", "1")
         watching(worker, "2", more='{"norm.weight": array("f", [9, 1, 2])}')
@@ -309,7 +309,7 @@ def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_worker_that_makes_no_steps_is_named_once_the_timeout_is_over(worker: Start) -> None:
+def test_a_worker_without_steps_is_named_after_the_timeout(worker: Start) -> None:
     with running() as daemon:
         (going,) = watching(worker, "0")
         watching(worker, "1", steps=False)
@@ -356,7 +356,7 @@ def again(daemon: Running, *, killed: bool) -> Iterator[Running]:
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.usefixtures("prefix")
-def test_what_was_read_once_is_known_to_all_daemons_after_that(worker: Start, killed: bool) -> None:
+def test_weights_read_once_are_known_to_all_later_daemons(worker: Start, killed: bool) -> None:
     with running() as daemon:
         sound, bad = watching(worker, "0", "1"), watching(worker, "2", spoil=FLIP)
         settled(daemon, "api/0", "api/1", "api/2")
@@ -375,7 +375,7 @@ def test_what_was_read_once_is_known_to_all_daemons_after_that(worker: Start, ki
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefix")
-def test_weights_of_the_dead_are_known_until_they_are_forgotten(worker: Start) -> None:
+def test_weights_of_dead_workers_are_known_until_forgotten(worker: Start) -> None:
     with running() as daemon:
         found = [*watching(worker, "0", "1"), *watching(worker, "2", shift=1)]
         settled(daemon, "api/0", "api/1", "api/2")
@@ -389,7 +389,7 @@ def test_weights_of_the_dead_are_known_until_they_are_forgotten(worker: Start) -
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_file_of_weights_that_is_damaged_is_put_aside_and_told(worker: Start) -> None:
+def test_a_damaged_weights_file_is_moved_aside_and_reported(worker: Start) -> None:
     with running() as daemon:
         (one,) = watching(worker, "0")
         settled(daemon, "api/0")
@@ -406,7 +406,7 @@ def test_a_file_of_weights_that_is_damaged_is_put_aside_and_told(worker: Start) 
 
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("degree", [[], ["--values"], ["--redact"]])
-def test_a_recording_has_what_was_known_when_it_began_and_what_was_read_meanwhile(
+def test_a_recording_has_weights_known_at_its_start_and_read_meanwhile(
     worker: Start, tmp_path: Path, degree: list[str]
 ) -> None:
     base, path = tmp_path / "base.brick", tmp_path / "w.brick"
@@ -436,7 +436,7 @@ def test_a_recording_has_what_was_known_when_it_began_and_what_was_read_meanwhil
         assert "w.brick:api/0 differs from 1 that agree, in layers.1.mlp.up.weight" in ended.stdout
 
 
-def test_a_flipped_bit_of_a_model_is_named_exactly(worker: Start, prefix: str) -> None:
+def test_a_flipped_bit_in_a_model_is_located_exactly(worker: Start, prefix: str) -> None:
     program = """
 from random import Random
 from benchmarks.damage import *
@@ -459,7 +459,7 @@ pause()
 # ---- manifests
 
 
-def test_workers_are_held_against_what_was_saved(worker: Start, tmp_path: Path) -> None:
+def test_workers_are_compared_with_a_saved_manifest(worker: Start, tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     one, _ = watching(worker, "0", "1", spoil=f"{FLIP}; brick.weights(weights)", steps=False)
     ended = brickd("weights", "api/0", "--save", str(path))
@@ -478,7 +478,7 @@ def test_workers_are_held_against_what_was_saved(worker: Start, tmp_path: Path) 
     assert "tensors" not in answer
 
 
-def test_what_a_manifest_does_not_say_is_told(worker: Start, tmp_path: Path) -> None:
+def test_tensors_missing_in_a_manifest_are_reported(worker: Start, tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     watching(worker, "0", more='{"a": array("d", [0]), "b": array("f", [0]), "c": array("d", [0])}')
     assert brickd("weights", "--save", str(path)).returncode == 0
@@ -493,7 +493,7 @@ def test_what_a_manifest_does_not_say_is_told(worker: Start, tmp_path: Path) -> 
     assert shown.startswith("api/1 differs from the manifest in 3 of 6 tensors, first in b\n")
 
 
-def test_what_differs_or_is_unknown_is_not_saved(worker: Start, tmp_path: Path) -> None:
+def test_differing_or_unknown_weights_cannot_be_saved(worker: Start, tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     assert "nothing to save" in brickd("weights", "--save", str(path)).stderr
     watching(worker, "0")
@@ -514,7 +514,7 @@ def test_what_differs_or_is_unknown_is_not_saved(worker: Start, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_manifest_of_another_key_is_refused_with_what_to_do(worker: Start, tmp_path: Path) -> None:
+def test_a_manifest_of_another_key_is_refused_with_the_fix(worker: Start, tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     watching(worker, "0")
     assert brickd("weights", "--save", str(path)).returncode == 0
@@ -548,7 +548,7 @@ HEAD = '{"schema_version": 1, "what": "weights", "service": "api", "key": null, 
         ("\x00" * 10, "is not a valid manifest of weights"),
     ],
 )
-def test_what_is_no_manifest_is_refused_with_the_reason(tmp_path: Path, content: str, why: str) -> None:
+def test_an_invalid_manifest_is_refused_with_the_reason(tmp_path: Path, content: str, why: str) -> None:
     path = tmp_path / "m.json"
     path.write_text(content)
     ended = brickd("weights", "--against", str(path))
@@ -558,7 +558,7 @@ def test_what_is_no_manifest_is_refused_with_the_reason(tmp_path: Path, content:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_what_is_too_large_or_no_file_is_not_read(tmp_path: Path) -> None:
+def test_oversized_manifests_and_non_files_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "huge"
     with path.open("wb") as file:
         file.truncate(BYTES_MAX + 1)
